@@ -151,7 +151,7 @@ def test_socket_of_a_dead_daemon(vgpu: Any, tmp_path: Path) -> None:
         left.bind(str(path))
     result = vgpu("ps", host=str(path))
     assert result.code == UNREACHABLE
-    assert f"nobody listens on {path}" in one_line(result.stderr)
+    assert f"no process listens on {path}" in one_line(result.stderr)
     path.unlink()
     path.write_text("")
     result = vgpu("ps", host=str(path))
@@ -161,7 +161,7 @@ def test_socket_of_a_dead_daemon(vgpu: Any, tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-@pytest.mark.parametrize(("mode", "named"), [(0o600, "to set group in"), (0o660, "into group tty")])
+@pytest.mark.parametrize(("mode", "named"), [(0o600, "to set `group` in"), (0o660, "added to group tty")])
 def test_socket_without_permission(daemon: Any, tmp_path: Path, mode: int, named: str) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if str(folder) != "/":

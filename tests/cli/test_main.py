@@ -196,7 +196,7 @@ def test_a_fault_of_ours_is_one_line_and_can_be_looked_at(vgpu: Any, monkeypatch
     result = vgpu("doctor")
     assert (result.code, result.stdout) == (1, "")
     assert result.stderr == (
-        "vgpu: fault in vgpu: ZeroDivisionError: of ours; VGPU_DEBUG=1 shows where, please report it\n"
+        "vgpu: internal error: ZeroDivisionError: of ours; VGPU_DEBUG=1 prints a traceback, please report it\n"
     )
     monkeypatch.setenv("VGPU_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):

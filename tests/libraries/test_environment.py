@@ -64,7 +64,7 @@ def test_a_named_file_that_is_not_the_library(
     monkeypatch.setenv(variable, path)
     look = SimpleNamespace(node=SimpleNamespace(simulated=False, driver=daemons[0], nvml=""))
     (finding,) = checks.driver(cast(checks.Look, look))
-    assert (finding.level, finding.mend) == ("fail", "unset it, or name the real library")
+    assert (finding.level, finding.remedy) == ("fail", "unset it, or name the real library")
     assert re.fullmatch(text, finding.text)
 
 

@@ -98,7 +98,7 @@ def test_unknown_operations_are_out_of_range_whatever_the_sizes(
     ]
     path = file(tmp_path / "m.onnx", nodes, {"x": (64, 512)}, [weight("w", 512, 512)])
     code, _out, err = said(capsys, "predict", path, "--gpu", "a100-40g")
-    assert code == 0 and "out of range: what ours.Gelu9 costs is not known" in err
+    assert code == 0 and "out of range: the cost of ours.Gelu9 is not known" in err
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_unknown_operations_are_out_of_range_whatever_the_sizes(
         (["weights.pt", "--gpu", "h200"], 2, "holds weights, and loading it could run code"),
         (["x.onnx", "--gpu", "abacus"], 4, "device 'abacus' is not in the table of devices"),
         (["x.onnx", "--batch", "0"], 2, "0 is not in the range"),
-        (["x.onnx", "--dim", "seq"], 2, "'seq' is no dimension: write for example seq=128"),
-        (["x.onnx", "--dim", "seq=0"], 2, "'seq=0' is no dimension"),
+        (["x.onnx", "--dim", "seq"], 2, "'seq' is not a dimension: write for example seq=128"),
+        (["x.onnx", "--dim", "seq=0"], 2, "'seq=0' is not a dimension"),
         (["x.onnx", "--optimizer", "magic"], 2, "'magic' is not one of"),
     ],
 )
@@ -184,7 +184,7 @@ def test_nothing_is_filled_in_without_a_model() -> None:
     assert predicted_options.fill(Settings(), given) == ""
     assert (given["gpus"], given["mem"], given["prediction"]) == (250, None, None)
     assert "predict" not in given and "precision" not in given
-    with pytest.raises(click.UsageError, match="--dim is about a model: give --predict MODEL"):
+    with pytest.raises(click.UsageError, match="--dim describes a model: give --predict MODEL"):
         predicted_options.fill(Settings(), {**GIVEN, "dims": (("a", 1),)})
 
 

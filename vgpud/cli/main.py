@@ -13,25 +13,25 @@ from vgpud.cli.common.exits import epilog
 from vgpud.cli.common.options import LazyGroup
 from vgpud.errors import ExitCode, VgpudError
 
-#: name -> (where it is, its line in `vgpu --help`)
+#: name -> (module:attribute, its line in `vgpu --help`)
 COMMANDS = {
     "run": ("vgpud.cli.slices.run:run", "Run a command on a slice of the GPUs."),
-    "submit": ("vgpud.cli.jobs.submit:submit", "Queue a job that runs when there is room."),
+    "submit": ("vgpud.cli.jobs.submit:submit", "Queue a job; it starts when enough capacity is free."),
     "queue": ("vgpud.cli.jobs.queue:queue", "List, show, cancel, hold and follow jobs."),
-    "explain": ("vgpud.cli.jobs.explain:explain", "Why a job waits, runs here, and has this size."),
+    "explain": ("vgpud.cli.jobs.explain:explain", "Say why a job waits, runs where it does, and has its size."),
     "quota": ("vgpud.cli.jobs.quota:quota", "Show and set queues: guarantees, limits, policies."),
-    "usage": ("vgpud.cli.jobs.usage:usage", "GPU time asked for, granted and used."),
+    "usage": ("vgpud.cli.jobs.usage:usage", "Show GPU time asked for, granted and used."),
     "ps": ("vgpud.cli.slices.ps:ps", "List the processes that use a slice."),
     "status": ("vgpud.cli.slices.status:status", "Show devices, slices and their use on one screen."),
     "top": ("vgpud.cli.slices.top:top", "Watch shares and memory live."),
     "trace": ("vgpud.cli.slices.trace:trace", "Record leases, drains and launches for Perfetto."),
-    "alloc": ("vgpud.cli.slices.alloc:alloc", "Make a one-time CDI device of any size for one container."),
+    "alloc": ("vgpud.cli.slices.alloc:alloc", "Create a one-time CDI device of any size for one container."),
     "gpu": ("vgpud.cli.slices.gpu:gpu", "List devices, take them out of use and back."),
     "slice": ("vgpud.cli.slices.slice:slice_group", "Create, list, show, change and remove slices."),
-    "events": ("vgpud.cli.slices.events:events", "Show what happened."),
-    "setup": ("vgpud.cli.system.setup:setup", "Make docker, podman, containerd or systemd know vgpud."),
-    "doctor": ("vgpud.cli.system.doctor:doctor", "Find what is wrong and say how to mend it."),
-    "predict": ("vgpud.cli.predict.predict:predict", "Predict what a model will use of a GPU before it runs."),
+    "events": ("vgpud.cli.slices.events:events", "Show what happened to slices, processes and devices."),
+    "setup": ("vgpud.cli.system.setup:setup", "Register vgpud with docker, podman, containerd or systemd."),
+    "doctor": ("vgpud.cli.system.doctor:doctor", "Find what is wrong and how to fix it."),
+    "predict": ("vgpud.cli.predict.predict:predict", "Predict a model's use of a GPU before it runs."),
     "simulate": ("vgpud.cli.jobs.simulate:simulate", "Replay a trace of jobs under another policy."),
     "sim": ("vgpud.cli.system.sim:sim", "Simulated devices: start, stop, and run programs on them."),
     "demo": ("vgpud.cli.demo.demo:demo", "Two training programs share one device, each held to its slice."),
@@ -53,7 +53,7 @@ def cli() -> None:
 
 
 def complain(message: str) -> None:
-    """One line on stderr, whatever the text holds."""
+    """Prints one line on stderr, whatever the text holds."""
     from vgpud.cli.common.text import plain
 
     print(f"vgpu: {plain(' '.join(message.split()))}", file=sys.stderr)
@@ -84,13 +84,13 @@ def invoke(args: Sequence[str] | None = None) -> int:
         return int(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:  # the reader of our output has gone: `vgpu ps | head -1`
+    except BrokenPipeError:  # the reader of stdout has gone: `vgpu ps | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return int(ExitCode.OTHER)  # as click says when it meets this first
+        return int(ExitCode.OTHER)  # as click prints when it catches this itself
     except Exception as error:
         if os.environ.get("VGPU_DEBUG"):
             raise
-        complain(f"fault in vgpu: {type(error).__name__}: {error}; VGPU_DEBUG=1 shows where, please report it")
+        complain(f"internal error: {type(error).__name__}: {error}; VGPU_DEBUG=1 prints a traceback, please report it")
         return int(ExitCode.OTHER)
     return result if isinstance(result, int) else int(ExitCode.OK)
 

@@ -26,7 +26,7 @@ KIND = "nvidia.com/gpu"
 SPEC_BYTES_MAX = 4 << 20
 _CACHED_MAX = 64
 _KNOWN = ("env", "deviceNodes", "mounts", "hooks", "additionalGids")
-_MEND = "run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` again"
+_REMEDY = "run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` again"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where PyYAML has libyaml
 
 
@@ -131,7 +131,7 @@ def _choose(
     where = ", ".join(directories) or "no directory"
     text = f"no CDI specification of {KIND} in {where} names {missing[0]}"
     reason = f" ({'; '.join(problems)})" if problems else ""
-    raise RequestError(f"{text}{reason}: {_MEND}, with --device-name-strategy=uuid if it names only `all`")
+    raise RequestError(f"{text}{reason}: {_REMEDY}, with --device-name-strategy=uuid if it names only `all`")
 
 
 def _named(specs: Sequence[_Spec], uuid: str, index: int) -> tuple[_Spec, str] | None:
@@ -161,7 +161,7 @@ def _gather(edits: Edits, part: Config, path: str, host: Root) -> None:
         edits.gids += [int(gid) for gid in part.get("additionalGids") or []]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         text = f"{path} holds containerEdits that cannot be read ({type(error).__name__}: {error})"
-        raise RequestError(f"{text}: {_MEND}") from error
+        raise RequestError(f"{text}: {_REMEDY}") from error
 
 
 def _node(node: Config, path: str, host: Root) -> tuple[Config, str]:
@@ -171,7 +171,7 @@ def _node(node: Config, path: str, host: Root) -> tuple[Config, str]:
         source = str(node.get("hostPath") or node["path"])
         found = host.find(source)
         if found is None or not (stat.S_ISCHR(found.status.st_mode) or stat.S_ISBLK(found.status.st_mode)):
-            raise RequestError(f"{path} names the device {source}, which is not there: load the driver, or {_MEND}")
+            raise RequestError(f"{path} names the device {source}, which is not there: load the driver, or {_REMEDY}")
         device = found.status.st_rdev
         numbers = os.major(device), os.minor(device)
         kind = kind or ("c" if stat.S_ISCHR(found.status.st_mode) else "b")
@@ -187,7 +187,7 @@ def _mount(mount: Config, path: str, host: Root) -> Config:
     if kind == "bind" and not {"bind", "rbind"} & set(options):
         options.append("rbind")
     if kind == "bind" and host.find(source) is None:
-        raise RequestError(f"{path} names {source}, which is not there (another driver version?): {_MEND}")
+        raise RequestError(f"{path} names {source}, which is not there (another driver version?): {_REMEDY}")
     return {"destination": str(mount["containerPath"]), "type": kind, "source": source, "options": options}
 
 

@@ -172,8 +172,8 @@ def _spec(given: Mapping[str, _Value], limits: Limits) -> Spec:
     gpus, low, high = numbers["VGPU"] or 0, numbers["VGPU_MIN"], numbers["VGPU_MAX"]
     if high is not None and (gpus if low is None else low) > high:
         lower, upper = given["VGPU" if low is None else "VGPU_MIN"], given["VGPU_MAX"]
-        mend = "lower the minimum or raise the maximum" if low is not None else "raise the maximum or set VGPU_MIN"
-        raise RequestError(f"{lower.shown} is above {upper.shown}: {mend}")
+        remedy = "lower the minimum or raise the maximum" if low is not None else "raise the maximum or set VGPU_MIN"
+        raise RequestError(f"{lower.shown} is above {upper.shown}: {remedy}")
     memory, memory_min = (_memory(given.get(name), name) for name in ("VGPU_MEM", "VGPU_MEM_MIN"))
     if memory is not None and memory_min is not None and memory_min > memory:
         text = f"{given['VGPU_MEM_MIN'].shown} is above {given['VGPU_MEM'].shown}"

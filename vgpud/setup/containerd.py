@@ -32,8 +32,8 @@ def _keys(path: Path, document: dict[str, Any]) -> tuple[str, ...]:
     """Where the runtimes are, by the file's version."""
     version = document.get("version", 1)
     if version not in _PLUGIN:
-        mend = "write it anew: containerd config default >" + str(path)
-        raise SetupError(f"{path} is of version {version}, and 2 or 3 is needed: {mend}; nothing was changed")
+        remedy = "write it anew: containerd config default >" + str(path)
+        raise SetupError(f"{path} is of version {version}, and 2 or 3 is needed: {remedy}; nothing was changed")
     return ("plugins", _PLUGIN[version], "containerd", "runtimes")
 
 

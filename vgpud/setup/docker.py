@@ -71,8 +71,8 @@ def parse(path: Path, text: str | None) -> dict[str, Any]:
         raise SetupError(f"{path} is {type(document).__name__}, not an object: write {{}} into it, nothing was changed")
     runtimes = document.get("runtimes", {})
     if not isinstance(runtimes, dict) or not all(isinstance(value, dict) for value in runtimes.values()):
-        mend = '"runtimes": {"NAME": {"path": "..."}} is the form'
-        raise SetupError(f"{path}: runtimes = {json.dumps(runtimes)} is not an object of objects: {mend}")
+        remedy = '"runtimes": {"NAME": {"path": "..."}} is the form'
+        raise SetupError(f"{path}: runtimes = {json.dumps(runtimes)} is not an object of objects: {remedy}")
     return document
 
 
@@ -152,8 +152,8 @@ def _plan_reload(plan: Plan, now: _Now, as_default: bool) -> None:
             return
         _put_back(now)
         engine.reload()
-        mend = "see its log (journalctl -u docker); the file was put back"
-        raise SetupError(f"dockerd (pid {engine.pid}) did not take {now.path} over: {mend}")
+        remedy = "see its log (journalctl -u docker); the file was put back"
+        raise SetupError(f"dockerd (pid {engine.pid}) did not take {now.path} over: {remedy}")
 
     if plan.changes or not dockerd.knows(socket, taken_over):
         plan.changes.append(
@@ -218,7 +218,7 @@ def _plan_forget(plan: Plan, now: _Now, text: str) -> None:
             return
         _put_back(now)
         engine.reload()
-        mend = "see its log (journalctl -u docker); nothing was changed"
-        raise SetupError(f"dockerd (pid {engine.pid}) does not forget the runtime: {mend}")
+        remedy = "see its log (journalctl -u docker); nothing was changed"
+        raise SetupError(f"dockerd (pid {engine.pid}) does not forget the runtime: {remedy}")
 
     plan.changes.append(Act(now.path, f"make dockerd (pid {engine.pid}, SIGHUP) forget {NAME}", do))

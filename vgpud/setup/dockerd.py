@@ -76,8 +76,8 @@ class Dockerd:
         try:
             os.kill(self.pid, signal.SIGHUP)
         except OSError as error:
-            mend = "reload it: systemctl reload docker"
-            raise SetupError(f"dockerd (pid {self.pid}) cannot be told: {error.strerror}: {mend}") from error
+            remedy = "reload it: systemctl reload docker"
+            raise SetupError(f"dockerd (pid {self.pid}) cannot be told: {error.strerror}: {remedy}") from error
 
 
 def all_dockerds() -> list[Dockerd]:

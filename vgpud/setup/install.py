@@ -67,8 +67,8 @@ def _contents(conf: str) -> dict[str, tuple[bytes, int]]:
         try:
             files[name] = (path.read_bytes(), 0o755)
         except OSError as error:
-            mend = "build it: `pip install .`, or `python shim/build_shim.py` in the source"
-            raise SetupError(f"{path}: {error.strerror}: {mend}") from error
+            remedy = "build it: `pip install .`, or `python shim/build_shim.py` in the source"
+            raise SetupError(f"{path}: {error.strerror}: {remedy}") from error
     files[CONF] = (conf.encode(), 0o644)
     return files
 
@@ -85,8 +85,8 @@ def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> 
     target = site.lib / vgpud.__version__
     before = read_conf(read_text(site.at(site.lib / CURRENT) / CONF) or "")
     if "nvidia" in Path(runtime).name:
-        mend = "name runc or crun, and ours in NVIDIA's config.toml if both are wanted"
-        raise SetupError(f"--runtime {runtime}: below ours it would mount the driver over the shim: {mend}")
+        remedy = "name runc or crun, and ours in NVIDIA's config.toml if both are wanted"
+        raise SetupError(f"--runtime {runtime}: below ours it would mount the driver over the shim: {remedy}")
     if "/" in runtime and not runtime.startswith("/"):
         raise SetupError(f"--runtime {runtime}: give a name, such as runc, or an absolute path", ExitCode.USAGE)
     conf = conf_text(socket or _socket(site, before.get("socket", "")), runtime or before.get("runtime", ""))

@@ -91,12 +91,12 @@ class Site:
         if os.access(folder, os.W_OK | os.X_OK):
             return
         where = f"cannot write {path}: {folder} is closed to uid {os.geteuid()}"
-        mend = (
+        remedy = (
             f"run `sudo vgpu setup {engine}`"
             if os.geteuid()
             else f"is {folder} read-only? --prefix DIR installs elsewhere"
         )
-        raise DeniedError(f"{where}: {mend}")
+        raise DeniedError(f"{where}: {remedy}")
 
 
 def read_text(path: Path) -> str | None:

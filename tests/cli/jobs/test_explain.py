@@ -122,7 +122,7 @@ def test_views_of_workers(fake: Any) -> None:
     assert shown["throughput"] == "1,234.6 samples/s"
     assert shown["utilisation"] == "43% of a device, measured; 54% was predicted"
     assert shown["model"] == "net:make, h200"
-    assert shown["takes about"] == "12m, as jobs like it did"
+    assert shown["takes about"] == "12m, as similar jobs did"
     assert (view["workers_min"], view["workers_max"], view["members"], view["batch"]) == (1, 8, 4, 64)
     assert (view["heuristic"], view["estimated_duration_ns"]) == ("efficiency(0.2)", 720 * 10**9)
     assert view["prediction"]["utilisation"]["value"] == pytest.approx(0.54)

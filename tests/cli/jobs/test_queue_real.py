@@ -232,7 +232,7 @@ def test_waiting_outlasts_a_killed_daemon(real: Any, system: OwnSystem, capfd: p
     system.start_daemon()
     *_, last = watched
     assert (last.state, last.exit_code) == ("failed", 9)
-    assert "its jobs go on" in capfd.readouterr().err
+    assert "jobs continue" in capfd.readouterr().err
 
 
 def test_usage_is_a_trace_for_the_simulator(real: Any, home: Path) -> None:

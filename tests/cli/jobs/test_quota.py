@@ -66,7 +66,7 @@ def test_default_takes_back(vgpu: Any, daemon: Any) -> None:
 
 
 BAD = [
-    ((), "what to set"),
+    ((), "specify a value"),
     (("--limit", "-1"), "-1"),
     (("--limit", "0.0001"), "0.0001"),
     (("--limit", "many"), "many"),
@@ -210,7 +210,7 @@ def test_moments(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("--since", "0001-01-01"), "is no moment"),
+        (("--since", "0001-01-01"), "is not a point in time"),
         (("--since", "yesterday"), "yesterday"),
         (("--since", "2026-13-01"), "2026-13-01"),
         (("--since", "1h", "--until", "7d"), "--until"),

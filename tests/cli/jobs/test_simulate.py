@@ -142,8 +142,8 @@ def test_who_can_never_run_is_named(vgpu: Any) -> None:
         (("--interference", "gavel"), "--interference gavel needs --throughputs"),
         (("--policy", "2d-gittins(file=nowhere.csv)"), "cannot read nowhere.csv"),
         (("--start-cost", "-1"), "-1"),
-        (("--error", "nan"), "nan is no number that can be meant"),
-        (("--estimates", "--error", "0.5"), "--estimates tells none"),
+        (("--error", "nan"), "nan is not a valid number"),
+        (("--estimates", "--error", "0.5"), "with --estimates none are given"),
         (("--cluster", "1x2", "--scaling", "4:1,2:2"), "--scaling: 2:2 after 4:1: sizes rise, rates do not fall"),
     ],
 )

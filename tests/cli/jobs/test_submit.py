@@ -94,7 +94,7 @@ def test_a_job_that_is_queued_has_its_number_told_whatever_comes_after(
     monkeypatch.setattr(JobClient, "job", gone)
     result = vgpu("submit", "--gpus", "0.5", "--", "true", host=daemon.host)
     assert (result.code, result.stdout) == (0, "1\n")
-    assert "queued; how it stands is not known: the daemon does not answer" in one_line(result.stderr)
+    assert "queued; its state is not known: the daemon does not answer" in one_line(result.stderr)
 
 
 def test_all_options_reach_the_api(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_bad_input_is_one_line_and_nothing_is_queued(
 def test_nothing_to_run(vgpu: Any, daemon: Any) -> None:
     result = vgpu("submit", "--gpus", "1", host=daemon.host)
     assert result.code == USAGE
-    assert "what to run" in one_line(result.stderr)
+    assert "specify a command" in one_line(result.stderr)
     assert vgpu("submit", "--gpus", "1", "--image", "my/image", host=daemon.host).code == 0
 
 
@@ -321,12 +321,12 @@ BAD_FILES = [
     ("gpus = -1\n", "line 1: gpus: '-1' is not a number of GPUs"),
     ("gpus = true\n", "line 1: gpus = True is neither"),
     ("gpus = [1]\n", "line 1: gpus takes one value"),
-    ("gpus = 1\narray = '1-'\n", "line 2: array: '1-' is no range"),
+    ("gpus = 1\narray = '1-'\n", "line 2: array: '1-' is not a range"),
     ("gpus = 1\nhold = 'yes'\n", "line 2: hold = 'yes' is neither true nor false"),
     ("gpus = 1\ncommand = []\n", "line 2: command is a list"),
     ("gpus = 1\ncommand = 5\n", "line 2: command is a list"),
     ("gpus = 1\nenv = 5\n", "line 2: env is a table"),
-    ("gpus = 1\n[env]\nA = 5\n", "line 3: env.A = 5 is no text"),
+    ("gpus = 1\n[env]\nA = 5\n", "line 3: env.A = 5 is not a string"),
     ("gpus = 1\nwait = true\n", "line 2: there is no key 'wait'"),
     ("gpus = 1\ngpus = 2\n", "is not TOML"),
     ("gpus = = 1\n", "is not TOML"),
@@ -508,7 +508,7 @@ def test_a_job_file_stretches_too(vgpu: Any, daemon: Any, tmp_path: Path) -> Non
 
 
 BAD_STRETCHES = [
-    ("--gpus 1..0.25", "the least first"),
+    ("--gpus 1..0.25", "the minimum first"),
     ("--gpus 0.5..2", "more than one device"),
     ("--gpus 0..1", "0 GPUs is nothing"),
     ("--gpus 0.5..", "'' is not a number of GPUs"),
@@ -517,22 +517,22 @@ BAD_STRETCHES = [
     ("--gpus 0.25..1 --max 1", "leave --max out"),
     ("--gpus 0.25..1 --gang 2", "leave --gang out"),
     ("--gpus 0.25..1 --workers 1-2", "use one of them"),
-    ("--gpus 1 --workers 8-1", "the least first"),
+    ("--gpus 1 --workers 8-1", "the minimum first"),
     ("--gpus 1 --workers 0-1", "from 1 to 1024"),
     ("--gpus 1 --workers 1-2000", "from 1 to 1024"),
-    ("--gpus 1 --workers many", "is no number of workers"),
+    ("--gpus 1 --workers many", "is not a number of workers"),
     ("--gpus 1 --workers 1-2 --gang 2", "use one of them"),
     ("--gpus 1 --workers 1-2 --image a/b", "without --image"),
-    ("--gpus 1 --batch 64", "--batch says how workers are used"),
-    ("--gpus 1 --batch-max 64", "--batch-max says how workers are used"),
-    ("--gpus 1 --heuristic fixed(2)", "--heuristic says how workers are used"),
+    ("--gpus 1 --batch 64", "--batch refines --workers"),
+    ("--gpus 1 --batch-max 64", "--batch-max refines --workers"),
+    ("--gpus 1 --heuristic fixed(2)", "--heuristic refines --workers"),
     ("--gpus 1 --workers 1-2 --batch-max 64", "--batch-max needs a --batch"),
     ("--gpus 1 --workers 1-2 --batch 128 --batch-max 64", "--batch-max needs a --batch"),
     ("--gpus 1 --workers 1-2 --heuristic fixed(2) --utility linear", "use one of them"),
     ("--gpus 1 --workers 1-2 --heuristic gess(2)", "there is no heuristic 'gess'"),
     ("--gpus 1 --workers 1-2 --utility steps,1,50,100,4,samples=9", "must not rise with time"),
     ("--gpus 1 --workers 1-2 --utility linear,1,1", "how many samples"),
-    ("--workers 1-2", "say how much"),
+    ("--workers 1-2", "specify a size"),
     ("--gpus 1 --optimizer adam", "give --predict MODEL"),
 ]
 

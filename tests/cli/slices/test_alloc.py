@@ -47,7 +47,7 @@ def test_a_daemon_without_cdi_leaves_no_slice_behind(vgpu: Any, daemon: Any) -> 
     daemon.makes_cdi = False
     result = vgpu("alloc", "0.35", host=daemon.host)
     assert result.code == 1
-    assert "makes no CDI devices" in result.stderr
+    assert "creates no CDI devices" in result.stderr
     assert daemon.slices == {}
 
 

@@ -54,11 +54,11 @@ def test_everything_is_said_in_words(vgpu: Any, daemon_with_slice: Any) -> None:
     assert lines["shared"].startswith("arbitrated: ")
     assert lines["due now"] == "40.0%"
     assert lines["got"] == "25.0% in 1 s, 41.0% in 10 s, 42.0% in 60 s"
-    assert lines["balance"] == "2.5ms of debt"
+    assert lines["balance"] == "2.5ms overdrawn"
     assert lines["device time"] == "20.0 s, of which 5.0 s borrowed (25.0%)"
-    assert lines["leases"] == "900, 7 given back early, 3 overrun"
+    assert lines["leases"] == "900, 7 returned early, 3 overrun"
     assert lines["drains"] == "800, mean 500us, longest 6.3ms"
-    assert lines["waits"] == "100 at the closed gate, 12.0 s together, half below 8.2ms, 99 % below 16ms"
+    assert lines["waits"] == "100 at the closed gate, 12.0 s in all, half below 8.2ms, 99 % below 16ms"
 
 
 def test_waits_are_a_histogram(vgpu: Any, daemon_with_slice: Any) -> None:

@@ -170,7 +170,7 @@ def test_devices_are_processes_and_the_slice_comes_before_its_neighbours() -> No
 
 def test_lost_events_are_marked() -> None:
     events = traced(at(0, "open", text="count"), at(1, "waits", lost=12))
-    assert [e["name"] for e in events if e["ph"] == "i"] == ["12 events lost before this"]
+    assert [e["name"] for e in events if e["ph"] == "i"] == ["12 events lost before this point"]
 
 
 def test_nothing_is_a_whole_trace_too() -> None:

@@ -48,7 +48,7 @@ def test_a_daemon_that_answers_is_ok_and_its_device_says_simulated(daemon: Any) 
     assert found["daemon"].level == "ok"
     assert "SIMULATED" in found["devices"].text
     assert (found["daemon-version"].level, found["sim"].level) == ("warn", "fail")
-    assert "vgpu sim start" in found["sim"].mend
+    assert "vgpu sim start" in found["sim"].remedy
 
 
 def test_the_simulated_devices_server_is_tried(daemon: Any) -> None:
@@ -63,7 +63,7 @@ def test_a_daemon_that_cannot_see_who_goes_past_it(daemon: Any) -> None:
     assert "pids" not in by_check(checks.daemon(look(daemon)))
     daemon.unwatched = True
     found = by_check(checks.daemon(look(daemon)))["pids"]
-    assert found.level == "warn" and "--pid=host" in found.mend
+    assert found.level == "warn" and "--pid=host" in found.remedy
 
 
 def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:
@@ -166,7 +166,7 @@ def test_devices_that_cannot_be_shared(
     finding = next(checks._shareable(checks.Look(Settings()), library, library))
     assert (finding.check, finding.level) == ("shareable", "fail")
     assert found in finding.text
-    assert mend in finding.mend
+    assert mend in finding.remedy
 
 
 def test_a_device_of_two_that_cannot_be_shared(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_device_of_two_that_cannot_be_shared(library: Path, monkeypatch: pytes
     monkeypatch.setenv("FAKE_DEVICES", "2")
     monkeypatch.setenv("FAKE_MIG", "2")
     (finding,) = checks._shareable(checks.Look(Settings()), library, library)
-    assert (finding.level, finding.mend) == ("warn", "run `nvidia-smi -i 1 -mig 0`")
+    assert (finding.level, finding.remedy) == ("warn", "run `nvidia-smi -i 1 -mig 0`")
     assert finding.text.startswith("device 1: ")
     assert "held by MIG mode" in finding.text
 

@@ -30,7 +30,7 @@ def by_check(findings: Iterator[Finding]) -> dict[str, Finding]:
     """The findings by name; every one that is not ok must have a mend."""
     found = {}
     for finding in findings:
-        assert finding.level == "ok" or finding.mend, finding
+        assert finding.level == "ok" or finding.remedy, finding
         found[finding.check] = finding
     return found
 
@@ -73,7 +73,7 @@ def test_no_front(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(lib)
     found = by_check(checks_containers.front(look()))
     assert levels(found) == {"front": "warn"}
-    assert "vgpu setup docker" in found["front"].mend
+    assert "vgpu setup docker" in found["front"].remedy
     monkeypatch.setattr(checks_containers, "engines_here", list)
     assert by_check(checks_containers.front(look())) == {}
 
@@ -87,13 +87,13 @@ def test_a_front_of_another_version_or_build(lib: Path, monkeypatch: pytest.Monk
     assert (found.level, "99.1" in found.text) == ("warn", True)
     (lib / "current/vgpu-runtime").unlink()
     found = by_check(checks_containers.front(look()))["front"]
-    assert (found.level, "vgpu-runtime is not there" in found.text) == ("fail", True)
+    assert (found.level, "vgpu-runtime is missing" in found.text) == ("fail", True)
 
 
 def test_a_front_that_asks_another_daemon(lib: Path) -> None:
     found = by_check(checks_containers.front(look(runtime_socket="/elsewhere/runtime.sock")))["front-conf"]
     assert found.level == "fail"
-    assert "--socket /elsewhere/runtime.sock" in found.mend
+    assert "--socket /elsewhere/runtime.sock" in found.remedy
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_low_level_runtimes_that_cannot_be(lib: Path, runtime: str, said: str, m
     found = by_check(checks_containers.front(look()))["low-level-runtime"]
     assert found.level == "fail"
     assert said in found.text
-    assert mend in found.mend
+    assert mend in found.remedy
 
 
 def test_noexec_mounts(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_noexec_mounts(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "noexec" in by_check(checks_containers.front(look()))["front"].text
     found = by_check(checks_containers.cache(look()))["cache"]
     assert found.level == "fail"
-    assert found.mend.startswith("mount -o remount,exec /")
+    assert found.remedy.startswith("mount -o remount,exec /")
 
 
 # ---- the daemon ----
@@ -150,7 +150,7 @@ def test_a_daemon_in_a_pid_namespace_of_its_own(tmp_path: Path) -> None:
         found = by_check(checks_containers.runtime_socket(look(runtime_socket=str(path))))
         server.communicate()
     assert levels(found) == {"runtime-socket": "ok", "daemon-pid-namespace": "fail"}
-    assert "--pid=host" in found["daemon-pid-namespace"].mend
+    assert "--pid=host" in found["daemon-pid-namespace"].remedy
 
 
 def test_our_cdi_file(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_our_cdi_file(tmp_path: Path) -> None:
     path = tmp_path / "vgpu.dev-gpu.json"
     assert found().level == "fail"
     path.write_text("{")
-    assert "is no CDI file of ours" in found().text
+    assert "is not a CDI file of vgpud" in found().text
     device = {"name": "0.5", "containerEdits": {"hooks": [{"hookName": "createRuntime", "path": "/gone/vgpu-runtime"}]}}
     path.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "vgpu.dev/gpu", "devices": [device]}))
     assert "/gone/vgpu-runtime, which cannot be executed" in found().text
@@ -188,7 +188,7 @@ def test_nvidias_specification(lib: Path, monkeypatch: pytest.MonkeyPatch) -> No
         there.device_uuids, there.device_indices = uuids, tuple(range(len(uuids)))
         return by_check(checks_containers.nvidia_cdi(there))
 
-    assert "nvidia-ctk cdi generate" in found("GPU-1")["nvidia-cdi"].mend
+    assert "nvidia-ctk cdi generate" in found("GPU-1")["nvidia-cdi"].remedy
     (folder / "nvidia.json").write_text(json.dumps(NVIDIA))
     assert found("GPU-1")["nvidia-cdi"].level == "ok"
     missing = found("GPU-1", "GPU-2")["nvidia-cdi"]
@@ -210,7 +210,7 @@ def test_selinux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lib: Path) -> 
     monkeypatch.setattr(checks_containers, "_SELINUX", tmp_path / "enforce")
     assert by_check(checks_containers.security_modules(look())) == {}
     (tmp_path / "enforce").write_text("1")
-    assert "label=disable" in by_check(checks_containers.security_modules(look()))["selinux"].mend
+    assert "label=disable" in by_check(checks_containers.security_modules(look()))["selinux"].remedy
 
 
 # ---- engines ----
@@ -231,10 +231,10 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_docker_that_does_not_know_us(docker: dict[str, Any], tmp_path: Path) -> None:
     found = by_check(checks_engines.docker_engine(look()))
     assert levels(found) == {"docker": "ok", "docker-runtime": "warn"}
-    assert "vgpu setup docker" in found["docker-runtime"].mend
+    assert "vgpu setup docker" in found["docker-runtime"].remedy
     (tmp_path / "daemon.json").write_text('{"runtimes": {"vgpu": {"path": "/usr/lib/vgpu/current/vgpu-runtime"}}}')
     found = by_check(checks_engines.docker_engine(look()))
-    assert (found["docker-runtime"].level, "reload docker" in found["docker-runtime"].mend) == ("fail", True)
+    assert (found["docker-runtime"].level, "reload docker" in found["docker-runtime"].remedy) == ("fail", True)
     (tmp_path / "daemon.json").write_text('{"runtimes": {,}}')
     found = by_check(checks_engines.docker_engine(look()))
     assert "line 1, column 15" in found["docker-runtime"].text
@@ -247,7 +247,7 @@ def test_what_docker_has_registered(docker: dict[str, Any], lib: Path) -> None:
 
     front = lib / "current/vgpu-runtime"
     assert found(str(front)).level == "ok"
-    assert "which is not ours" in found("/usr/bin/runc").text
+    assert "which is not vgpud's" in found("/usr/bin/runc").text
     assert "which is not there" in found(str(lib / "gone/vgpu-runtime")).text
     if os.geteuid() != 0:
         front.chmod(0o644)
@@ -266,7 +266,7 @@ def test_docker_with_mapped_users(docker: dict[str, Any], monkeypatch: pytest.Mo
     assert (found["docker-users"].level, found["apparmor"].level) == ("ok", "ok")
     with tempfile.TemporaryDirectory() as closed:  # mode 0700
         found = by_check(checks_engines.docker_engine(look(runtime_dir=f"{closed}/run")))
-        assert (found["docker-users"].level, found["docker-users"].mend) == ("fail", f"chmod o+x {closed}")
+        assert (found["docker-users"].level, found["docker-users"].remedy) == ("fail", f"chmod o+x {closed}")
 
 
 def test_docker_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def test_docker_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stale:
         stale.bind(str(tmp_path / "docker.sock"))
     found = by_check(checks_engines.docker_engine(look()))["docker"]
-    assert (found.level, found.mend) == ("warn", "systemctl start docker")
+    assert (found.level, found.remedy) == ("warn", "systemctl start docker")
 
 
 def test_podman(tmp_path: Path, lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,9 +285,9 @@ def test_podman(tmp_path: Path, lib: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("CONTAINERS_CONF", str(file))
     found = by_check(checks_engines.podman_engine(look()))
     assert levels(found) == {"podman": "ok", "podman-runtime": "warn"}
-    assert "vgpu setup podman" in found["podman-runtime"].mend
+    assert "vgpu setup podman" in found["podman-runtime"].remedy
     (lib / "podman.conf").write_text("")
     monkeypatch.setattr(podman, "drop_in", lambda site: lib / "podman.conf")
-    assert by_check(checks_engines.podman_engine(look()))["podman-runtime"].mend == "unset CONTAINERS_CONF"
+    assert by_check(checks_engines.podman_engine(look()))["podman-runtime"].remedy == "unset CONTAINERS_CONF"
     file.write_text(f'[engine.runtimes]\nvgpu = ["{lib}/current/vgpu-runtime"]\n')
     assert by_check(checks_engines.podman_engine(look()))["podman-runtime"].level == "ok"

@@ -1,1 +1,1 @@
-"""What several commands share: the client, options, tables, exit codes."""
+"""Code that several commands share: the client, options, tables, exit codes."""

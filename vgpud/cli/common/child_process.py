@@ -1,9 +1,9 @@
 """Runs a command as a child: same terminal and process group, signals passed on, exit codes as docker's.
 
-The child stays in our process group, so the terminal's foreground and job control are the shell's business as without
-us: what the terminal sends (Ctrl-C, Ctrl-Z, hang-up) reaches the child from the kernel, and only what somebody sends to
-us alone (kill) is passed on. Call block_signals() before anything starts threads: threads inherit the mask, so that no
-signal ends this process while a command runs.
+The child stays in the process group of vgpu, so the shell handles the terminal's foreground and job control as without
+vgpu: the kernel delivers the terminal's signals (Ctrl-C, Ctrl-Z, hang-up) to the child, and only signals that another
+process sends to vgpu alone (kill) are passed on. Call block_signals() before anything starts threads: threads inherit the
+mask, so no signal ends this process while a command runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from vgpud.cli.common.exits import CliError
 from vgpud.errors import ExitCode
 
-#: passed on to the child; SIGTSTP, SIGTTIN and SIGTTOU keep their meaning for us, SIGKILL and SIGSTOP cannot be caught
+#: passed on to the child; SIGTSTP, SIGTTIN and SIGTTOU stop vgpu as usual, SIGKILL and SIGSTOP cannot be caught
 FORWARDED = frozenset(
     {
         signal.SIGHUP,
@@ -34,20 +34,20 @@ FORWARDED = frozenset(
     }
 )
 _WAITED = FORWARDED | {signal.SIGCHLD}
-#: a thread that was there before block_signals() takes SIGCHLD from us and drops it: how late the end is seen then
+#: how late the child's end is noticed if a thread from before block_signals() has taken and dropped SIGCHLD
 LOOK_S = 1.0
-#: python ignores these; a program expects the default
+#: Python ignores these; a program expects the default
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def block_signals() -> set[int]:
-    """Blocks what run_child() waits for and returns the mask before, which the child gets back."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited "ignore" would swallow the exit status
+    """Blocks the signals that run_child() waits for; returns the previous mask, which the child is started with."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited "ignore" would discard the exit status
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED))
 
 
 def ended_early() -> int:
-    """128+N if a signal that ends us came while we were setting up and there is no child to have got it, else 0."""
+    """128+N if a terminating signal N arrived during the set-up, before there was a child to receive it; otherwise 0."""
     came = signal.sigpending() & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     return 128 + min(came) if came else 0
 
@@ -69,16 +69,16 @@ def start_child(command: Sequence[str], environment: Mapping[str, str], mask: se
 
 
 def wait_child(pid: int) -> int:
-    """Waits for the child and passes signals on meanwhile. Returns its exit code, 128+N for signal N."""
+    """Waits for the child, passing signals on. Returns its exit code, 128+N for signal N."""
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
         info = signal.sigtimedwait(_WAITED, LOOK_S)
-        # Stopped (Ctrl-Z) for longer than LOOK_S, Python tells of a signal that never came: whatever was on its stack.
+        # After a stop (Ctrl-Z) longer than LOOK_S, Python reports a signal that never came: garbage of its stack.
         if info is None or info.si_signo not in _WAITED:
             continue
-        # si_code > 0: the kernel sent it, and to the whole process group, so the child has it already
+        # si_code > 0: sent by the kernel, to the whole process group, so the child has received it already
         if info.si_signo != signal.SIGCHLD and info.si_code <= 0:
             os.kill(pid, info.si_signo)

@@ -1,4 +1,4 @@
-"""A thin client around the generated stubs: where the daemon is, one method per call, and errors in words.
+"""A thin client around the generated stubs: the daemon's address, one method per call, and errors as messages.
 
 The only module of the command line that imports grpc; it is imported by the commands that talk to the daemon.
 """
@@ -23,27 +23,27 @@ from vgpud.v1 import vgpud_pb2_grpc as stubs
 T = TypeVar("T")
 C = TypeVar("C", bound="Client")
 
-#: beyond the deadline that the daemon is given for something, for its answer
+#: added to the daemon's own deadline, for its answer
 SPARE_S = 15.0
 PAGE_SIZE = 500
-SLICE_LS = "`vgpu slice ls` shows what there is"
-#: of an answer: the accounting of a month is tens of megabytes
+SLICE_LS = "`vgpu slice ls` shows whether it was carried out"
+#: largest answer: the accounting of a month has tens of megabytes
 ANSWER_BYTES_MAX = 256 << 20
-#: UNAVAILABLE is tried again a little; every changing call carries a request_id, so nothing is done twice
+#: UNAVAILABLE is retried a few times; every changing call carries a request_id, so nothing is done twice
 _SERVICE_CONFIG = (
     '{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.05s",'
     ' "maxBackoff": "0.5s", "backoffMultiplier": 3, "retryableStatusCodes": ["UNAVAILABLE"]}}]}'
 )
 
 
-#: statuses of the transport: the request may have been carried out
+#: statuses of the transport, after which the request may have been carried out
 _UNANSWERED = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL")
-#: how often a changing call is repeated that was not answered
+#: interval at which an unanswered changing call is repeated
 REPEAT_S = 0.2
 
 
 def _utf8(name: str) -> str:
-    """A name as the API takes it. Raises CliError (usage) for bytes that are no UTF-8."""
+    """A name as the API takes it. Raises CliError (usage) for bytes that are not UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -52,7 +52,7 @@ def _utf8(name: str) -> str:
 
 
 def _hint(error: grpc.RpcError) -> str:
-    """What the status details add to the message: violated fields and help, shortest form."""
+    """The parts of the status details that the message lacks: violated fields and help, in their shortest form."""
     from google.rpc import error_details_pb2 as details  # type: ignore[import-untyped]
     from grpc_status import rpc_status
 
@@ -68,7 +68,7 @@ def _hint(error: grpc.RpcError) -> str:
 
 
 def _worded_by_daemon(error: grpc.RpcError) -> bool:
-    """Whether the refusal has details, which the daemon's own have and those of the transport have not."""
+    """Whether the refusal has details: the daemon's own have them, those of the transport do not."""
     from grpc_status import rpc_status
 
     return rpc_status.from_call(error) is not None  # type: ignore[arg-type]
@@ -90,11 +90,11 @@ def explain(error: grpc.RpcError, target: str, timeout_s: float) -> CliError:
     if name == "DEADLINE_EXCEEDED":
         message = f"no answer from {target} within {timeout_s:g} s: try a longer --timeout, or see `vgpu doctor`"
     elif name == "UNAVAILABLE" and _worded_by_daemon(error):
-        exit_code = ExitCode.OTHER  # it does answer: it cannot do this now, and says why
+        exit_code = ExitCode.OTHER  # the daemon answers: it cannot do this now, and says why
     elif name == "UNAVAILABLE":
         message = f"the daemon does not answer ({target}: {message}): see `vgpu doctor`"
     elif name == "UNIMPLEMENTED":
-        message = f"the daemon at {target} does not know this call: it is older than this vgpu (see `vgpu version`)"
+        message = f"the daemon at {target} does not know this call: it is older than this vgpu, see `vgpu version`"
     else:
         hint = _hint(error)
         if hint and hint not in message:
@@ -127,7 +127,7 @@ class Client:
         self._channel.close()
 
     def _call(self, method: Callable[..., T], request: Any, timeout_s: float = 0.0) -> T:
-        """timeout_s: for calls that may take longer than --timeout; 0 = that."""
+        """timeout_s: for calls that may take longer than --timeout; 0 = --timeout."""
         timeout_s = timeout_s or self.timeout_s
         try:
             return method(request, timeout=timeout_s)
@@ -135,12 +135,12 @@ class Client:
             raise explain(error, self.target, timeout_s) from error
 
     def _repeat(self, method: Callable[..., T], request: Any, ask_again: str) -> T:
-        """A changing call, again with the same request_id while it is not answered, for --timeout in all.
+        """A changing call, repeated with the same request_id while it is not answered, for --timeout in all.
 
-        `ask_again`: how to find out what became of it, for when that is not known at the end.
+        `ask_again`: how the user can find out whether it was carried out, if that is unknown at the end.
         """
         until = time.monotonic() + self.timeout_s
-        first: CliError | None = None  # says better than a last, short try what was wrong
+        first: CliError | None = None  # a better reason than that of a last, short attempt
         while True:
             try:
                 return self._call(method, request, max(until - time.monotonic(), REPEAT_S))
@@ -178,7 +178,7 @@ class Client:
         return self._pages(self._node.ListDevices, pb.ListDevicesRequest(), "devices")
 
     def drain_device(self, device: str, reason: str) -> pb.Device:
-        """Nothing new is placed on the device with this UUID or index from now on."""
+        """Drains the device with this UUID or index: nothing new is placed on it."""
         request = pb.DrainDeviceRequest(device_uuid=_utf8(device), reason=reason)
         return self._call(self._node.DrainDevice, request).device
 
@@ -219,7 +219,7 @@ class Client:
         return self._repeat(self._slices.CreateSlice, request, SLICE_LS).slice
 
     def update_slice(self, name: str, spec: pb.SliceSpec, fields: Sequence[str] = ()) -> pb.Slice:
-        """Sets these fields as in `spec`, those that it leaves out to their defaults; none: the ones that it sets."""
+        """Sets these fields as in `spec`, fields that it leaves out to their defaults; no fields: those that `spec` sets."""
         request = pb.UpdateSliceRequest(request_id=str(uuid.uuid4()), name=_utf8(name), spec=spec)
         request.update_mask.paths.extend(fields)
         return self._repeat(self._slices.UpdateSlice, request, SLICE_LS).slice
@@ -229,7 +229,7 @@ class Client:
         self._repeat(self._slices.DeleteSlice, request, SLICE_LS)
 
     def suspend_slice(self, name: str, evict: bool, deadline_s: float) -> pb.Slice:
-        """Pauses it, or moves its memory to the host. Waits as long as the daemon is given for it."""
+        """Pauses a slice, or moves its memory to the host. Waits as long as the daemon's own deadline."""
         request = pb.SuspendSliceRequest(name=_utf8(name), evict=evict)
         request.deadline.FromNanoseconds(int(deadline_s * 1e9))
         return self._call(self._slices.SuspendSlice, request, max(self.timeout_s, deadline_s + SPARE_S)).slice
@@ -244,7 +244,7 @@ class Client:
         return self._stream(self._slices.WatchSlices, pb.WatchSlicesRequest(interval_ms=interval_ms))
 
     def watch_trace(self, name: str) -> Iterator[pb.WatchTraceResponse]:
-        """What the arbiters of a slice's devices do, as it comes; some answers are empty."""
+        """Trace events of the arbiters of a slice's devices, as they come; some answers are empty."""
         return self._stream(self._slices.WatchTrace, pb.WatchTraceRequest(name=_utf8(name)))
 
     def watch_events(self, after_sequence: int) -> Iterator[pb.Event]:

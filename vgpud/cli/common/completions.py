@@ -1,4 +1,4 @@
-"""Completion of slices, jobs and queues in the shell. Asks the daemon, briefly, and is silent when there is none."""
+"""Completion of slices, jobs and queues in the shell. Asks the daemon, briefly, and completes nothing when it does not answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _quiet(ctx: click.Context) -> Settings:
 
 
 def complete_slice(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The names of slices that begin like this."""
+    """The names of slices with this prefix."""
     from vgpud.cli.common.client import Client
 
     try:
@@ -30,7 +30,7 @@ def complete_slice(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The indices of devices that begin like this."""
+    """The indices of devices with this prefix."""
     from vgpud.cli.common.client import Client
 
     try:
@@ -41,7 +41,7 @@ def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The numbers of jobs that begin like this, with their names and states; of several, the last one's."""
+    """The numbers of jobs with this prefix, with names and states; of a list, only the last number is completed."""
     from click.shell_completion import CompletionItem
 
     from vgpud.cli.common.job_client import JobClient
@@ -56,7 +56,7 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The names of queues that begin like this."""
+    """The names of queues with this prefix."""
     from vgpud.cli.common.job_client import JobClient
 
     try:

@@ -1,4 +1,4 @@
-"""Small pictures of numbers in text: a line of shares, a bar, a span of time, a quantile of waits. Pure."""
+"""Numbers as text graphics: a line of shares, a bar, a span of time, a quantile of waits. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _PARTS = " ▏▎▍▌▋▊▉"
 
 
 def sparkline(ratios: Sequence[float | None], ascii_only: bool = False) -> str:
-    """A character per ratio 0..1, low to high; a blank where nothing is known."""
+    """A character per ratio 0..1, low to high; a blank for None."""
     levels = _ASCII if ascii_only else _BLOCKS
     return "".join(" " if r is None else levels[min(len(levels) - 1, max(0, int(r * len(levels))))] for r in ratios)
 
 
 def bar(ratio: float, cells: int, ascii_only: bool = False) -> str:
-    """A bar for 0..1 of at most so many cells; what is more than nothing is seen."""
+    """A bar for 0..1 of at most this many cells; anything above 0 is visible."""
     if ascii_only:
         return "#" * max(round(ratio * cells), ratio > 0)
     eighths = max(round(ratio * cells * 8), ratio > 0)
@@ -37,7 +37,7 @@ def short_time(span_ns: float) -> str:
 
 
 def wait_quantile(counts: Sequence[int], quantile: float) -> str:
-    """Below what so many of the waits were, by the histogram's buckets; "-" without waits."""
+    """The quantile of the waits, as an upper bound from the histogram's buckets; "-" without waits."""
     wanted, seen = quantile * sum(counts), 0
     if not wanted:
         return "-"
@@ -50,7 +50,7 @@ def wait_quantile(counts: Sequence[int], quantile: float) -> str:
 
 
 def wait_bars(counts: Sequence[int], cells: int, ascii_only: bool = False) -> list[tuple[str, str, int]]:
-    """(range, bar, count) of the buckets from the first to the last that has waits; the longest bar is the most."""
+    """(range, bar, count) of the buckets from the first to the last with waits; the longest bar is the greatest count."""
     filled = [i for i, count in enumerate(counts) if count]
     if not filled:
         return []

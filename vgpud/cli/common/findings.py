@@ -1,4 +1,4 @@
-"""What the checks of `vgpu doctor` yield, and what they know of each other."""
+"""The findings of `vgpu doctor`'s checks, and the state that the checks share."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class Finding:
-    """One line: the check's name (stable, for scripts), ok/warn/fail, what was found, how to mend it."""
+    """One line: the check's name (stable, for scripts), ok/warn/fail, what was found, how to fix it."""
 
     check: str
     level: str
     text: str
-    mend: str = ""
+    remedy: str = ""
 
 
 @dataclass
 class Look:
-    """What the checks know: the options, and what the daemon said of itself once it has been asked."""
+    """State that the checks share: the options, and the daemon's answers once it has been asked."""
 
     settings: Settings
     node: pb.Node | None = None
     device_uuids: tuple[str, ...] = ()
     device_indices: tuple[int, ...] = ()
-    fronts: list[Path] = field(default_factory=list)  # what engines have registered as our runtime
+    fronts: list[Path] = field(default_factory=list)  # paths that engines have registered as the runtime `vgpu`
 
 
 Check = Callable[[Look], Iterator[Finding]]

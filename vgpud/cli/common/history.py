@@ -1,4 +1,4 @@
-"""What the slices did in the last minute, from the views that `vgpu top` gets. Pure: time is given."""
+"""The last minute of each slice, from the views that `vgpu top` gets. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 WINDOW_S = 60.0
-#: rates look back at least so far, or one scheduling turn would be shown as a trend
+#: rates look back at least this far, or one scheduling turn would be shown as a trend
 RATE_S = 0.95
 
 Key = tuple[str, str]  # the slice's uid and the device's
@@ -25,7 +25,7 @@ class _Moment:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """Of the last second, None until there is one: ratios of time. The waits are those of the last minute."""
+    """Ratios of time over the last second, None until a second has passed. The waits are those of the last minute."""
 
     throttled_ratio: float | None
     borrowed_ratio: float | None
@@ -33,14 +33,14 @@ class Recent:
 
 
 class History:
-    """The last minute of every slice on every device. interval_s: how often a view comes."""
+    """The last minute of every slice on every device. interval_s: time between views."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._moments: dict[Key, deque[_Moment]] = {}
 
     def add(self, at_s: float, slices: Sequence[Mapping[str, Any]]) -> None:
-        """Takes the slices of one view; those that are not there any more are forgotten."""
+        """Adds the slices of one view; slices that no longer exist are forgotten."""
         old, self._moments = self._moments, {}
         for item in slices:
             for device in item["devices"]:
@@ -49,16 +49,16 @@ class History:
                 waits = tuple(device["wait_counts"])
                 now = _Moment(at_s, device["share_ratio"], device["throttled_ns"], device["borrowed_ns"], waits)
                 if moments and moments[-1].throttled_ns > now.throttled_ns:
-                    moments.clear()  # the daemon was restarted and counts from nothing
+                    moments.clear()  # the daemon was restarted and counts from 0
                 moments.append(now)
                 while moments[0].at_s < at_s - WINDOW_S:
                     moments.popleft()
                 self._moments[key] = moments
 
     def shares(self, key: Key, cells: int) -> list[float | None]:
-        """The minute in so many cells, oldest first: the mean of each, None where nothing was heard.
+        """The minute in this many cells, oldest first: the mean of each, None where there is no view.
 
-        Cells begin at whole multiples of their length, so that a picture moves by whole cells and does not swim.
+        Cells begin at whole multiples of their length, so the line moves by whole cells.
         """
         moments = self._moments.get(key, deque())
         cell_s = WINDOW_S / cells
@@ -68,7 +68,7 @@ class History:
             here = int(moment.at_s // cell_s)
             first = here if before_s is None else int(before_s // cell_s) + 1
             if before_s is not None and moment.at_s - before_s > 2 * self._interval_s:
-                first = here  # the daemon was away: that stays blank
+                first = here  # the daemon was away: a gap
             for cell in {*range(first, here), here}:
                 sums.setdefault(cell, []).append(moment.share_ratio)
             before_s = moment.at_s
@@ -77,7 +77,7 @@ class History:
         return [sum(values) / len(values) if values else None for values in found]
 
     def recent(self, key: Key) -> Recent:
-        """What the counters say of the time just past."""
+        """Rates from the counters of the last views."""
         moments = self._moments.get(key, deque())
         if len(moments) < 2:
             return Recent(None, None, ())

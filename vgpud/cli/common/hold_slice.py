@@ -1,8 +1,8 @@
 """Keeps an ephemeral slice alive while a command runs: a connection to its attach socket that says HOLD.
 
 Without it the slice would end between two programs of one command (`sh -c "prepare; train"`). The connection ends with
-this process, however that dies; the slice then ends with its last program. After a restart of the daemon it is made
-again. The messages are those of shim/abi/vg_abi.h, packed by hand, as the command line loads no native code.
+this process, however that dies; the slice then ends with its last program. After a restart of the daemon it is
+established again. The messages are those of shim/abi/vg_abi.h, packed by hand, as the command line loads no native code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def connect(path: str) -> socket.socket:
         sock.send(request())
         reply = sock.recv(_REPLY_BYTES_MAX)
         if len(reply) < _REPLY.size:
-            raise ConnectionResetError(f"the daemon answered {len(reply)} bytes")
+            raise ConnectionResetError(f"the daemon's answer has {len(reply)} bytes")
         fields = _REPLY.unpack_from(reply)
         if fields[3] != _OK:
             reason = fields[9].split(b"\0", 1)[0].decode("utf-8", "replace")
@@ -61,9 +61,9 @@ def connect(path: str) -> socket.socket:
 
 
 class Holder:
-    """The connection and the thread that makes it again; use it in a `with`.
+    """The connection and the thread that re-establishes it; use it in a `with`.
 
-    Raises CliError if the slice cannot be held to begin with; later losses are mended.
+    Raises CliError if the slice cannot be held at first; later losses are repaired.
     """
 
     def __init__(self, path: str) -> None:
@@ -87,9 +87,9 @@ class Holder:
         self._keeper.join()
 
     def _keep(self) -> None:
-        """Waits for the connection's end and connects again, until the slice is gone or nobody wants it any more."""
+        """Waits for the connection's end and connects again, until the slice is gone or close() was called."""
         while not self._end.is_set():
-            with contextlib.suppress(OSError):  # the same as an end
+            with contextlib.suppress(OSError):  # as if the connection had ended
                 self._sock.recv(_REPLY_BYTES_MAX)  # nothing is ever sent: returns at the connection's end
             self._sock.close()
             if not self._again():
@@ -97,7 +97,7 @@ class Holder:
         self._sock.close()
 
     def _again(self) -> bool:
-        """Connects again, as often as it takes. False: not wanted any more, or the slice is gone."""
+        """Retries until connected. False: close() was called, or the slice is gone."""
         while not self._end.wait(_AGAIN_S):
             try:
                 self._sock = connect(self._path)
@@ -105,5 +105,5 @@ class Holder:
             except OSError:
                 continue  # the daemon is not back yet
             except CliError:
-                return False  # the programs in the slice are told so themselves
+                return False  # programs in the slice get the reason themselves
         return False

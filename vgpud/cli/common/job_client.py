@@ -1,4 +1,4 @@
-"""The client of the queue: one method per call, errors in words as vgpud.cli.common.client says them."""
+"""The client of the queue: one method per call, errors as in vgpud.cli.common.client."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class JobClient(Client):
         self._queues = stubs.QueueServiceStub(self._channel)
 
     def submit(self, spec: pb.JobSpec, request_id: str = "") -> list[int]:
-        """`request_id`: of a submission whose answer was lost, asked again; "" = a new one."""
+        """`request_id`: of a submission that is repeated because its answer was lost; "" = a new one."""
         if spec.ByteSize() > SPEC_BYTES_MAX:
-            text = f"command and environment have {spec.ByteSize()} bytes, {SPEC_BYTES_MAX} is the most"
+            text = f"command and environment have {spec.ByteSize()} bytes, at most {SPEC_BYTES_MAX} are possible"
             raise CliError(f"{text}: use --no-env, and --env for what the job needs", ExitCode.USAGE)
         request = pb.SubmitJobRequest(request_id=request_id or str(uuid.uuid4()), spec=spec)
         ask_again = f"`vgpu submit --request-id {request.request_id} ...` asks again"
@@ -61,7 +61,7 @@ class JobClient(Client):
         self._call(self._jobs.RequeueJob, pb.RequeueJobRequest(job_id=job_id))
 
     def watch_jobs(self, job_ids: Sequence[int]) -> Iterator[pb.Job]:
-        """These jobs as they are, then each as often as it changes."""
+        """These jobs' present state, then each job whenever it changes."""
         for answer in self._stream(self._jobs.WatchJobs, pb.WatchJobsRequest(job_ids=job_ids)):
             yield from answer.jobs
 
@@ -69,7 +69,7 @@ class JobClient(Client):
         return self._pages(self._queues.ListQueues, pb.ListQueuesRequest(), "queues")
 
     def set_queue(self, queue: pb.Queue, fields: Sequence[str]) -> pb.Queue:
-        """Sets these fields as in `queue`, those that it leaves out to their defaults."""
+        """Sets these fields as in `queue`, fields that it leaves out to their defaults."""
         request = pb.SetQueueRequest(queue=queue)
         request.update_mask.paths.extend(fields)
         return self._call(self._queues.SetQueue, request).queue

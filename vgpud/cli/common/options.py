@@ -1,4 +1,4 @@
-"""The options that every command takes, before or after its name: output format, host, colour, deadline."""
+"""Global options, before or after a command's name: output format, host, colour, deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = ("table", "json", "yaml", "name")
 
 @dataclass
 class Settings:
-    """What the global options say; `ctx.obj` of every command."""
+    """Values of the global options; `ctx.obj` of every command."""
 
     output: str = "table"
     host: str | None = None  # None: the default of vgpud.paths
@@ -35,26 +35,26 @@ def _global_options() -> list[click.Option]:
         return click.Option(list(names), expose_value=False, callback=_store, default=None, **attributes)
 
     return [
-        option("-o", "--output", type=click.Choice(FORMATS), help="Format of the answer (default: table)."),
+        option("-o", "--output", type=click.Choice(FORMATS), help="Output format (default: table)."),
         option(
             "--host",
             metavar="TARGET",
-            help="The daemon: unix:///PATH or HOST:PORT (also VGPU_HOST; default: your own, else the system's).",
+            help="The daemon's address: unix:///PATH or HOST:PORT (also VGPU_HOST; default: your own daemon, else the system's).",
         ),
-        option("--no-headers", "headers", is_flag=True, flag_value=False, help="Tables without the line of titles."),
-        option("--no-color", "color", is_flag=True, flag_value=False, help="No colours (also NO_COLOR=1)."),
+        option("--no-headers", "headers", is_flag=True, flag_value=False, help="Print tables without headers."),
+        option("--no-color", "color", is_flag=True, flag_value=False, help="Print without colours (also NO_COLOR=1)."),
         option(
             "--timeout",
             "timeout_s",
             type=Number(0, 31_536_000, min_open=True),
             metavar="SECONDS",
-            help="How long to wait for the daemon's answer (default: 10).",
+            help="Seconds to wait for the daemon's answer (default: 10).",
         ),
     ]
 
 
 class _WithGlobals(click.Command):
-    """Adds the global options that the command has not taken for itself, in a section of their own below its own."""
+    """Adds the global options that the command does not redefine, in a section below its own options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -77,7 +77,7 @@ class VgpuCommand(_WithGlobals):
 
 
 class LazyGroup(_WithGlobals, click.Group):
-    """A group whose commands are imported when they are called: name -> (module:attribute, one-line help)."""
+    """A group whose commands are imported when they are invoked: name -> (module:attribute, one-line help)."""
 
     def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,6 +1,6 @@
-"""The four formats of an answer: table (for people), json and yaml (stable, for programs), name (one a line).
+"""The four output formats: table (for people), json and yaml (stable, for programs), name (one per line).
 
-Data goes to stdout, talk goes to stderr.
+Data goes to stdout, remarks go to stderr.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SCHEMA_VERSION = 1
-#: wider than any table: lines are never broken or cut, so that what is piped is what is shown
+#: wider than any table: lines are never broken or cut, so piped output is the same as shown
 _WIDTH = 10_000
 
 
@@ -34,7 +34,7 @@ class Cell:
 
 @dataclass
 class Grid:
-    """A table to be: titles (">" in front: right-aligned) and rows of texts."""
+    """Contents of a table: titles (">" in front: right-aligned) and rows of texts."""
 
     titles: Sequence[str]
     rows: list[Sequence[str | Cell]] = field(default_factory=list)
@@ -48,9 +48,9 @@ def console(settings: Settings, stderr: bool = False, width: int | None = None) 
 
 
 def blocks_unknown(out: Console) -> bool:
-    """Whether block characters would be seen as something else: the encoding or the Linux console's font lacks them.
+    """Whether the encoding or the Linux console's font lacks block characters.
 
-    Python takes UTF-8 for the encoding of the C locale, whoever reads it.
+    In the C locale Python assumes UTF-8, which the terminal may not.
     """
     named = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
     plain = named in ("C", "POSIX") or os.environ.get("TERM") == "linux"
@@ -73,7 +73,7 @@ def to_rich(grid: Grid, headers: bool) -> Table:
 
 
 def print_grid(settings: Settings, grid: Grid) -> None:
-    """Writes the grid to stdout without blanks at the ends of lines."""
+    """Writes the grid to stdout without trailing blanks."""
     out = console(settings, width=_WIDTH)
     with out.capture() as capture:
         out.print(to_rich(grid, settings.headers))
@@ -82,7 +82,7 @@ def print_grid(settings: Settings, grid: Grid) -> None:
 
 
 def dump(settings: Settings, data: Mapping[str, Any], line: bool = False) -> None:
-    """Writes one json or yaml document; line: as one line of a stream (yaml: its own document)."""
+    """Writes one json or yaml document; line: as one line of a stream (yaml: a separate document)."""
     document = finite({"schema_version": SCHEMA_VERSION, **data})
     if settings.output == "json":
         import json
@@ -96,7 +96,7 @@ def dump(settings: Settings, data: Mapping[str, Any], line: bool = False) -> Non
 
 
 def emit(settings: Settings, data: Mapping[str, Any], names: Iterable[object], grid: Callable[[], Grid]) -> None:
-    """Writes an answer in the format that was asked for."""
+    """Writes the data in the chosen format."""
     if settings.output == "table":
         print_grid(settings, grid())
     elif settings.output == "name":
@@ -107,5 +107,5 @@ def emit(settings: Settings, data: Mapping[str, Any], names: Iterable[object], g
 
 
 def say(text: str) -> None:
-    """Talk: one line on stderr."""
+    """Prints a remark: one line on stderr."""
     print(f"vgpu: {plain(text)}", file=sys.stderr)

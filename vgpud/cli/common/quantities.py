@@ -18,12 +18,12 @@ else:
     AnyParam = IntParam = click.ParamType  # not generic at run time in older releases
 
 
-#: what an option of `slice set` takes besides its values
+#: word that resets an option of `slice set`
 DEFAULT = "default"
 
 
 class OrDefault(AnyParam):
-    """What another type takes, or the word that sets back to the default; becomes DEFAULT then."""
+    """The values of another type, or the word that resets to the default, which becomes DEFAULT."""
 
     def __init__(self, inner: AnyParam) -> None:
         self.inner = inner
@@ -43,18 +43,18 @@ class OrDefault(AnyParam):
 
 
 class Whole(click.IntRange):
-    """A whole number within limits; says so in these words where it is none."""
+    """A whole number within limits, named so in error messages."""
 
     name = "whole number"
 
 
 class Number(click.FloatRange):
-    """A number within limits, which "nan" would pass."""
+    """A number within limits; refuses "nan", which would pass them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no number that can be meant", param, ctx)
+            self.fail(f"{value} is not a valid number", param, ctx)
         return number
 
 

@@ -1,4 +1,4 @@
-"""The options that say what a slice is to have, shared by `run`, `alloc`, `slice create` and `slice set`."""
+"""The options that define a slice, shared by `run`, `alloc`, `slice create` and `slice set`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from vgpud.core.units import GPUS_MAX
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
 
-#: for commands that make a slice
+#: for commands that create a slice
 queue_option = click.option(
     "--queue",
     default="",
     metavar="NAME",
     shell_complete=complete_queue,
-    help="Against whose quota it counts (default: your queue).",
+    help="Queue whose quota it counts against (default: yours).",
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,34 +31,34 @@ Given = Mapping[str, Any]
 #: keyword of the command's function: (option, type, metavar, help)
 _OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
     "gpus": ("--gpus", Gpus(), "F", "SM time: 0.5 is half a device, 2.5 two and a half."),
-    "min_milli": ("--min", Gpus(zero=True), "F", "Guaranteed SM time (default: GPUs asked for)."),
-    "max_milli": ("--max", Gpus(), "F", "Greatest SM time (default: the site's, as much as is asked for)."),
-    "mem": ("--mem", Bytes(), "SIZE", "Memory, guaranteed and greatest, of all devices."),
-    "mem_min": ("--mem-min", Bytes(), "SIZE", "Guaranteed memory (default: this part of the device's)."),
-    "mem_max": ("--mem-max", Bytes(), "SIZE", "Greatest memory (default: the guaranteed)."),
+    "min_milli": ("--min", Gpus(zero=True), "F", "Guaranteed SM time (default: --gpus)."),
+    "max_milli": ("--max", Gpus(), "F", "Maximum SM time (default: the site's, usually --gpus)."),
+    "mem": ("--mem", Bytes(), "SIZE", "Memory, minimum and maximum, of all devices."),
+    "mem_min": ("--mem-min", Bytes(), "SIZE", "Guaranteed memory (default: the same part as --gpus)."),
+    "mem_max": ("--mem-max", Bytes(), "SIZE", "Maximum memory (default: the guaranteed)."),
     "service_class": (
         "--class",
         click.Choice(CLASSES),
         None,
-        "latency: its guarantee is served at once, before others' (default: batch).",
+        "latency: its guarantee is served first (default: batch).",
     ),
     "priority": (
         "--priority",
         Whole(0, PRIORITY_MAX),
         f"0..{PRIORITY_MAX}",
-        "Borrowed time goes to the highest first; guarantees are untouched (default: 0).",
+        "Borrowed time goes to the highest first; guarantees are not affected (default: 0).",
     ),
     "weight": (
         "--weight",
         Whole(0, WEIGHT_MAX),
         f"0..{WEIGHT_MAX}",
-        "Of borrowed time among equal priorities (default: by the minimum).",
+        "Share of borrowed time among equal priorities (default: by the minimum).",
     ),
     "spread": (
         "--spread",
         Whole(1, GPUS_MAX),
         "N",
-        "Divide all of it equally over N devices (default: as few as do).",
+        "Divide equally over N devices (default: as few as possible).",
     ),
 }
 #: options -> fields of the API's spec
@@ -71,12 +71,12 @@ _FIELDS = {
 
 
 def spec_options(function: F, *, without: Collection[str] = ()) -> F:
-    """Adds --gpus, --min, --max, --mem... and how it shares: --class, --priority...; `without`: not these."""
+    """Adds --gpus, --min, --max, --mem... and --class, --priority...; `without`: except these."""
     return _add(function, {name: row for name, row in _OPTIONS.items() if name not in without})
 
 
 def change_options(function: F) -> F:
-    """The same for a slice that is there: each but --gpus also takes "default"."""
+    """The same for an existing slice: each except --gpus also takes "default"."""
     rows = {name: row if name == "gpus" else (row[0], OrDefault(row[1]), *row[2:]) for name, row in _OPTIONS.items()}
     return _add(function, rows)
 
@@ -88,7 +88,7 @@ def _add(function: F, rows: dict[str, tuple[str, Any, str | None, str]]) -> F:
 
 
 def build_spec(given: Given, **more: Any) -> pb.SliceSpec:
-    """The API's spec of the options given. Raises UsageError where two of them cannot be meant together."""
+    """The API's spec from these options. Raises UsageError if two of them contradict each other."""
     from vgpud.v1 import vgpud_pb2 as pb
 
     asked = {name: value for name, value in given.items() if value is not None}
@@ -102,7 +102,7 @@ def build_spec(given: Given, **more: Any) -> pb.SliceSpec:
 
 
 def changed_fields(given: Given) -> list[str]:
-    """The fields of the API's spec that the options given change."""
+    """The fields of the API's spec that these options change."""
     return [field for name, value in given.items() if value is not None for field in _FIELDS.get(name, (name,))]
 
 

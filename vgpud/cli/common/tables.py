@@ -20,7 +20,7 @@ def percent(ratio: float) -> str:
 
 
 def device_label(index: int, simulated: bool) -> str:
-    """One word, so that columns can be cut by blanks."""
+    """One word, so that columns can be split at blanks."""
     return f"{index}-SIMULATED" if simulated else str(index)
 
 
@@ -49,7 +49,7 @@ def now_utc() -> datetime.datetime:
 
 
 def _offered(device: View) -> str:
-    """Whether slices get anything of a device, and why not."""
+    """Whether a device is offered to slices, and if not, why."""
     if device["drained"]:
         return f"no: drained: {device['drained']}"
     if device["taken_by"]:
@@ -58,7 +58,7 @@ def _offered(device: View) -> str:
 
 
 def not_offered(taken_by: str) -> str:
-    """Why a device is not offered though it is not drained: what has it, or that it is lost."""
+    """Why a device is not offered although it is not drained: another user has it, or it is lost."""
     return taken_by if taken_by.startswith("lost: ") else f"taken by {taken_by}"
 
 
@@ -109,14 +109,14 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
 
 
 def container_label(ids: Sequence[str]) -> str:
-    """Containers as engines show them, one word: "-", an id's first 12 characters, or that and how many more."""
+    """Containers as engines show them, one word: "-", or the first id's first 12 characters, and the number of others."""
     if not ids:
         return "-"
     return ids[0][:12] + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
 
 
 def _memory_cell(device: View) -> Cell:
-    """Used memory; yellow when more than 95 % of the limit, where allocations soon fail, red and named when over it."""
+    """Used memory; yellow above 95 % of the limit, where allocations soon fail, red and marked OVER above it."""
     used = format_bytes(device["mem_used_bytes"])
     if device["mem_over_limit_bytes"]:
         return Cell(f"{used}-OVER", "red")
@@ -125,7 +125,7 @@ def _memory_cell(device: View) -> Cell:
 
 
 def _limit_cell(device: View | None) -> Cell:
-    """What the slice may have; one that has more than that says so."""
+    """The slice's memory limit; marked OVER if the slice uses more."""
     if device is None:
         return Cell("-")
     limit = format_bytes(device["mem_max_bytes"])
@@ -133,7 +133,7 @@ def _limit_cell(device: View | None) -> Cell:
 
 
 def _process_memory(device: View) -> str:
-    """What the ledger has, and what the driver counts beyond it: 2GiB+512MiB."""
+    """Memory in the ledger, and memory that the driver counts beyond it: 2GiB+512MiB."""
     beyond = device["mem_unattributed_bytes"]
     return format_bytes(device["mem_used_bytes"]) + (f"+{format_bytes(beyond)}" if beyond else "")
 
@@ -169,7 +169,7 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
 
 
 def four_numbers(device: View) -> tuple[str, str, str, str]:
-    """Guaranteed and greatest SM time and memory, as text."""
+    """Minimum and maximum of SM time and memory, as text."""
     return (
         format_gpus(device["min_milli"]),
         format_gpus(device["max_milli"]),

@@ -1,4 +1,4 @@
-"""Where the daemon is: --host as a gRPC target, and a look at the socket that gives a better reason than gRPC can."""
+"""The daemon's address: --host as a gRPC target, and a check of the socket that gives a better reason than gRPC can."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unix_path(target: str) -> str | None:
 
 
 def probe(target: str) -> None:
-    """Connects to a unix socket once, so that the reason is said exactly. Raises CliError; does nothing for TCP."""
+    """Connects to a unix socket once, to get the exact reason. Raises CliError; does nothing for TCP."""
     path = unix_path(target)
     if path is None:
         return
@@ -53,7 +53,7 @@ def _unreachable(path: str, error: OSError) -> CliError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return CliError(f"daemon not running: start it with `vgpud serve` (looked at {path})", ExitCode.UNREACHABLE)
     if error.errno == errno.ECONNREFUSED:
-        what = "nobody listens on" if _is_socket(path) else "not a socket:"
+        what = "no process listens on" if _is_socket(path) else "not a socket:"
         return CliError(f"daemon not running: start it with `vgpud serve` ({what} {path})", ExitCode.UNREACHABLE)
     reason = error.strerror or str(error)
     return CliError(f"cannot reach the daemon at {path}: {reason}: see `vgpu doctor`", ExitCode.UNREACHABLE)
@@ -67,11 +67,11 @@ def _is_socket(path: str) -> bool:
 
 
 def _owner(path: str) -> str:
-    """Whose the socket is and so what to do about it; empty where even that cannot be seen."""
+    """The socket's owner and the remedy; empty if even that cannot be seen."""
     try:
         info = os.stat(path)
     except OSError:
-        return f": you may not look into {os.path.dirname(path)}; ask its owner, or start your own `vgpud serve`"
+        return f": no permission for directory {os.path.dirname(path)}: ask its owner, or start your own `vgpud serve`"
     import grp
     import pwd
 
@@ -84,7 +84,7 @@ def _owner(path: str) -> str:
     except KeyError:
         group = str(info.st_gid)
     if info.st_gid and info.st_mode & stat.S_IWGRP:
-        mend = f"ask to be put into group {group}"
+        remedy = f"ask to be added to group {group}"
     else:
-        mend = f"ask {user} to set group in the configuration of vgpud"
-    return f" (owner {user}:{group}, mode {info.st_mode & 0o777:04o}): {mend}, or start your own `vgpud serve`"
+        remedy = f"ask {user} to set `group` in vgpud's configuration"
+    return f" (owner {user}:{group}, mode {info.st_mode & 0o777:04o}): {remedy}, or start your own `vgpud serve`"

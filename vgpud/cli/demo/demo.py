@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 TRAINER = "benchmarks.cifar.train_tinygrad"
-#: kernels that take so long that the device, not Python, is what the trainers wait for
+#: kernels long enough that trainers wait for the device, not for Python
 KERNEL_MODEL = ROOT / "benchmarks" / "cifar" / "kernels.model"
 NEEDED = ("tinygrad", "numpy", "matplotlib")
 SETTLE_S = 2.0  # after every change, before measuring
@@ -38,7 +38,7 @@ SMALL, LARGE, ALONE = "small", "large", "alone"
 
 
 @click.command("demo", cls=VgpuCommand, short_help="Two training programs share one device, each held to its slice.")
-@click.option("--sim", is_flag=True, help="Use the simulated device even where there is a real one.")
+@click.option("--sim", is_flag=True, help="Use the simulated device even if there is a real one.")
 @click.option("--seconds", type=Number(2, 60), default=12.0, show_default=True, help="Length of each phase.")
 @click.option(
     "--out",
@@ -51,25 +51,25 @@ SMALL, LARGE, ALONE = "small", "large", "alone"
 def demo(sim: bool, seconds: float, folder: Path) -> int:
     """Train a small network alone, then twice at once in slices of 0.25 and 0.75 of one device, then let one borrow.
 
-    Starts its own daemon and leaves nothing running. Ends in under three minutes. A share that was further from what
-    was promised than 5 percentage points is said in red.
+    Starts its own daemon and leaves nothing running. Ends in under three minutes. A share more than 5 percentage points
+    outside its limits is shown in red.
     """
     reason = "" if sim else _no_device()
     if sim:
-        print("SIMULATED device (--sim): kernels take time and compute nothing", flush=True)
+        print("SIMULATED device (--sim): kernels take time but compute nothing", flush=True)
     elif reason:
         print(f"no GPU here ({reason}): using the SIMULATED device, timing only", flush=True)
     _check_needs()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise VgpudError(f"cannot make {folder}: {error.strerror}; choose another --out") from error
+        raise VgpudError(f"cannot create {folder}: {error.strerror}; choose another --out") from error
     with _stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="vgpu-demo-") as work:
         return _Demo(Path(work), simulated=bool(sim or reason), seconds=seconds, output=folder).run()
 
 
 def _no_device() -> str:
-    """Why there is no real device, or "" when there is one. Asked in its own process: the driver stays out of ours."""
+    """The reason why there is no real device, or "". Found in a separate process, which loads the driver."""
     code = (
         "import ctypes, sys\n"
         "try: driver = ctypes.CDLL('libcuda.so.1')\n"
@@ -88,7 +88,9 @@ def _check_needs() -> None:
     if missing:
         raise VgpudError(f"the demo needs {', '.join(missing)}: pip install 'vgpud[demo]'", ExitCode.USAGE)
     if not KERNEL_MODEL.exists():
-        raise VgpudError(f"no {KERNEL_MODEL.parent}: run the demo from a clone of the sources", ExitCode.USAGE)
+        raise VgpudError(
+            f"{KERNEL_MODEL.parent} does not exist: run the demo from a clone of the sources", ExitCode.USAGE
+        )
 
 
 @contextlib.contextmanager
@@ -106,7 +108,7 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 
 class _Demo:
-    """The run: phases one after the other, a live view meanwhile, the report at the end."""
+    """The run: phases one after the other with a live view, and the report at the end."""
 
     def __init__(self, work: Path, *, simulated: bool, seconds: float, output: Path) -> None:
         from rich.console import Console
@@ -164,7 +166,7 @@ class _Demo:
         self._phase("0.25 may borrow", {SMALL: borrower, LARGE: rest})
         self._stop(LARGE)
         alone = self.rows[0].got
-        self._phase("the other is gone", {SMALL: Wanted(0.25, 1, max(0.25, alone - 0.05), 1)})
+        self._phase("the other has ended", {SMALL: Wanted(0.25, 1, max(0.25, alone - 0.05), 1)})
         self._stop(SMALL)
 
     # ---- tenants ----
@@ -176,7 +178,7 @@ class _Demo:
         cache = paths.make_private_dir(paths.cache_dir(), 0o755) / "tinygrad.db"
         env = {"CACHEDB": str(cache), "PYTHONPATH": str(ROOT)}
         if self.simulated:
-            # kernels take what the model file says, so tinygrad need not spend its time on making them fast
+            # simulated kernels take the time that the model file says, so tinygrad need not optimise them
             env |= {"VGPU_SIM_KERNELS": str(KERNEL_MODEL), "NOOPT": "1", "PARALLEL": "0"}
         command = [sys.executable, "-m", TRAINER, "--seconds", "600", "--report-every", "10"]
         self.trainers[name] = Trainer(name)
@@ -188,7 +190,7 @@ class _Demo:
         self.wanted.pop(name)
 
     def _poll(self) -> None:
-        """Takes in what trainers, device and daemon say; a trainer that has ended is an error."""
+        """Reads the reports of trainers, device and daemon; raises if a trainer has ended."""
         for name, part in self.parts.items():
             self.trainers[name].take(list(part.lines()))
             part.check()
@@ -277,7 +279,7 @@ class _Demo:
     # ---- the end ----
 
     def _report(self) -> None:
-        """Shows what was got; a share that is off is told, and is no failure of the demo: `make bench` judges."""
+        """Shows the results; a share outside its limits is reported but is not a failure of the demo: `make bench` judges."""
         from vgpud.cli.demo.demo_measure import TOLERANCE_PP
         from vgpud.cli.demo.demo_view import final_table
 
@@ -285,14 +287,16 @@ class _Demo:
         self._plot()
         self._write_figures(limit_pp)
         self.console.print(final_table(self.title, self.rows, limit_pp), highlight=False)
-        source = "the simulated device's own busy log" if self.simulated else "completed work against the trainer alone"
+        source = (
+            "the simulated device's own busy log" if self.simulated else "completed work relative to the trainer alone"
+        )
         self.console.print(
             f"Shares are from {source}. Plot and figures: {self.output}", highlight=False, soft_wrap=True
         )
         for row in self.rows:
             if row.off_pp() > limit_pp:
-                text = f"{row.phase}: {row.tenant} got {row.got:.1%}, {row.off_pp():.1f} points off (goal {limit_pp:g})"
-                self.console.print(f"{text}; see README.md, honest limits", style="red", highlight=False)
+                text = f"{row.phase}: {row.tenant} got {row.got:.1%}, {row.off_pp():.1f} points outside (goal {limit_pp:g})"
+                self.console.print(f"{text}; see docs/limits.md", style="red", highlight=False)
 
     def _plot(self) -> None:
         from vgpud.cli.demo.demo_measure import series

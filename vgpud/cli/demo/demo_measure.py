@@ -1,7 +1,7 @@
-"""What the demo measures: samples per second of each trainer, and its share of the device, phase by phase.
+"""Measurements of the demo: samples per second of each trainer, and its share of the device, phase by phase.
 
-A share is the device's own busy log (simulated device) or completed work against the same trainer alone (real one);
-never the arbiter's counters.
+A share comes from the device's own busy log (simulated device) or from completed work relative to the same trainer alone
+(real device), never from the arbiter's counters.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span, busy_steps, mean_share, parse_busy_log
 
-#: how far a share may be from what was promised, in percentage points of the device, over a whole phase
+#: how far a share may be outside its limits, in percentage points of the device, over a whole phase
 #: (a busy machine delays the trainers themselves; how exact shares are is what benchmarks/shares.py measures)
 TOLERANCE_PP = 5.0
 PLOT_STEP_NS = 250_000_000
-#: a point of the plot is the mean over so many steps
+#: steps averaged in a point of the plot
 PLOT_WINDOW_STEPS = 2
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a tenant is promised in a phase: its share is at least `least` and at most `most` (0..1)."""
+    """The promise to a tenant in a phase: its share is at least `least` and at most `most` (0..1)."""
 
     minimum: float
     maximum: float
@@ -34,7 +34,7 @@ class Wanted:
 
 @dataclass
 class Trainer:
-    """What is known of one trainer: its pid (0 = not started yet) and (time_ns, samples) as it reported them."""
+    """A trainer's pid (0 = not started yet) and its reports (time_ns, samples)."""
 
     name: str
     pid: int = 0
@@ -43,7 +43,7 @@ class Trainer:
     reports: list[tuple[int, int]] = field(default_factory=list)
 
     def take(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Takes in JSON lines of the trainer, as benchmarks/cifar/progress.py prints them."""
+        """Reads JSON lines of the trainer, as benchmarks/cifar/progress.py prints them."""
         for line in lines:
             self.pid = int(line["pid"])
             if line["event"] == "start":
@@ -113,14 +113,14 @@ class Row:
     memory_peak_bytes: int
 
     def off_pp(self) -> float:
-        """How far the share is outside of what was promised, in percentage points (0 = within)."""
+        """How far the share is outside its limits, in percentage points (0 = within)."""
         return 100 * max(0.0, self.wanted.least - self.got, self.got - self.wanted.most)
 
 
 def share_of_phase(
     trainer: Trainer, spans: Sequence[Span] | None, begin_ns: int, end_ns: int, rate_alone: float
 ) -> float:
-    """Share of a trainer in a phase: by busy spans, or (spans None) by completed work against rate_alone."""
+    """Share of a trainer in a phase: by busy spans, or (spans None) by completed work relative to rate_alone."""
     if spans is not None:
         return mean_share(spans, trainer.pid, begin_ns, end_ns)
     return trainer.rate(begin_ns, end_ns) / rate_alone if rate_alone > 0 else 0.0

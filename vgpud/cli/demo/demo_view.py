@@ -1,4 +1,4 @@
-"""What the demo shows: the live view, the table at the end, the plot of share over time."""
+"""Views of the demo: the live view, the table at the end, the plot of shares over time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLOURS = ("#1b7837", "#762a83", "#2166ac")
 
 @dataclass(frozen=True)
 class Now:
-    """A tenant at this moment, for the live view."""
+    """A tenant's present values, for the live view."""
 
     wanted: Wanted
     share: float | None  # None: not known on this device yet
@@ -39,7 +39,7 @@ def share_bar(share: float, wanted: Wanted) -> str:
 def live_frame(
     title: str, phase: str, tenants: Mapping[str, Now], done_s: float, total_s: float, note: str
 ) -> RenderableType:
-    """One picture of the live view."""
+    """One frame of the live view."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -58,7 +58,7 @@ def live_frame(
 
 
 def final_table(title: str, rows: Sequence[Row], limit_pp: float) -> RenderableType:
-    """The result, a line per phase and tenant; a share that is off by more than limit_pp is red."""
+    """The result, a line per phase and tenant; a share outside its limits by more than limit_pp is red."""
     from rich import box
     from rich.table import Table
 

@@ -1,8 +1,8 @@
-"""A system of one's own: a daemon (and a simulated device, when asked for) in a private directory, and tenants on it.
+"""A private system: a daemon (and optionally a simulated device) in a directory of its own, and tenants on it.
 
-Used by `vgpu demo` and by the benchmarks. Nothing here touches the site's daemon: sockets, state and logs lie in the
-given directory. Every process is started in a session of its own, so that Ctrl-C reaches only the caller, who then
-stops all of them in order; should the caller be killed, the kernel ends its children.
+Used by `vgpu demo` and by the benchmarks. The site's daemon is not touched: sockets, state and logs are in the given
+directory. Every process is started in its own session, so Ctrl-C reaches only the caller, which then stops all of them
+in order; if the caller is killed, the kernel ends its children.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from vgpud.errors import VgpudError
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
 
-#: what vgpud is imported from
+#: directory that vgpud is imported from
 ROOT = Path(__file__).resolve().parents[3]
 READY_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
-#: a unix socket's path has 107 bytes: what remains is /run/slices/NAME/attach.sock with a name of 20 letters
+#: a unix socket's path has 107 bytes: the rest is for /run/slices/NAME/attach.sock with a name of 20 letters
 FOLDER_BYTES_MAX = 62
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -40,13 +40,13 @@ class PartError(VgpudError):
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log that is not empty, for an error message."""
+    """The last non-empty line of a log, for an error message."""
     lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"
 
 
 def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = READY_TIMEOUT_S) -> None:
-    """Polls until ready() says so. Raises PartError after timeout_s."""
+    """Polls until ready() is true. Raises PartError after timeout_s."""
     end = time.monotonic() + timeout_s
     while not ready():
         if time.monotonic() > end:
@@ -67,7 +67,7 @@ class Part:
             self.process = subprocess.Popen(
                 list(command),
                 env=dict(env),
-                cwd=folder,  # python -m imports from where it stands first, and the caller may stand anywhere
+                cwd=folder,  # python -m imports from the working directory first, which may be anything
                 stdin=subprocess.PIPE if talk else subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -86,7 +86,7 @@ class Part:
             raise PartError(f"{self.name} ended with code {self.process.returncode}: {last_line(self.err)}")
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """The JSON lines that it has printed since the last call; other lines are passed over."""
+        """The JSON lines that it has printed since the last call; other lines are ignored."""
         with self.out.open("rb") as file:
             file.seek(self._read_bytes)
             whole, newline, _rest = file.read().rpartition(b"\n")
@@ -96,7 +96,7 @@ class Part:
                 yield json.loads(line)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Asks it to end, kills it (and its session) when it does not, and returns the exit code."""
+        """Sends SIGTERM, kills the process (and its session) if it does not end, and returns the exit code."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
@@ -105,7 +105,7 @@ class Part:
             except subprocess.TimeoutExpired:
                 self.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # what it may have left behind in its session
+            os.killpg(self.process.pid, signal.SIGKILL)  # processes left behind in its session
         return self.process.wait()
 
     def kill(self) -> None:
@@ -160,7 +160,7 @@ class OwnSystem:
     def _start_device(self) -> None:
         from vgpud import paths
 
-        self.sim_dir.mkdir(mode=0o755, exist_ok=True)  # containers have it mounted, and run as whoever they like
+        self.sim_dir.mkdir(mode=0o755, exist_ok=True)  # containers have it mounted, and run as any user
         config = self.folder / "sim.conf"
         config.write_text("".join(f"{key} = {value}\n" for key, value in self._sim_config.items()))
         server = paths.sim_lib_dir() / "vgpu-simd"
@@ -188,7 +188,7 @@ class OwnSystem:
         (self.folder / "vgpud.toml").write_text("\n".join([*lines, *self._config]) + "\n")
 
     def start_daemon(self) -> None:
-        """Starts the daemon and waits until it answers. Also used to start it again after it was killed."""
+        """Starts the daemon, also after it was killed, and waits until it answers."""
         command = [sys.executable, "-m", "vgpud.serve", "serve", "--config", str(self.folder / "vgpud.toml")]
         self.daemon = Part("vgpud", command, self.env, self.folder)
         wait_for("the daemon", lambda: self._alive(self.daemon) and self._answers())
@@ -238,7 +238,7 @@ class OwnSystem:
         return tenant
 
     def busy_log(self, index: int = 0) -> Path:
-        """The simulated device's own account of who had it when."""
+        """The simulated device's own record of its use by process."""
         return self.sim_dir / f"busy-{index}.log"
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""`vgpu explain JOB`: why it waits, why this size, this device, this neighbour, this resize, with the numbers."""
+"""`vgpu explain JOB`: the reasons for its waiting, size, devices, neighbours and resizes, with the numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vgpud.cli.jobs.quantities import JobId
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
 
-#: kind of a fact -> its label; a kind of a later daemon is its own
+#: kind of a fact -> its label; a kind from a later daemon is shown as it is
 LABELS = {
     "queue": "why",
     "help": "would help",
@@ -29,18 +29,18 @@ LABELS = {
     "estimate": "estimate",
 }
 _LABEL_CELLS = 12
-#: lines are no longer, however wide the terminal is: nobody reads such
+#: maximum length of lines on a wide terminal: longer ones are hard to read
 _WIDTH_MAX = 100
 
 
-@click.command("explain", cls=VgpuCommand, short_help="Why a job waits, runs here, and has this size.")
+@click.command("explain", cls=VgpuCommand, short_help="Say why a job waits, runs where it does, and has its size.")
 @click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
 @pass_settings
 def explain(settings: Settings, job_id: int) -> None:
-    """Say why JOB is as it is: why it waits and what would help, or why this size, this device, these neighbours and
-    resizes; what was predicted of it, how long it takes, and what is wrong with it.
+    """Say why JOB waits and what would help, or why it has its size, devices, neighbours and resizes; also its
+    prediction, its expected duration and its anomalies.
 
-    Sentences with a time say what was decided then, the others what holds now.
+    A sentence with a time records a decision of that moment; the others describe the present.
     """
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
@@ -99,7 +99,7 @@ def _since(job: View, now: datetime.datetime) -> str:
 
 
 def _moment(stamp: str | None, now: datetime.datetime) -> str:
-    """The clock of whoever reads, with the day if it is another one."""
+    """The time on the local clock, with the date if it is not today."""
     from vgpud.cli.common.tables import parse_time
 
     if stamp is None:

@@ -1,6 +1,6 @@
-"""The job file: the options of `vgpu submit` as TOML, under their names with _ for -. Flags win over the file.
+"""The job file: the options of `vgpu submit` as TOML, under their names with _ for -. The command line overrides the file.
 
-What is wrong is said with its line; an unknown key with the nearest one that there is.
+Errors name the line; an unknown key is answered with the most similar valid one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vgpud.cli.common.exits import CliError
 from vgpud.errors import ExitCode
 from vgpud.userfiles import bounded, toml
 
-#: where read() leaves what it has found, in the command's ctx.meta
+#: key of read()'s results in the command's ctx.meta
 META = "vgpud.job_file"
 #: options that make no sense in a file, and the argument, which is read below
 _NOT_IN_A_FILE = {"file", "wait", "quiet", "output", "host", "headers", "color", "timeout_s", "help", "command", "env"}
@@ -39,7 +39,7 @@ class _Reader:
         return CliError(f"{self.path}{line}: {message}", ExitCode.USAGE)
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """By the names of the command's parameters."""
+        """The file's values by the names of the command's parameters."""
         known = [*self.options, "command", "env"]
         found: dict[str, Any] = {}
         for key, value in given.items():
@@ -66,7 +66,7 @@ class _Reader:
             raise self.wrong(key, f"{key} takes one value, not a list")
         for item in value if many else [value]:
             if isinstance(item, bool) or not isinstance(item, (str, int, float)):
-                raise self.wrong(key, f"{key} = {item!r} is neither a text nor a number")
+                raise self.wrong(key, f"{key} = {item!r} is neither a string nor a number")
         words = [str(item) for item in (value if many else [value])]
         default = words if param.multiple else ",".join(words)
         try:
@@ -76,29 +76,29 @@ class _Reader:
         return default
 
     def _command(self, value: Any) -> tuple[str, ...]:
-        """A list of words, or a text for the shell."""
+        """A list of words, or one string for the shell."""
         if isinstance(value, str):
             return ("/bin/sh", "-c", value)
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
             return tuple(value)
-        raise self.wrong("command", 'command is a list of words, ["python", "train.py"], or a text for the shell')
+        raise self.wrong("command", 'command is a list of words, ["python", "train.py"], or one string for the shell')
 
     def _env(self, value: Any) -> tuple[tuple[str, str], ...]:
         if not isinstance(value, dict):
             raise self.wrong("env", "env is a table: [env], then lines such as NAME = 'value'")
         for name, text in value.items():
             if not isinstance(text, str):
-                raise self.wrong(name, f"env.{name} = {text!r} is no text: write it in quotes")
+                raise self.wrong(name, f"env.{name} = {text!r} is not a string: write it in quotes")
         return tuple(value.items())
 
 
 def _key(param: click.Parameter) -> str:
-    """As the option's longest name: --time-limit is time_limit, and --no-preempt is no_preempt."""
+    """From the option's longest name: --time-limit is time_limit, and --no-preempt is no_preempt."""
     return max(param.opts, key=len).lstrip("-").replace("-", "_")
 
 
 def read(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    """Callback of -f: what the file says becomes the default of every option that is not given."""
+    """Callback of -f: the file's values become the defaults of options that are not given."""
     if path is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""`vgpu submit --predict MODEL`: fills in what the user has not given, and says so."""
+"""`vgpu submit --predict MODEL`: derives the options that the user has not given, and prints them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: options of model_options, which mean nothing without --predict
 _ITS_OPTIONS = ("optimizer", "precision", "dims", "predictor")
-#: --gpus is filled in by twentieths, --mem by 64 MiB: nobody predicts finer
+#: --gpus is rounded to twentieths, --mem to 64 MiB: no prediction is finer
 _STEP_MILLI, _STEP_BYTES = 50, 64 << 20
 _MILLI = 1000
 #: as in vgpud.api.elastic_messages
@@ -25,16 +25,16 @@ _MODEL_BYTES = 200
 
 
 def predict_options(function: F) -> F:
-    """--predict MODEL and how the model is trained; --batch is submit's own."""
-    text = "Fill in --gpus and --mem by predicting this model: a file.onnx, file.pt2 or module:function."
+    """--predict MODEL and the options of its training; --batch is submit's own."""
+    text = "Derive --gpus and --mem from this model: a file.onnx, file.pt2 or module:function."
     return click.option("--predict", metavar="MODEL", help=text)(model_options(function))
 
 
 def fill(settings: Settings, given: dict[str, Any]) -> str:
-    """Sets gpus and mem of `given` where they are none, puts its API message (or None) at "prediction".
+    """Sets gpus and mem of `given` if they are None, and "prediction" to the API message (or None).
 
-    Takes the options of predict_options out. Returns the line to be said, empty without --predict. Raises errors of
-    one line: a model that cannot be read, one that does not fit on the device.
+    Removes the options of predict_options. Returns the line to be printed, empty without --predict. Raises errors of
+    one line: a model that cannot be read, or that does not fit on the device.
     """
     model = given.pop("predict")
     options = {name: given.pop(name) for name in _ITS_OPTIONS}
@@ -42,7 +42,7 @@ def fill(settings: Settings, given: dict[str, Any]) -> str:
     if model is None:
         named = next((name for name in _ITS_OPTIONS if options[name]), None)
         if named is not None:
-            raise click.UsageError(f"--{'dim' if named == 'dims' else named} is about a model: give --predict MODEL")
+            raise click.UsageError(f"--{'dim' if named == 'dims' else named} describes a model: give --predict MODEL")
         return ""
     found = look(settings, model, {**options, "batch": _batch(given), "devices": given["devices"]})
     given["prediction"] = message(found)
@@ -50,7 +50,7 @@ def fill(settings: Settings, given: dict[str, Any]) -> str:
 
 
 def _batch(given: dict[str, Any]) -> int | None:
-    """Of one process: workers divide the global batch."""
+    """The batch of one process: workers divide the global batch."""
     batch, workers = given["batch"], given["workers"]
     if batch is None:
         return None
@@ -58,7 +58,7 @@ def _batch(given: dict[str, Any]) -> int | None:
 
 
 def _share(found: Looked, given: dict[str, Any]) -> str:
-    """Says and fills in --gpus."""
+    """Sets --gpus; returns the sentence about it."""
     from vgpud.core.units import format_gpus
 
     if not found.in_range:
@@ -75,7 +75,7 @@ def _share(found: Looked, given: dict[str, Any]) -> str:
 
 
 def _memory(found: Looked, given: dict[str, Any]) -> str:
-    """Says and fills in --mem: the upper end, since too little ends the job."""
+    """Sets --mem to the upper end, because too little ends the job; returns the sentence about it."""
     from vgpud.core.units import format_bytes
 
     low, value, high = found.memory_range()
@@ -92,7 +92,7 @@ def _memory(found: Looked, given: dict[str, Any]) -> str:
 
 
 def _short(model: str) -> str:
-    """As the daemon keeps it: printable, and the end of a path that is too long."""
+    """The name as the daemon keeps it: printable; only the end of a path that is too long."""
     from vgpud.cli.common.text import plain
 
     text = plain(model)
@@ -102,7 +102,7 @@ def _short(model: str) -> str:
 
 
 def message(found: Looked) -> Any:
-    """What the daemon keeps of it."""
+    """The prediction as the daemon keeps it."""
     from vgpud.v1 import vgpud_pb2 as pb
 
     low, value, high = found.memory_range()

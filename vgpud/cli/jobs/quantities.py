@@ -19,7 +19,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 def parse_span(text: str) -> int:
-    """ns of a time: "2h30m", "45s", "1.5d"; a bare number is seconds. Raises ValueError, one line with the mend."""
+    """ns of a time: "2h30m", "45s", "1.5d"; a bare number is seconds. Raises ValueError, one line with the remedy."""
     clean = text.strip().lower()
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", clean):
         clean += "s"
@@ -63,12 +63,12 @@ class Span(IntParam):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if not span_ns and not self.zero:
-            self.fail(f"{str(value)!r} is no time: write more than 0", param, ctx)
+            self.fail(f"{str(value)!r} is not a time: write more than 0", param, ctx)
         return span_ns
 
 
 class When(IntParam):
-    """A moment: how long ago (7d), or a date with or without a time, of the local clock; becomes ns since 1970."""
+    """A point in time: how long ago (7d), or a date with or without a time, on the local clock; becomes ns since 1970."""
 
     name = "moment"
 
@@ -82,7 +82,11 @@ class When(IntParam):
         try:
             return int(datetime.datetime.fromisoformat(text).astimezone().timestamp()) * _NS
         except (ValueError, OverflowError):  # or a year that no local clock can show
-            self.fail(f"{text!r} is no moment: write for example 7d (ago), 2026-11-01 or 2026-11-01T08:00", param, ctx)
+            self.fail(
+                f"{text!r} is not a point in time: write for example 7d (ago), 2026-11-01 or 2026-11-01T08:00",
+                param,
+                ctx,
+            )
 
 
 class Range(AnyParam):
@@ -93,10 +97,12 @@ class Range(AnyParam):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", str(value).strip())
         if not found:
-            self.fail(f"{str(value)!r} is no range: write for example 1-8", param, ctx)
+            self.fail(f"{str(value)!r} is not a range: write for example 1-8", param, ctx)
         first, last = int(found[1]), int(found[2])
         if not 1 <= first <= last:
-            self.fail(f"{first}-{last} has no job: the first is 1 or more, the last not below it", param, ctx)
+            self.fail(
+                f"{first}-{last} is an empty range: the first must be 1 or more, the last not below it", param, ctx
+            )
         return first, last
 
 
@@ -109,7 +115,7 @@ class JobIds(AnyParam):
         words = str(value).split(",")
         for word in words:
             if not re.fullmatch(r"[1-9]\d{0,17}", word.strip()):
-                self.fail(f"{word.strip()!r} is no job: write its number, as `vgpu queue ls` shows it", param, ctx)
+                self.fail(f"{word.strip()!r} is not a job: write its number, as `vgpu queue ls` shows it", param, ctx)
         return tuple(int(word) for word in words)
 
 
@@ -120,12 +126,12 @@ class JobId(IntParam):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if "," in str(value):
-            self.fail(f"{str(value)!r} is no job: write numbers with blanks between them", param, ctx)
+            self.fail(f"{str(value)!r} is not a job: write numbers with blanks between them", param, ctx)
         return JobIds().convert(value, param, ctx)[0]
 
 
 class Variable(AnyParam):
-    """NAME=VALUE, or NAME for the value that it has here."""
+    """NAME=VALUE, or NAME for its present value."""
 
     name = "variable"
 
@@ -134,14 +140,14 @@ class Variable(AnyParam):
             return value
         name, equals, text = str(value).partition("=")
         if not name:
-            self.fail(f"{str(value)!r} is no variable: write NAME=VALUE", param, ctx)
+            self.fail(f"{str(value)!r} is not a variable: write NAME=VALUE", param, ctx)
         if not equals and name not in os.environ:
-            self.fail(f"{name!r} is not set here: write NAME=VALUE", param, ctx)
+            self.fail(f"{name!r} is not set: write NAME=VALUE", param, ctx)
         return name, text if equals else os.environ[name]
 
 
 class RequestId(AnyParam):
-    """The name of a request, as the daemon takes it."""
+    """The ID of a request, as the daemon takes it."""
 
     name = "id"
 
@@ -161,5 +167,5 @@ class Cpus(IntParam):
         found = re.fullmatch(r"(\d{1,6})(?:\.(\d{1,3}))?", str(value).strip())
         milli = int(found[1]) * 1000 + int((found[2] or "").ljust(3, "0")) if found else 0
         if not milli:
-            self.fail(f"{str(value)!r} is no number of processors: write for example 0.5, 2 or 16", param, ctx)
+            self.fail(f"{str(value)!r} is not a number of processors: write for example 0.5, 2 or 16", param, ctx)
         return milli

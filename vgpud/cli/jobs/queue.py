@@ -1,4 +1,4 @@
-"""`vgpu queue`: the jobs, why they wait, and what can be done about them."""
+"""`vgpu queue`: shows jobs and why they wait; cancels, holds, requeues and follows them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MANY = 20
 
 @click.group("queue", cls=LazyGroup, short_help="List, show, cancel, hold and follow jobs.")
 def queue() -> None:
-    """Jobs in the queue. `vgpu submit` puts them there."""
+    """List, show, cancel, hold and follow jobs of `vgpu submit`."""
 
 
 def _job_ids(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,13 +47,15 @@ def _views(client: JobClient, ended: bool, queue_name: str, mine: bool) -> list[
 
 
 @queue.command("ls", short_help="List jobs, and why they wait.")
-@click.option("-a", "--all", "ended", is_flag=True, help="Also those that have ended.")
-@click.option("--queue", "queue_name", default="", metavar="NAME", shell_complete=complete_queue, help="Of this queue.")
-@click.option("--mine", is_flag=True, help="Yours only (admins see everybody's).")
-@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Include jobs that have ended.")
+@click.option(
+    "--queue", "queue_name", default="", metavar="NAME", shell_complete=complete_queue, help="Only jobs of this queue."
+)
+@click.option("--mine", is_flag=True, help="Only your own (admins see those of all users).")
+@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N jobs.")
 @pass_settings
 def ls(settings: Settings, ended: bool, queue_name: str, mine: bool, last: int | None) -> None:
-    """List your jobs that wait or run: since when, on which device, or why not yet."""
+    """List your waiting and running jobs: for how long, on which device, or why they wait."""
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
@@ -69,7 +71,7 @@ def ls(settings: Settings, ended: bool, queue_name: str, mine: bool, last: int |
 @click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
 @pass_settings
 def show(settings: Settings, job_id: int) -> None:
-    """Show everything about JOB: what it asks for, why it waits, where it runs, what it has used."""
+    """Show everything about JOB: its request, why it waits or where it runs, and its usage."""
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import dump
@@ -88,7 +90,7 @@ def show(settings: Settings, job_id: int) -> None:
 
 
 def _each(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], None], done: str) -> None:
-    """Does it to each; one that cannot be is said, the others are done, and the first refusal is the exit code."""
+    """Acts on each job; a refusal is printed, the other jobs are still handled, and the first refusal is the exit code."""
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import say
 
@@ -105,7 +107,7 @@ def _each(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, 
                 say(error.message)
                 refusal = refusal or error
     if refusal:
-        raise CliError("not all of them: see above", ExitCode(refusal.exit_code))
+        raise CliError("some jobs were refused: see above", ExitCode(refusal.exit_code))
 
 
 def _tracked(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
@@ -119,12 +121,12 @@ def _tracked(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
     yield from track(job_ids, "jobs", console=console(settings, stderr=True), transient=True)
 
 
-@queue.command("cancel", short_help="End jobs, or take them out of the queue.")
+@queue.command("cancel", short_help="End running jobs, remove waiting ones.")
 @_job_ids
-@click.option("--array", is_flag=True, help="All jobs of the arrays that these begin.")
+@click.option("--array", is_flag=True, help="All jobs of the arrays whose first jobs these are.")
 @pass_settings
 def cancel(settings: Settings, job_ids: tuple[int, ...], array: bool) -> None:
-    """End jobs that run, with all their processes, and take out those that wait."""
+    """End running jobs with all their processes, and remove waiting ones from the queue."""
     _each(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
 
 
@@ -132,7 +134,7 @@ def cancel(settings: Settings, job_ids: tuple[int, ...], array: bool) -> None:
 @_job_ids
 @pass_settings
 def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """Keep jobs that wait from starting until they are released."""
+    """Keep waiting jobs from starting until they are released."""
     _each(settings, job_ids, lambda client, job_id: client.hold(job_id), "held")
 
 
@@ -140,29 +142,31 @@ def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
 @_job_ids
 @pass_settings
 def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """Let jobs that are held start when there is room."""
+    """Let held jobs start as soon as enough capacity is free."""
     _each(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
 
 
-@queue.command("requeue", short_help="Start running jobs from the beginning.")
+@queue.command("requeue", short_help="Restart running jobs from the beginning.")
 @_job_ids
 @pass_settings
 def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """End jobs that run and queue them again: they start from the beginning, with their old place.
+    """End running jobs and queue them again: they start from the beginning, with their old place in the queue.
 
-    A job that has ended cannot be requeued, for its environment is deleted at its end: submit it again.
+    A job that has ended cannot be requeued, because its environment was deleted at its end: submit it again.
     """
     _each(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
 
 
 @queue.command("logs", short_help="Show a job's output.")
 @click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the job has ended.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N lines.")
-@click.option("--member", type=click.IntRange(min=0), default=0, metavar="N", help="Of this member of a gang, from 0.")
+@click.option(
+    "--member", type=click.IntRange(min=0), default=0, metavar="N", help="Output of this member of a gang, from 0."
+)
 @pass_settings
 def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, member: int) -> None:
-    """Show the output of JOB, as far as you may read its file; -f goes on, also when it is started again."""
+    """Show the output of JOB, if you may read its file; -f follows it, also when the job is started again."""
     from vgpud.cli.jobs.wait import show_log
 
     show_log(settings, job_id, follow, lines, member)
@@ -170,13 +174,13 @@ def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, membe
 
 @queue.command("wait", cls=RunningCommand, short_help="Wait until jobs have ended.")
 @_job_ids
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @pass_settings
 def wait(settings: Settings, job_ids: tuple[int, ...], quiet: bool) -> int:
-    """Wait until all JOBs have ended, and exit with their code, the greatest of several.
+    """Wait until all JOBs have ended, and exit with the greatest of their codes.
 
-    124 is for a job whose time was up, 130 for one that was cancelled, where they have no code of their own; 125 means
-    that vgpu itself failed. A restart of the daemon is waited out. Ctrl-C leaves the jobs alone.
+    A job without a code of its own gives 124 if it reached its time limit and 130 if it was cancelled; 125 means that
+    vgpu itself failed. Waiting continues across a restart of the daemon. Ctrl-C leaves the jobs alone.
     """
     from vgpud.cli.jobs.wait import wait_for
 
@@ -184,11 +188,11 @@ def wait(settings: Settings, job_ids: tuple[int, ...], quiet: bool) -> int:
 
 
 @queue.command("top", short_help="Watch the queue live.")
-@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between views.")
-@click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after so many views.")
+@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between updates.")
+@click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after this many updates.")
 @pass_settings
 def top(settings: Settings, interval: float, count: int | None) -> None:
-    """Watch queues and jobs live; end with Ctrl-C. Not to a terminal, each view is printed below the last."""
+    """Watch queues and jobs live; end with Ctrl-C. Into a pipe, each update is printed below the last."""
     from vgpud.cli.jobs.top import watch
 
     with suppress(KeyboardInterrupt):  # the way to end it
@@ -196,7 +200,7 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
 
 
 def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[dict[str, Any] | str]:
-    """A view of queues and jobs per interval; while the daemon is away, what is wrong in words."""
+    """A view of queues and jobs per interval; while the daemon is away, the problem as a message."""
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.jobs.views import queue_view
 

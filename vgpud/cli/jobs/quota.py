@@ -1,4 +1,4 @@
-"""`vgpu quota`: the queues, what each is guaranteed and limited to, and by which rules it goes."""
+"""`vgpu quota`: the queues, their guarantees, limits and rules."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Gpus(AnyParam):
 
 
 class Member(AnyParam):
-    """Whose default queue it is, as the API has it: uid:1000 or gid:1000."""
+    """A user or group whose default queue it is, as the API has it: uid:1000 or gid:1000."""
 
     name = "member"
 
@@ -73,12 +73,12 @@ class Member(AnyParam):
                 return f"gid:{grp.getgrnam(text[1:]).gr_gid}"
             return f"uid:{pwd.getpwnam(text).pw_uid}"
         except KeyError:
-            self.fail(f"there is no {text!r}: write {_MEMBER}", param, ctx)
+            self.fail(f"there is no user or group {text!r}: write {_MEMBER}", param, ctx)
 
 
 @click.group("quota", cls=LazyGroup, short_help="Show and set queues: guarantees, limits, policies.")
 def quota() -> None:
-    """Queues. Users see those that are for them, admins make and change them."""
+    """Show and set queues. Users see the queues that they may use; admins create and change them."""
 
 
 def _show(settings: Settings, queues: Sequence[Any], many: bool) -> None:
@@ -91,13 +91,13 @@ def _show(settings: Settings, queues: Sequence[Any], many: bool) -> None:
     emit(settings, data, [row["name"] for row in rows], lambda: tables.queues_grid(rows))
 
 
-@quota.command("get", cls=VgpuCommand, short_help="Show queues, their quotas and what is used.")
+@quota.command("get", cls=VgpuCommand, short_help="Show queues, their quotas and their use.")
 @click.argument("name", required=False, metavar="[QUEUE]", shell_complete=complete_queue)
 @pass_settings
 def get(settings: Settings, name: str | None) -> None:
-    """Show the queues that are for you, or QUEUE: what it is guaranteed, limited to and uses now, and its rules.
+    """Show the queues that you may use, or QUEUE: guarantee, limit, present use and rules.
 
-    GPU-TIME is what it has used, the older the less: that is what shares beyond the guarantees go by.
+    GPU-TIME is past use, halved every half-life: shares beyond the guarantees depend on it.
     """
     from vgpud.cli.common.exits import CliError
     from vgpud.cli.common.job_client import JobClient
@@ -108,14 +108,14 @@ def get(settings: Settings, name: str | None) -> None:
     if name is not None:
         names = [item.name for item in queues]
         if name not in names:
-            text = f"no queue {name!r} for you: there are {', '.join(names)}"
+            text = f"no queue {name!r} that you may use: there are {', '.join(names)}"
             raise CliError(text, ExitCode.NOT_FOUND)
         queues = [item for item in queues if item.name == name]
     _show(settings, queues, many=name is None)
 
 
 def _rules() -> str:
-    """The policies and placements that there are (\\b: click keeps the lines)."""
+    """All policies and placements (\\b: click keeps the lines)."""
     from vgpud.core.placement import registry as placements
     from vgpud.core.policy import registry as policies
 
@@ -125,64 +125,69 @@ def _rules() -> str:
     return table("Policies", policies.NAMES) + "\n\n" + table("Placements", placements.NAMES)
 
 
-@quota.command("set", short_help="Make or change a queue.", epilog=_rules())
+@quota.command("set", short_help="Create or change a queue.", epilog=_rules())
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
-@click.option("--guarantee", type=OrDefault(Gpus()), metavar="GPUS", help="Others make room for so much (default: 0).")
-@click.option("--limit", type=OrDefault(Gpus()), metavar="GPUS", help="Never more than this (default: none).")
 @click.option(
-    "--weight", type=OrDefault(Whole(1, 10_000)), metavar="N", help="Share beyond the guarantees (default: 1)."
+    "--guarantee", type=OrDefault(Gpus()), metavar="GPUS", help="Guaranteed GPUs, reclaimed by preemption (default: 0)."
 )
-@click.option("--policy", metavar="POLICY", help="In which order jobs go: fifo, '2d-las(3250,7200)', ...")
-@click.option("--placement", metavar="RULE", help="Where they go: best-fit, fgd, 'colocate(120,2)', ...")
+@click.option("--limit", type=OrDefault(Gpus()), metavar="GPUS", help="Hard limit in GPUs (default: none).")
 @click.option(
-    "--parent", metavar="QUEUE", shell_complete=complete_queue, help="The team's queue above it (default: none)."
+    "--weight",
+    type=OrDefault(Whole(1, 10_000)),
+    metavar="N",
+    help="Share of capacity beyond the guarantees (default: 1).",
 )
+@click.option("--policy", metavar="POLICY", help="Order of jobs: fifo, '2d-las(3250,7200)', ...")
+@click.option("--placement", metavar="RULE", help="Choice of devices: best-fit, fgd, 'colocate(120,2)', ...")
+@click.option("--parent", metavar="QUEUE", shell_complete=complete_queue, help="Parent queue (default: none).")
 @click.option(
-    "--min-run", type=OrDefault(Span(zero=True)), metavar="TIME", help="No preemption earlier (default: 60s)."
+    "--min-run", type=OrDefault(Span(zero=True)), metavar="TIME", help="No job is preempted earlier (default: 60s)."
 )
 @click.option(
     "--elastic-wait",
     type=OrDefault(Span(zero=True)),
     metavar="TIME",
-    help="Who waits longer makes elastic jobs shrink for it (default: 30s).",
+    help="Elastic jobs shrink for a job that has waited longer (default: 30s).",
 )
 @click.option(
     "--elastic-idle",
     type=OrDefault(Span(zero=True)),
     metavar="TIME",
-    help="After so long with nobody to wait they grow (default: 60s).",
+    help="Elastic jobs grow when nothing has changed for this long (default: 60s).",
 )
 @click.option(
     "--elastic-eager/--no-elastic-eager",
     default=None,
-    help="Elastic jobs take all they can use before those behind them start; else these start first.",
+    help="Elastic jobs take all they can use before jobs behind them start; otherwise those start first.",
 )
 @click.option("--cpus", type=OrDefault(Cpus()), metavar="N", help="Limit of processors (default: none).")
 @click.option("--ram", type=OrDefault(Bytes()), metavar="SIZE", help="Limit of the host's memory (default: none).")
-@click.option("--strict/--no-strict", default=None, help="The first that does not fit keeps the others waiting.")
-@click.option("--backfill/--no-backfill", default=None, help="But those that end before it can start.")
-@click.option("--spread/--pack", default=None, help="Over devices and nodes, or as few as do.")
-@click.option("--member", "members", type=Member(), multiple=True, metavar="WHO", help=f"For these only: {_MEMBER}.")
+@click.option("--strict/--no-strict", default=None, help="The first job that does not fit keeps the others waiting.")
+@click.option("--backfill/--no-backfill", default=None, help="With --strict: jobs that end in time may overtake it.")
+@click.option("--spread/--pack", default=None, help="Over as many devices and nodes as possible, or as few.")
+@click.option(
+    "--member", "members", type=Member(), multiple=True, metavar="WHO", help=f"Only for these users: {_MEMBER}."
+)
 @pass_settings
 def set_(settings: Settings, /, name: str, **given: Any) -> None:
-    """Make QUEUE, or change it while its jobs wait and run; what is not given stays as it is.
+    """Create QUEUE, or change it while its jobs wait and run; other values stay.
 
     \b
     vgpu quota set vision --guarantee 2 --limit 4 --weight 3 --member @vision
     vgpu quota set vision-ann --parent vision --limit 1 --member ann
     vgpu quota set vision --policy '2d-las(3250,7200)' --min-run 5m
-    vgpu quota set vision --limit default                as if --limit had never been said
+    vgpu quota set vision --limit default                as if --limit had never been given
 
-    "default" takes any of the values back. Members have it as their default queue, and nobody else may use it; one
-    without members is everybody's.
+    "default" resets any value. A queue is the default queue of its members, and only they may use it; all users may
+    use a queue without members.
     """
     asked = {key: value for key, value in given.items() if value not in (None, ())}
     if not asked:
-        raise click.UsageError("say what to set: for example --limit 4")
+        raise click.UsageError("specify a value: for example --limit 4")
     low, high = asked.get("guarantee", DEFAULT), asked.get("limit", DEFAULT)
     if DEFAULT not in (low, high) and low > high:
         text = f"--guarantee {format_gpus(low)} is more than --limit {format_gpus(high)}"
-        raise click.UsageError(f"{text}: lower the one or raise the other")
+        raise click.UsageError(f"{text}: lower --guarantee or raise --limit")
     from vgpud.cli.common.job_client import JobClient
 
     with JobClient(settings) as client:
@@ -190,7 +195,7 @@ def set_(settings: Settings, /, name: str, **given: Any) -> None:
 
 
 def _message(name: str, asked: dict[str, Any]) -> pb.Queue:
-    """The fields that have a value; those that go back to their default are left out."""
+    """The fields with a value; fields that are reset to their default are left out."""
     from google.protobuf.duration_pb2 import Duration
 
     from vgpud.v1 import vgpud_pb2 as pb

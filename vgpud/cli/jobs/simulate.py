@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from vgpud.simulate.scenario import Scenario
 
 NANOSECONDS = 1_000_000_000
-#: how a policy is called that is each queue's own
+#: name that stands for each queue's own policy
 AS_CONFIGURED = "as configured"
-#: how often the progress bar is told, in jobs that have ended
+#: ended jobs between two updates of the progress bar
 PROGRESS_EVERY_S = 0.1
 
 
@@ -53,67 +53,69 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 
 
 @click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
-@click.option("--trace", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The jobs.")
+@click.option("--trace", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Trace of jobs.")
 @click.option("--cluster", required=True, metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
-@click.option("--policy", metavar="POLICY", help="As a queue's (default: fifo); strict:fifo lets nobody pass.")
-@click.option("--compare", multiple=True, metavar="POLICY", help="This one as well; may be repeated.")
-@click.option("--placement", metavar="RULE", help="As a queue's (default: best-fit), or count: GPUs are only counted.")
+@click.option("--policy", metavar="POLICY", help="As for a queue (default: fifo); with strict:fifo no job overtakes.")
+@click.option("--compare", multiple=True, metavar="POLICY", help="A policy to compare with; may be repeated.")
+@click.option("--placement", metavar="RULE", help="As for a queue (default: best-fit), or count: only count GPUs.")
 @click.option(
     "--policies", is_flag=True, is_eager=True, expose_value=False, callback=_names("policies"), help="List them."
 )
 @click.option(
     "--placements", is_flag=True, is_eager=True, expose_value=False, callback=_names("placements"), help="List."
 )
-@click.option("--spread", is_flag=True, help="Between nodes and devices instead of packing.")
-@click.option("--backfill", is_flag=True, help="With strict: who ends in time may pass the one who waits first.")
+@click.option("--spread", is_flag=True, help="Spread jobs over nodes and devices instead of packing.")
+@click.option("--backfill", is_flag=True, help="With strict: jobs that end in time may overtake the first one.")
 @click.option(
     "--queues",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Quotas, policies and placement as `vgpu quota get -o json` wrote them (default: all jobs are in one queue).",
+    help="Quotas, policies and placement from `vgpu quota get -o json` (default: all jobs are in one queue).",
 )
-@click.option("--by-queue", is_flag=True, help="A queue of equal weight for each that the trace names.")
-@_span("--start-cost", "From the decision to start a job until it works (30s).")
-@_span("--suspend-cost", "To take a job off its devices (checkpoint).")
-@_span("--resume-cost", "Until a job that goes on works.")
-@_span("--resize-cost", "Until an elastic job that became larger or smaller works (30s).")
+@click.option("--by-queue", is_flag=True, help="A queue of equal weight for each queue in the trace.")
+@_span("--start-cost", "Time from the decision to start a job until it makes progress (30s).")
+@_span("--suspend-cost", "Time to preempt a job (checkpoint).")
+@_span("--resume-cost", "Time until a resumed job makes progress.")
+@_span("--resize-cost", "Time until a resized elastic job makes progress (30s).")
 @click.option(
     "--scaling",
     metavar="N:RATE,...",
-    help="How fast elastic jobs are with N workers: 16:2200,32:4000,64:5000 (default: N times as fast as one).",
+    help="Throughput of elastic jobs with N workers: 16:2200,32:4000,64:5000 (default: N times that of one).",
 )
 @_span("--min-run", "No job is preempted earlier.")
 @click.option(
     "--interference",
     type=click.Choice(("none", "summed", "gavel")),
     default="none",
-    help="What jobs on one device cost each other: nothing, by their utilisations, or by --throughputs.",
+    help="Slowdown of jobs on one device: none, by their utilisations, or by --throughputs.",
 )
 @click.option("--throughputs", type=click.Path(path_type=Path), metavar="FILE", help="Gavel's table of pairs.")
 @click.option("--throughputs-device", default="v100", metavar="NAME", help="The device in that table (default: v100).")
-@click.option("--sort", is_flag=True, help="Put the trace in order of time instead of refusing it.")
-@click.option("--error", type=Number(0, 10), default=0.0, metavar="SIGMA", help="Durations as told are wrong.")
-@click.option("--estimates", is_flag=True, help="No durations are told: they are learnt from jobs like them.")
-@click.option("--seed", type=int, default=0, help="Of --error: the same seed, the same figures.")
-@click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Write every job as CSV, too.")
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw completion times and utilisation.")
+@click.option("--sort", is_flag=True, help="Sort the trace by time instead of refusing it.")
+@click.option(
+    "--error", type=Number(0, 10), default=0.0, metavar="SIGMA", help="Error of the durations given to policies."
+)
+@click.option("--estimates", is_flag=True, help="Give no durations: learn them from similar jobs.")
+@click.option("--seed", type=int, default=0, help="Seed of --error: the same seed, the same figures.")
+@click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Also write every job as CSV.")
+@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Plot completion times and utilisation.")
 @pass_settings
 def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -> None:
-    """Replay a trace on a cluster with the code that the daemon's queue runs, and say what each policy makes of it.
+    """Replay a trace on a cluster with the code of the daemon's queue, and compare policies.
 
     \b
     vgpu usage --since 30d -o csv > month.csv
     vgpu simulate --trace month.csv --cluster 1x8 --policy fifo --compare '2d-las(3250,7200)'
 
-    Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, openb; the header tells which. Clusters are also Tiresias'
-    cluster_spec.csv and openb's node list.
+    Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, or openb; the header identifies the format. Clusters can
+    also be Tiresias' cluster_spec.csv or openb's node list.
     """
     from vgpud.simulate import clusters, readers, results, scaling, scenario
 
     if options["plots"] and importlib.util.find_spec("matplotlib") is None:
         raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
     if options["estimates"] and options["error"]:
-        raise click.UsageError("--error is of durations that are told, and --estimates tells none: use one of them")
+        raise click.UsageError("--error distorts given durations, and with --estimates none are given: use one of them")
     chosen = _scenarios(options)
     for one in chosen.values():
         scenario.check(one)
@@ -146,7 +148,7 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
     empty = [name for name, one in found.items() if not one.jobs]
     if empty:
         text = f"no job of {trace.name} ran on {cluster} under {', '.join(empty)}: there are no figures"
-        raise CliError(f"{text}; take a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
+        raise CliError(f"{text}; use a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
 
 
 def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
@@ -155,7 +157,7 @@ def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
     from vgpud.simulate.scenario import Scenario
 
     if options["queues"] and options["by_queue"]:
-        raise click.UsageError("--queues names the queues and --by-queue makes others: use one of them")
+        raise click.UsageError("--queues and --by-queue both define the queues: use one of them")
     rest = {
         "queues": quotas.read(options["queues"]) if options["queues"] else (),
         "placement": options["placement"] or "",
@@ -181,7 +183,7 @@ def _interference(options: Mapping[str, Any]) -> Interference | None:
 
 
 def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What else the figures depend on, for the document."""
+    """Other settings that the figures depend on, for the document."""
     spans = ("start_cost", "suspend_cost", "resume_cost", "resize_cost", "min_run")
     left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", *spans}
     found = {key: value for key, value in options.items() if key not in left_out}
@@ -191,7 +193,7 @@ def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on a terminal; elsewhere silence."""
+    """A progress bar on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda name, before, done: None
         return
@@ -214,7 +216,7 @@ def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, in
 
 
 def _complain(outcomes: Mapping[str, Outcome]) -> None:
-    """The jobs that are not among the figures, on stderr: the first of each kind, or each where no job ran."""
+    """Prints the jobs that are not in the figures on stderr: the first of each kind, or each if no job ran."""
     from vgpud.cli.common.output import say
 
     for name, outcome in outcomes.items():
@@ -242,7 +244,7 @@ def _write(trace: Path, cluster: str, options: Mapping[str, Any], outcomes: Mapp
         drawn = {name: found for name, found in outcomes.items() if any(job.state.ended for _, job in found.jobs)}
         if options["plots"] and drawn:
             for path in report.write_plots(options["plots"], trace.stem, f"{trace.name} on {cluster}", drawn):
-                say(f"{path} is drawn")
+                say(f"wrote {path}")
     except OSError as error:
         raise CliError(f"cannot write {error.filename}: {error.strerror}") from error
 
@@ -253,7 +255,7 @@ def _emit(settings: Settings, document: Mapping[str, Any], found: Mapping[str, F
     emit(settings, document, found, lambda: _grid(found))
 
 
-#: jobs that never fit which are named one by one
+#: jobs that never fit: this many are named one by one
 NAMED_MAX = 20
 
 TITLES = (
@@ -294,7 +296,7 @@ def _grid(found: Mapping[str, Figures]) -> Grid:
 
 
 def _figure(value: float, form: str) -> str:
-    """A dash for what is not known, as nothing ran."""
+    """A dash for None, because nothing ran."""
     return "-" if math.isnan(value) else format(value, form)
 
 

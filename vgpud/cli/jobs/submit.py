@@ -1,4 +1,4 @@
-"""`vgpu submit`: queues a job, which runs as the user who submits it, here and with this environment."""
+"""`vgpu submit`: queues a job, which runs as the submitting user, in this directory and with this environment."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from vgpud.cli.common.job_client import JobClient
     from vgpud.v1 import vgpud_pb2 as pb
 
-#: what --no-env leaves
+#: variables that --no-env keeps
 _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR")
-#: as in vgpud.core.queue.check, whose import would take longer than all else
+#: as in vgpud.core.queue.check, whose import would take longer than everything else
 MEMBERS_MAX, RETRIES_MAX, PRIORITY_MAX = 1024, 1000, 1000
 #: keywords of submit() that are fields of JobSpec as they are
 _PLAIN = ("name", "queue", "priority", "retries", "after_any", "hold", "image", "skew", "log")
 
 
 class SubmitCommand(VgpuCommand):
-    """With --wait it exits as the job does, so what fails in vgpu itself is 125, as of `vgpu run`."""
+    """With --wait it exits with the job's code, so failures of vgpu itself are 125, as for `vgpu run`."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with failures_are_125() if ctx.params.get("wait") else nullcontext():
@@ -44,7 +44,7 @@ class SubmitCommand(VgpuCommand):
 @click.command(
     "submit",
     cls=SubmitCommand,
-    short_help="Queue a job that runs when there is room.",
+    short_help="Queue a job; it starts when enough capacity is free.",
     context_settings={"allow_interspersed_args": False},
 )
 @click.option(
@@ -55,84 +55,91 @@ class SubmitCommand(VgpuCommand):
     is_eager=True,
     expose_value=False,
     callback=job_file.read,
-    help="These options from a file; what is given here wins.",
+    help="Read these options from a file; the command line overrides it.",
 )
-@elastic_options.stretch_options
+@elastic_options.elastic_options
 @predict_options
 @partial(spec_options, without=("gpus", "priority"))
-@click.option("--device", "devices", multiple=True, metavar="GPU", help="On this device, by index or UUID; repeatable.")
-@click.option("--gang", type=Whole(1, MEMBERS_MAX), metavar="N", help="N members with so much each: all start or none.")
-@click.option("--cpus", type=Cpus(), metavar="N", help="Processors of each member, a limit (default: none).")
-@click.option("--ram", type=Bytes(), metavar="SIZE", help="Memory of the host, a limit (default: none).")
+@click.option(
+    "--device", "devices", multiple=True, metavar="GPU", help="Only on this device, by index or UUID; repeatable."
+)
+@click.option(
+    "--gang",
+    type=Whole(1, MEMBERS_MAX),
+    metavar="N",
+    help="N members, each with these resources: all start together or none does.",
+)
+@click.option("--cpus", type=Cpus(), metavar="N", help="Limit of processors of each member (default: none).")
+@click.option("--ram", type=Bytes(), metavar="SIZE", help="Limit of host memory (default: none).")
 @click.option("--name", metavar="NAME", help="Name of the job (default: the program's).")
-@click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="In this queue (default: yours).")
+@click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="Queue (default: yours).")
 @click.option(
     "--priority",
     type=Whole(-PRIORITY_MAX, PRIORITY_MAX),
     metavar="N",
-    help="Higher ones are first where the policy asks.",
+    help="Higher ones come first, if the policy uses priorities.",
 )
-@click.option("--time-limit", type=Span(), metavar="TIME", help="It is ended after this: 90s, 45m, 2h30m.")
-@click.option("--expected", type=Span(), metavar="TIME", help="How long it will take; some policies go by it.")
-@click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Start it again so often when it fails.")
+@click.option("--time-limit", type=Span(), metavar="TIME", help="End the job after this running time: 90s, 45m, 2h30m.")
+@click.option("--expected", type=Span(), metavar="TIME", help="Expected duration; some policies use it.")
+@click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Retry up to N times on failure.")
 @click.option(
-    "--after", type=JobIds(), metavar="JOB[,JOB]", shell_complete=complete_job, help="When these have completed."
+    "--after", type=JobIds(), metavar="JOB[,JOB]", shell_complete=complete_job, help="Start when these have completed."
 )
-@click.option("--after-any", is_flag=True, help="... or have ended in whatever way.")
-@click.option("--array", type=Range(), metavar="1-8", help="A job for each index; it is VGPU_ARRAY_INDEX in them.")
-@click.option("--hold", is_flag=True, help="Not before `vgpu queue release`.")
-@click.option("--image", metavar="IMAGE", help="In a container of this image, with --env's variables.")
-@click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Where it runs (default: here).")
-@click.option("--log", metavar="PATH", help="Where its output goes; %j is its number, %a its index (vgpu-%j.log).")
+@click.option("--after-any", is_flag=True, help="... or have ended, with any result.")
+@click.option("--array", type=Range(), metavar="1-8", help="One job for each index, which is its VGPU_ARRAY_INDEX.")
+@click.option("--hold", is_flag=True, help="Wait for `vgpu queue release`.")
+@click.option("--image", metavar="IMAGE", help="Run in a container of this image, with --env's variables.")
+@click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Working directory (default: this one).")
+@click.option("--log", metavar="PATH", help="Output file; %j: the job's number, %a: its index (default: vgpu-%j.log).")
 @click.option(
     "--env",
     type=Variable(),
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Set a variable, or NAME alone: as it is here.",
+    help="Set a variable; NAME alone: to its present value.",
 )
-@click.option("--no-env", is_flag=True, help="Nothing else of your environment but HOME, PATH, LANG and the like.")
-@click.option("--skew", type=Number(0, 1), metavar="0..1", help="Largest tensor's part of a gang's traffic.")
-@click.option("--no-preempt", is_flag=True, help="Never take its room before it ends.")
+@click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment.")
+@click.option("--skew", type=Number(0, 1), metavar="0..1", help="Part of the largest tensor in a gang's traffic.")
+@click.option("--no-preempt", is_flag=True, help="Never preempt the job.")
 @click.option(
     "--request-id",
     type=RequestId(),
     metavar="ID",
-    help="Ask again for a submission whose answer was lost: within 10 minutes the same ID never queues it twice.",
+    help="Repeat a submission whose answer was lost: within 10 minutes the same ID never queues it twice.",
 )
-@click.option("-w", "--wait", is_flag=True, help="Wait for its end, and exit as it does.")
-@click.option("-q", "--quiet", is_flag=True, help="Print the number only.")
+@click.option("-w", "--wait", is_flag=True, help="Wait for the job's end, and exit with its code.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the number.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
 @click.pass_context
 @pass_settings
 def submit(
     settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, request_id: str | None, **given: Any
 ) -> int:
-    """Queue COMMAND; it starts, as you, as soon as there is room, and its number is printed.
+    """Queue COMMAND as a job and print its number. It starts, as you, as soon as enough capacity is free.
 
     \b
-    vgpu submit --gpus 0.5 -- python train.py            half a device, when there is one
-    vgpu submit --gpus 0.25..1 -- python train.py        more while nobody waits for it, at once and without a restart
-    vgpu submit --gpus 1 --workers 1-8 -- ./train.py     as many workers as are worth it and have room
-    vgpu submit --predict net:make --batch 64 -- ./train as much as that model will use
-    vgpu submit --gpus 1 --gang 4 -- ./train             four members, all at once or none
+    vgpu submit --gpus 0.5 -- python train.py            half a device, as soon as one is free
+    vgpu submit --gpus 0.25..1 -- python train.py        grows while capacity is idle, shrinks when jobs wait; no restart
+    vgpu submit --gpus 1 --workers 1-8 -- ./train.py     as many workers as pay off and fit
+    vgpu submit --predict net:make --batch 64 -- ./train --gpus and --mem as that model will use
+    vgpu submit --gpus 1 --gang 4 -- ./train             four members: all start together or none does
     vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
     vgpu submit --gpus 1 --image my/image -- ./train     in a container
-    vgpu submit -f job.toml --gpus 2                     as the file says, but on two devices
-    vgpu submit --wait --gpus 1 -- ./train               wait, and exit with its code
+    vgpu submit -f job.toml --gpus 2                     as in the file, but on two devices
+    vgpu submit --wait --gpus 1 -- ./train               wait, and exit with the job's code
 
     While the daemon does not answer, the request is repeated under the same ID for --timeout. If it is still not known
-    whether the job was queued, the exit code is 3 or 7 (125 with --wait), and the ID is said: repeat the command with
-    --request-id ID.
+    whether the job was queued, the exit code is 3 or 7 (125 with --wait), and the ID is printed: repeat the command
+    with --request-id ID.
 
     `vgpu queue ls` shows jobs and why they wait, `vgpu queue logs -f JOB` their output, `vgpu queue cancel JOB` ends
-    one. What the job file may say is in docs/queue.md.
+    one. docs/queue.md describes the job file.
     """
     from_file = ctx.meta.get(job_file.META, {})
     command = given.pop("command") or from_file.get("command", ())
     if not command and not given["image"]:
-        raise click.UsageError("say what to run: for example vgpu submit --gpus 0.5 -- python train.py")
+        raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
     elastic_options.check(given)
     predicted = fill(settings, given)
     if predicted and not quiet:
@@ -140,7 +147,7 @@ def submit(
 
         say(predicted)
     if given["gpus"] is None:
-        raise click.UsageError("say how much: for example --gpus 0.5")
+        raise click.UsageError("specify a size: for example --gpus 0.5")
     spec = _spec(given, command, from_file.get("env", ()))
     from vgpud.cli.common.job_client import JobClient
 
@@ -158,7 +165,7 @@ def submit(
 
 
 def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]]) -> pb.JobSpec:
-    """The API's message, but for the devices."""
+    """The API's message, except the devices."""
     from google.protobuf.duration_pb2 import Duration
 
     from vgpud.v1 import vgpud_pb2 as pb
@@ -182,9 +189,9 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     try:
         spec.command.extend(command)
     except (UnicodeEncodeError, ValueError) as error:
-        raise CliError("the command has bytes that are not UTF-8: put it into a script", ExitCode.USAGE) from error
+        raise CliError("the command is not UTF-8: put it into a script", ExitCode.USAGE) from error
     named = dict([*file_env, *given["env"]])
-    inherited = {} if given["image"] else _inherited(given["no_env"])  # what holds here means nothing in an image
+    inherited = {} if given["image"] else _inherited(given["no_env"])  # the host's values mean nothing in an image
     for name, value in _texts({**inherited, **named}).items():
         spec.environment[name] = value
     return spec
@@ -211,12 +218,12 @@ def _inherited(little: bool) -> dict[str, str]:
 
 
 def _texts(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those that are UTF-8, as only they can be sent; the others are said."""
+    """Variables that are UTF-8, because others cannot be sent; the names of those are printed."""
     from vgpud.cli.common.output import say
 
     odd = [name for name, value in variables.items() if not _is_text(name + value)]
     if odd:
-        say(f"left out of the job's environment, not UTF-8: {', '.join(map(ascii, odd))}")
+        say(f"left out of the job's environment, because not UTF-8: {', '.join(map(ascii, odd))}")
     return {name: value for name, value in variables.items() if name not in odd}
 
 
@@ -229,7 +236,7 @@ def _is_text(text: str) -> bool:
 
 
 def _devices(client: JobClient, wanted: Sequence[str]) -> list[str]:
-    """UUIDs of devices that are named by index or UUID."""
+    """UUIDs of devices named by index or UUID."""
     if not wanted:
         return []
     devices = client.devices()
@@ -242,7 +249,7 @@ def _devices(client: JobClient, wanted: Sequence[str]) -> list[str]:
 
 
 def _asked(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """How the job stands; None where the daemon has gone meanwhile: it is queued all the same."""
+    """The job's state; None if the daemon has gone in the meantime: the job is queued all the same."""
     from vgpud.cli.common.output import say
 
     try:
@@ -250,12 +257,12 @@ def _asked(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     except CliError as error:
         if not error.unanswered:
             raise
-        say(f"queued; how it stands is not known: {error.message}")
+        say(f"queued; its state is not known: {error.message}")
         return None
 
 
 def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
-    """The number on stdout, of an array the first one's; how it stands on stderr."""
+    """Prints the number on stdout (of an array: the first), and the job's state on stderr."""
     from vgpud.cli.common.output import dump, say
     from vgpud.cli.jobs import tables, views
 
@@ -263,7 +270,7 @@ def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: b
         print("\n".join(map(str, ids)), flush=True)
         return
     if settings.output != "table":
-        if not wait:  # else there is one document, at the end
+        if not wait:  # with --wait there is one document, at the end
             found = _asked(lambda: views.job_view(client.job(ids[0]), client.simulated()))
             dump(settings, {"job_ids": list(ids), "job": found})
         return

@@ -20,7 +20,7 @@ _NS = 1_000_000_000
 
 
 def gpus_label(job: View) -> str:
-    """What it has or asks for, one word: 0.5, or 4x0.5 for a gang; and between what it is stretched: 0.5[0.25..1]."""
+    """The job's size, one word: 0.5, or 4x0.5 for a gang; and the bounds of an elastic job: 0.5[0.25..1]."""
     each = format_gpus(job["gpus_milli"])
     text = each if job["members"] == 1 and not job.get("workers_max") else f"{job['members']}x{each}"
     bounds = bounds_label(job)
@@ -28,7 +28,7 @@ def gpus_label(job: View) -> str:
 
 
 def bounds_label(job: View) -> str:
-    """Between what an elastic job is stretched: 0.25..1 GPUs, or 1-8 workers."""
+    """Bounds of an elastic job: 0.25..1 GPUs, or 1-8 workers."""
     if job.get("workers_max"):
         return f"{job['workers_min']}-{job['workers_max']}"
     if job.get("gpus_milli_max"):
@@ -42,7 +42,7 @@ def name_label(job: View) -> str:
 
 
 def devices_label(job: View) -> str:
-    """One word, so that columns can be cut by blanks."""
+    """One word, so that columns can be split at blanks."""
     return ",".join(device_label(index, job["simulated"]) for index in job["device_indices"])
 
 
@@ -51,7 +51,7 @@ _ENDS |= {"cancelled": "was cancelled", "timed_out": "has timed out"}
 
 
 def state_words(state: str, reason: str | None) -> str:
-    """How a job stands, and why: is pending: queue a has ...; has failed: it ended with ..."""
+    """The job's state and reason: is pending: queue a has ...; has failed: it ended with ..."""
     words = _ENDS.get(state, f"is {state}")
     return f"{words}: {reason.removeprefix(f'it {words}: ')}" if reason else words
 
@@ -66,14 +66,14 @@ def span_between(first: str | None, last: datetime.datetime) -> str:
 
 
 def time_label(job: View, now: datetime.datetime) -> str:
-    """How long it has waited, or has run (this run, or the last one)."""
+    """The time that it has waited, or run (this run, or the last one)."""
     if job["started_at"] is None or job["state"] in ("pending", "held"):
         return span_between(job["submitted_at"], parse_time(job["ended_at"]) if job["ended_at"] else now)
     return span_between(job["started_at"], parse_time(job["ended_at"]) if job["ended_at"] else now)
 
 
 def where_or_why(job: View, now: datetime.datetime) -> str:
-    """Running: its devices. Waiting: why, and when it is expected to start. Ended: how."""
+    """Running: its devices. Waiting: the reason, and the expected start. Ended: the reason."""
     if job["state"] == "running":
         return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or "starts"
     text = job["reason"] or "-"
@@ -105,7 +105,7 @@ def jobs_grid(jobs: Sequence[View], now: datetime.datetime) -> Grid:
 
 
 def job_lines(job: View, now: datetime.datetime) -> list[str]:
-    """The whole picture of one job."""
+    """Everything about one job."""
     pairs = [*_state(job, now), *_asked(job), *_program(job), *_used(job)]
     first = f"job {job['job_id']} ({plain(name_label(job))}) of {user_name(job['uid'])} in queue {plain(job['queue'])}"
     return [first, *(f"  {label:<{_LABEL_CELLS}} {plain(text)}" for label, text in pairs)]
@@ -164,12 +164,12 @@ def _asked(job: View) -> list[tuple[str, str]]:
     if job["expected_duration_ns"]:
         rows.append(("expected", format_span(job["expected_duration_ns"])))
     elif job["estimated_duration_ns"]:
-        rows.append(("takes about", f"{duration(job['estimated_duration_ns'] / _NS)}, as jobs like it did"))
+        rows.append(("takes about", f"{duration(job['estimated_duration_ns'] / _NS)}, as similar jobs did"))
     if job["after"]:
         verb = "have ended" if job["after_any"] else "have completed"
         rows.append(("after", f"{', '.join(map(str, job['after']))} {verb}"))
     if job["array_id"]:
-        rows.append(("array", f"index {job['array_index']} of the array that job {job['array_id']} begins"))
+        rows.append(("array", f"index {job['array_index']} of the array of job {job['array_id']}"))
     return rows
 
 
@@ -188,7 +188,7 @@ def _used(job: View) -> list[tuple[str, str]]:
         return rows
     rows += [("GPU-seconds", f"{job['gpu_seconds_granted']:.1f} granted, {job['gpu_seconds_used']:.1f} used")]
     if job["cpu_seconds"]:
-        rows.append(("processors", f"{job['cpu_seconds']:.1f} s, {format_bytes(job['ram_peak_bytes'])} of RAM at most"))
+        rows.append(("processors", f"{job['cpu_seconds']:.1f} s, {format_bytes(job['ram_peak_bytes'])} of RAM at peak"))
     return rows
 
 
@@ -201,7 +201,7 @@ def _behaves(job: View) -> list[tuple[str, str]]:
             text += f"; {predicted['utilisation']['value']:.0%} was predicted"
         rows.append(("utilisation", text))
     if predicted:
-        what = "out of range of what the predictor knows" if predicted["out_of_range"] else predicted["device"] or ""
+        what = "out of the predictor's range" if predicted["out_of_range"] else predicted["device"] or ""
         rows.append(("model", predicted["model"] + (f", {what}" if what else "")))
     return rows
 
@@ -234,12 +234,12 @@ def queues_grid(queues: Sequence[View]) -> Grid:
 
 
 def _rules(queue: View) -> str:
-    """One word: what else holds."""
+    """Other rules, as one word."""
     words = ["strict"] if queue["strict"] else []
     words += ["no-backfill"] if queue["strict"] and not queue["backfill"] else []
     words += ["spread"] if queue["spread"] else []
     words.append(f"min-run={format_span(queue['min_run_ns'])}")
-    for word, usual_ns in (("wait", 30 * _NS), ("idle", 60 * _NS)):  # what all queues have is not said of each
+    for word, usual_ns in (("wait", 30 * _NS), ("idle", 60 * _NS)):  # common values are not shown for each queue
         span_ns = queue[f"elastic_{word}_ns"]
         if span_ns not in (None, usual_ns):
             words.append(f"elastic-{word}={format_span(span_ns)}")

@@ -1,4 +1,4 @@
-"""What `vgpu queue top` draws: a line per queue, then the jobs, running ones first, as many as there is room for."""
+"""The screen of `vgpu queue top`: a line per queue, then the jobs, running ones first, as many as fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 _ORDER = {"running": 0, "suspended": 1, "pending": 2, "held": 3}
 _BAR_CELLS = 20
-#: lines that are not jobs: titles, blanks and the one that says how many more there are
+#: lines that are not jobs: titles, blanks and the number of hidden jobs
 _OTHER_LINES = 6
 
 
@@ -47,7 +47,7 @@ def _sorted(jobs: Sequence[View]) -> list[View]:
 
 
 def queues_grid(queues: Sequence[View], ascii_only: bool) -> Grid:
-    """How full each queue is: of its limit, or of its guarantee where it has no limit."""
+    """Each queue's use, relative to its limit, or to its guarantee if it has no limit."""
     grid = Grid(("QUEUE", ">USED", "OF", "FULL", ">RUNNING", ">PENDING", "POLICY"))
     for queue in queues:
         top = queue["limit_milli"] if queue["limit_milli"] is not None else queue["guarantee_milli"]

@@ -15,32 +15,36 @@ from vgpud.cli.jobs.quantities import When
 if TYPE_CHECKING:
     from vgpud.cli.common.views import View
 
-#: what the simulator reads (`vgpu simulate --trace`), and the GPU time
+#: columns that the simulator reads (`vgpu simulate --trace`), and the GPU time
 _JOB_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "started_s", "ended_s", "gpus_milli", "members", "duration_s")
 _SUM_COLUMNS = ("queue", "uid", "jobs")
 _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
 
 
-@click.command("usage", cls=VgpuCommand, short_help="GPU time asked for, granted and used.")
-@click.option("--since", type=When(), metavar="MOMENT", help="From 7d ago, or 2026-11-01 (default: all that is kept).")
-@click.option("--until", type=When(), metavar="MOMENT", help="Up to then (default: now).")
-@click.option("--by", type=click.Choice(("job", "user", "queue")), help="Each job (csv), or sums (default: user).")
+@click.command("usage", cls=VgpuCommand, short_help="Show GPU time asked for, granted and used.")
 @click.option(
-    "-o", "--output", "format_", type=click.Choice((*FORMATS, "csv")), help="Format of the answer; csv: seconds."
+    "--since", type=When(), metavar="MOMENT", help="Start: 7d (ago) or 2026-11-01 (default: all that is kept)."
+)
+@click.option("--until", type=When(), metavar="MOMENT", help="End (default: now).")
+@click.option(
+    "--by", type=click.Choice(("job", "user", "queue")), help="One row per job (for csv), or sums (default: user)."
+)
+@click.option(
+    "-o", "--output", "format_", type=click.Choice((*FORMATS, "csv")), help="Output format; csv is in seconds."
 )
 @pass_settings
 def usage(settings: Settings, since: int | None, until: int | None, by: str | None, format_: str | None) -> None:
-    """Show GPU time: yours, or as an admin everybody's. For people; -o json and csv have GPU-seconds.
+    """Show GPU time: your own, for admins that of all users. Tables are rounded; -o json and csv have GPU-seconds.
 
     \b
-    ASKED     GPUs asked for x time from its submission to its end
-    GRANTED   GPUs it had x the time that it had them
+    ASKED     GPUs asked for x time from submission to the end
+    GRANTED   GPUs of the job x the time that it had them
     USED      device time, as the arbiters counted it
 
     `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`.
     """
     if since is not None and until is not None and since >= until:
-        raise click.UsageError("--since is not before --until: exchange them")
+        raise click.UsageError("--since must be before --until: exchange them")
     settings.output = format_ or settings.output
     by = by or ("job" if settings.output == "csv" else "user")
     from vgpud.cli.common.job_client import JobClient
@@ -58,7 +62,7 @@ def usage(settings: Settings, since: int | None, until: int | None, by: str | No
 
 
 def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
-    """Jobs only with `by` job: what has no job was not queued."""
+    """With `by` job only jobs: slices without a job were not queued."""
     columns = (*_JOB_COLUMNS, "state", *_AMOUNTS) if by == "job" else (*_SUM_COLUMNS, *_AMOUNTS)
     out = csv.writer(sys.stdout, lineterminator="\n")
     if headers:
@@ -70,7 +74,7 @@ def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
 
 
 def _seconds(row: View) -> View:
-    """The times of a job in seconds since 1970, as far as there are."""
+    """The times of a job in seconds since 1970, if set."""
     from vgpud.cli.common.tables import parse_time
 
     found: View = {}

@@ -1,4 +1,4 @@
-"""Jobs, queues and usage as plain dictionaries: the stable field names of `-o json`, as common/views.py has them."""
+"""Jobs, queues and usage as plain dictionaries: the stable field names of `-o json`, as in common/views.py."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from vgpud.cli.common.views import View
 from vgpud.v1 import vgpud_pb2 as pb
 
-#: states in which a job stays
+#: final states
 ENDED = ("completed", "failed", "cancelled", "timed_out")
-#: exit codes of a job that has none of its own above 0: as a shell, timeout(1) and Ctrl-C have it
+#: exit codes for jobs without one above 0: as of a shell, timeout(1) and Ctrl-C
 _CODES = {"completed": 0, "failed": 1, "timed_out": 124, "cancelled": 130}
 
 
 def exit_code(job: pb.Job) -> int:
-    """What a command that has waited for this job exits with: its own code, or one that says how else it ended."""
+    """The exit code of a command that waited for this job: the job's own, or one that stands for its state."""
     return job.exit_code if job.exit_code > 0 else _CODES[job.state]
 
 
@@ -89,7 +89,7 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
 
 
 def _elastic(spec: pb.JobSpec) -> View:
-    """Between which sizes it is stretched; `gpus_milli` and `members` are what it has."""
+    """The bounds of an elastic job; `gpus_milli` and `members` are its present size."""
     elastic = spec.elastic
     return {
         "gpus_milli_min": elastic.gpus_milli_min or None,
@@ -146,7 +146,7 @@ def queue_view(queue: pb.Queue) -> View:
 
 
 def usage_view(usage: pb.Usage) -> View:
-    """Of a job: all; of a sum: what it is a sum over, and the GPU-seconds."""
+    """For a job all fields; for a sum its key and the GPU-seconds."""
     row: View = {
         "queue": usage.queue or None,
         "uid": usage.uid if usage.uid >= 0 else None,

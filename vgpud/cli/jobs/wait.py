@@ -1,4 +1,4 @@
-"""Waiting for jobs: until they have ended, over restarts of the daemon, and what their output says meanwhile."""
+"""Waiting for jobs until they have ended, across restarts of the daemon, and following their output."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from vgpud.errors import ExitCode
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
 
-#: how often a daemon that is away is looked for, a log read, and its job asked about
+#: intervals of reconnecting to the daemon, of reading a log, and of asking for its job's state
 AWAY_S, READ_S, ASK_S = 0.5, 0.1, 0.5
 #: and a job that cannot be watched
 POLL_S = 1.0
 _CHUNK_BYTES = 1 << 16
-#: jobs that a line of text names
+#: jobs named in a line of text
 _NAMED_MAX = 8
 
 
 @contextmanager
 def leaving(job_ids: Sequence[int], tidy: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Ctrl-C ends this command and says that the jobs go on. At once: an exception in a callback of grpc's can get
+    """Ctrl-C ends this command and prints that the jobs continue. At once: an exception in one of grpc's callbacks can get
     lost."""
 
     def leave(*_: object) -> None:
         tidy()
-        who = f"job {job_ids[0]} goes on" if len(job_ids) == 1 else f"{len(job_ids)} jobs go on"
+        who = f"job {job_ids[0]} continues" if len(job_ids) == 1 else f"{len(job_ids)} jobs continue"
         named = " ".join(map(str, job_ids[:_NAMED_MAX])) + (" ..." if len(job_ids) > _NAMED_MAX else "")
         sys.stderr.write("\n" if sys.stderr.isatty() else "")
         say(f"{who}: `vgpu queue cancel {named}` would end {'it' if len(job_ids) == 1 else 'them'}")
@@ -55,7 +55,7 @@ def leaving(job_ids: Sequence[int], tidy: Callable[[], object] = lambda: None) -
 
 
 def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
-    """These jobs as they are and whenever they change, until all have ended; a daemon that goes away comes back."""
+    """These jobs' present state, and each change, until all have ended; reconnects while the daemon is away."""
     left, seen, away = set(job_ids), False, False
     while left:
         try:
@@ -71,13 +71,13 @@ def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
             if not seen or error.exit_code != ExitCode.UNREACHABLE:
                 raise
             if not away:
-                say(f"{error.message}; its jobs go on, so does this")
+                say(f"{error.message}; jobs continue, and so does the waiting")
             away = True
         time.sleep(AWAY_S)
 
 
 def _told(client: JobClient, job_ids: Sequence[int]) -> Iterator[pb.Job]:
-    """These jobs whenever they change; as they are now, where as many watch already as may."""
+    """These jobs whenever they change; their present state if the user has no watch left."""
     try:
         yield from client.watch_jobs(job_ids)
     except CliError as error:
@@ -89,7 +89,7 @@ def _told(client: JobClient, job_ids: Sequence[int]) -> Iterator[pb.Job]:
 
 
 def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) -> int:
-    """Until these jobs have ended. The greatest of their exit codes."""
+    """Waits until these jobs have ended. Returns the greatest of their exit codes."""
     ids = list(dict.fromkeys(job_ids))
     ended: dict[int, pb.Job] = {}
     with _Progress(settings, len(ids), quiet) as progress:
@@ -107,7 +107,7 @@ def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) ->
 
 
 class _Progress:
-    """On a terminal: how one job stands, or how many of several have ended. Elsewhere: a line for each that did not
+    """On a terminal: one job's state, or how many of several have ended. Elsewhere: a line for each job that did not
     complete."""
 
     def __init__(self, settings: Settings, total: int, quiet: bool) -> None:
@@ -156,7 +156,7 @@ class _Progress:
 
 
 def words(job: pb.Job) -> str:
-    """How it stands, and why."""
+    """The job's state and reason."""
     return state_words(job.state, job.reason)
 
 
@@ -164,7 +164,7 @@ def words(job: pb.Job) -> str:
 
 
 class Log:
-    """A file that another process writes, from its last lines on; also when it is begun anew."""
+    """A file that another process writes, from its last lines on; also after it was truncated."""
 
     def __init__(self, path: Path, lines: int | None) -> None:
         self.path = path
@@ -172,7 +172,7 @@ class Log:
         self._file: BinaryIO | None = None
 
     def read(self) -> Iterator[bytes]:
-        """What has been added; nothing while there is no such file. Raises CliError."""
+        """The bytes that were added; empty while the file does not exist. Raises CliError."""
         if self._file is None or self._is_other():
             self._open()
         if self._file is None:
@@ -195,7 +195,7 @@ class Log:
             raise CliError(f"cannot read {self.path}: {error.strerror}", code) from error
         if not S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise CliError(f"{self.path} is not a file: its output is not kept")
+            raise CliError(f"{self.path} is not a regular file: the output is not kept")
         if self._file:
             self._file.close()
         self._file = os.fdopen(fd, "rb")
@@ -214,11 +214,11 @@ class Log:
 
 
 def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None, member: int) -> None:
-    """Writes a job's output to stdout; `follow`: until it has ended, also when it is started again."""
+    """Writes a job's output to stdout; `follow`: until the job has ended, also when it is started again."""
     with JobClient(settings) as client:
         job = client.job(job_id)
     if member >= max(1, job.spec.members):
-        text = f"job {job_id} has no member {member}: they are 0 to {max(1, job.spec.members) - 1}"
+        text = f"job {job_id} has no member {member}: members are 0 to {max(1, job.spec.members) - 1}"
         raise CliError(text, ExitCode.NOT_FOUND)
     log = Log(Path(f"{job.log}.{member}" if member else job.log), lines)
     _write(log)
@@ -237,7 +237,7 @@ def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None, m
 
 
 def _ask(settings: Settings, job: pb.Job) -> pb.Job:
-    """How it stands; as before while the daemon is away."""
+    """The job's state; the previous one while the daemon is away."""
     try:
         with JobClient(settings) as client:
             return client.job(job.job_id)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from vgpud.cli.predict.run import Looked
     from vgpud.predict.model import Interval
 
-#: in this place a word, not a model
+#: the word that names a subcommand in the place of MODEL
 TRAIN = "train"
 
 
 class PredictCommand(VgpuCommand):
-    """`vgpu predict train` is a command of its own."""
+    """Handles `vgpu predict train` as a command of its own."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -31,24 +31,24 @@ class PredictCommand(VgpuCommand):
         return train.make_context(f"{info_name} {TRAIN}", args[1:], parent, **extra)
 
 
-@click.command("predict", cls=PredictCommand, short_help="Predict what a model will use of a GPU before it runs.")
+@click.command("predict", cls=PredictCommand, short_help="Predict a model's use of a GPU before it runs.")
 @click.argument("model", metavar="MODEL")
 @batch_option
 @model_options
-@click.option("--gpu", metavar="NAME", help="On this device: h200, a100, ... (default: the daemon's).")
+@click.option("--gpu", metavar="NAME", help="Device: h200, a100, ... (default: the daemon's).")
 @pass_settings
 def predict(settings: Settings, /, model: str, **given: Any) -> None:
-    """Predict utilisation, SM activity and peak memory of training MODEL, each with an interval. Nothing runs.
+    """Predict utilisation, SM activity and peak memory of training MODEL, each with an interval. Nothing is run.
 
     \b
     vgpu predict resnet50.onnx --batch 128 --precision fp16 --gpu h200
     vgpu predict exported.pt2 --optimizer none            inference
     vgpu predict train:model --batch 64                   function model(batch) of train.py
-    vgpu predict train --data measured.csv                a predictor of your own (see its --help)
+    vgpu predict train --data measured.csv                train your own predictor (see its --help)
 
     MODEL is an ONNX file (.onnx), a program of torch.export (.pt2), or module:function in Python, which is called with
-    the batch and returns the model and example inputs; it is traced with tensors that have shapes and no numbers.
-    Files are read as data, nothing of them is executed. docs/predict.md says what the figures rest on.
+    the batch and returns the model and example inputs; it is traced with tensors that have shapes but no values. Files
+    are read as data; nothing in them is executed. docs/predict.md describes how the figures are made.
     """
     from vgpud.cli.common.output import emit, say
 
@@ -61,7 +61,7 @@ def predict(settings: Settings, /, model: str, **given: Any) -> None:
 
 
 def view(found: Looked) -> dict[str, Any]:
-    """The stable names of `-o json`. Shares are 0..1; null: out of range, so there is no prediction."""
+    """The fields of `-o json`, whose names are stable. Shares are 0..1; null: out of range, so there is no prediction."""
     counts = found.read.counts
     low, value, high = found.memory_range()
     shares = {name: _part(getattr(found.predicted, name), found.in_range) for name in ("utilisation", "sm_activity")}
@@ -95,7 +95,7 @@ def _part(part: Interval | None, known: bool) -> dict[str, float] | None:
 
 
 def grid(found: Looked) -> Grid:
-    """The three figures; what is out of range has none."""
+    """The three figures; none for a model out of range."""
     from vgpud.cli.common.output import Grid
     from vgpud.core.units import format_bytes
 

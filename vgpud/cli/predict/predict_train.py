@@ -1,4 +1,4 @@
-"""`vgpu predict train`: a site's own model, from jobs that were measured on its devices."""
+"""`vgpu predict train`: trains a site's own predictor from jobs measured on its devices."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ if TYPE_CHECKING:
 _WORDS = {"utilisation": "utilisation", "sm_activity": "SM activity", "memory_bytes": "memory"}
 
 
-@click.command("train", cls=VgpuCommand, short_help="Train a model from measured jobs.")
+@click.command("train", cls=VgpuCommand, short_help="Train a predictor from measured jobs.")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
     required=True,
     multiple=True,
     metavar="CSV",
-    help="Jobs (may be repeated).",
+    help="CSV of measured jobs (may be repeated).",
 )
-@click.option("-o", "out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The model.")
-@click.option("--output", type=click.Choice(FORMATS), help="Format of the answer (default: table).")
-@click.option("--note", default="", metavar="TEXT", help="Kept in the model's data card.")
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Output file of the predictor."
+)
+@click.option("--output", type=click.Choice(FORMATS), help="Output format (default: table).")
+@click.option("--note", default="", metavar="TEXT", help="Stored in the predictor's data card.")
 @pass_settings
 def train(settings: Settings, data: tuple[Path, ...], out: Path, output: str | None, note: str) -> None:
-    """Train a model from jobs that were measured on devices of your own, and say how well it does.
+    """Train a predictor from jobs that were measured on your own devices, and print its errors.
 
     \b
     vgpu predict train --data measured.csv -o ours.json
     vgpu predict resnet50.onnx --predictor ours.json
 
-    Errors are of jobs that the model had not seen: every fifth configuration is left out in turn. Beside them is what
-    the shipped model says of the same jobs. The CSV is what `python -m benchmarks.predict.collect` writes and vgpud
-    adds jobs to; it is only read.
+    Errors are for jobs that the predictor has not seen (five-fold cross-validation over configurations), beside the
+    errors of the shipped predictor for the same jobs. `python -m benchmarks.predict.collect` writes the CSV, and vgpud
+    adds jobs to such a file; it is only read.
     """
     from vgpud.cli.common.output import emit, say
     from vgpud.predict import dataset, train_file

@@ -1,6 +1,6 @@
-"""A model looked at before it runs: the options that say which and how, and what is known of it then.
+"""A model examined before it runs: the options that name it and its training, and the result.
 
-Shared by `vgpu predict` and `vgpu submit --predict`; nothing of vgpud.predict is imported before a model is named.
+Shared by `vgpu predict` and `vgpu submit --predict`; vgpud.predict is imported only when a model is named.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpud.predict.memory import Estimate
     from vgpud.predict.model import Predicted
 
-#: as in vgpud.predict.memory and .hardware, which are imported when a model is looked at
+#: as in vgpud.predict.memory and .hardware, which are imported when a model is named
 OPTIMIZERS = ("none", "sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw")
 PRECISIONS = ("fp32", "fp16", "bf16")
 BATCH_MAX, DIMS_MAX = 1 << 24, 1 << 30
@@ -32,12 +32,12 @@ BATCH_MAX, DIMS_MAX = 1 << 24, 1 << 30
 F = TypeVar("F", bound=Callable[..., Any])
 
 batch_option = click.option(
-    "--batch", type=Whole(1, BATCH_MAX), metavar="N", help="Samples in a step (default: the file's, else 64)."
+    "--batch", type=Whole(1, BATCH_MAX), metavar="N", help="Samples in a step (default: the file's, or 64)."
 )
 
 
 class Dim(AnyParam):
-    """NAME=N, a free dimension of the model's and its size; becomes a pair."""
+    """NAME=N, a free dimension of the model and its size; becomes a pair."""
 
     name = "dimension"
 
@@ -47,18 +47,26 @@ class Dim(AnyParam):
         name, equals, number = str(value).rpartition("=")
         good = equals and name and number.isascii() and number.isdigit() and len(number) < 11
         if not good or not 0 < int(number) <= DIMS_MAX:
-            self.fail(f"{str(value)!r} is no dimension: write for example seq=128", param, ctx)
+            self.fail(f"{str(value)!r} is not a dimension: write for example seq=128", param, ctx)
         return name, int(number)
 
 
 def model_options(function: F) -> F:
-    """--optimizer, --precision, --dim, --predictor: how the model is trained, and what predicts."""
+    """--optimizer, --precision, --dim, --predictor: the training, and the predictor."""
     path = click.Path(dir_okay=False, path_type=Path)
     options = (
-        click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="It trains with this; none: inference (adam)."),
-        click.option("--precision", type=click.Choice(PRECISIONS), help="fp16, bf16: as torch.autocast (fp32)."),
-        click.option("--dim", "dims", type=Dim(), multiple=True, metavar="NAME=N", help="Size of a free dimension."),
-        click.option("--predictor", type=path, metavar="FILE", help="Made by vgpu predict train."),
+        click.option(
+            "--optimizer",
+            type=click.Choice(OPTIMIZERS),
+            help="Optimizer of the training; none: inference (default: adam).",
+        ),
+        click.option(
+            "--precision", type=click.Choice(PRECISIONS), help="fp16, bf16: mixed, as torch.autocast (default: fp32)."
+        ),
+        click.option(
+            "--dim", "dims", type=Dim(), multiple=True, metavar="NAME=N", help="Size of a free dimension of the model."
+        ),
+        click.option("--predictor", type=path, metavar="FILE", help="Predictor made by vgpu predict train."),
     )
     for option in reversed(options):
         function = option(function)
@@ -67,7 +75,7 @@ def model_options(function: F) -> F:
 
 @dataclass(frozen=True)
 class Looked:
-    """What is known of a model on a device before it runs. Memory: the process with its context, from the graph."""
+    """The prediction for a model on a device. Memory: of the process with its context, from the graph."""
 
     asked: Asked
     gpu: Gpu
@@ -78,12 +86,12 @@ class Looked:
 
     @property
     def in_range(self) -> bool:
-        """Whether the predictor may be believed: it has learnt from such models, and every operation is known."""
+        """Whether the predictor covers the model: it was trained on such models, and every operation is known."""
         return self.predicted.in_range and not self.read.counts.unknown
 
     @property
     def described(self) -> str:
-        """What was read and how it is trained."""
+        """The model and its training, as text."""
         counts = self.read.counts
         parameters = self.features["parameters"]
         scale, unit = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if parameters >= s), (1, ""))
@@ -92,13 +100,13 @@ class Looked:
 
     @property
     def why(self) -> str:
-        """A sentence about the range; empty when there is nothing to say."""
+        """A sentence about the range; empty if the model is in range."""
         if self.read.counts.unknown:
-            return f"out of range: what {', '.join(self.read.counts.unknown)} costs is not known"
+            return f"out of range: the cost of {', '.join(self.read.counts.unknown)} is not known"
         return self.predicted.why
 
     def memory_range(self) -> tuple[float, float, float]:
-        """Low, value, high: as learnt where the model is in range, else from the graph."""
+        """Low, value, high: predicted if the model is in range, otherwise from the graph."""
         found = self.predicted.memory_bytes if self.in_range else self.memory
         return found.low, found.value, found.high
 
@@ -123,9 +131,9 @@ def look(settings: Settings, model: str, given: Mapping[str, Any]) -> Looked:
 
 
 def _device(settings: Settings, wanted: Collection[str] | None) -> str:
-    """The name of the daemon's device, or of these (index or UUID; None: there is no --device).
+    """The model name of the daemon's device, or of these (index or UUID; None: no --device was given).
 
-    Raises CliError where there is none, or several sorts.
+    Raises CliError if there is no device, or several models.
     """
     from vgpud.cli.common.client import Client
 
@@ -133,12 +141,12 @@ def _device(settings: Settings, wanted: Collection[str] | None) -> str:
         with Client(settings) as client:
             there = client.devices()
     except CliError as error:
-        text = f"no daemon says which device ({error.format_message()}): name one with --gpu, for example --gpu h200"
+        text = f"the daemon cannot be asked for its device ({error.format_message()}): name one with --gpu, for example --gpu h200"
         raise CliError(text, ExitCode.UNREACHABLE) from error
     meant = [one for one in there if not wanted or one.uuid in wanted or str(one.index) in wanted]
     names = sorted({device.name for device in meant})
     if len(names) != 1:
         found = ", ".join(names) or ("no such device" if wanted else "no device")
-        mend = "name one with --gpu" if wanted is None else "choose with --device"
-        raise CliError(f"the daemon has {found}: {mend}", ExitCode.USAGE)
+        remedy = "name one with --gpu" if wanted is None else "choose with --device"
+        raise CliError(f"the daemon has {found}: {remedy}", ExitCode.USAGE)
     return names[0]

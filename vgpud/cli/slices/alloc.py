@@ -1,4 +1,4 @@
-"""`vgpu alloc 0.35`: a slice, and a CDI device of its own by which one container gets it (`--device NAME`)."""
+"""`vgpu alloc 0.35`: a slice, and its CDI device, which gives it to one container (`--device NAME`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _numbers(device: pb.SliceDevice) -> str:
-    """What there is on one device, guaranteed to greatest."""
+    """A slice's share of one device, minimum to maximum."""
     from vgpud.cli.common.tables import four_numbers, span
 
     views = {name: getattr(device, name) for name in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")}
@@ -26,17 +26,17 @@ def _numbers(device: pb.SliceDevice) -> str:
     return f"device {device.device_index}: SM time {span(low, high)}, memory {span(mem_low, mem_high)}"
 
 
-@click.command("alloc", cls=VgpuCommand, short_help="Make a one-time CDI device of any size for one container.")
+@click.command("alloc", cls=VgpuCommand, short_help="Create a one-time CDI device of any size for one container.")
 @click.argument("gpus", type=Gpus())
 @partial(spec_options, without=("gpus",))
-@click.option("--name", default="", metavar="NAME", help="Name of the slice (default: the daemon makes one).")
+@click.option("--name", default="", metavar="NAME", help="Name of the slice (default: chosen by the daemon).")
 @queue_option
 @pass_settings
 def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **asked: Any) -> None:
-    """Make a one-time CDI device of GPUS (0.35, 1.5, ...) and print its name.
+    """Create a one-time CDI device of GPUS (0.35, 1.5, ...) and print its name.
 
-    For engines without the runtime `vgpu`, and sizes that the usual devices (vgpu.dev/gpu=0.5) do not have. The slice
-    ends with the container that used it, or if none did within the site's grace_s; `vgpu slice rm` ends it earlier.
+    For engines without the runtime `vgpu`, and for sizes that the usual devices (vgpu.dev/gpu=0.5) do not have. The
+    slice ends with the container that used it, or unused after the site's grace_s; `vgpu slice rm` ends it earlier.
 
     \b
     podman run --device $(vgpu alloc 0.35) IMAGE
@@ -50,7 +50,7 @@ def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **asked: Any)
         item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), cdi_device=True, queue=queue)
         if not item.cdi_device:
             client.delete_slice(item.name, force=True)
-            raise CliError(f"the daemon at {client.target} makes no CDI devices: update vgpud and restart it")
+            raise CliError(f"the daemon at {client.target} creates no CDI devices: update vgpud and restart it")
         if settings.output in ("table", "name"):
             print(item.cdi_device)
             if settings.output == "table":

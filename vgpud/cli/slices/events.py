@@ -1,4 +1,4 @@
-"""`vgpu events [-f]`: what happened."""
+"""`vgpu events [-f]`: the event log."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import click
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
 
-@click.command("events", cls=VgpuCommand, short_help="Show what happened.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
-@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N.")
-@click.option("--slice", "slice_name", default=None, metavar="NAME", help="Only this slice's.")
+@click.command("events", cls=VgpuCommand, short_help="Show what happened to slices, processes and devices.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new events, until Ctrl-C.")
+@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N events.")
+@click.option("--slice", "slice_name", default=None, metavar="NAME", help="Only events of this slice.")
 @pass_settings
 def events(settings: Settings, follow: bool, last: int | None, slice_name: str | None) -> None:
-    """Show what happened: slices made and changed, processes that came and went, refusals."""
+    """Show events: slices created and changed, processes attached and ended, refusals."""
     from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
@@ -31,7 +31,7 @@ def events(settings: Settings, follow: bool, last: int | None, slice_name: str |
         if not follow:
             emit(settings, {"events": rows}, [row["sequence"] for row in rows], lambda: tables.events_grid(rows, label))
             return
-        # A KeyboardInterrupt that is raised in one of grpc's callbacks can get lost; nothing here needs an orderly end.
+        # A KeyboardInterrupt raised in one of grpc's callbacks can get lost; nothing here needs an orderly end.
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
         for row in rows:
             _line(settings, row, label)

@@ -1,4 +1,4 @@
-"""`vgpu gpu ls|drain|undrain`: the devices of the node, and which of them are offered."""
+"""`vgpu gpu ls|drain|undrain`: the node's devices, and whether they are offered."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 
 @click.group("gpu", cls=LazyGroup, short_help="List devices, take them out of use and back.")
 def gpu() -> None:
-    """Devices."""
+    """List devices, take them out of use and back."""
 
 
-@gpu.command("ls", short_help="List the devices and what is reserved on them.")
+@gpu.command("ls", short_help="List the devices and reservations on them.")
 @pass_settings
 def gpu_ls(settings: Settings) -> None:
-    """List the devices: use, what slices have reserved as their minima, what is free for others' minima, and whether
-    anything new is placed there: OFFERED says why not, or beside whom."""
+    """List the devices: utilisation, the sum of slices' minima, the rest that is free for further minima, and whether
+    slices are placed there: OFFERED says why not, or which other programs use the device."""
     from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
@@ -32,10 +32,10 @@ _GPU = click.argument("devices", nargs=-1, required=True, metavar="GPU...", shel
 
 @gpu.command("drain", short_help="Place nothing new on devices.")
 @_GPU
-@click.option("--reason", required=True, metavar="TEXT", help="Why: whoever is refused is told.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, which refused requests get to see.")
 @pass_settings
 def drain(settings: Settings, devices: tuple[str, ...], reason: str) -> None:
-    """Place nothing new on each GPU (index or UUID) until it is undrained. What runs there goes on. For admins."""
+    """Place nothing new on each GPU (index or UUID) until it is undrained. Running programs continue. For admins."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
@@ -49,7 +49,7 @@ def drain(settings: Settings, devices: tuple[str, ...], reason: str) -> None:
 @_GPU
 @pass_settings
 def undrain(settings: Settings, devices: tuple[str, ...]) -> None:
-    """Offer each GPU (index or UUID) again that was drained, by an admin or by a fault. For admins."""
+    """Offer drained GPUs (index or UUID) again, whether an admin or a fault drained them. For admins."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
     from vgpud.cli.common.tables import not_offered

@@ -1,6 +1,6 @@
 """Trace events as a Chrome trace (JSON object format), which Perfetto and chrome://tracing show. Pure.
 
-A device is a process. Its first track tells the regime, then each slice has one: bars for the time its gate was open
+A device is a process. Its first track shows the regime, then each slice has one: bars for the time its gate was open
 and for its drains (an overlap inside), and counters: launches, outstanding work, threads at the gate, device time.
 """
 
@@ -16,14 +16,14 @@ Event = dict[str, Any]
 
 _REGIME_TRACK = 1
 _FIRST_SLICE_TRACK = 2
-#: kind -> name of its counter, and how many of its units are one of the counter's; counted from the trace's begin
+#: kind -> name of its counter, and units per unit of the counter; counted from the beginning of the trace
 _TOTALS = {"launches": ("launches", 1), "charged": ("device time (ms)", 1e6)}
 _LEVELS = {"waits": "waiting threads", "outstanding": "outstanding work"}
 
 
 @dataclass
 class _Bar:
-    """Something that goes on."""
+    """A bar that has begun and not ended."""
 
     name: str
     since_ns: int
@@ -35,7 +35,7 @@ class _Track:
     def __init__(self, process: int, thread: int, name: str, begin_ns: int) -> None:
         self.process, self.thread, self.name = process, thread, name
         self.bar: _Bar | None = None  # the open gate, the regime
-        self.ended_ns = begin_ns  # the last bar; before it nothing is known
+        self.ended_ns = begin_ns  # the last bar; nothing is known before it
         self.drained = False  # since the gate was open
         self.overlap_ns: int | None = None  # overlaps since then
         self.first: dict[str, int] = {}
@@ -52,7 +52,7 @@ class _Traces:
     def take(self, event: pb.TraceEvent) -> None:
         track = self._track(event.device_index, event.slice)
         if event.lost:
-            self._point(track, event.time_ns, f"{event.lost} events lost before this")
+            self._point(track, event.time_ns, f"{event.lost} events lost before this point")
         if event.kind == "regime":
             self._begin(track, event.text, event.time_ns)
         elif event.kind == "open":
@@ -71,18 +71,18 @@ class _Traces:
             self._count(track, event.time_ns, name, since / unit)
 
     def finish(self, end_ns: int) -> None:
-        """What goes on still is cut here."""
+        """Ends the open bars here."""
         for track in self.tracks.values():
             self._begin(track, None, end_ns)
             self._end_overlap(track, end_ns)
 
     def _track(self, device: int, name: str) -> _Track:
-        """Tracks have numbers from 1: 0 is no process and no thread for some viewers."""
+        """Tracks have numbers from 1, because some viewers ignore process 0 and thread 0."""
         thread = _FIRST_SLICE_TRACK + sum(d == device and n != "" for d, n in self.tracks) if name else _REGIME_TRACK
         return self.tracks.setdefault((device, name), _Track(device + 1, thread, name or "regime", self.begin_ns))
 
     def _begin(self, track: _Track, name: str | None, at_ns: int) -> None:
-        """The gate's (or the regime's) bar of this name begins, unless it is there; what went on before ends."""
+        """Begins the gate's (or the regime's) bar of this name, unless it is open, and ends the bar before it."""
         if name and track.bar and track.bar.name == name:
             return
         if track.bar:
@@ -98,7 +98,7 @@ class _Traces:
             track.overlap_ns = None
 
     def _drain(self, track: _Track, since_ns: int, end_ns: int) -> None:
-        """Told when it is over; by its times it may lie a little before the closing, or reach into the next opening."""
+        """An overlap, which is reported at its end; its times may be a little before the closing, or reach into the next opening."""
         if track.bar and track.bar.since_ns < since_ns:
             self._begin(track, None, since_ns)
         elif track.bar:
@@ -132,9 +132,9 @@ def _place(track: _Track) -> dict[str, int]:
 def chrome_trace(
     events: Iterable[pb.TraceEvent], slice_name: str, devices: Mapping[int, str], end_ns: int = 0
 ) -> dict[str, Any]:
-    """The trace as a document for json. slice_name: whose track comes first; devices: their names by index.
+    """The trace as a document for json. slice_name: the slice of the first track; devices: their names by index.
 
-    end_ns: when the recording ended, by the events' clock; what went on then is drawn so far.
+    end_ns: end of the recording, by the events' clock; open bars are drawn up to it.
     """
     in_order = sorted(events, key=lambda event: event.time_ns)
     begin_ns = in_order[0].time_ns if in_order else 0
@@ -154,7 +154,7 @@ def chrome_trace(
 
 
 def _names(traces: _Traces, devices: Mapping[int, str]) -> list[Event]:
-    """What viewers call the tracks, and in which order they show them: the regime, the slice, its neighbours."""
+    """Names of the tracks, and their order in viewers: the regime, the slice, its neighbours."""
     found: list[Event] = []
 
     def name(track: _Track, kind: str, **args: Any) -> None:

@@ -9,10 +9,17 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
 
 @click.command("ps", cls=VgpuCommand, short_help="List the processes that use a slice.")
-@click.option("--slice", "slice_name", default="", metavar="NAME", shell_complete=complete_slice, help="Only its own.")
+@click.option(
+    "--slice",
+    "slice_name",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_slice,
+    help="Only processes of this slice.",
+)
 @pass_settings
 def ps(settings: Settings, slice_name: str) -> None:
-    """List the processes that use a slice, with the four numbers they are held to on each device."""
+    """List the processes that use a slice, with the four limits on each device."""
     from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit

@@ -1,4 +1,4 @@
-"""`vgpu run`: runs a command on a slice, its own (which ends with it) or one that is there (`--slice`)."""
+"""`vgpu run`: runs a command on a slice: its own, which ends with it, or an existing one (`--slice`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODES_OF_THE_COMMAND = (ExitCode.NOT_RUNNABLE, ExitCode.COMMAND_NOT_FOUND)
 
 
 class RunningCommand(VgpuCommand):
-    """A command that runs a program: whatever fails before the program runs is exit code 125, as docker's."""
+    """A command that runs a program: failures before the program runs exit with 125, as docker's do."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with failures_are_125(_CODES_OF_THE_COMMAND):
@@ -42,9 +42,9 @@ class RunningCommand(VgpuCommand):
 )
 @spec_options
 @click.option("--slice", "slice_name", metavar="NAME", shell_complete=complete_slice, help="Join this slice instead.")
-@click.option("--name", default="", metavar="NAME", help="Name of the new slice (default: the daemon makes one).")
+@click.option("--name", default="", metavar="NAME", help="Name of the new slice (default: chosen by the daemon).")
 @queue_option
-@click.option("-q", "--quiet", is_flag=True, help="Do not say what the command was given.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not print the slice's limits.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
 def run(
@@ -62,20 +62,20 @@ def run(
     \b
     vgpu run --gpus 0.5 -- python train.py             half a device and half its memory
     vgpu run --gpus 0.3 --max 0.8 -- python train.py   30 % guaranteed, up to 80 % while others are idle
-    vgpu run --gpus 0.2 --class latency -- ./serve     its 20 % at once, whenever it wants them
+    vgpu run --gpus 0.2 --class latency -- ./serve     its 20 % served first, whenever it wants them
     vgpu run --gpus 1 --spread 2 -- python ddp.py      half of each of two devices
-    vgpu run --slice team -- python train.py           join a slice that is there
+    vgpu run --slice team -- python train.py           join an existing slice
 
-    The four resolved numbers of each device are said on stderr. The slice ends with the command, or, when it has left
+    The four limits on each device are printed on stderr. The slice ends with the command, or, if the command left
     processes behind, with the last of them.
     """
     if not command:
-        raise click.UsageError("say what to run: for example vgpu run --gpus 0.5 -- python train.py")
+        raise click.UsageError("specify a command: for example vgpu run --gpus 0.5 -- python train.py")
     given = [key for key, value in asked.items() if value is not None]
     if slice_name and (given or name or queue):
         raise click.UsageError("--slice joins a slice as it is: change it with `vgpu slice set`, or leave --slice out")
     if not slice_name and asked["gpus"] is None:
-        raise click.UsageError("say how much: --gpus 0.5, or --slice NAME to join a slice")
+        raise click.UsageError("specify a size: --gpus 0.5, or join a slice: --slice NAME")
     from vgpud.cli.common.child_process import block_signals
 
     mask = block_signals()  # before the client library starts threads
@@ -88,7 +88,7 @@ def run(
 def _slice(
     settings: Settings, name: str, spec: pb.SliceSpec | None, queue: str
 ) -> Iterator[tuple[pb.Node, pb.Slice, frozenset[str]]]:
-    """The node, the slice (made if there is a spec, and then removed at the end), the simulated devices' UUIDs."""
+    """The node, the slice (created from a spec, and then removed at the end), the simulated devices' UUIDs."""
     from vgpud.cli.common import views
     from vgpud.cli.common.client import Client
 
@@ -108,21 +108,24 @@ def _slice(
 
 
 def _check_owner(item: pb.Slice) -> None:
-    """Says early what the attach would refuse."""
+    """Raises early the refusal that the attach would get."""
     uid = os.getuid()
     if item.owner_uid not in (-1, uid) and uid != 0:
         from vgpud.cli.common.tables import user_name
 
         owner = user_name(item.owner_uid)
-        raise CliError(f"slice {item.name} belongs to {owner}: ask for one of your own or --owner any", ExitCode.DENIED)
+        raise CliError(
+            f"slice {item.name} belongs to {owner}: create your own, or have it created with --owner any",
+            ExitCode.DENIED,
+        )
 
 
 def _remove(settings: Settings, item: pb.Slice) -> None:
-    """Removes our slice. One that is still in use, or that nobody can be told about, ends with its last process."""
+    """Removes the command's slice. If it is still in use, or the daemon is away, it ends with its last process."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
-    for wait_s in (0.05, 0.2, 0.5, 0):  # the daemon may not yet have seen the end of the last process
+    for wait_s in (0.05, 0.2, 0.5, 0):  # the daemon may not yet have noticed the end of the last process
         try:
             with Client(settings) as client:
                 client.delete_slice(item.name)

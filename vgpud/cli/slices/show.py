@@ -1,4 +1,4 @@
-"""What `vgpu slice show` prints: one slice, what it may have, what it got, and what it waited for. Lines of text."""
+"""The text of `vgpu slice show`: one slice, its limits, its usage and its waits."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from vgpud.cli.common.views import View
 from vgpud.cli.slices.top_frame import REGIMES
 from vgpud.core.units import format_bytes
 
-NOBODY = "- (no program)"
-#: what a gate's state means, in words
+NO_PROGRAM = "- (no program)"
+#: meanings of a gate's states
 GATES = {
-    None: NOBODY,
-    "solo": "solo: open, and nothing is counted there; device time is the driver's reading",
+    None: NO_PROGRAM,
+    "solo": "solo: open, launches are not counted; device time is the driver's reading",
     "count": "count: open",
     "closed": "closed: launches wait",
 }
-#: what a slice's being suspended means, in words
+#: meanings of a slice's suspended states
 SUSPENDED = {
-    "paused": "paused: launches wait, its memory stays, its share of time is offered to others",
+    "paused": "paused: launches wait, its memory stays, its SM time is offered to others",
     "evicting": "being evicted",
-    "evicted": "evicted: its memory is on the host, its room is offered to others",
+    "evicted": "evicted: its memory is on the host, its share and memory are offered to others",
     "restoring": "being restored",
 }
 _LABEL_CELLS = 13
@@ -32,7 +32,7 @@ Pairs = list[tuple[str, str]]
 
 
 def slice_lines(item: View, now: datetime.datetime, ascii_only: bool = False) -> list[str]:
-    """The whole picture of one slice."""
+    """Everything about one slice."""
     lines = [f"slice {plain(item['name'])} on node {plain(item['node'])}", *_aligned(_general(item, now))]
     for device in item["devices"]:
         simulated = "SIMULATED, " if device["simulated"] else ""
@@ -49,7 +49,10 @@ def _aligned(pairs: Pairs) -> list[str]:
 def _general(item: View, now: datetime.datetime) -> Pairs:
     ends = "with its last program" if item["ephemeral"] else "when it is removed"
     pairs = [
-        ("made", f"{tables.age(item['created_at'], now)} ago for {tables.user_name(item['owner_uid'])}, ends {ends}"),
+        (
+            "created",
+            f"{tables.age(item['created_at'], now)} ago for {tables.user_name(item['owner_uid'])}, ends {ends}",
+        ),
         ("class", f"{item['class']}, priority {item['priority']}, weight {item['weight'] or 'by the minimum'}"),
         ("queue", item["queue"] + (f", for job {item['job_id']}" if item["job_id"] else "")),
         ("programs", str(item["processes"])),
@@ -70,14 +73,10 @@ def _limits(device: View) -> Pairs:
     memory = f"{used} in use of {mem_max} (guaranteed {mem_min}), peak {peak}, {device['mem_denied']} refused"
     pairs = [("SM time", f"minimum {low}, maximum {high}"), ("memory", memory)]
     if device["mem_over_limit_bytes"]:
-        text = (
-            f"{format_bytes(device['mem_over_limit_bytes'])}: what it has stays, and it gets no more until it is below"
-        )
+        text = f"{format_bytes(device['mem_over_limit_bytes'])}: allocated memory stays, and no more is granted until it is below the limit"
         pairs.append(("OVER LIMIT", text))
     if device["mem_unattributed_bytes"]:
-        text = (
-            f"{format_bytes(device['mem_unattributed_bytes'])} of it by the driver's account alone: see `vgpu events`"
-        )
+        text = f"{format_bytes(device['mem_unattributed_bytes'])} of it counted by the driver beyond the ledger: see `vgpu events`"
         pairs.append(("past ledger", text))
     return pairs
 
@@ -87,14 +86,14 @@ def _got(device: View) -> Pairs:
     shared = f"{regime}: {REGIMES[regime]}" if regime in REGIMES else regime or "-"
     spans = (("1 s", "share_ratio"), ("10 s", "share_10s_ratio"), ("60 s", "share_60s_ratio"))
     charged_ns, lag_ns = device["charged_ns"], device["lag_ns"]
-    whose = " owed to it" if lag_ns > 0 else " of debt" if lag_ns else ""
+    whose = " owed to it" if lag_ns > 0 else " overdrawn" if lag_ns else ""
     borrowed = f"{_seconds(device['borrowed_ns'])} borrowed" + _part(device["borrowed_ns"], charged_ns)
     return [
         ("shared", shared),
         ("gate", GATES.get(device["gate"], str(device["gate"]))),
-        ("due now", tables.percent(device["entitlement_milli"] / 1000) if device["gate"] else NOBODY),
+        ("due now", tables.percent(device["entitlement_milli"] / 1000) if device["gate"] else NO_PROGRAM),
         ("got", ", ".join(f"{tables.percent(device[name])} in {span}" for span, name in spans)),
-        ("balance", figures.short_time(abs(lag_ns)) + whose if device["gate"] else NOBODY),
+        ("balance", figures.short_time(abs(lag_ns)) + whose if device["gate"] else NO_PROGRAM),
         ("device time", f"{_seconds(charged_ns)}, of which {borrowed}"),
         ("launches", str(device["launches"])),
     ]
@@ -111,17 +110,17 @@ def _part(part: int, whole: int) -> str:
 def _turns(device: View) -> Pairs:
     drains, mean_ns = device["drains"], device["drain_total_ns"] / max(1, device["drains"])
     longest = f", mean {figures.short_time(mean_ns)}, longest {figures.short_time(device['drain_max_ns'])}"
-    leases = f"{device['grants']}, {device['early_releases']} given back early, {device['overruns']} overrun"
+    leases = f"{device['grants']}, {device['early_releases']} returned early, {device['overruns']} overrun"
     return [("leases", leases), ("drains", f"{drains}{longest if drains else ''}")]
 
 
 def _waits(device: View, ascii_only: bool) -> list[str]:
-    """The waits at the closed gate, in words and as a histogram."""
+    """The waits at the closed gate, as a sentence and a histogram."""
     counts = device["wait_counts"]
     text = f"{sum(counts)} at the closed gate"
     if sum(counts):
         p50, p99 = figures.wait_quantile(counts, 0.5), figures.wait_quantile(counts, 0.99)
-        text += f", {_seconds(device['throttled_ns'])} together, half below {p50}, 99 % below {p99}"
+        text += f", {_seconds(device['throttled_ns'])} in all, half below {p50}, 99 % below {p99}"
     lines = _aligned([("waits", text)])
     for label, bar, count in figures.wait_bars(counts, _BAR_CELLS, ascii_only):
         lines.append(f"  {label:>{_LABEL_CELLS}} {bar:<{_BAR_CELLS}} {count}".rstrip())

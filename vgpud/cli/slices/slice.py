@@ -22,7 +22,7 @@ UID_MAX = (1 << 32) - 2
 
 @click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")
 def slice_group() -> None:
-    """Slices: the guaranteed and the greatest share of SM time and memory that a program is given."""
+    """Slices: the guaranteed and the maximum share of SM time and memory for programs."""
 
 
 class Owner(IntParam):
@@ -58,10 +58,10 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
 @click.argument("name")
 @spec_options
 @click.option(
-    "--device", "devices", multiple=True, metavar="GPU", help="On this device (UUID or index); may be repeated."
+    "--device", "devices", multiple=True, metavar="GPU", help="Only on this device (UUID or index); may be repeated."
 )
 @queue_option
-@click.option("--owner", type=Owner(), default=None, help="Who may join: user name, uid or any (default: you).")
+@click.option("--owner", type=Owner(), default=None, help="User who may join: user name, uid or any (default: you).")
 @pass_settings
 def create(
     settings: Settings,
@@ -74,15 +74,15 @@ def create(
 ) -> None:
     """Create slice NAME. Programs join it with `vgpu run --slice NAME -- COMMAND`.
 
-    Every slice has its minimum whenever it wants it. What others leave idle is borrowed up to the maximum: by the
-    slices of highest priority first, by weight among equals. A slice of class latency has its minimum at once, before
-    others have theirs, and in the long run no more than that at their cost; it needs a minimum above 0. On several
-    shared devices it takes turns as any other.
+    A slice has its minimum whenever it wants it. Idle capacity is borrowed up to the maximum: by the slices of
+    highest priority first, by weight among equals. For class latency the guarantee is served first, never beyond the
+    guarantee over time; it requires a minimum above 0. A slice over several shared devices takes turns whatever its
+    class.
     """
     if asked["gpus"] is None:
-        raise click.UsageError("say how much: for example --gpus 0.5")
-    if not name:  # the daemon would choose one: it is a variable that is not set
-        raise click.UsageError("the name is empty: say how the slice is called")
+        raise click.UsageError("specify a size: for example --gpus 0.5")
+    if not name:  # the daemon would choose one, but the user's shell variable is unset
+        raise click.UsageError("the name is empty: give the slice a name")
     spec = build_spec(asked, device_uuids=devices)
     from vgpud.cli.common.client import Client
 
@@ -95,7 +95,7 @@ def create(
 @slice_group.command("ls", short_help="List the slices.")
 @pass_settings
 def ls(settings: Settings) -> None:
-    """List the slices: the four numbers on each device, what they got in the last second, and memory."""
+    """List the slices: the four limits on each device, the share in the last second, and memory."""
     from vgpud.cli.common.client import Client
 
     with Client(settings) as client:
@@ -106,7 +106,7 @@ def ls(settings: Settings) -> None:
 @click.argument("name", shell_complete=complete_slice)
 @pass_settings
 def show(settings: Settings, name: str) -> None:
-    """Show everything about slice NAME: what it may have, what it got, and how long its threads waited."""
+    """Show everything about slice NAME: its limits, its usage, and how long its threads waited."""
     from vgpud.cli.common.client import Client
 
     with Client(settings) as client:
@@ -127,17 +127,17 @@ def show(settings: Settings, name: str) -> None:
 @change_options
 @pass_settings
 def set_(settings: Settings, /, name: str, **asked: Any) -> None:
-    """Change slice NAME while its programs run; what is not given stays as it is.
+    """Change slice NAME while its programs run; other values stay.
 
     \b
     vgpu slice set train --max 0.8 --priority 5
-    vgpu slice set train --max default             as if --max had never been said
+    vgpu slice set train --max default             as if --max had never been given
 
-    "default" takes any of the values back but --gpus.
+    "default" resets any value except --gpus.
     """
     fields = changed_fields(asked)
     if not fields:
-        raise click.UsageError("say what to change: for example --max 0.8")
+        raise click.UsageError("specify a change: for example --max 0.8")
     spec = build_spec(asked)
     from vgpud.cli.common.client import Client
 
@@ -147,7 +147,7 @@ def set_(settings: Settings, /, name: str, **asked: Any) -> None:
 
 @slice_group.command("rm", short_help="Remove slices.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_slice)
-@click.option("--force", is_flag=True, help="Also while programs use it: they lose the slice.")
+@click.option("--force", is_flag=True, help="Remove it even while programs use it: they lose the slice.")
 @pass_settings
 def rm(settings: Settings, names: tuple[str, ...], force: bool) -> None:
     """Remove slices."""
@@ -168,17 +168,17 @@ _DEADLINE = click.option(
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="What moving the memory may take; then it is left as it was.",
+    help="Time limit for moving the memory; then the move is undone.",
 )
 
 
-@slice_group.command("pause", short_help="Have the programs of slices wait.")
+@slice_group.command("pause", short_help="Make the programs of slices wait.")
 @_NAMES
 @pass_settings
 def pause(settings: Settings, names: tuple[str, ...]) -> None:
-    """Have the programs of slices wait at their next launch; their memory stays.
+    """Make the programs of slices wait at their next launch; their memory stays.
 
-    What a paused slice is guaranteed of the device's time is offered to others meanwhile.
+    The SM time that a paused slice is guaranteed is offered to others.
     """
     _suspend(settings, names, evict=False, deadline_s=2.0)
 
@@ -190,25 +190,25 @@ def pause(settings: Settings, names: tuple[str, ...]) -> None:
 def evict(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None:
     """Pause slices and move their device memory to the host, by the driver's checkpoint (570 and later).
 
-    For slices with one program, without managed memory and memory shared between processes; others are refused and go
-    on as before. What the slice is guaranteed is offered to others meanwhile.
+    For slices with one program, without managed memory or memory shared between processes; others are refused and
+    continue as before. The slice's guarantee is offered to others.
     """
     _suspend(settings, names, evict=True, deadline_s=deadline_s)
 
 
-@slice_group.command("resume", short_help="Have suspended slices go on.")
+@slice_group.command("resume", short_help="Resume suspended slices.")
 @_NAMES
 @_DEADLINE
 @pass_settings
 def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None:
-    """Have paused and evicted slices go on, on the devices where they were, as soon as there is room for them."""
+    """Resume paused and evicted slices on the devices where they were, as soon as those have enough free capacity."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
     with Client(settings) as client:
         for name in names:
             client.resume_slice(name, deadline_s)
-            say(f"slice {name} goes on")
+            say(f"slice {name} resumed")
 
 
 slice_group.add_command(resume, "restore")

@@ -38,4 +38,4 @@ def status(settings: Settings) -> None:
     if slice_rows:
         print_grid(settings, tables.slices_grid(slice_rows, now))
     else:
-        print("no slices: make one with `vgpu slice create NAME --gpus 0.5`, or use `vgpu run --gpus 0.5 -- COMMAND`")
+        print("no slices: create one with `vgpu slice create NAME --gpus 0.5`, or use `vgpu run --gpus 0.5 -- COMMAND`")

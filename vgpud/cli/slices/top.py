@@ -14,7 +14,7 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
 from vgpud.errors import ExitCode
 
-#: how long we look before the first view
+#: time before the first view
 _BEFORE_S = 1.0
 
 if TYPE_CHECKING:
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 @click.command("top", cls=VgpuCommand, short_help="Watch shares and memory live.")
-@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between views.")
-@click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after so many views.")
+@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between updates.")
+@click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after this many updates.")
 @pass_settings
 def top(settings: Settings, interval: float, count: int | None) -> None:
     """Watch shares and memory live; end with Ctrl-C.
 
-    A line per slice; a wide terminal shows more columns. Not to a terminal, or with -o json, each view is printed below
-    the last. `vgpu top -n 1` looks for a second and leaves its view on the screen.
+    A line per slice; a wide terminal shows more columns. Into a pipe, or with -o json, each update is printed below
+    the last. `vgpu top -n 1` measures for a second and leaves its view on the screen.
 
     \b
-    DUE%     share it is due now, by the limits, weights and demands of all
+    DUE%     entitlement now, by the limits, weights and demands of all slices
     GOT%     share in the last second (10s%, 60s%: in the last 10 and 60)
     WAIT%    time its threads waited at the closed gate, summed over threads
     p50 p99  half, and 99 %, of the last minute's waits were shorter
-    BALANCE  + device time owed to it, - what it has had too much
+    BALANCE  positive: device time owed to it; negative: overdrawn
     BORR%    share beyond its guarantee in the last second
-    DRAIN    mean time from closing its gate to its last kernel's end
+    DRAIN    mean time from closing its gate to the completion of its work
     GATE     now: solo (alone, no limits), count (open), closed
     MEM%     of its memory limit
     """
@@ -57,7 +57,7 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
 
 
 def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[Sample | str]:
-    """A view per sample; while the daemon is away (it may be restarted) what is wrong, in words."""
+    """A view per sample; while the daemon is away (it may be restarting) the problem, as a message."""
     from vgpud.cli.common import views
     from vgpud.cli.common.client import Client
 
@@ -75,7 +75,7 @@ def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterat
         except CliError as error:
             if not number or error.exit_code != ExitCode.UNREACHABLE:
                 raise
-            if error.message != problem:  # said once
+            if error.message != problem:  # print it once
                 yield error.message
             problem = error.message
         time.sleep(interval_s)
@@ -111,9 +111,9 @@ def _tables(settings: Settings, samples: Iterator[Sample | str], interval_s: flo
 
 
 def _before(settings: Settings) -> Sample:
-    """How things stand: the first view compares with that, for rates need two looks."""
+    """The initial state, which the first view is compared with: rates need two samples."""
     (sample,) = _samples(settings, 1.0, 1)
-    assert not isinstance(sample, str)  # a daemon that is away at first ends us
+    assert not isinstance(sample, str)  # a daemon that is away at the start ends the command
     return sample
 
 

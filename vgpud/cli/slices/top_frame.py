@@ -1,4 +1,4 @@
-"""What `vgpu top` draws: a block per device, a line per slice. As many columns as fit, the most telling ones first."""
+"""The screen of `vgpu top`: a block per device, a line per slice. As many columns as fit, the most important first."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Sample = dict[str, list[View]]
 
 NAME_CELLS = (10, 28)  # least and most
 MINUTE_CELLS = (10, 60)
-#: columns of this rank and above are shown only when name and minute have so much more than their least
+#: columns of this rank and above are shown only if name and minute have this much more than their minimum
 EXTRA_RANK, EXTRA_CELLS = 10, 18
-#: what a regime means, in words
+#: meanings of the regimes
 REGIMES = {
-    "idle": "nobody runs",
-    "solo": "one slice alone, nothing holds it back",
+    "idle": "no slice runs",
+    "solo": "one slice alone, nothing limits it",
     "open": "all gates open, the hardware shares",
-    "throttled": "some wait a moment or for their maximum",
+    "throttled": "some slices wait briefly, or are at their maximum",
     "arbitrated": "saturating slices take turns",
 }
 _REGIME_STYLES = {"throttled": "yellow", "arbitrated": "cyan"}
-_OFF_MILLI = 30  # a share that is off by more is coloured
+_OFF_MILLI = 30  # a share that deviates by more is coloured
 NAME_LEAST = 9  # of a device's name: SIMULATED
 
 
 @dataclass(frozen=True)
 class Line:
-    """A slice on a device, with what it did of late."""
+    """A slice on a device, with its recent rates."""
 
     item: View
     share: View
@@ -74,12 +74,12 @@ def _memory_style(line: Line) -> str:
 
 
 def _due(line: Line) -> str:
-    """Nothing is due to a slice without a program."""
+    """A slice without a program has no entitlement."""
     return _percent(line.share["entitlement_milli"] / 1000 if line.share["gate"] else None)
 
 
 def _balance(line: Line) -> str:
-    """With its sign: + is owed to the slice, - is what it owes."""
+    """With its sign: + is owed to the slice, - is overdrawn."""
     if not line.share["gate"]:
         return "-"
     text = figures.short_time(line.share["lag_ns"])
@@ -131,7 +131,7 @@ def chosen(width: int) -> list[Column]:
 
 
 def frame(out: Console, sample: Sample, history: History, at: str = "", problem: str = "") -> RenderableType:
-    """One view of the console's size. at: when it was; problem: why it is an old one."""
+    """One view of the console's size. at: its time; problem: why it is old."""
     from rich.console import Group
     from rich.text import Text
 
@@ -165,7 +165,7 @@ def frame(out: Console, sample: Sample, history: History, at: str = "", problem:
 
 
 def _rooms(wanted: Sequence[int], room: int) -> list[int]:
-    """How many lines each device gets: what it wants if all fit, else what the smaller ones leave, in equal parts."""
+    """Lines for each device: all it needs if everything fits; otherwise the larger ones share the rest equally."""
     given = [0] * len(wanted)
     left = sorted(range(len(wanted)), key=lambda i: wanted[i])
     while left:
@@ -187,7 +187,7 @@ def lines_of(sample: Sample, device: View, history: History) -> list[Line]:
 
 
 def grid(sample: Sample, history: History) -> Grid:
-    """The same as a table of all columns, for what is no terminal."""
+    """The same as a table of all columns, for output that is not a terminal."""
     table = Grid(("SLICE", "DEVICE", *(f">{column.title}" for column in COLUMNS)))
     for device in sample["devices"]:
         label = tables.device_label(device["index"], device["simulated"])

@@ -1,4 +1,4 @@
-"""`vgpu trace SLICE`: records what the arbiter does with a slice, as a file for Perfetto."""
+"""`vgpu trace SLICE`: records the arbiter's decisions about a slice, as a file for Perfetto."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVENTS_MAX = 300_000
 
 @click.command("trace", cls=VgpuCommand, short_help="Record leases, drains and launches for Perfetto.")
 @click.argument("name", metavar="SLICE", shell_complete=complete_slice)
-@click.option("-s", "--seconds", type=Number(0.1, 3600), default=None, help="End by itself after so long.")
+@click.option("-s", "--seconds", type=Number(0.1, 3600), default=None, help="End after this time.")
 @click.option(
     "-o",
     "--output",
@@ -39,15 +39,15 @@ EVENTS_MAX = 300_000
     type=click.Path(dir_okay=False, writable=True, allow_dash=True),
     default=None,
     metavar="FILE",
-    help="Where to write (default: SLICE.trace.json; - is stdout).",
+    help="Output file (default: SLICE.trace.json; - is stdout).",
 )
 @pass_settings
 def trace(settings: Settings, name: str, seconds: float | None, path: str | None) -> None:
-    """Record what happens to SLICE, and to its neighbours on its devices, until Ctrl-C.
+    """Record the gates, drains and launches of SLICE and of its neighbours on its devices, until Ctrl-C.
 
-    The file is a Chrome trace: open it at https://ui.perfetto.dev or chrome://tracing. A device is a process there; its
-    tracks are the regime and the slices. Bars show when a slice's gate was open, its drains, and where others ran
-    beside one (overlap); counters show launches, outstanding work, waiting threads and device time.
+    The file is a Chrome trace: open it at https://ui.perfetto.dev or chrome://tracing. Each device appears as a
+    process; its tracks are the regime and the slices. Bars show when a slice's gate was open, its drains, and other
+    slices' work during a drain (overlap); counters show launches, outstanding work, waiting threads and device time.
     """
     from vgpud.cli.common import tables
     from vgpud.cli.common.client import Client
@@ -55,7 +55,7 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
     from vgpud.cli.slices.perfetto import chrome_trace
 
     with Client(settings) as client:
-        client.get_slice(name)  # before the file is there
+        client.get_slice(name)  # before the file is created
         devices = {d.index: f"device {d.index} {tables.full_name(d.name, d.simulated)}" for d in client.devices()}
         path = path or f"{name}.trace.json"
         with _written(path), _opened(path) as file:
@@ -74,9 +74,9 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[TextIO]:
-    """A file that can be written is there before anything is recorded, and takes the place of `path` when it is whole.
+    """A temporary file, opened before anything is recorded, which replaces `path` when it is complete.
 
-    What is no regular file is written to as it is.
+    If `path` is not a regular file, it is written directly.
     """
     if path == "-":
         yield sys.stdout
@@ -98,7 +98,7 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def _written(path: str) -> Iterator[None]:
-    """Raises CliError where the file cannot be opened, or has no room."""
+    """Raises CliError if the file cannot be opened, or its disk is full."""
     try:
         yield
     except BrokenPipeError:
@@ -109,7 +109,7 @@ def _written(path: str) -> Iterator[None]:
 
 @dataclass
 class _Recording:
-    """What was heard; if it ended by itself, why, and what went wrong."""
+    """The recorded events; why the recording ended by itself, and the error if there was one."""
 
     events: list[pb.TraceEvent] = field(default_factory=list)
     end_ns: int = 0  # of the node's monotonic clock
@@ -118,7 +118,7 @@ class _Recording:
 
 
 def _record(client: Client, name: str, seconds: float | None) -> _Recording:
-    """Until Ctrl-C, the end of the time or of the slice, or as much as there is room for."""
+    """Records until Ctrl-C, the end of the time or of the slice, or the limit of events."""
     got = _Recording()
     begin_s = time.monotonic()
     progress = _Progress(name, seconds)
@@ -144,7 +144,7 @@ def _record(client: Client, name: str, seconds: float | None) -> _Recording:
 
 @contextlib.contextmanager
 def _interrupted() -> Iterator[list[int]]:
-    """Not empty after Ctrl-C, or when we were asked to end. An exception could get lost in one of grpc's callbacks."""
+    """Not empty after Ctrl-C or SIGTERM. An exception could get lost in one of grpc's callbacks."""
     numbers: list[int] = []
 
     def restore() -> None:
@@ -153,7 +153,7 @@ def _interrupted() -> Iterator[list[int]]:
 
     def note(number: int, _frame: FrameType | None) -> None:
         numbers.append(number)
-        restore()  # the second one ends us at once
+        restore()  # a second one ends the command at once
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     for number, handler in before.items():
@@ -166,7 +166,7 @@ def _interrupted() -> Iterator[list[int]]:
 
 
 class _Progress:
-    """A line on the terminal that is written again and again; elsewhere one that says that it began."""
+    """A progress line on the terminal; elsewhere one line that says that recording has begun."""
 
     def __init__(self, name: str, seconds: float | None) -> None:
         from vgpud.cli.common.output import say

@@ -1,4 +1,4 @@
-"""What `vgpu doctor` looks at. Each check yields findings: ok, warn (works, but not as well) or fail, and the mend."""
+"""The checks of `vgpu doctor`. Each yields findings: ok, warn (works, but not as well) or fail, and the remedy."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _F_SEAL_FUTURE_WRITE = 0x0010
 
 
 def all_findings(settings: Settings) -> Iterator[Finding]:
-    """Runs every check; one that breaks is a finding itself and does not hide the others."""
+    """Runs every check; an exception in one is a finding itself and does not hide the others."""
     look = Look(settings)
     for check in CHECKS:
         try:
             yield from check(look)
         except (VgpudError, CliError, OSError) as error:
             text = str(error)
-            # ours end in the mend
-            problem, colon, mend = text.rpartition(": ") if isinstance(error, VgpudError) else (text, "", "")
-            yield Finding(check.__name__, "fail", problem or mend, mend if colon else "")
+            # messages of vgpud's own errors end in the remedy
+            problem, colon, remedy = text.rpartition(": ") if isinstance(error, VgpudError) else (text, "", "")
+            yield Finding(check.__name__, "fail", problem or remedy, remedy if colon else "")
 
 
 def kernel(look: Look) -> Iterator[Finding]:
-    """memfd seals (a slice cannot raise its own limits) and pidfd (a process's end is seen at once)."""
+    """memfd seals (a slice cannot raise its own limits) and pidfd (the end of a process is noticed at once)."""
     release = os.uname().release
     try:
         fd = os.memfd_create("vgpu-doctor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -66,8 +66,8 @@ def libraries(look: Look) -> Iterator[Finding]:
     for name in ("libvgpu.so", "libvgpu-ml.so"):
         path = paths.lib_dir() / name
         if not path.is_file():
-            mend = "build it: `pip install .`, or `python shim/build_shim.py` in the source"
-            yield Finding("library", "fail", f"{path} is not there", mend)
+            remedy = "build it: `pip install .`, or `python shim/build_shim.py` in the source"
+            yield Finding("library", "fail", f"{path} does not exist", remedy)
         elif not os.access(path, os.R_OK):
             yield Finding("library", "fail", f"{path} cannot be read", f"chmod a+r {path}")
         else:
@@ -75,20 +75,20 @@ def libraries(look: Look) -> Iterator[Finding]:
 
 
 def _preloadable(check: str, path: Path) -> Iterator[Finding]:
-    """LD_PRELOAD is split at blanks and colons; what root starts may become any user, who must be able to read it."""
+    """The loader splits LD_PRELOAD at blanks and colons; a program of root may become any user, who must be able to read it."""
     if any(c in str(path) for c in " :\t\n;"):
         yield Finding(check, "fail", f"{path}: the loader splits LD_PRELOAD at blanks and colons", "install elsewhere")
         return
     closed = [p for p in (path, *path.parents) if not p.stat().st_mode & (0o004 if p == path else 0o001)]
     if closed and os.geteuid() == 0:
-        text = f"{path}: {closed[-1]} is closed to other users"
+        text = f"{path}: other users have no permission for {closed[-1]}"
         yield Finding(check, "warn", text, "install where every user may read")
     else:
         yield Finding(check, "ok", str(path))
 
 
 def environment(look: Look) -> Iterator[Finding]:
-    """What this shell's environment would do to programs."""
+    """Effects of this shell's environment on programs."""
     for entry in os.environ.get("LD_PRELOAD", "").replace(":", " ").split():
         if "/" in entry and not os.access(entry, os.R_OK):
             yield Finding("ld-preload", "warn", f"LD_PRELOAD names {entry}, which cannot be read", "unset LD_PRELOAD")
@@ -96,16 +96,16 @@ def environment(look: Look) -> Iterator[Finding]:
     if attach:
         there = os.path.exists(attach)
         text = f"this shell is inside a slice (VGPU_SOCKET={attach})"
-        mend = "" if there else "the socket is gone: start a new shell"
-        yield Finding("in-slice", "ok" if there else "warn", text, mend)
+        remedy = "" if there else "the socket is gone: start a new shell"
+        yield Finding("in-slice", "ok" if there else "warn", text, remedy)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        text = f"CUDA_VISIBLE_DEVICES={visible!r} counts within a slice's devices"
-        yield Finding("visible-devices", "warn", text, "unset CUDA_VISIBLE_DEVICES unless it is meant")
+        text = f"CUDA_VISIBLE_DEVICES={visible!r} selects among a slice's devices"
+        yield Finding("visible-devices", "warn", text, "unset CUDA_VISIBLE_DEVICES unless it is intended")
 
 
 def daemon(look: Look) -> Iterator[Finding]:
-    """The daemon answers, is of our version, and has its devices and its slices' sockets."""
+    """The daemon answers, has the same version as vgpu, and has its devices and its slices' sockets."""
     from vgpud.cli.common.client import Client
 
     try:
@@ -113,15 +113,15 @@ def daemon(look: Look) -> Iterator[Finding]:
             node, devices, slices = client.node(), client.devices(), client.slices()
             target = client.target
     except CliError as error:
-        problem, _, mend = error.message.partition(": ")
-        yield Finding("daemon", "fail", problem, mend or "see `vgpud serve --help`")
+        problem, _, remedy = error.message.partition(": ")
+        yield Finding("daemon", "fail", problem, remedy or "see `vgpud serve --help`")
         return
     look.node = node
     look.device_uuids, look.device_indices = tuple(d.uuid for d in devices), tuple(d.index for d in devices)
     yield Finding("daemon", "ok", f"{target} answers: vgpud {node.version} on {node.name}, mode {node.mode}")
     yield from _versions(node)
     if node.unwatched:
-        text = "vgpud is not in the host's pid namespace: programs that go past their slices are not seen"
+        text = "vgpud is not in the host's pid namespace: programs that bypass their slices are not detected"
         yield Finding("pids", "warn", text, "run vgpud in the host's pid namespace (docker run --pid=host)")
     if not devices:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
@@ -132,8 +132,8 @@ def daemon(look: Look) -> Iterator[Finding]:
         yield from _sim_server(Path(node.sim_dir or f"{node.runtime_dir}/sim"))
     for item in slices:
         if item.owner_uid in (-1, os.getuid()) and not os.access(item.attach_socket, os.W_OK):
-            text = f"slice {item.name}: {item.attach_socket} cannot be used by you"
-            yield Finding("attach-socket", "fail", text, "restart vgpud; it makes the socket anew")
+            text = f"slice {item.name}: you cannot use {item.attach_socket}"
+            yield Finding("attach-socket", "fail", text, "restart vgpud; it recreates the socket")
 
 
 def _versions(node: pb.Node) -> Iterator[Finding]:
@@ -144,7 +144,7 @@ def _versions(node: pb.Node) -> Iterator[Finding]:
         yield Finding("abi-version", "fail", text, "install vgpu and vgpud of one release, then restart vgpud")
     elif node.version != vgpud.__version__:
         text = f"vgpud is {node.version}, vgpu is {vgpud.__version__}"
-        yield Finding("daemon-version", "warn", text, "restart vgpud: programs go on meanwhile")
+        yield Finding("daemon-version", "warn", text, "restart vgpud: programs continue meanwhile")
 
 
 def _sim_server(folder: Path) -> Iterator[Finding]:
@@ -161,7 +161,7 @@ def _sim_server(folder: Path) -> Iterator[Finding]:
 
 
 def driver(look: Look) -> Iterator[Finding]:
-    """The driver behind the shim: found, of the kernel module's version, its nodes usable, its names exported."""
+    """The driver behind the shim: found, the kernel module's version, its device nodes usable, its names exported."""
     from vgpud.errors import DriverError
     from vgpud.libraries import driver as drivers
     from vgpud.libraries.environment import real_drivers
@@ -173,10 +173,10 @@ def driver(look: Look) -> Iterator[Finding]:
     try:
         found, nvml = real_drivers(os.environ, (node.driver, node.nvml) if node else ("", ""), simulated=False)
     except DriverError as error:
-        problem, _, mend = str(error).partition("; ")
+        problem, _, remedy = str(error).partition("; ")
         if not problem.startswith("VGPU_"):
-            mend = "install the NVIDIA driver; without a GPU: `vgpu demo --sim`, `vgpu sim start`"
-        yield Finding("driver", "fail", problem, mend)
+            remedy = "install the NVIDIA driver; without a GPU: `vgpu demo --sim`, `vgpu sim start`"
+        yield Finding("driver", "fail", problem, remedy)
         return
     yield Finding("driver", "ok", f"{found} ({found.resolve().name})")
     yield from _module_version(found, Path("/sys/module/nvidia/version"))
@@ -188,23 +188,25 @@ def driver(look: Look) -> Iterator[Finding]:
 
 
 def _offered(device: pb.Device, label: str) -> Finding:
-    """Whether slices get anything of a device."""
+    """Whether a device is offered to slices."""
     if device.drained:
-        mend = "see dmesg, reset or replace it, then: " if device.drained_by_fault else "when it is right again: "
+        remedy = "see dmesg, reset or replace it, then: " if device.drained_by_fault else "when it is repaired: "
         text = f"{label} is drained: {device.drained}"
-        return Finding("devices", "warn", text, f"{mend}vgpu gpu undrain {device.index}")
+        return Finding("devices", "warn", text, f"{remedy}vgpu gpu undrain {device.index}")
     if not device.offered:
         text = f"{label} is {not_offered(device.taken_by)}: nothing is placed there"
-        return Finding("devices", "warn", text, f'end that, or exclude it (devices.exclude = ["{device.index}"])')
+        return Finding(
+            "devices", "warn", text, f'end that, or exclude the device (devices.exclude = ["{device.index}"])'
+        )
     if device.taken_by:
         text = f"{label} is used by {device.taken_by}, whose memory is not offered"
-        return Finding("devices", "warn", text, "see `vgpu events` for who it is")
+        return Finding("devices", "warn", text, "see `vgpu events` for the processes")
     return Finding("devices", "ok", label)
 
 
 def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding]:
-    """The daemon's own look at the devices: cuInit, MPS, exclusive-process mode, MIG. In a process of its own."""
-    # not python -m, which imports from where one stands first: that may be a folder of somebody else
+    """The daemon's own check of the devices: cuInit, MPS, exclusive-process mode, MIG. In a separate process."""
+    # not python -m, which imports from the working directory first: that may belong to another user
     code = "import sys; sys.path[0] = sys.argv.pop(1); from vgpud.serve import main; main()"
     command = [sys.executable, "-c", code, str(Path(vgpud.__file__).parents[1])]
     command += ["check-devices", "--driver", str(library)]
@@ -214,20 +216,20 @@ def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding
     if done.returncode == 0:
         for line in done.stdout.splitlines():
             if " held by " in line:
-                problem, _, mend = line.rpartition(": ")
-                yield Finding("shareable", "warn", f"{problem}: it is not offered", mend)
+                problem, _, remedy = line.rpartition(": ")
+                yield Finding("shareable", "warn", f"{problem}: it is not offered", remedy)
                 break
         else:
             yield Finding("shareable", "ok", "no MPS, no exclusive-process mode, no MIG")
         return
     said = done.stderr.strip().splitlines()
     line = (said[-1] if said else f"check-devices ended with {done.returncode}: see its log").removeprefix("vgpud: ")
-    problem, _, mend = line.partition("; ") if "; " in line else line.rpartition(": ")
-    yield Finding("shareable", "fail", problem or mend, mend)
+    problem, _, remedy = line.partition("; ") if "; " in line else line.rpartition(": ")
+    yield Finding("shareable", "fail", problem or remedy, remedy)
 
 
 def _module_version(library: Path, version_file: Path) -> Iterator[Finding]:
-    """After an upgrade the library and the loaded module differ until the module is loaded anew."""
+    """After an upgrade the library and the loaded module differ until the module is reloaded."""
     try:
         module = version_file.read_text().strip()
     except OSError:
@@ -235,7 +237,7 @@ def _module_version(library: Path, version_file: Path) -> Iterator[Finding]:
         return
     ours = library.resolve().name.removeprefix("libcuda.so.")
     if ours != module and ours != "1":
-        text = f"libcuda is {ours}, the loaded kernel module {module}"
+        text = f"libcuda is of version {ours}, the loaded kernel module of {module}"
         yield Finding("driver-module", "fail", text, "reboot, or unload and load the nvidia modules")
 
 
@@ -243,13 +245,18 @@ def _device_nodes(folder: Path) -> Iterator[Finding]:
     nodes = [folder / "nvidiactl", *sorted(folder.glob("nvidia[0-9]*"))]
     for node in nodes:
         if not node.exists():
-            yield Finding("device-nodes", "fail", f"{node} is not there", "run nvidia-smi once as root")
+            yield Finding("device-nodes", "fail", f"{node} does not exist", "run nvidia-smi once as root")
         elif not os.access(node, os.R_OK | os.W_OK):
-            yield Finding("device-nodes", "fail", f"{node} is closed to you", f"get into the group that owns {node}")
+            yield Finding(
+                "device-nodes",
+                "fail",
+                f"you have no permission for {node}",
+                f"ask to be added to the group that owns {node}",
+            )
 
 
 def fitting(library: Path, nvml: Path | None) -> Iterator[Finding]:
-    """Every name of the driver is in the copy that programs preload, and that copy can be made and loaded."""
+    """Every name of the driver is in the copy that programs preload, and that copy can be built and loaded."""
     from vgpud.libraries import elf, environment, fit
 
     try:
@@ -257,13 +264,13 @@ def fitting(library: Path, nvml: Path | None) -> Iterator[Finding]:
             left_out = fit.missing_names(paths.lib_dir() / name, behind) if behind else ()
             if left_out:
                 names = ", ".join(left_out[:5]) + (" ..." if len(left_out) > 5 else "")
-                text = f"{len(left_out)} names of {behind} do not fit into {name}: {names}"
+                text = f"{len(left_out)} names of {behind} have no place in {name}: {names}"
                 yield Finding("fit", "warn", text, "programs that link them do not start: update vgpud")
         folder = environment.fit_dir()
         for path in environment.fitted_shims(library, nvml, folder):
             yield from _preloadable("fit", path)
     except FileNotFoundError as error:
-        yield Finding("fit", "fail", f"{error.filename} is not there", "build it: `pip install .`")
+        yield Finding("fit", "fail", f"{error.filename} does not exist", "build it: `pip install .`")
     except elf.ElfError as error:
         yield Finding("fit", "fail", str(error), "reinstall the driver, or vgpud")
 

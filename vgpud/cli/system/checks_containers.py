@@ -1,4 +1,4 @@
-"""`vgpu doctor`: what containers need here: the runtime front, the daemon's socket, NVIDIA's files, the kernel."""
+"""`vgpu doctor`: prerequisites of containers: the runtime wrapper, the daemon's socket, NVIDIA's files, the kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vgpud.setup.install import CONF, CURRENT, LIBRARIES, LOW_LEVEL, LOW_LEVEL_D
 from vgpud.setup.site import Site, read_text
 
 _ANSWER_S = 2.0
-_CDI_MEND = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+_CDI_REMEDY = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 _SELINUX = Path("/sys/fs/selinux/enforce")
 _PEER = struct.Struct("3i")
 
@@ -34,17 +34,17 @@ def front(look: Look) -> Iterator[Finding]:
     folders = dict.fromkeys([path.parent for path in look.fronts if path.parent.is_dir()])
     site = Site()
     if not folders:
-        # nothing is registered: the user's own, else the system's
+        # nothing is registered: the user's own, or the system's
         places = [one.lib / CURRENT for one in (site, Site(uid=0)) if (one.lib / CURRENT).is_dir()]
         folders = dict.fromkeys(places[:1])
     if not folders and engines_here():
-        text = f"{site.lib} is not there: {' and '.join(engines_here())} cannot give containers a slice"
+        text = f"{site.lib} does not exist: {' and '.join(engines_here())} cannot give containers a slice"
         yield Finding("front", "warn", text, _setup_again(site))
     for current in folders:
         folder = current.resolve()
         missing = [name for name in (RUNTIME, CONF, *LIBRARIES) if not (folder / name).is_file()]
         if missing:
-            yield Finding("front", "fail", f"{folder}: {', '.join(missing)} is not there", _setup_again(site))
+            yield Finding("front", "fail", f"{folder}: {', '.join(missing)} is missing", _setup_again(site))
             continue
         yield from _installed(site, folder)
         yield from _conf(look, site, folder / CONF)
@@ -53,10 +53,10 @@ def front(look: Look) -> Iterator[Finding]:
 def _installed(site: Site, folder: Path) -> Iterator[Finding]:
     different = [name for name in (RUNTIME, *LIBRARIES) if _bytes(folder / name) != _bytes(paths.lib_dir() / name)]
     if folder.name != vgpud.__version__:
-        text = f"{folder} is what is installed, the package is {vgpud.__version__}"
+        text = f"{folder} is installed, but the package is {vgpud.__version__}"
         yield Finding("front", "warn", text, _setup_again(site))
     elif different:
-        text = f"{folder}: {', '.join(different)} is not the package's: made by another build, or damaged"
+        text = f"{folder}: {', '.join(different)} is not the package's: from another build, or damaged"
         yield Finding("front", "warn", text, _setup_again(site))
     elif not os.access(folder / RUNTIME, os.X_OK):
         yield Finding("front", "fail", f"{folder / RUNTIME} cannot be executed", _setup_again(site))
@@ -93,11 +93,11 @@ def _conf(look: Look, site: Site, where: Path) -> Iterator[Finding]:
 
 
 def _low_level(site: Site, named: str) -> Iterator[Finding]:
-    """The runtime behind ours; NVIDIA's there would mount the driver over the shim, after us."""
+    """The runtime below vgpu-runtime; NVIDIA's there would mount the driver over the shim afterwards."""
     if "nvidia" in Path(named).name:
-        text = f"{named} below our runtime mounts the driver over the shim: containers would have the whole device"
-        mend = f"{_setup_again(site)} --runtime runc (NVIDIA's may stand above ours, not below)"
-        yield Finding("low-level-runtime", "fail", text, mend)
+        text = f"{named} below vgpu-runtime mounts the driver over the shim: containers would have the whole device"
+        remedy = f"{_setup_again(site)} --runtime runc (NVIDIA's may be above vgpu-runtime, not below)"
+        yield Finding("low-level-runtime", "fail", text, remedy)
         return
     found = find_low_level(site, named)
     if found is None:
@@ -108,7 +108,7 @@ def _low_level(site: Site, named: str) -> Iterator[Finding]:
 
 
 def runtime_socket(look: Look) -> Iterator[Finding]:
-    """The socket that vgpu-runtime asks answers; the daemon behind it sees the host's processes."""
+    """The daemon answers on vgpu-runtime's socket, and sees the host's processes."""
     path = look.node.runtime_socket if look.node else ""
     if not path:
         return
@@ -119,17 +119,17 @@ def runtime_socket(look: Look) -> Iterator[Finding]:
             pid, _, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     except OSError as error:
         if error.errno == errno.EACCES:
-            yield Finding("runtime-socket", "ok", f"{path} is there, for root and the daemon's group")
+            yield Finding("runtime-socket", "ok", f"{path} exists, for root and the daemon's group")
         else:
-            mend = "systemctl restart vgpud (programs go on meanwhile)"
-            yield Finding("runtime-socket", "fail", f"{path}: {error.strerror or error}", mend)
+            remedy = "systemctl restart vgpud (programs continue meanwhile)"
+            yield Finding("runtime-socket", "fail", f"{path}: {error.strerror or error}", remedy)
         return
     yield Finding("runtime-socket", "ok", f"{path} answers")
     yield from _pid_namespace(pid)
 
 
 def _pid_namespace(pid: int) -> Iterator[Finding]:
-    """A daemon that does not see the host's processes takes every container for a stranger."""
+    """A daemon that does not see the host's processes cannot identify containers."""
     try:
         same = pid > 0 and os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
     except PermissionError:
@@ -144,7 +144,7 @@ def _pid_namespace(pid: int) -> Iterator[Finding]:
 
 
 def looking_inside(look: Look) -> Iterator[Finding]:
-    """openat2: how the daemon looks into an image's root without being led out of it."""
+    """openat2: lets the daemon read an image's root without escaping from it."""
     from vgpud.oci.request import RequestError
     from vgpud.oci.rootfs import Root
 
@@ -153,12 +153,12 @@ def looking_inside(look: Look) -> Iterator[Finding]:
             root.find("etc")
         yield Finding("kernel-openat2", "ok", f"Linux {os.uname().release} has openat2")
     except RequestError as error:
-        problem, _, mend = str(error).partition("; ")
-        yield Finding("kernel-openat2", "fail", problem, mend or "use Linux 5.6 or later")
+        problem, _, remedy = str(error).partition("; ")
+        yield Finding("kernel-openat2", "fail", problem, remedy or "use Linux 5.6 or later")
 
 
 def cache(look: Look) -> Iterator[Finding]:
-    """Libraries are mounted into containers out of the daemon's cache: a noexec mount of it stays noexec inside."""
+    """Libraries are mounted into containers from the daemon's cache: a noexec mount of it stays noexec inside."""
     folder = paths.cache_dir()
     there = next(p for p in (folder, *folder.parents) if p.is_dir())
     if _is_noexec(there):
@@ -181,25 +181,25 @@ def nvidia_cdi(look: Look) -> Iterator[Finding]:
     except RequestError as error:
         problem, _, _ = str(error).partition(": run `")
         tool = find_program("nvidia-ctk")
-        mend = _CDI_MEND if tool else f"install nvidia-container-toolkit, then {_CDI_MEND}"
-        yield Finding("nvidia-cdi", "fail", problem, mend)
+        remedy = _CDI_REMEDY if tool else f"install nvidia-container-toolkit, then {_CDI_REMEDY}"
+        yield Finding("nvidia-cdi", "fail", problem, remedy)
         return
     yield Finding("nvidia-cdi", "ok", f"NVIDIA's CDI specification in {' or '.join(folders)} names every device")
     for warning in edits.warnings:
-        yield Finding("nvidia-cdi", "warn", warning, _CDI_MEND)
+        yield Finding("nvidia-cdi", "warn", warning, _CDI_REMEDY)
     gone = [node["path"] for node, _ in edits.nodes if not os.path.exists(str(node.get("path")))]
     gone += [str(m["source"]) for m in edits.mounts if m.get("source") and not os.path.exists(str(m["source"]))]
     if gone:
-        text = f"NVIDIA's CDI specification names {gone[0]}, which is not there: made for another driver"
-        yield Finding("nvidia-cdi", "fail", text, _CDI_MEND)
+        text = f"NVIDIA's CDI specification names {gone[0]}, which does not exist: made for another driver"
+        yield Finding("nvidia-cdi", "fail", text, _CDI_REMEDY)
 
 
 def our_cdi(look: Look) -> Iterator[Finding]:
-    """Our own CDI file: there, and its hook is a runtime that is there."""
+    """vgpud's own CDI file exists, and so does the runtime in its hook."""
     if look.node is None or not look.node.cdi_dir:
         return
     path = Path(look.node.cdi_dir) / "vgpu.dev-gpu.json"
-    mend = "systemctl restart vgpud (programs go on meanwhile)"
+    remedy = "systemctl restart vgpud (programs continue meanwhile)"
     try:
         content = json.loads(path.read_bytes())
         hooks = {str(h["path"]) for h in content.get("containerEdits", {}).get("hooks", [])}
@@ -207,22 +207,22 @@ def our_cdi(look: Look) -> Iterator[Finding]:
             hooks |= {str(h["path"]) for h in device.get("containerEdits", {}).get("hooks", [])}
         names = len(content["devices"])
     except OSError as error:
-        yield Finding("our-cdi", "fail", f"{path}: {error.strerror}", mend)
+        yield Finding("our-cdi", "fail", f"{path}: {error.strerror}", remedy)
         return
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        yield Finding("our-cdi", "fail", f"{path} is no CDI file of ours: {error}", mend)
+        yield Finding("our-cdi", "fail", f"{path} is not a CDI file of vgpud: {error}", remedy)
         return
     gone = sorted(hook for hook in hooks if not os.access(hook, os.X_OK))
     if gone:
         yield Finding(
-            "our-cdi", "fail", f"{path} names {gone[0]}, which cannot be executed", f"{_setup_again(Site())}; {mend}"
+            "our-cdi", "fail", f"{path} names {gone[0]}, which cannot be executed", f"{_setup_again(Site())}; {remedy}"
         )
     else:
         yield Finding("our-cdi", "ok", f"{path} has {names} sizes of vgpu.dev/gpu")
 
 
 def security_modules(look: Look) -> Iterator[Finding]:
-    """SELinux keeps a container from the daemon's files and socket unless it is told."""
+    """SELinux keeps a container from the daemon's files and socket unless configured."""
     if not engines_here():
         return
     try:
@@ -230,5 +230,5 @@ def security_modules(look: Look) -> Iterator[Finding]:
     except OSError:
         return  # no SELinux
     if enforcing:
-        text = "SELinux enforces: a confined container may not use the slice's socket nor the libraries"
+        text = "SELinux is enforcing: a confined container may use neither the slice's socket nor the libraries"
         yield Finding("selinux", "warn", text, "docker run --security-opt label=disable (podman the same)")

@@ -38,18 +38,18 @@ def engines_here() -> list[str]:
 
 
 def registered_path(look: Look, check: str, engine: str, text: str) -> Iterator[Finding]:
-    """The path that an engine has for our runtime: there, executable, and of this version."""
+    """The path that an engine has for vgpu-runtime: it exists, is executable, and of this version."""
     path, again = Path(text), f"sudo vgpu setup {engine}"
     if path.name != RUNTIME:
         yield Finding(
-            check, "fail", f"{engine}'s runtime {NAME} is {path}, which is not ours", f"remove it, then {again}"
+            check, "fail", f"{engine}'s runtime {NAME} is {path}, which is not vgpud's", f"remove it, then {again}"
         )
     elif not path.exists():
-        yield Finding(check, "fail", f"{engine}'s runtime {NAME} is {path}, which is not there", again)
+        yield Finding(check, "fail", f"{engine}'s runtime {NAME} is {path}, which does not exist", again)
     elif not os.access(path, os.X_OK):
         yield Finding(check, "fail", f"{path} cannot be executed", again)
     elif path.resolve().parent.name != vgpud.__version__:
-        found = f"{path} leads to {path.resolve().parent.name}, this is {vgpud.__version__}"
+        found = f"{path} is of version {path.resolve().parent.name}, this is {vgpud.__version__}"
         yield Finding(check, "warn", found, again)
     else:
         yield Finding(check, "ok", f"{engine} knows the runtime {NAME}: {path}")
@@ -58,7 +58,7 @@ def registered_path(look: Look, check: str, engine: str, text: str) -> Iterator[
 
 
 def docker_engine(look: Look) -> Iterator[Finding]:
-    """dockerd answers, of which version; the runtime is registered in what it read, not only in its file."""
+    """dockerd answers; its version; the runtime is registered in the running dockerd, not only in its file."""
     path = dockerd.asked_socket()
     if not path.exists() and not find_program("dockerd"):
         return
@@ -66,7 +66,7 @@ def docker_engine(look: Look) -> Iterator[Finding]:
         info = dockerd.ask(path)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno == errno.EACCES:
-            yield Finding("docker", "warn", f"{path} is closed to you", "sudo vgpu doctor")
+            yield Finding("docker", "warn", f"you have no permission for {path}", "sudo vgpu doctor")
         else:
             text = f"dockerd does not answer at {path}: {getattr(error, 'strerror', None) or error}"
             yield Finding("docker", "warn", text, "systemctl start docker")
@@ -76,7 +76,7 @@ def docker_engine(look: Look) -> Iterator[Finding]:
     options = " ".join(str(option) for option in info.get("SecurityOptions") or ())
     if "name=apparmor" in options:
         text = (
-            "AppArmor is on: docker's own profile lets a slice work, another one must allow /run/vgpu and /usr/lib/vgpu"
+            "AppArmor is on: docker's own profile works with slices, any other must allow /run/vgpu and /usr/lib/vgpu"
         )
         yield Finding("apparmor", "ok", text)
     if "name=userns" in options:
@@ -84,14 +84,18 @@ def docker_engine(look: Look) -> Iterator[Finding]:
 
 
 def _mapped_users(look: Look) -> Iterator[Finding]:
-    """userns-remap: the root of such containers is somebody else here, and must get to what it has mounted."""
+    """userns-remap: root of such containers is another user here, who must be able to reach the mounted files."""
     folders = [paths.cache_dir(), *([Path(look.node.runtime_dir)] if look.node else [])]
     closed = [p for folder in folders for p in (folder, *folder.parents) if p.is_dir() and not p.stat().st_mode & 0o001]
     if closed:
-        text = f"dockerd maps users (userns-remap), and {closed[0]} is closed to those it maps to"
+        text = f"dockerd maps users (userns-remap), and the mapped users have no permission for {closed[0]}"
         yield Finding("docker-users", "fail", text, f"chmod o+x {closed[0]}")
     else:
-        yield Finding("docker-users", "ok", "dockerd maps users (userns-remap), who can reach the daemon's directories")
+        yield Finding(
+            "docker-users",
+            "ok",
+            "dockerd maps users (userns-remap), and the mapped users can reach the daemon's directories",
+        )
 
 
 def _docker_runtime(look: Look, info: dict[str, Any]) -> Iterator[Finding]:
@@ -103,13 +107,11 @@ def _docker_runtime(look: Look, info: dict[str, Any]) -> Iterator[Finding]:
     try:
         in_file = docker.parse(config, read_text(config)).get("runtimes", {})
     except SetupError as error:
-        yield Finding("docker-runtime", "fail", str(error), f"mend {config}, then sudo vgpu setup docker")
+        yield Finding("docker-runtime", "fail", str(error), f"repair {config}, then sudo vgpu setup docker")
         return
     if NAME in in_file:
-        found = f"{config} has the runtime {NAME}, and dockerd has not read it"
-        yield Finding(
-            "docker-runtime", "fail", found, "systemctl reload docker; journalctl -u docker says what it refuses"
-        )
+        found = f"{config} has the runtime {NAME}, but dockerd has not read it"
+        yield Finding("docker-runtime", "fail", found, "systemctl reload docker; journalctl -u docker has its errors")
     else:
         yield Finding("docker-runtime", "warn", f"docker does not know the runtime {NAME}", "sudo vgpu setup docker")
 
@@ -130,9 +132,9 @@ def podman_engine(look: Look) -> Iterator[Finding]:
     if path:
         yield from registered_path(look, "podman-runtime", "podman", path)
         return
-    mend = "unset CONTAINERS_CONF" if only and podman.drop_in(site).exists() else "sudo vgpu setup podman"
+    remedy = "unset CONTAINERS_CONF" if only and podman.drop_in(site).exists() else "sudo vgpu setup podman"
     where = f" in CONTAINERS_CONF={only}" if only else ""
-    yield Finding("podman-runtime", "warn", f"podman does not know the runtime {NAME}{where}", mend)
+    yield Finding("podman-runtime", "warn", f"podman does not know the runtime {NAME}{where}", remedy)
 
 
 def _version(engine: str, command: list[str]) -> Iterator[Finding]:
@@ -149,7 +151,7 @@ def _version(engine: str, command: list[str]) -> Iterator[Finding]:
 
 
 def containerd_engine(look: Look) -> Iterator[Finding]:
-    """For Kubernetes: the runtime in containerd's file, and containerd started since then."""
+    """For Kubernetes: the runtime is in containerd's file, and containerd was started since then."""
     config = containerd.DEFAULT_CONFIG
     path = containerd.registered(config)
     if path is None:
@@ -161,4 +163,4 @@ def containerd_engine(look: Look) -> Iterator[Finding]:
     pid = containerd.running(config)
     if pid is not None and psutil.Process(pid).create_time() < config.stat().st_mtime:
         text = f"containerd (pid {pid}) has not read {config} since it was changed"
-        yield Finding("containerd-runtime", "warn", text, "systemctl restart containerd (containers go on running)")
+        yield Finding("containerd-runtime", "warn", text, "systemctl restart containerd (containers keep running)")

@@ -1,4 +1,4 @@
-"""`vgpu doctor`: looks at everything a slice needs, says what is wrong and how to mend it."""
+"""`vgpu doctor`: checks the prerequisites of slices, reports what is wrong and how to fix it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from vgpud.errors import ExitCode
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-@click.command("doctor", cls=VgpuCommand, short_help="Find what is wrong and say how to mend it.")
+@click.command("doctor", cls=VgpuCommand, short_help="Find what is wrong and how to fix it.")
 @pass_settings
 def doctor(settings: Settings) -> int:
-    """Find what is wrong and say how to mend it. Changes nothing; exit code 1 if a line says fail."""
+    """Find what is wrong and how to fix it. Changes nothing; exit code 1 if a line says fail."""
     from vgpud.cli.common.findings import Finding
     from vgpud.cli.common.output import Cell, Grid, emit
     from vgpud.cli.system.checks import all_findings
@@ -29,12 +29,13 @@ def doctor(settings: Settings) -> int:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def grid() -> Grid:
-        table = Grid(("RESULT", "CHECK", "FOUND", "MEND"))
+        table = Grid(("RESULT", "CHECK", "FOUND", "FIX"))
         for f in findings:
-            table.rows.append((Cell(f.level, _STYLES[f.level]), f.check, f.text, f.mend or "-"))
+            table.rows.append((Cell(f.level, _STYLES[f.level]), f.check, f.text, f.remedy or "-"))
         return table
 
     failed = [f for f in findings if f.level == "fail"]
-    data = {"ok": not failed, "checks": [vars(f) for f in findings]}
+    checks = [{"check": f.check, "level": f.level, "text": f.text, "mend": f.remedy} for f in findings]
+    data = {"ok": not failed, "checks": checks}
     emit(settings, data, [f.check for f in findings if f.level != "ok"], grid)
     return int(ExitCode.OTHER if failed else ExitCode.OK)

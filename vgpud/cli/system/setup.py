@@ -1,4 +1,4 @@
-"""`vgpu setup ENGINE`: makes an engine know the runtime `vgpu`, shows what would change, takes it out again."""
+"""`vgpu setup ENGINE`: registers the runtime `vgpu` with an engine, shows the changes beforehand, and undoes them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _common(function: F) -> F:
     """--dry-run, --undo and --root."""
     options = [
-        click.option("--dry-run", is_flag=True, help="Show the changes as a unified diff and make none."),
-        click.option("--undo", is_flag=True, help="Take out what setup put in, and nothing else."),
+        click.option("--dry-run", is_flag=True, help="Show the changes as a unified diff, without making them."),
+        click.option("--undo", is_flag=True, help="Remove everything that setup added, and nothing else."),
         click.option(
             "--root",
             type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -39,10 +39,10 @@ def _runtime_options(function: F) -> F:
             "--prefix",
             type=click.Path(path_type=Path, resolve_path=True),
             metavar="DIR",
-            help="Holds the installed files (default: /usr/lib/vgpu).",
+            help="Directory of the installed files (default: /usr/lib/vgpu).",
         ),
         click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help="The daemon's runtime socket."),
-        click.option("--runtime", default="", metavar="NAME", help="Low-level runtime (default: runc, else crun)."),
+        click.option("--runtime", default="", metavar="NAME", help="Low-level runtime (default: runc, or crun)."),
     ]
     for option in reversed(options):
         function = option(function)
@@ -68,7 +68,7 @@ def _run(settings: Settings, engine: str, root: Path, dry_run: bool, prefix: Pat
 
 
 def _show(settings: Settings, engine: str, plan: Any, dry_run: bool, undo: bool) -> None:
-    """stdout: the diff of a dry run, or everything as data; names are the paths that change."""
+    """Prints the diff of a dry run, or everything as data, on stdout; names are the paths that change."""
     if settings.output == "table":
         for change in plan.changes if dry_run else ():
             click.echo(change.diff or f"# {change.line}\n", nl=False)
@@ -83,9 +83,9 @@ def _show(settings: Settings, engine: str, plan: Any, dry_run: bool, undo: bool)
         dump(settings, data)
 
 
-@click.group("setup", cls=LazyGroup, short_help="Make docker, podman, containerd or systemd know vgpud.")
+@click.group("setup", cls=LazyGroup, short_help="Register vgpud with docker, podman, containerd or systemd.")
 def setup() -> None:
-    """Install the runtime front under /usr/lib/vgpu and make an engine know it as the runtime `vgpu`.
+    """Install vgpu-runtime under /usr/lib/vgpu and register it with an engine as the runtime `vgpu`.
 
     \b
     vgpu setup docker --dry-run
@@ -97,12 +97,17 @@ def setup() -> None:
 @setup.command("docker", short_help="Register the runtime in daemon.json.")
 @_common
 @_runtime_options
-@click.option("--set-as-default", "as_default", is_flag=True, help="Every container gets it, not only --runtime=vgpu.")
+@click.option(
+    "--set-as-default",
+    "as_default",
+    is_flag=True,
+    help="Make it the default runtime of all containers, not only with --runtime=vgpu.",
+)
 @pass_settings
 def docker(settings: Settings, /, **options: Any) -> None:
-    """Register the runtime `vgpu` in docker's daemon.json and make a running dockerd take it over.
+    """Register the runtime `vgpu` in docker's daemon.json and have a running dockerd reload it.
 
-    The file stays as it is otherwise; a copy of it is kept beside. Containers go on running.
+    The rest of the file is not changed; a copy of it is kept beside it. Containers keep running.
     """
     _run(settings, "docker", **options)
 
@@ -112,9 +117,9 @@ def docker(settings: Settings, /, **options: Any) -> None:
 @_runtime_options
 @pass_settings
 def podman(settings: Settings, /, **options: Any) -> None:
-    """Register the runtime `vgpu` in containers.conf.d/vgpu.conf: of the system as root, else your own.
+    """Register the runtime `vgpu` in containers.conf.d/vgpu.conf: for root the system's, otherwise your own.
 
-    As another user than root everything lies in your home directory (~/.local/lib/vgpu, ~/.config/containers).
+    For a user other than root everything is in the home directory (~/.local/lib/vgpu, ~/.config/containers).
     """
     _run(settings, "podman", **options)
 
@@ -126,7 +131,7 @@ def podman(settings: Settings, /, **options: Any) -> None:
 def containerd(settings: Settings, /, **options: Any) -> None:
     """Register the runtime `vgpu` for Kubernetes in containerd's config.toml (version 2 or 3).
 
-    containerd reads the file when it starts; restarting it is left to you. Containers go on running.
+    containerd reads the file when it starts; restarting it is left to you. Containers keep running.
     """
     _run(settings, "containerd", **options)
 
@@ -137,6 +142,6 @@ def containerd(settings: Settings, /, **options: Any) -> None:
 def systemd(settings: Settings, /, **options: Any) -> None:
     """Install the unit vgpud.service for the vgpud beside this vgpu; `systemctl enable --now vgpud` starts it.
 
-    With it come vgpu-job.socket and vgpu-job@.service, by which systemd starts each job in a unit of its own.
+    Also installs vgpu-job.socket and vgpu-job@.service, by which systemd starts each job in its own unit.
     """
     _run(settings, "systemd", **options)

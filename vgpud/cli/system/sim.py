@@ -1,4 +1,4 @@
-"""`vgpu sim ...`: simulated devices, chosen by name only."""
+"""`vgpu sim ...`: simulated devices, used only on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vgpud.cli.slices.run import RunningCommand
 from vgpud.errors import ExitCode
 from vgpud.simdevice.control import MODES
 
-#: what the server writes about itself, and the configuration that `start` makes
+#: files of the server about itself, and the configuration that `start` writes
 _LOG_NAME = "stderr"
 _CONFIG_NAME = "sim.conf"
 _STOP_S = 5.0
@@ -31,7 +31,7 @@ def _runtime_sim() -> Path:
 
 
 def default_dir() -> Path:
-    """Where the daemon looks, too: $VGPU_SIM_DIR, else `sim` in the runtime directory."""
+    """The same directory as the daemon's: $VGPU_SIM_DIR, or `sim` in the runtime directory."""
     return Path(os.environ.get("VGPU_SIM_DIR") or _runtime_sim())
 
 
@@ -40,14 +40,14 @@ dir_option = click.option(
     "folder",
     type=click.Path(path_type=Path),
     default=default_dir,
-    show_default="$VGPU_SIM_DIR, else sim in the runtime directory",
+    show_default="$VGPU_SIM_DIR, or sim in the runtime directory",
     help="Directory of the server.",
 )
 
 
 @click.group("sim", cls=LazyGroup, short_help="Simulated devices: start, stop, and run programs on them.")
 def sim() -> None:
-    """Simulated devices: timing is that of a model, kernels compute nothing but for a few.
+    """Simulated devices: their timing follows a model, and only a few kernels compute anything.
 
     \b
     vgpu sim start && vgpud serve --device sim      share a simulated device
@@ -68,7 +68,7 @@ def answers(folder: Path) -> bool:
 
 
 def _require(folder: Path) -> None:
-    if folder == _runtime_sim():  # in /tmp anybody can take the name, and then say which process `stop` ends
+    if folder == _runtime_sim():  # in /tmp any user can take the name, and then choose the process that `stop` ends
         paths.check_private_dir(folder.parent)
         paths.check_private_dir(folder)
     if not answers(folder):
@@ -78,29 +78,38 @@ def _require(folder: Path) -> None:
 
 @sim.command("start", short_help="Start the server of simulated devices in the background.")
 @dir_option
-@click.option("--devices", type=click.IntRange(1, 16), default=1, help="How many devices (default: 1).")
-@click.option("--memory", type=Bytes(), default=None, metavar="SIZE", help="Memory of each (default: that of an H200).")
+@click.option("--devices", type=click.IntRange(1, 16), default=1, help="Number of devices (default: 1).")
+@click.option(
+    "--memory", type=Bytes(), default=None, metavar="SIZE", help="Memory of each device (default: that of an H200)."
+)
 @click.option(
     "--host-memory",
     type=Bytes(),
     default=None,
     metavar="SIZE",
-    help="Host memory that programs may fill on all devices together (default: half of what is available).",
+    help="Host memory for all devices together (default: half of the available memory).",
 )
-@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="`key = value` lines.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Configuration of `key = value` lines.",
+)
 @pass_settings
 def start(
     settings: Settings, folder: Path, devices: int, memory: int | None, host_memory: int | None, config: Path | None
 ) -> None:
     """Start the server of simulated devices in the background and wait until it is ready."""
     if config and host_memory:
-        text = "--host-memory is not for a --config of your own: set host_memory_bytes in that file"
+        text = "--host-memory cannot be combined with --config: set host_memory_bytes in that file"
         raise CliError(text, ExitCode.USAGE)
     server = paths.sim_lib_dir() / "vgpu-simd"
     if not server.exists():
-        raise CliError(f"{server} is not there: build it with `pip install .`")
+        raise CliError(f"{server} does not exist: build it with `pip install .`")
     if answers(folder):
-        raise CliError(f"a simulated device runs in {folder} already: use it, or `vgpu sim stop`", ExitCode.CONFLICT)
+        raise CliError(
+            f"a simulated device is already running in {folder}: use it, or stop it with `vgpu sim stop`",
+            ExitCode.CONFLICT,
+        )
     if folder == _runtime_sim():
         paths.make_private_dir(folder.parent, 0o755)
     paths.make_private_dir(folder, 0o755)
@@ -110,7 +119,7 @@ def start(
         config.write_text("".join(f"{key} = {value}\n" for key, value in lines.items() if value))
     command = [str(server), "--dir", str(folder), "--config", str(config)]
     with (folder / _LOG_NAME).open("wb") as log:
-        # it goes to the background by itself; descriptors of ours that stayed open would keep pipes from ending
+        # it daemonizes itself; inherited descriptors that stayed open would keep pipes from ending
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, check=False)
     if done.returncode:
         said = (folder / _LOG_NAME).read_text(errors="replace").strip().removeprefix("vgpu-simd: ")
@@ -122,13 +131,13 @@ def start(
 
 @sim.command("stop", short_help="Stop the server; programs on it lose their device.")
 @dir_option
-@click.option("--force", is_flag=True, help="Also when a daemon offers its devices.")
+@click.option("--force", is_flag=True, help="Stop it even while a daemon offers its devices.")
 @pass_settings
 def stop(settings: Settings, folder: Path, force: bool) -> None:
     """Stop the server; programs on it lose their device.
 
-    Refused while a vgpud offers its devices, unless with --force: that daemon then places nothing new on them until the
-    server is started again.
+    Refused while a daemon offers its devices, except with --force: that daemon then places nothing new on them until
+    the server is started again.
     """
     from vgpud.cli.common.output import say
     from vgpud.host.device_lock import lock_name, owner
@@ -200,19 +209,19 @@ def _show(settings: Settings, folder: Path) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
 def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
-    """Run COMMAND on the simulated devices as on real ones: no slice, no hook, no daemon.
+    """Run COMMAND directly on the simulated devices: without a slice, a hook or a daemon.
 
     \b
-    Environment that the simulated driver reads, in a slice, too:
-      VGPU_SIM_FAIL=NAME:N=CODE[,...]  the N-th call (*: each) of NAME answers CODE; an error that contexts keep
-                                       (700, 719 ...) stays when a launch or a wait answers it
-      VGPU_SIM_COUNT_CALLS=FILE        how often each entry point was called, at exit
-      VGPU_SIM_STRICT=1                uses after the end, handles of other contexts and leaks, on standard error;
-                                       =fail: the program then ends with 1
-      VGPU_SIM_KERNELS=FILE            what kernels cost, and which of them compute or fault
+    Variables of the simulated driver, also in a slice:
+      VGPU_SIM_FAIL=NAME:N=CODE[,...]  the N-th call (*: each) of NAME returns CODE; a sticky error of contexts
+                                       (700, 719 ...) stays when a launch or a wait returns it
+      VGPU_SIM_COUNT_CALLS=FILE        at exit, write the number of calls of each entry point
+      VGPU_SIM_STRICT=1                report uses after release, handles of other contexts and leaks on standard
+                                       error; =fail: the program then exits with 1
+      VGPU_SIM_KERNELS=FILE            cost of kernels, and which of them compute or fault
     """
     if not command:
-        raise click.UsageError("say what to run: for example vgpu sim run -- python program.py")
+        raise click.UsageError("specify a command: for example vgpu sim run -- python program.py")
     _require(folder)
     from vgpud.cli.common import child_process
     from vgpud.libraries.environment import unhooked
@@ -222,14 +231,14 @@ def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
     return child_process.wait_child(child_process.start_child(command, environment(folder, unhooked(os.environ)), mask))
 
 
-@sim.command("xid", short_help="Have NVML report a fault of a device, for tests of what listens to it.")
+@sim.command("xid", short_help="Make NVML report a fault of a device, for tests.")
 @dir_option
 @click.argument("device", type=click.IntRange(0), metavar="DEVICE")
 @click.argument("code", type=click.IntRange(1, 2**32 - 1), metavar="XID")
 def xid(folder: Path, device: int, code: int) -> None:
-    """Have NVML report fault XID of device number DEVICE; nothing else happens to it.
+    """Make NVML report fault XID of device number DEVICE; the device is not affected otherwise.
 
-    A kernel that faults is reported without this: 31 for an illegal address, 43 for an assertion, 13 for most others.
+    A faulting kernel is reported without this: 31 for an illegal address, 43 for an assertion, 13 for most others.
     """
     from vgpud.simdevice.control import tell_xid
 
@@ -237,14 +246,14 @@ def xid(folder: Path, device: int, code: int) -> None:
     tell_xid(folder, device, code)
 
 
-@sim.command("mode", short_help="Have NVML say that something has a whole device, for tests of what listens to it.")
+@sim.command("mode", short_help="Make NVML report that a device cannot be shared, for tests.")
 @dir_option
 @click.argument("device", type=click.IntRange(0), metavar="DEVICE")
 @click.argument("mode", type=click.Choice(MODES))
 def mode(folder: Path, device: int, mode: str) -> None:
-    """Have NVML say that device number DEVICE is shared, in exclusive-process mode, in MIG mode or under MPS.
+    """Make NVML report that device number DEVICE is shared, in exclusive-process mode, in MIG mode or under MPS.
 
-    Nothing else happens to it: programs use it as before.
+    The device is not affected otherwise: programs use it as before.
     """
     from vgpud.simdevice.control import tell_mode
 
@@ -253,17 +262,17 @@ def mode(folder: Path, device: int, mode: str) -> None:
 
 
 @sim.command("coverage", short_help="List the driver's entry points and whether they are simulated.")
-@click.option("--missing", is_flag=True, help="Only those that are not.")
+@click.option("--missing", is_flag=True, help="Only entry points that are not simulated.")
 @pass_settings
 def coverage(settings: Settings, missing: bool) -> None:
-    """List the driver's entry points and whether they are simulated; the others answer CUDA_ERROR_NOT_SUPPORTED."""
+    """List the driver's entry points and whether they are simulated; those that are not return CUDA_ERROR_NOT_SUPPORTED."""
     from vgpud.cli.common.output import Grid, emit, say
     from vgpud.simdevice import coverage as sim_coverage
 
     try:
         found = sim_coverage.coverage()
     except FileNotFoundError as error:
-        raise CliError(f"{error.filename} is not there: build it with `pip install .`") from error
+        raise CliError(f"{error.filename} does not exist: build it with `pip install .`") from error
     rows = {name: done for name, done in found.items() if not (missing and done)}
     emit(
         settings,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def version(settings: Settings, client_only: bool) -> None:
     """Show the versions of client, daemon and ABI (of the attach messages and shared pages).
 
-    Without a daemon the client's are shown all the same; the exit code says that it does not answer.
+    Without a daemon the client's versions are shown all the same, with the exit code of a daemon that does not answer.
     """
     from vgpud.cli.common.exits import CliError
     from vgpud.cli.common.hold_slice import ABI_VERSION
