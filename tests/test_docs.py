@@ -78,8 +78,10 @@ def test_functions_that_are_named_exist() -> None:
 
 
 def test_a_planted_function_is_missed() -> None:
-    source = (ROOT / "shim/gate/gate.c").read_text()
-    assert defines(source, False, "vg_gate_enter") and not defines(source, False, "vg_gate_entered")
+    source = (ROOT / "vgpud/core/admit.py").read_text()
+    assert defines(source, True, "place") and not defines(source, True, "placed")
+    source = (ROOT / "cuda_hook.c").read_text()
+    assert defines(source, False, "cuLaunchKernel") and not defines(source, False, "vg_gate_enter")
 
 
 @pytest.mark.parametrize("title", JOURNEYS)
