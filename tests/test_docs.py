@@ -18,7 +18,7 @@ DOCUMENTS = [name for name in tracked(".md") if not name.startswith("docker/whee
 OURS = ("benchmarks/", "docker/", "docs/", "models/", "protos/", "shim/", "tests/", "tools/", "vgpud/")
 ROW = re.compile(r"^\| `(VGPU[^`]*)` \| (.+) \|$", re.MULTILINE)
 #: a file and what it defines, as the journeys of ARCHITECTURE.md name them: `shim/gate/gate.c: vg_gate_enter`
-NAMED = re.compile(r"`([\w./-]+\.(?:c|h|py)):\s+([\w.]+)`")
+NAMED = re.compile(r"`([\w./-]+\.(?:c|h|py)): ([\w.]+)`")
 LINES_MAX = {"README.md": 180, "ARCHITECTURE.md": 250}
 WIDTH_MAX = 100
 JOURNEYS = ("A launch", "An allocation", "A live resize", "`docker run`", "`vgpu submit`")
@@ -42,7 +42,8 @@ def headings(path: Path) -> set[str]:
 def test_links_to_headings_lead_somewhere(name: str) -> None:
     here = ROOT / name
     links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", here.read_text())
-    assert not [(file, anchor) for file, anchor in links if anchor not in headings(here.parent / file if file else here)]
+    targets = [(here.parent / file if file else here, anchor) for file, anchor in links]
+    assert not [f"{path}#{anchor}" for path, anchor in targets if anchor not in headings(path)]
 
 
 @pytest.mark.parametrize("name", sorted(LINES_MAX))
@@ -78,8 +79,10 @@ def test_functions_that_are_named_exist() -> None:
 
 
 def test_a_planted_function_is_missed() -> None:
-    source = (ROOT / "shim/gate/gate.c").read_text()
-    assert defines(source, False, "vg_gate_enter") and not defines(source, False, "vg_gate_entered")
+    source = (ROOT / "vgpud/core/admit.py").read_text()
+    assert defines(source, True, "place") and not defines(source, True, "placed")
+    source = (ROOT / "cuda_hook.c").read_text()
+    assert defines(source, False, "cuLaunchKernel") and not defines(source, False, "vg_gate_enter")
 
 
 @pytest.mark.parametrize("title", JOURNEYS)

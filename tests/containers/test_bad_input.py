@@ -1,4 +1,4 @@
-"""Requests that cannot be met and containers of odd shapes: each has a documented result (README.md), asserted here.
+"""Requests that cannot be met and containers of odd shapes: documented results (docs/containers.md), asserted here.
 
 What a user sees is the engine's own sentence with ours inside it, and the engine's own exit code.
 """

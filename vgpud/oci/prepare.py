@@ -1,4 +1,4 @@
-"""Turns the config.json of a container with a request into the one with which it gets its slice (README.md).
+"""Turns the config.json of a container with a request into the one with which it gets its slice (docs/docker.md).
 
 Reads the container's root and the host's files through the runtime's own view of them (/proc/<pid>/root) and writes
 nothing but the merged ld.so.preload in the container's own directory. Blocking: the daemon calls it in a thread.
