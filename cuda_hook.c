@@ -1,6 +1,6 @@
 /*
  * cuda_hook.c - the launch path: hooks of kernel and graph launches, which wait at the gate and count as outstanding
- * work. The other families' bodies are shim/hook_<family>.c; what only passes is generated (shim/gen/).
+ * work. The hooks of other families are in shim/hooks/; entry points that only pass are generated (shim/gen/).
  *
  * Every launch first asks vg_gate_solo_fast(): alone on the device it is a jump to the driver. A launch under a cap
  * goes through vg_gate_enter() (gate/enter.c), the driver and vg_gate_leave() (gate/count.c).
@@ -23,8 +23,8 @@ static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned in
 #define LAUNCH_ARGUMENTS                                                                                               \
   f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams
 
-/* The first arguments, those that travel in registers. The others lie on the stack and stay there: a jump needs not
- * know them, and a compiler that knows them takes each one up and puts it back, which costs more than all the rest. */
+/* The arguments that are passed in registers. The others are on the stack and stay there: a jump need not know them,
+ * and a compiler that knows them loads and stores each one, which costs more than all the rest. */
 #if defined(__x86_64__)
 #define IN_REGISTERS                                                                                                   \
   CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,           \
@@ -39,9 +39,9 @@ static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned in
 
 typedef CUresult (*launch_jump)(IN_REGISTERS);
 
-/* A call in the place of the jump would lose what lies on the stack. Compilers jump where the prototypes agree and
- * nothing is left to do, but only if they optimize; gcc can be told that it must from 15 on. Below that a test looks at
- * what was built (tests/shim/test_library.py). */
+/* A call instead of the jump would lose the arguments on the stack. Compilers jump where the prototypes agree and no
+ * code follows, but only when they optimize; from gcc 15 on an attribute demands it. For older compilers a test checks
+ * the built library (tests/shim/test_library.py). */
 #ifndef __OPTIMIZE__
 #error "launches are passed on by jumps: to be compiled with -O2"
 #endif
@@ -51,9 +51,9 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
 #define JUMP return
 #endif
 
-/* What the program calls only jumps, to the driver's function or to the gated launch: two functions in C, for the
- * second one saves registers, and two names for each, since a jump has another prototype. Tests with marked arguments
- * see that nothing of them is lost (tests/shim/test_arguments.py). */
+/* The function that the program calls only jumps, to the driver's function or to the gated launch: two functions in C,
+ * since the second one saves registers, and two names for each, since a jump has another prototype. Tests with marked
+ * arguments check that none are lost (tests/shim/test_arguments.py). */
 #define LAUNCH(name, per_thread, parameters, arguments)                                                                \
   __attribute__((visibility("hidden"))) CUresult vg_gated_##name parameters;                                           \
   __attribute__((visibility("hidden"))) CUresult jump_gated_##name(IN_REGISTERS) __asm__("vg_gated_" #name);           \

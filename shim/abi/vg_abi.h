@@ -28,30 +28,30 @@
 #define VG_GATE_STATE_MASK 3
 #define VG_GATE_EPOCH_SHIFT 2
 
-/* Does anybody wait for the holder of a lease? Then it gives it up as soon as it has nothing to run. */
+/* Does another slice wait for the holder of a lease? Then the holder gives it up as soon as it has nothing to run. */
 #define VG_NO_NEIGHBOUR_WAITS 0
 #define VG_NEIGHBOUR_WAITS 1
 
-/* What the arbiter wants to be told by the shim, a set of bits: when the last piece of work has completed, even if the
- * program never waits (for what the tenant used); by the doorbell at once, when work begins or ends; and whether the
- * slice has its devices in one slot (a gang). */
+/* What the shim is to report to the arbiter, a set of bits: when the last piece of work has completed, even if the
+ * program never waits (for usage); by the doorbell at once, when work begins or ends; and launches of collectives (the
+ * slice is a gang). */
 #define VG_WATCH_USAGE 1
 #define VG_WATCH_EDGES 2
 #define VG_WATCH_GANG 4
 
-/* What a tenant does when no daemon answers (site configuration, DESIGN D9). */
+/* The behaviour of a tenant when no daemon answers (site configuration, DESIGN D9). */
 #define VG_MODE_COAST 0
 #define VG_MODE_OPEN 1
 #define VG_MODE_CLOSED 2
 
-/* What an attach message wants (resume). QUERY: the numbers only, no descriptors, not a tenant, the socket is closed.
+/* The purpose of an attach message (resume). QUERY: the limits only, no descriptors, no tenant, the socket is closed.
  * HOLD: keeps the slice alive as long as the socket is open, no descriptors (`vgpu run` while its command lives). */
 #define VG_ATTACH_FRESH 0
 #define VG_ATTACH_RESUME 1
 #define VG_ATTACH_QUERY 2
 #define VG_ATTACH_HOLD 3
 
-/* Attach answers. Anything but VG_ATTACH_OK carries a one-line reason in text. */
+/* Attach answers. All but VG_ATTACH_OK have a one-line reason in text. */
 #define VG_ATTACH_OK 0
 #define VG_ATTACH_BAD_MESSAGE 1
 #define VG_ATTACH_BAD_VERSION 2
@@ -59,7 +59,7 @@
 #define VG_ATTACH_FULL 4
 #define VG_ATTACH_NO_SLICE 5
 
-/* ---- attach socket (SEQPACKET): one request, one reply, then the socket only tells of life and death ---- */
+/* ---- attach socket (SEQPACKET): one request, one reply, then the socket only shows whether both ends live ---- */
 
 struct vg_attach_device {
   uint8_t uuid[VG_UUID_BYTES];
@@ -71,7 +71,7 @@ struct vg_attach_request {
   uint32_t abi_version;
   uint32_t bytes;        /* sizeof this structure */
   uint32_t resume;       /* VG_ATTACH_FRESH ..; RESUME: this process was attached before */
-  uint32_t library_copy; /* which copy of the shim asks: dlmopen makes several, each with a life of its own */
+  uint32_t library_copy; /* the copy of the shim that asks: dlmopen makes several, each attached by itself */
   uint32_t device_count; /* entries of devices[] that are filled (re-attach) */
   char program[VG_NAME_BYTES];
   struct vg_attach_device devices[VG_DEVICES_MAX];
@@ -97,18 +97,18 @@ struct vg_attach_reply {
   uint64_t process_id; /* the daemon's name for this process */
   char slice[VG_NAME_BYTES];
   char node[VG_NAME_BYTES];
-  char text[VG_TEXT_BYTES]; /* why it was refused */
+  char text[VG_TEXT_BYTES]; /* the reason of a refusal */
   struct vg_slice_device devices[VG_DEVICES_MAX];
 };
 
-/* Follows the reply to a QUERY as a second message: what the slice uses at this moment, for the NVML shim. */
+/* Follows the reply to a QUERY as a second message: the slice's present usage, for the NVML shim. */
 #define VG_USAGE_PROCESSES_MAX 512
 struct vg_usage_process { /* an attached process on a device where it has a context */
   int32_t host_pid;       /* as the daemon sees it */
-  int32_t pid;            /* as whoever asks sees it; who cannot see it is not told of it */
+  int32_t pid;            /* in the asking process's PID namespace; processes not in it are left out */
   uint32_t device;        /* which of the reply's devices[] */
   uint32_t padding;
-  uint64_t used_bytes; /* what it is charged with */
+  uint64_t used_bytes; /* charged to it */
 };
 
 struct vg_attach_usage {
@@ -117,7 +117,7 @@ struct vg_attach_usage {
   uint32_t device_count;               /* entries of used_bytes[], in the order of the reply's devices[] */
   uint32_t process_count;              /* entries of processes[] */
   uint64_t used_bytes[VG_DEVICES_MAX]; /* by all processes of the slice */
-  uint32_t busy_milli[VG_DEVICES_MAX]; /* device time that the slice had in the last second, of all there was */
+  uint32_t busy_milli[VG_DEVICES_MAX]; /* device time of the slice in the last second */
   struct vg_usage_process processes[VG_USAGE_PROCESSES_MAX];
 };
 /*
@@ -132,7 +132,7 @@ struct vg_control_header {
   uint32_t magic;
   uint32_t abi_version;
   uint32_t device_count;
-  uint32_t mode; /* VG_MODE_* */
+  uint32_t mode;        /* VG_MODE_* */
   uint32_t helper_wake; /* futex: incremented whenever a device page changed in a way that the helper must see */
 };
 
@@ -161,7 +161,7 @@ struct vg_control_device {
   uint32_t coast_slot_count;
   uint32_t watch; /* VG_WATCH_* */
   struct vg_coast_slot coast_slots[VG_COAST_SLOTS_MAX];
-  uint32_t pass_collectives; /* of a gang: whose count is below this passes the closed gate; 0 = nobody does */
+  uint32_t pass_collectives; /* of a gang: a process whose count is below this passes the closed gate; 0 = none does */
   uint32_t padding;
 };
 
@@ -175,8 +175,8 @@ struct vg_report_header {
 struct vg_report_device {
   uint32_t waiting;       /* launching threads that wait at the closed gate */
   uint32_t outstanding;   /* 1: work is outstanding on the device */
-  uint32_t given_up_word; /* the gate word (open) that this process gave up since it has nothing to run */
-  uint32_t drained_word;  /* the gate word (closed) under which everything outstanding has completed */
+  uint32_t given_up_word; /* the open gate word that this process gave up since it has nothing to run */
+  uint32_t drained_word;  /* the closed gate word under which all outstanding work has completed */
   uint64_t drained_ns;    /* when it had */
   uint64_t busy_ns;       /* time with work outstanding, up to busy_since_ns or the last drain */
   uint64_t busy_since_ns; /* not 0: work has been outstanding since then */
@@ -189,9 +189,9 @@ struct vg_report_device {
   uint32_t want_seq;
   uint32_t contexts;
   uint64_t denied;            /* allocations refused by the ledger */
-  uint32_t noticed_word;      /* the gate word (closed) that the helper has seen: a stopped process does not */
+  uint32_t noticed_word;      /* the closed gate word that the helper has seen; a stopped process does not see it */
   uint32_t collectives;       /* of a gang: launches so far of kernels that wait for kernels on other devices */
-  uint64_t drain_expected_ns; /* under a closed word: when it will have drained, by the estimates; 0 = no idea */
+  uint64_t drain_expected_ns; /* under a closed word: when it will have drained, by the estimates; 0 = unknown */
   uint64_t done_ns;           /* device time of all work that has completed, by calibrated estimates; monotone */
   uint64_t active_ns;         /* time with work outstanding or a thread at the gate, up to active_since_ns or its end */
   uint64_t active_since_ns;   /* not 0: active since then */

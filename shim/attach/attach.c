@@ -21,7 +21,7 @@
 
 #define ATTACH_DEADLINE_NS (5 * VG_NS_PER_S)
 #define RESTART_NS (3 * VG_NS_PER_S)   /* a daemon that is restarted is back by then */
-#define REBIND_NS (500 * VG_NS_PER_MS) /* how long its socket may be missing meanwhile */
+#define REBIND_NS (500 * VG_NS_PER_MS) /* how long its socket may be missing while it restarts */
 #define CONNECT_RETRY_NS (10 * VG_NS_PER_MS)
 
 void (*vg_link_forked)(void);
@@ -45,8 +45,8 @@ static void configure(void) {
 }
 
 static void forked_child(void) {
-  /* Nothing of the parent's is used here any more. Its socket stays open on purpose: the child keeps the driver's files
-   * open as well, so the parent's memory is not free before this process is gone or has called exec. */
+  /* Nothing of the parent's is used any more. Its socket stays open on purpose: the child keeps the driver's files open
+   * as well, so the parent's memory is not free before this process has ended or called exec. */
   for (uint32_t i = 0; i < vg_session.device_count; i++) vg_prim_close(vg_session.devices[i].doorbell_fd);
   vg_gate_forked_child();
   vg_memory_forked_child();
@@ -72,7 +72,7 @@ static int adopt_first(struct vg_wire_answer *answer, int socket_fd) {
     vg_session.devices[i].doorbell_fd = -1;
     if (vg_memory_attach(&vg_session.devices[i])) return -ENOMEM;
   }
-  vg_session.device_count = (uint32_t)visible; /* the gate looks at it */
+  vg_session.device_count = (uint32_t)visible; /* the gate reads it */
   vg_link_bind_session(answer, socket_fd);
   bool used[VG_DEVICES_MAX] = {false};
   for (int i = 0; i < visible; i++) {
@@ -135,7 +135,7 @@ static bool is_permanent(int error) {
   return error == -EACCES || error == -EPROTONOSUPPORT || error == -ENOSPC || error == -ENOMEM;
 }
 
-/* In a container a restart of the daemon is waited for: nothing else would hold the program to its slice. */
+/* In a container a restart of the daemon is waited for: nothing else would keep the program within its slice. */
 static uint64_t patience_ns(int error) {
   if (!vg_link.contained) return 0;
   if (error == -ENOENT) return REBIND_NS;
@@ -153,13 +153,13 @@ static int attach_patiently(void) {
 }
 
 int vg_link_attach(void) {
-  if (vg_link.pid && vg_link.pid != getpid()) forked_child(); /* a child made without fork()'s handlers */
+  if (vg_link.pid && vg_link.pid != getpid()) forked_child(); /* a child created without fork()'s handlers */
   if (vg_session.ledger) return 0;
   vg_link.pid = getpid();
   configure();
   if (!vg_link.configured) return 0;
   int result = attach_patiently();
-  if (result == -ENOENT && vg_link.contained) { /* a daemon that is away leaves its sockets where they are */
+  if (result == -ENOENT && vg_link.contained) { /* a stopped daemon leaves its sockets where they are */
     strcpy(vg_link.refusal_text, "the slice of this container was removed: start the container again");
     result = -EACCES;
   }

@@ -1,8 +1,8 @@
 /*
  * helper_thread.c - the helper thread of a tenant: serves the gate and the ledger whenever the daemon rings, notices
- * that the daemon is gone (socket at end, or an arbiter whose heartbeat stands still) and comes back to it. One per
- * process, started at attach, detached, all signals blocked. It looks every POLL_NS, and every REST_NS while nothing is
- * going on: whoever begins something wakes it (gate/report.c, ledger/credit.c).
+ * that the daemon is gone (socket at end, or an arbiter without heartbeat) and attaches to a new one. One per
+ * process, started at attach, detached, all signals blocked. It looks every POLL_NS, and every REST_NS while the
+ * process is idle: threads that begin work wake it (gate/report.c, ledger/credit.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define STACK_BYTES (1 << 20) /* the driver is called from this thread */
 
 static struct {
-  int asked_fd; /* a socket on which an answer is awaited; -1 */
+  int asked_fd; /* a socket on which an answer is expected; -1: none */
   uint64_t answer_deadline_ns;
   uint64_t next_try_ns;
   uint64_t back_off_ns;
@@ -34,7 +34,7 @@ static struct {
 
 /* ---- is the daemon there? ---- */
 
-/* The site's mode may have been changed since we attached: the daemon's last word on it stands in the page. */
+/* The site's mode may have changed since the attach: the page has the daemon's last value. */
 static void take_mode(void) {
   const struct vg_control_header *header = VG_LOAD(&vg_session.header);
   if (header) vg_session.mode = VG_LOAD_RELAXED(&header->mode);
@@ -59,20 +59,20 @@ static bool has_doorbells(void) {
   return has;
 }
 
-/* Nobody answers questions about memory from here on. */
+/* No daemon answers wants for memory from here on. */
 static void lose_memory(void) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) vg_memory_lost(&vg_session.devices[i]);
   VG_STORE(&vg_session.link_lost, true);
 }
 
-/* The program closed every descriptor it did not know: the numbers are its own now. */
+/* The program closed every descriptor that it did not know: the numbers are its own now. */
 static void lose_doorbells(void) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) VG_STORE_RELAXED(&vg_session.devices[i].doorbell_fd, -1);
   if (!vg_session.link_lost) lose_memory();
 }
 
-/* The program has closed the socket. The daemon is there all the same: as long as its arbiters' hearts beat, the pages
- * are what we go by. For new doorbells we attach again, but not at once each time: nobody gets rid of his accounts so.
+/* The program has closed the socket. The daemon still runs: as long as its arbiters send heartbeats, the pages are
+ * used. For new doorbells the process attaches again, but not at once each time: that must not reset its accounts.
  */
 static void unplug(uint64_t now_ns) {
   vg_link.socket_fd = -1;
@@ -93,18 +93,19 @@ static void lose(uint64_t now_ns) {
   helper.next_try_ns = now_ns;
   for (uint32_t i = 0; i < vg_session.device_count; i++)
     if (vg_session.devices[i].control) set_gone(i, true);
-  vg_log("the daemon at %s is gone; going on in mode %s", vg_link.path,
+  vg_log("the daemon at %s is gone; continuing in mode %s", vg_link.path,
          (const char *[]){"coast", "open", "closed"}[vg_session.mode % 3]);
 }
 
-/* The daemon's process lives; do its arbiters? A stopped or stalled one is coasted over, and believed again at once. */
+/* The daemon's process lives; do its arbiters? While one is stopped or stalled, the process coasts; a new heartbeat
+ * ends that at once. */
 static void watch_heartbeats(uint64_t now_ns) {
   bool any = false;
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     const struct vg_control_device *control = vg_session.devices[i].control;
     if (!control) continue;
     uint64_t beat_ns = VG_LOAD_RELAXED(&control->heartbeat_ns);
-    if (beat_ns < vg_link.attached_ns) beat_ns = vg_link.attached_ns; /* no round yet since the pages came */
+    if (beat_ns < vg_link.attached_ns) beat_ns = vg_link.attached_ns; /* no round yet since the pages were taken over */
     set_gone(i, now_ns > beat_ns + VG_HEARTBEAT_LATE_NS);
     any |= vg_link.gone[i];
   }
@@ -146,7 +147,7 @@ static void come_back(uint64_t now_ns) {
   }
 }
 
-/* Is there a daemon to whom we are attached, with all that it takes? */
+/* Is the process attached to a daemon, with socket or pages and doorbells? */
 static bool is_attached(uint64_t now_ns) {
   if (vg_link.socket_fd >= 0 && vg_wire_identity(vg_link.socket_fd) != vg_link.socket_identity) unplug(now_ns);
   if (vg_link.socket_fd >= 0 && vg_wire_ended(vg_link.socket_fd)) lose(now_ns);
@@ -171,14 +172,14 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
 }
 
 static void *helper_main(void *unused) {
-  static const uint32_t no_bell; /* before a daemon has been met nobody rings */
+  static const uint32_t no_word; /* before the first daemon answers, no word is there to wake the helper */
   (void)unused;
   vg_prim_thread_name("vgpu-helper");
   vg_prim_timer_slack_ns(1);
   for (;;) {
     const struct vg_control_header *header = VG_LOAD(&vg_session.header);
-    const uint32_t *bell = header ? &header->helper_wake : &no_bell;
-    uint32_t seen = VG_LOAD(bell);
+    const uint32_t *wake_word = header ? &header->helper_wake : &no_word;
+    uint32_t seen = VG_LOAD(wake_word);
     vg_helper_awake();
     uint64_t now_ns = vg_prim_now_ns();
     uint64_t deadline_ns = service_link(now_ns);
@@ -186,7 +187,7 @@ static void *helper_main(void *unused) {
       deadline_ns = earlier(deadline_ns, vg_gate_service(now_ns));
       deadline_ns = earlier(deadline_ns, vg_memory_service(now_ns));
     }
-    if (VG_LOAD(&vg_session.header) == header) vg_helper_sleep(bell, seen, deadline_ns);
+    if (VG_LOAD(&vg_session.header) == header) vg_helper_sleep(wake_word, seen, deadline_ns);
   }
   return NULL;
 }
@@ -199,7 +200,7 @@ int vg_link_helper_start(void) {
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited: the program's signals are never handled here */
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited: the helper never handles the program's signals */
   pthread_t thread;
   int error = pthread_create(&thread, &attributes, helper_main, NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -7,10 +7,10 @@
 #include "attach/socket.h"
 #include "session/session.h"
 
-/* Sends a request over a new socket. With resume set: what the devices hold. 0 or -errno. */
+/* Sends a request over a new socket; with resume set it has what the devices hold. 0 or -errno. */
 int vg_link_ask(bool resume, int *ret_socket_fd);
 int vg_link_refusal(const struct vg_attach_reply *reply);        /* logs why; -errno as in attach.h, 0 when accepted */
-void vg_link_drop(struct vg_wire_answer *answer, int socket_fd); /* closes what came with it */
+void vg_link_drop(struct vg_wire_answer *answer, int socket_fd); /* closes its descriptors */
 
 /* The first attach, in this order: the session, each device (index: of its pages in the answer), and published. */
 void vg_link_bind_session(const struct vg_wire_answer *answer, int socket_fd);

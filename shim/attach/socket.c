@@ -28,7 +28,7 @@ static int moved_up(int fd) {
   return higher < 0 ? -error : higher;
 }
 
-/* Our runtime mounts it read-only: a directory that was left in an image, or on a host, is not taken for a slice's. */
+/* vgpu-runtime mounts it read-only: a directory left in an image, or on a host, is not taken for a slice's. */
 static bool is_mounted(void) {
   struct statvfs status;
   return statvfs(CONTAINER_DIR, &status) == 0 && (status.f_flag & ST_RDONLY) != 0;
@@ -65,7 +65,7 @@ int vg_wire_ask(int socket_fd, const struct vg_attach_request *request) {
   return sent == sizeof *request ? 0 : -EPROTO;
 }
 
-/* Takes the descriptors out of the message, whatever else is wrong with it: they are ours to close. */
+/* Takes the descriptors out of the message, whatever else is wrong with it: they have to be closed. */
 static int collect_fds(struct msghdr *message, int *ret_fds) {
   int count = 0;
   for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
@@ -90,7 +90,7 @@ static void close_fds(const int *fds, int count) {
 static void *map_pages(int fd, uint32_t device_count, int protection) {
   size_t bytes = (size_t)(1 + device_count) * VG_PAGE_BYTES;
   struct stat status;
-  /* A file that is shorter than what we map would be a bus error later. */
+  /* A file shorter than the map would cause a bus error later. */
   if (fd < 0 || vg_prim_fstat(fd, &status) || status.st_size < (off_t)bytes) return NULL;
   void *pages = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
   return pages == MAP_FAILED ? NULL : pages;
@@ -140,11 +140,11 @@ int vg_wire_receive(int socket_fd, struct vg_wire_answer *ret_answer) {
   while (got < 0 && errno == EINTR);
   if (got < 0) return errno == EWOULDBLOCK ? -EAGAIN : -errno;
   int fds[FDS_MAX];
-  int fd_count = collect_fds(&message, fds); /* a message of 0 bytes may carry some, too */
+  int fd_count = collect_fds(&message, fds); /* a message of 0 bytes may have some, too */
   if (got == 0 && fd_count == 0) return -ECONNRESET;
   int result = message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO : check_reply(&ret_answer->reply, got);
   if (result == 0 && ret_answer->reply.status == VG_ATTACH_OK) result = map_answer(ret_answer, fds, fd_count);
-  close_fds(fds, ret_answer->control ? 2 : fd_count); /* a map needs its file no more; doorbells stay open */
+  close_fds(fds, ret_answer->control ? 2 : fd_count); /* a map does not need its file any more; doorbells stay open */
   return result;
 }
 
@@ -159,7 +159,7 @@ bool vg_wire_ended(int socket_fd) {
   struct pollfd entry = {.fd = socket_fd, .events = POLLIN};
   if (poll(&entry, 1, 0) <= 0) return false;
   if (entry.revents & (POLLHUP | POLLERR | POLLNVAL)) return true;
-  char byte; /* nothing is ever sent after the answer: readable means end of file, or noise that we drop */
+  char byte; /* nothing is sent after the answer: readable means end of file, or noise that is dropped */
   ssize_t got = recv(socket_fd, &byte, sizeof byte, MSG_DONTWAIT);
   return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }

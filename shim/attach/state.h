@@ -12,14 +12,14 @@ struct vg_link {
   pthread_mutex_t lock;     /* one attach at a time */
   pid_t pid;                /* the process this belongs to; another one: this is its forked child */
   bool configured;          /* path is set */
-  bool contained;           /* by the folder that containers with a slice have, not by the environment */
+  bool contained;           /* configured by the directory that containers with a slice have, not by the environment */
   char path[108];           /* of the attach socket: sun_path's size */
   int socket_fd;            /* -1: none */
   uint64_t socket_identity; /* vg_wire_identity() of it */
-  bool unplugged;           /* the program has closed the socket, but the pages live */
+  bool unplugged;           /* the program has closed the socket, but the pages are in use */
   bool helper_runs;
-  bool gone[VG_DEVICES_MAX];        /* the gate was told vg_gate_daemon_gone() */
-  uint64_t attached_ns;             /* when the pages in use came */
+  bool gone[VG_DEVICES_MAX];        /* vg_gate_daemon_gone() was called */
+  uint64_t attached_ns;             /* when the pages in use were taken over */
   char refusal_text[VG_TEXT_BYTES]; /* of the last refusal, or "" */
 };
 

@@ -1,9 +1,9 @@
 /*
- * glibc_floor.h - put before every C file of a shared library that we ship (-include, build_shim.py): a newer glibc
- * gave these functions a newer symbol version when it moved them into libc.so, or another name for C23's sake; the old
- * one is still there and does the same. A preloaded library that asks for a version which a container's glibc lacks
- * would kill every process in it, so we ask for nothing newer than 2.17 (held by tests/test_package.py, which says what
- * is missing here). Functions that old glibcs have not at all are system calls in prim.c.
+ * glibc_floor.h - included before every C file of a shipped shared library (-include, build_shim.py). Newer glibcs gave
+ * these functions a newer symbol version when they moved into libc.so, or another name for C23; the old one still
+ * exists and does the same. A preloaded library that needs a version which a container's glibc lacks would kill every
+ * process in it, so the libraries need none newer than 2.17 (tests/test_package.py checks it and names what is missing
+ * here). Functions that old glibcs lack altogether are system calls in prim.c.
  */
 #ifndef VG_GLIBC_FLOOR_H
 #define VG_GLIBC_FLOOR_H

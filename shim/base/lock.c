@@ -1,12 +1,12 @@
 /* lock.c - see lock.h. */
 #include "base/lock.h"
 
-#define SPINS 200 /* about as long as a launch is counted: some 100 ns, a few times over */
+#define SPINS 200 /* a few times the 100 ns for which a launch holds it */
 #define LOOK_AGAIN_NS (100 * VG_NS_PER_US)
 
 static bool try(struct vg_lock *lock) {
-  uint32_t nobody = 0;
-  return __atomic_compare_exchange_n(&lock->held, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+  uint32_t unlocked = 0;
+  return __atomic_compare_exchange_n(&lock->held, &unlocked, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
 void vg_lock_wait(struct vg_lock *lock) {

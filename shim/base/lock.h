@@ -1,10 +1,10 @@
 /*
- * lock.h - the lock of what one thread has outstanding, and of the ledger's parts. Launches and allocations take
- * it and hardly ever find it taken, so both halves are inline, and letting go is a plain store: one locked instruction
- * for both, where a mutex has two and two calls. Zero is free.
+ * lock.h - the lock of a thread's outstanding work, and of the ledger's parts. Launches and allocations take it and
+ * hardly ever find it taken, so both halves are inline, and unlocking is a plain store: one locked instruction for
+ * both, where a mutex has two and two calls. Zero is unlocked.
  *
- * Who lets go looks for waiters behind a store that may still be on its way, so that a waiter may be missed: it looks
- * again by itself soon after.
+ * Unlocking reads the waiters after a store that may not be visible yet, so it may miss one: a waiter looks again by
+ * itself soon after.
  */
 #ifndef VG_GATE_LOCK_H
 #define VG_GATE_LOCK_H
@@ -16,11 +16,11 @@ struct vg_lock {
 };
 
 void vg_lock_wait(struct vg_lock *lock);   /* takes it, later */
-void vg_lock_notify(struct vg_lock *lock); /* wakes one of those who wait */
+void vg_lock_notify(struct vg_lock *lock); /* wakes one waiter */
 
 static inline void vg_lock(struct vg_lock *lock) {
-  uint32_t nobody = 0;
-  if (VG_LIKELY(__atomic_compare_exchange_n(&lock->held, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+  uint32_t unlocked = 0;
+  if (VG_LIKELY(__atomic_compare_exchange_n(&lock->held, &unlocked, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
     return;
   vg_lock_wait(lock);
 }

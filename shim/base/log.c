@@ -1,7 +1,7 @@
 /*
  * log.c - the shim's log, for every part of the shim. Must hold: silent unless VGPU_LOG is set, keeps no descriptor
- * (programs close what they do not know), one write(2) a line so that lines of several processes do not mix, errno is
- * kept.
+ * (programs close descriptors that they do not know), one write(2) a line so that lines of several processes do not
+ * mix, errno is kept.
  */
 #define _GNU_SOURCE
 #include "base/log.h"

@@ -31,9 +31,9 @@ int vg_prim_membarrier_register(void);                   /* PRIVATE_EXPEDITED; a
 void vg_prim_membarrier(void); /* every running thread of this process passes a full barrier */
 int vg_prim_eventfd(void);     /* a descriptor or -errno; close-on-exec, non-blocking */
 void vg_prim_eventfd_ring(int fd);
-bool vg_prim_eventfd_is(int fd); /* false: surely not one, but a file, a pipe, a socket or nothing */
+bool vg_prim_eventfd_is(int fd); /* false: certainly not one, but a file, a pipe, a socket or nothing */
 void vg_prim_eventfd_drain(int fd);
-/* The same for one that a stranger holds too: he may have made it blocking and emptied it before us, and we never wait.
+/* The same for one that an untrusted process holds, too: it may have made it blocking and emptied it; never waits.
  */
 void vg_prim_eventfd_drain_shared(int fd);
 /* fstat() and memfd_create(), which a glibc of 2.17 does not export. */

@@ -21,14 +21,15 @@ struct entry {
   struct vg_device *device;
   int references;
   bool primary;
-  bool green;   /* a handle to the primary one with streams of its own: not counted, and what it allocates is not its */
-  bool retired; /* about to be destroyed: not shown */
+  bool green; /* a handle to the primary one with streams of its own: not counted, and not the owner of its allocations
+               */
+  bool retired; /* about to be destroyed: not listed */
 };
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry *entries;
 static int entry_count, entry_capacity;
-static uint32_t green_count; /* on the list; so that programs without any need not look */
+static uint32_t green_count; /* on the list; programs without any skip the search */
 static struct vg_device *by_ordinal[ORDINALS_MAX];
 
 static struct {
@@ -77,7 +78,7 @@ struct vg_device *vg_context_device_of(CUcontext context) {
 static struct vg_device *current_device(CUcontext context) {
   struct vg_device *device = vg_context_device_of(context);
   CUdevice ordinal;
-  /* Not on the list: one that came about behind our back (green contexts, interop). */
+  /* Not on the list: a context that no hook has seen (green contexts, interop). */
   if (!device && REAL(cuCtxGetDevice)(&ordinal) == CUDA_SUCCESS) device = vg_context_ordinal(ordinal);
   return device;
 }
@@ -85,7 +86,7 @@ static struct vg_device *current_device(CUcontext context) {
 static struct vg_device *current(CUcontext *ret_context) {
   *ret_context = NULL;
   if (!VG_LOAD(&vg_session.ledger)) return NULL;
-  /* What is allocated in a context that we do not know is charged to nobody: a failure is not taken at its word. */
+  /* Memory allocated in an unknown context is charged to no device: a failure is retried once. */
   if (REAL(cuCtxGetCurrent)(ret_context) != CUDA_SUCCESS && REAL(cuCtxGetCurrent)(ret_context) != CUDA_SUCCESS)
     return NULL;
   if (!*ret_context) return NULL;
@@ -98,7 +99,7 @@ static struct entry *find_locked(CUcontext context) {
   return NULL;
 }
 
-/* What a green context allocates is the primary one's and stays when the green one goes. */
+/* Memory allocated in a green context belongs to the primary one and stays when the green one ends. */
 static CUcontext owner_of(CUcontext context) {
   CUcontext owner = context;
   pthread_mutex_lock(&list_lock);
@@ -164,7 +165,8 @@ CUcontext vg_context_primary(const struct vg_device *device) {
   return found;
 }
 
-/* True when it was not on the list before. Without memory for the list the context is unknown to us but works. */
+/* True when the context was not on the list before. Without memory for the list the context is not accounted but works.
+ */
 static bool add(struct vg_device *device, CUcontext context, enum vg_context_kind kind) {
   pthread_mutex_lock(&list_lock);
   struct entry *known = find_locked(context);
@@ -189,7 +191,7 @@ static bool add(struct vg_device *device, CUcontext context, enum vg_context_kin
 
 /* ---- life and cost of contexts ---- */
 
-/* What so many more contexts and those that live cost. */
+/* The cost of the existing contexts and this many more. */
 static uint64_t cost_bytes(const struct vg_device *device, int more) {
   return (uint64_t)(life[index_of(device)].contexts + more) * device->resolved.context_bytes;
 }
@@ -203,7 +205,7 @@ static void settle_locked(struct vg_device *device) {
   life[i].charged_bytes = bytes;
 }
 
-/* Whether another context of this kind makes one more that costs. */
+/* Does another context of this kind cost memory? */
 static bool costs(const struct vg_device *device, enum vg_context_kind kind) {
   return kind != VG_CONTEXT_PRIMARY || !vg_context_primary(device);
 }
@@ -249,8 +251,8 @@ bool vg_context_retire(CUcontext context, bool all, struct vg_device **ret_devic
   return last;
 }
 
-/* A primary one may have been retained again while its release waited: then that was one of several. Too few counted
- * is no harm, since its last reference is the driver's to tell. */
+/* A primary context may have been retained again while its release waited: then that reference was one of several.
+ * Counting too few is harmless, since the driver reports when the last one is gone. */
 static void revive(CUcontext context) {
   pthread_mutex_lock(&list_lock);
   struct entry *entry = find_locked(context);
@@ -264,7 +266,7 @@ static void drop_locked(struct entry *entry) {
   *entry = entries[--entry_count];
 }
 
-/* The green ones end with the primary one. False: somebody else has seen its end before. */
+/* Green contexts end with the primary one. False: another thread has seen its end before. */
 static bool drop(CUcontext context) {
   pthread_mutex_lock(&list_lock);
   struct entry *entry = find_locked(context);
@@ -288,8 +290,8 @@ void vg_context_green_gone(CUcontext green) {
 void vg_context_retired(struct vg_device *device, CUcontext context, bool gone) {
   size_t i = index_of(device);
   if (gone) {
-    /* Of two releases at once both may find the driver without it: the one that counted last, and the one that called
-     * last. It ends once. */
+    /* Two concurrent releases may both find that the driver has ended it: the one that counted last, and the one that
+     * called last. It ends once. */
     if (drop(context)) life[i].contexts--;
     __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE);
   } else {

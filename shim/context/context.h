@@ -1,7 +1,7 @@
 /*
- * context.h - which device the calling thread works on, and which contexts this process has. Kept by the hooks of
- * hooks/context.c; read by the gate (per launch), by the memory hooks and by the helper thread (to close a lease with a
- * marker per context).
+ * context.h - the device of the calling thread, and the contexts of this process. Kept by the hooks of hooks/context.c;
+ * read by the gate (per launch), by the memory hooks and by the helper thread (to close a lease with a marker per
+ * context).
  */
 #ifndef VG_CONTEXT_H
 #define VG_CONTEXT_H
@@ -29,11 +29,12 @@ void vg_context_unlock(void);
 
 /* ---- for the hooks ---- */
 
-/* The device behind an ordinal as the driver counts; NULL when it is none of the slice's, or there is no slice. */
+/* The device of an ordinal as the driver counts; NULL when it is not in the slice, or there is no slice. */
 struct vg_device *vg_context_ordinal(CUdevice ordinal);
 /* The calling thread's current context, as the driver has it, and its device (NULL: pass on, nothing is accounted). */
 struct vg_device *vg_context_current(CUcontext *ret_context);
-CUdevice vg_context_handle(const struct vg_device *device);      /* the driver's; -1: it does not show the device */
+CUdevice
+vg_context_handle(const struct vg_device *device); /* the driver's ordinal; -1: the driver does not show the device */
 struct vg_device *vg_context_device_of(CUcontext context);       /* NULL: a context that is not on the list */
 void vg_context_map(CUdevice ordinal, struct vg_device *device); /* hooks/device.c, after cuInit */
 void vg_context_switched(void); /* the calling thread's current context may have changed */
@@ -41,21 +42,22 @@ void vg_context_switched(void); /* the calling thread's current context may have
 /* Life of contexts: begin, the driver's call, then end. Between them the device's other creations and destructions
  * wait, so that each is paid for and paid back exactly once. */
 enum vg_context_kind { VG_CONTEXT_OWN, VG_CONTEXT_PRIMARY, VG_CONTEXT_GREEN };
-int vg_context_begin(struct vg_device *device,
-                     enum vg_context_kind kind); /* -ENOMEM: there is no room for the context; nothing is held then */
+int vg_context_begin(
+    struct vg_device *device,
+    enum vg_context_kind kind); /* -ENOMEM: not enough free memory for the context; no lock is held then */
 void vg_context_end(struct vg_device *device, CUcontext created,
                     enum vg_context_kind kind); /* created NULL: it failed */
 void vg_context_attached(CUcontext context);    /* one more reference */
-/* One reference less, or all of them. When that may be the end of the context it is taken off the list, and
- * vg_context_retired() must follow the driver's call. False: not the end, or none of ours; just call the driver. */
+/* Drops one reference, or all of them. When that may end the context it is taken off the list, and vg_context_retired()
+ * must follow the driver's call. False: the context does not end, or is not on the list; just call the driver. */
 bool vg_context_retire(CUcontext context, bool all, struct vg_device **ret_device);
 void vg_context_retired(struct vg_device *device, CUcontext context, bool gone); /* gone false: it lives on */
-/* A green context holds the primary one (that is begun and ended), and is on the list for its device only. */
+/* A green context holds a reference to the primary one, which is begun and ended for it, and is on the list only for
+ * its device. */
 void vg_context_green(struct vg_device *device, CUcontext green);
 void vg_context_green_gone(CUcontext green);
 CUcontext vg_context_primary(const struct vg_device *device); /* NULL: none retained */
-void vg_context_charge_late(
-    struct vg_device *device); /* attach/attach.c: pages came after the first context was made */
+void vg_context_charge_late(struct vg_device *device); /* at attach: the first context may be older than the pages */
 void vg_context_forked_child(void);
 
 #endif

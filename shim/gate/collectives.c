@@ -1,11 +1,11 @@
 /*
- * collectives.c - the gates of several devices that a slice has together (DESIGN D6, arbiter/gang.h). They close a
- * moment apart; a kernel on one device that waits for one on another, whose launch stands at the gate there, would keep
- * the drain from ending. So launches of such kernels are counted, and for a moment the arbiter lets a device that is
- * behind have launches through its closed gate until it has as many.
+ * collectives.c - launches of collectives on the devices of a gang (DESIGN D6, arbiter/gang.h). The gates of the
+ * devices close a moment apart; a kernel on one device that waits for a kernel on another, whose launch waits at the
+ * gate there, would keep the drain from ending. So launches of such kernels are counted, and for a moment the arbiter
+ * lets launches through the closed gate of a device that is behind, until it has as many.
  *
  * Kernels that wait for other devices are known by name: those below, and what VGPU_COLLECTIVES adds (parts of names
- * with commas between them). Drivers before 12.3 tell no names. How many are in a graph: hooks/graph_memory.c.
+ * with commas between them). Drivers before 12.3 have no names. How many are in a graph: hooks/graph_memory.c.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -42,8 +42,8 @@ bool vg_gate_gang_is_collective(const void *function) {
   return name && is_added(name);
 }
 
-/* The count goes on from page to page: a gang's processes come back to a daemon one after the other, and those that
- * counted from there would never agree again. */
+/* The count continues from page to page: a gang's processes re-attach to a daemon one after the other, and counts from
+ * zero would never agree again. */
 void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives) {
   struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
@@ -66,12 +66,12 @@ bool vg_gate_gang_passes(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&gate->mutex);
   uint32_t upto = VG_LOAD(&control->pass_collectives);
   bool passes = upto && VG_LOAD(&control->gate) == word && (int32_t)(upto - VG_LOAD(&report->collectives)) > 0;
-  if (passes) { /* a drain under way has one launch more to wait for, one that was done is so no more */
+  if (passes) { /* a drain under way has one more launch to wait for; one that had ended has not ended any more */
     gate->drain = VG_DRAIN_NONE;
     if (VG_LOAD(&report->drained_word) == word) VG_STORE(&report->drained_word, VG_GATE_NO_WORD);
     vg_gate_become_busy(device, vg_prim_now_ns());
   }
   pthread_mutex_unlock(&gate->mutex);
-  if (passes) vg_helper_wake(); /* the helper sees to the drain */
+  if (passes) vg_helper_wake(); /* the helper continues the drain */
   return passes;
 }

@@ -12,7 +12,7 @@ static bool is_stream(const struct vg_stream *stream, CUstream handle, CUcontext
   return stream->used && stream->handle == handle && stream->context == context && stream->owner == owner;
 }
 
-/* Each launch of a shared place has a marker of its own: one in another stream would say nothing of it. */
+/* Each launch of a shared place has a marker of its own: one in another stream would not show that it completed. */
 static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream *with) {
   stream->shared = true;
   stream->handle = with->handle;
@@ -69,13 +69,13 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
   return VG_UNLIKELY(due) && vg_work_mark(work, stream, estimate, timing_begin, cost_ns);
 }
 
-/* A launch has been counted where another thread has waited for all that was there before. */
+/* Another thread has waited for all work, and the device became idle, while this launch was under way. */
 static void stay_busy(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
   struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);
   vg_gate_lock_all(device, &locked);
-  bool busy = vg_gate_left(locked) != 0; /* or has it waited for this one, too? */
+  bool busy = vg_gate_left(locked) != 0; /* or has the wait covered this one, too? */
   vg_gate_unlock_all(locked);
   if (busy) vg_gate_become_busy(device, vg_prim_now_ns());
   pthread_mutex_unlock(&gate->mutex);

@@ -18,7 +18,7 @@ static uint64_t bound_of(const struct vg_device *device) {
   return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
 }
 
-/* A launch into a capturing stream runs nothing now: its graph will pass the gate. */
+/* A launch into a capturing stream runs no work now: its graph will pass the gate. */
 static bool captures(CUstream stream, bool per_thread) {
   if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_gate_captures))) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -44,8 +44,9 @@ static bool is_accepted(const struct vg_device *device) {
   return VG_LOAD(VG_LOAD(&device->gate_word)) == VG_LOAD_RELAXED(&device->open_word);
 }
 
-/* Before the first launch where nothing is outstanding. The arbiter closes the gate and then looks whether anything is
- * outstanding, so this comes before another look at the gate: one of the two sees the other. False: it was closed. */
+/* Before the first launch while no work is outstanding. The arbiter closes the gate and then looks whether work is
+ * outstanding, so this thread reports work before it looks at the gate again: one of the two sees the other. False: the
+ * gate was closed. */
 static bool begin_busy(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
   struct vg_work *locked;

@@ -1,25 +1,26 @@
 /* estimate.c - see estimate.h. */
 #include "gate/estimate.h"
 
-#define FIRST_GUESS_NS 500000 /* high: a few launches of what is not known yet must not fill the device for seconds */
-#define CALIBRATE_FIRST 2     /* one launch in so many is timed until there are some samples */
+#define FIRST_GUESS_NS 500000 /* high: a few launches of unknown functions must not fill the device for seconds */
+#define CALIBRATE_FIRST 2     /* one launch in this many is timed until there are some samples */
 #define CALIBRATE_EVERY 256
-#define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: what a timing costs is nothing to them */
+#define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: a timing costs little beside them */
 #define SAMPLE_SLACK_NS 10000
-#define AGREEING 3 /* so many samples that are the same but for the part and the slack */
+#define AGREEING 3 /* this many samples that differ by no more than the part and the slack */
 #define AGREEMENT_PART 64
 #define AGREEMENT_SLACK_NS 1000
 
-/* What the first of their kinds have turned out to take lately, in the whole process: the next one may be like them. */
-static uint64_t strangers_ns;
+/* What first launches of functions have turned out to take lately, in the whole process: the next one may take as long.
+ */
+static uint64_t unknown_ns;
 
-static void note_stranger(uint64_t sample_ns) {
-  uint64_t before_ns = VG_LOAD_RELAXED(&strangers_ns);
-  VG_STORE_RELAXED(&strangers_ns, sample_ns > before_ns ? sample_ns : before_ns - (before_ns - sample_ns) / 8);
+static void note_unknown(uint64_t sample_ns) {
+  uint64_t before_ns = VG_LOAD_RELAXED(&unknown_ns);
+  VG_STORE_RELAXED(&unknown_ns, sample_ns > before_ns ? sample_ns : before_ns - (before_ns - sample_ns) / 8);
 }
 
 uint64_t vg_estimate_guess(void) {
-  uint64_t guess_ns = VG_LOAD_RELAXED(&strangers_ns);
+  uint64_t guess_ns = VG_LOAD_RELAXED(&unknown_ns);
   return guess_ns > FIRST_GUESS_NS ? guess_ns : FIRST_GUESS_NS;
 }
 
@@ -34,7 +35,7 @@ static uint32_t sort(const struct vg_estimate *estimate, uint64_t *ret_sorted_ns
   return count;
 }
 
-/* The lowest sample that others agree with; of those that never agree, a low one. */
+/* The lowest sample that others agree with; if none agree, a low one. */
 static uint64_t lowest_agreed(const uint64_t *sorted_ns, uint32_t count) {
   for (uint32_t i = 0; i + AGREEING <= count; i++) {
     uint64_t limit_ns = sorted_ns[i] + sorted_ns[i] / AGREEMENT_PART + AGREEMENT_SLACK_NS;
@@ -44,12 +45,12 @@ static uint64_t lowest_agreed(const uint64_t *sorted_ns, uint32_t count) {
 }
 
 /* A pair of events measures more than the launch when others had the device in between, or when this thread lost its
- * processor: such samples are too long, by a multiple of a short kernel and by about the others' share of a long one,
- * and each by as much as it happens. Nothing makes a sample too short. So the lowest that a few agree upon is how long
- * the launch takes, and the mean of those near it is the estimate. It bears four of five samples being too long, as
- * those of long launches are beside somebody who is hardly ever idle, and follows a rise once most samples are new. */
+ * processor: such samples are too long, by a multiple of a short kernel or by about the others' share of a long one.
+ * Nothing makes a sample too short. So the lowest value that a few samples agree on is how long the launch takes, and
+ * the mean of the samples near it is the estimate. It stays right with four of five samples too long, as for long
+ * launches beside a tenant that is hardly ever idle, and follows a rise once most samples are new. */
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
-  if (!estimate->count) note_stranger(sample_ns);
+  if (!estimate->count) note_unknown(sample_ns);
   estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns;
   VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */
   uint64_t sorted_ns[VG_ESTIMATE_SAMPLES], sum_ns = 0, near = 0;

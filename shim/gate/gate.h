@@ -18,7 +18,7 @@
 #include "gate/gate_fast.h"
 #include "gen/abi/cuda_abi.h"
 
-#define VG_GATE_NO_WORD UINT32_MAX /* no gate word ever has this value: an open_word that accepts nothing */
+#define VG_GATE_NO_WORD UINT32_MAX /* no gate word ever has this value: an open_word that accepts none */
 
 struct vg_gate_line;
 struct vg_work;
@@ -35,15 +35,15 @@ struct vg_ticket {
   bool per_thread;
   /* set by the caller between enter and leave */
   bool programmatic; /* the launch overlaps with the one before it */
-  bool kernel;       /* of the program: in a gang it may be a collective */
+  bool kernel;       /* a kernel of the program: in a gang it may be a collective */
 };
 
-/* Where an event stands: everything up to begin that was launched into the stream is before it. */
+/* The place of an event: everything launched into the stream up to begin is before it. */
 struct vg_gate_point {
-  struct vg_device *device; /* NULL: not known */
+  struct vg_device *device; /* NULL: unknown */
   CUcontext context;
   CUstream stream;
-  const void *owner; /* whose default stream, with per_thread */
+  const void *owner; /* with per_thread: the thread's line */
   bool per_thread;
   uint64_t begin;
 };
@@ -57,29 +57,29 @@ static inline bool vg_gate_solo(void) {
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads);
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result); /* returns the driver's result */
-/* Before a call that waits: what vg_gate_synced() wants to know afterwards. */
+/* Before a call that waits: the value to give to vg_gate_synced() afterwards. */
 uint64_t vg_gate_sync_begin(void);
-/* The program has waited for a stream (or, with all, for its whole context), which covers what was launched up to
- * begin: notices when nothing is outstanding. */
+/* The program has waited for a stream (or, with all, for its whole context), which covers launches up to begin: reports
+ * it when no work is outstanding any more. */
 void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all);
-/* The same for events. begin is of before the event was recorded; event_begin comes before the call that waits. */
+/* The same for events: begin is from before the event was recorded, event_begin() comes before the call that waits. */
 void vg_gate_recorded(uint64_t begin, CUevent event, CUstream stream, bool per_thread);
 void vg_gate_event_begin(CUevent event, struct vg_gate_point *ret_point);
 void vg_gate_event_reached(const struct vg_gate_point *point);
-/* Work of the helper thread. Returns when it wants to be called again (CLOCK_MONOTONIC ns; UINT64_MAX: it is
- * woken when work begins). */
+/* Work of the helper thread. Returns when it is to be called again (CLOCK_MONOTONIC ns; UINT64_MAX: the helper is woken
+ * when work begins). */
 uint64_t vg_gate_service(uint64_t now_ns);
-void vg_gate_daemon_gone(struct vg_device *device); /* by attach/attach.c: follow the mode of the site from here on */
-void vg_gate_daemon_back(struct vg_device *device); /* by attach/attach.c, after the page pointers were swapped */
+void vg_gate_daemon_gone(struct vg_device *device); /* by the helper thread: follow the mode of the site from here on */
+void vg_gate_daemon_back(struct vg_device *device); /* by the helper thread, after the page pointers were swapped */
 void vg_gate_context_gone(struct vg_device *device, CUcontext context); /* before the driver destroys it */
-/* Collectives, launches of which are counted where devices are used together (collectives.c). */
-static inline bool vg_gate_gang_counts(const struct vg_device *device) { /* is it one of those? */
+/* Collectives: their launches are counted on the devices of a gang (collectives.c). */
+static inline bool vg_gate_gang_counts(const struct vg_device *device) { /* is it a gang's? */
   const struct vg_control_device *control = VG_LOAD(&device->control);
   return control && VG_LOAD_RELAXED(&control->watch) & VG_WATCH_GANG;
 }
 bool vg_gate_gang_is_collective(const void *function); /* CUfunction or CUkernel */
 void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives);
-/* Some stream begins or ends to capture: our own driver calls rest meanwhile. */
+/* A stream begins or ends to capture: between the two the helper makes no driver calls. */
 void vg_gate_capture_begin(void);
 void vg_gate_capture_end(void);
 void vg_gate_forked_child(void);

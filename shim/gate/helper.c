@@ -1,11 +1,11 @@
 /*
- * helper.c - the gate's work in the helper thread: seeing a closed lease drain, seeing that a holder has run dry
- * although the program never waits, and following the site's mode while there is no daemon.
+ * helper.c - the gate's work in the helper thread: seeing a closed lease drain, seeing that no work is left although
+ * the program never waits, and following the site's mode while there is no daemon.
  *
  * A drain: the gate is closed; wait until no thread is inside a launch, record an event behind each context, poll it
  * (short sleeps, predicted from the estimates), report. Driver calls of this thread are in capture mode RELAXED, which
- * may look at events at any time. An event behind a whole context would end the captures in it: while a stream of the
- * process captures, the markers of the launching threads are all there is to go by (vg_gate_settled()).
+ * may query events at any time. An event behind a whole context would end the captures in it: while a stream of the
+ * process captures, only the markers of the launching threads are used (vg_gate_settled()).
  */
 #include <limits.h>
 
@@ -18,7 +18,7 @@
 #define POLL_AHEAD_NS 60000ull
 #define POLL_LEAST_NS 30000ull
 #define POLL_MOST_NS 1000000ull
-#define QUIET_NS 200000ull /* no launch for so long: worth a probe */
+#define QUIET_NS 200000ull /* no launch for this long: a probe is worth its cost */
 #define BUSY_LOOK_LEAST_NS 200000ull
 #define BUSY_LOOK_MOST_NS 1000000ull
 #define IDLE_LOOK_NS 1000000ull
@@ -26,7 +26,7 @@
 #define LOOK_AROUND_NS (50 * VG_NS_PER_MS)
 
 static void relax_capture_mode(void) {
-  /* Only the helper thread comes here, but that of a forked child is another one. */
+  /* Only the helper thread calls this, but a forked child has another one. */
   static __thread bool relaxed __attribute__((tls_model("initial-exec")));
   if (relaxed) return;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -45,7 +45,7 @@ static bool start_probe(struct vg_device *device) {
   return allowed;
 }
 
-/* Sleeps until a moment before the forecast, then polls; later than expected: the longer, the rarer. */
+/* Sleeps until a moment before the forecast, then polls; the later it is, the more seldom. */
 static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
   uint64_t remaining_ns = vg_gate_reap(device, now_ns);
   uint64_t expected_ns = remaining_ns ? now_ns + remaining_ns : 0;
@@ -72,7 +72,7 @@ static void report_drained(struct vg_device *device, uint64_t done_ns) {
   vg_prim_eventfd_ring(device->doorbell_fd);
 }
 
-/* Has everything completed that was launched before since_ns? *ret_done_ns is now; when it had, if that is known. */
+/* Have all launches before since_ns completed? *ret_done_ns is now on entry, and when they had, if that is known. */
 static bool is_done(struct vg_device *device, bool probed, uint64_t since_ns, uint64_t *ret_done_ns) {
   struct vg_gate_state *gate = device->gate;
   uint64_t now_ns = *ret_done_ns;
@@ -99,7 +99,7 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   uint64_t done_ns = now_ns;
   if (!is_done(device, gate->drain == VG_DRAIN_PROBED, gate->drain_begun_ns, &done_ns)) {
     uint64_t due_ns = next_poll(device, now_ns);
-    if (first) vg_prim_eventfd_ring(device->doorbell_fd); /* the arbiter wants to know the forecast */
+    if (first) vg_prim_eventfd_ring(device->doorbell_fd); /* the arbiter uses the forecast */
     return due_ns;
   }
   report_drained(device, done_ns);
@@ -121,17 +121,17 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
   return drain_step(device, now_ns);
 }
 
-/* Nothing is outstanding: looks every millisecond whether work has begun, and after a while waits to be told. Who waits
- * for us has to know first that we have given up. */
+/* No work is outstanding: looks every millisecond whether some has begun, and after a while waits to be woken. Before
+ * that, a waiting neighbour has to see that the lease was given up. */
 static uint64_t service_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   bool waits = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NEIGHBOUR_WAITS;
   if (waits) vg_gate_give_up(device);
-  bool told = !waits || VG_LOAD_RELAXED(&device->open_word) == VG_GATE_NO_WORD;
-  return told && now_ns > gate->idle_since_ns + REST_AFTER_NS ? FOREVER : now_ns + IDLE_LOOK_NS;
+  bool given_up = !waits || VG_LOAD_RELAXED(&device->open_word) == VG_GATE_NO_WORD;
+  return given_up && now_ns > gate->idle_since_ns + REST_AFTER_NS ? FOREVER : now_ns + IDLE_LOOK_NS;
 }
 
-/* Have there been launches lately? */
+/* No launches lately? */
 static bool is_quiet(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   uint64_t launched = vg_gate_launched(device);
@@ -140,7 +140,7 @@ static bool is_quiet(struct vg_device *device, uint64_t now_ns) {
   return now_ns >= gate->launched_ns + QUIET_NS;
 }
 
-/* A probe that was started behind everything that is known of has completed. */
+/* A probe behind all known launches has completed. */
 static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_work *locked;
@@ -157,11 +157,11 @@ static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
   return idle;
 }
 
-/* Work is outstanding: looks how far it has come and, after a while without launches, whether it has run dry. */
+/* Work is outstanding: looks how much has completed and, after a while without launches, whether any is left. */
 static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   uint64_t done_ns = now_ns;
-  uint64_t pause_ns = vg_gate_reap(device, now_ns); /* not before it can have completed, by the estimates */
+  uint64_t pause_ns = vg_gate_reap(device, now_ns); /* no earlier than it can have completed, by the estimates */
   if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
   if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
   if (!is_quiet(device, now_ns)) {
@@ -172,13 +172,13 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
     gate->idle_probe_launched = gate->launched;
     gate->idle_probe = start_probe(device);
   }
-  bool unknown = !gate->idle_probe && VG_LOAD_RELAXED(&gate->solo_dirty); /* only a probe knows of those launches */
+  bool unknown = !gate->idle_probe && VG_LOAD_RELAXED(&gate->solo_dirty); /* only a probe covers those launches */
   if (unknown || !is_done(device, gate->idle_probe, gate->launched_ns, &done_ns)) return now_ns + pause_ns;
   return end_idle_probe(device, done_ns) ? now_ns + IDLE_LOOK_NS : now_ns + pause_ns;
 }
 
-/* The gate is open. How far has the work come, and has it run dry although the program never waits? It matters when a
- * neighbour waits, for a cap, or when the arbiter goes by what is used. */
+/* The gate is open. How much work has completed, and is any left although the program never waits? It matters when a
+ * neighbour waits, under a cap, or when the arbiter watches usage. */
 static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   const struct vg_control_device *control = VG_LOAD(&device->control);
@@ -191,8 +191,8 @@ static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   return busy ? service_busy(device, now_ns) : service_idle(device, now_ns);
 }
 
-/* Nothing is outstanding, nobody waits, and nothing can begin without waking the helper: launches at an accepted SOLO
- * gate tell nobody. */
+/* No work is outstanding, no thread waits, and none can begin without waking the helper: launches at an accepted SOLO
+ * gate do not wake it. */
 static bool may_rest(const struct vg_device *device, uint32_t word, uint64_t now_ns) {
   const struct vg_gate_state *gate = device->gate;
   bool solo = (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && word == VG_LOAD_RELAXED(&device->open_word);

@@ -42,7 +42,7 @@ void vg_probe_start(struct vg_probes *probes, const struct vg_device *device) {
 }
 
 /* Drivers before 12.5 have no event behind a whole context: asks the streams that have been launched into, and the
- * legacy default stream, which stands behind those that were not counted unless they are non-blocking. */
+ * legacy default stream, which is ordered behind uncounted launches unless their streams are non-blocking. */
 static bool streams_of_done(const struct vg_work *work) {
   bool done = true;
   for (int i = 0; done && i < VG_WORK_STREAMS; i++) {
@@ -57,7 +57,7 @@ static bool streams_of_done(const struct vg_work *work) {
 }
 
 static bool streams_done(const struct vg_device *device) {
-  pthread_mutex_lock(&vg_gate_capture_mutex); /* a stream that captures would be spoilt by the question */
+  pthread_mutex_lock(&vg_gate_capture_mutex); /* the query would invalidate a capture */
   bool done = !VG_LOAD(&vg_gate_captures);
   for (struct vg_work *work = VG_LOAD(&device->gate->works); done && work; work = work->next) {
     vg_lock(&work->lock);
@@ -78,7 +78,7 @@ static void set_reference(struct vg_probe *probe, CUevent *event, uint64_t done_
   probe->observed_ns = now_ns;
 }
 
-/* The best reference is an event that completes while we look: tried for a moment when nobody waits for the device. */
+/* The best reference is an event that completes while it is polled: tried for a moment when no neighbour waits. */
 static bool watch_reference(struct vg_probe *probe) {
   CUevent event = NULL;
   if (REAL(cuCtxPushCurrent_v2)(probe->context) != CUDA_SUCCESS) return false;
@@ -87,7 +87,7 @@ static bool watch_reference(struct vg_probe *probe) {
   REAL(cuCtxPopCurrent_v2)(&popped);
   if (result != CUDA_SUCCESS) return false;
   uint64_t now_ns = 0, limit_ns = vg_prim_now_ns() + WATCH_NS;
-  pthread_mutex_lock(&vg_gate_capture_mutex); /* a capture in this context would be ended by it */
+  pthread_mutex_lock(&vg_gate_capture_mutex); /* the event would end a capture in this context */
   if (VG_LOAD(&vg_gate_captures) || REAL(cuCtxRecordEvent)(probe->context, event) != CUDA_SUCCESS)
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   pthread_mutex_unlock(&vg_gate_capture_mutex);
@@ -102,9 +102,9 @@ static bool watch_reference(struct vg_probe *probe) {
   return result == CUDA_SUCCESS;
 }
 
-/* When did a probe that has just been seen complete really complete? What is seen is late by the poll and the wake-up,
- * never early: the least of (seen - elapsed since the reference) places the reference best. The clocks drift, so that
- * least is let rise a little with time, and the reference is renewed before a float of milliseconds gets coarse. */
+/* When a probe that has just been seen complete did complete. It is seen late, by the poll and the wake-up, and never
+ * early: the least of (seen - elapsed since the reference) is the best time of the reference. The clocks drift, so that
+ * least may rise a little with time, and the reference is renewed before a float of milliseconds gets coarse. */
 static uint64_t completed_at(struct vg_probe *probe, uint64_t now_ns, bool calm) {
   float elapsed_ms = -1;
   if (probe->reference) REAL(cuEventElapsedTime)(&elapsed_ms, probe->reference, probe->event);

@@ -1,11 +1,11 @@
 /*
- * process_work.c - what all threads of this process together have outstanding on a device. Under the gate's mutex; each
- * thread's work is locked for a moment. Only who holds the locks of all (lock_all) may say that nothing is outstanding:
- * a launch is counted under its thread's lock, which then sees whether the device counts as idle.
+ * process_work.c - the outstanding work of all threads of this process on a device. Under the gate's mutex; each
+ * thread's work is locked for a moment. Only code that holds the locks of all works (lock_all) may decide that no work
+ * is outstanding: a launch is counted under its thread's lock, which then sees whether the device counts as idle.
  */
 #include "gate/state.h"
 
-#define UNCOUNTED_NS VG_NS_PER_S /* launches that went through uncounted, and nobody may ask the driver for them */
+#define UNCOUNTED_NS VG_NS_PER_S /* for launches that passed uncounted while the driver may not be asked */
 
 static struct vg_work *first(const struct vg_device *device) {
   return VG_LOAD(&device->gate->works);
@@ -22,7 +22,7 @@ struct vg_work *vg_gate_new_work(struct vg_device *device) {
 }
 
 void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first) {
-  *ret_first = first(device); /* one that comes later has launched nothing before */
+  *ret_first = first(device); /* a work that is added later has no launches before */
   for (struct vg_work *work = *ret_first; work; work = work->next) vg_lock(&work->lock);
 }
 

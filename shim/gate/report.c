@@ -1,11 +1,11 @@
 /*
- * report.c - what the gate tells the arbiter in the report page: since when work is outstanding (busy), since when
- * somebody wants the device (active: work outstanding or a thread at the closed gate), what has been completed, how
- * long threads waited. Called under the gate's mutex.
+ * report.c - the gate's reports to the arbiter, in the report page: since when work is outstanding (busy), since when
+ * the device is wanted (active: work outstanding or a thread at the closed gate), completed work, how long threads
+ * waited. Called under the gate's mutex.
  *
- * A page that a restarted daemon has handed out counts time from zero, so that its arbiter charges nothing for what was
- * before it. A span's end is written after its beginning was taken back, and read in the other order: a reader that
- * comes in between sees too little for a moment, never too much.
+ * A page of a restarted daemon counts time from zero, so that its arbiter charges nothing for the time before. A span's
+ * end is written after its beginning was cleared, and read in the other order: a reader in between sees too little for
+ * a moment, never too much.
  */
 #include "gate/state.h"
 #include "session/helper_wake.h"
@@ -13,7 +13,7 @@
 #define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
 
 static void span_begin(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
-  VG_STORE_RELAXED(&span->since_ns, now_ns); /* launching threads look whether it is 0 */
+  VG_STORE_RELAXED(&span->since_ns, now_ns); /* launching threads read whether it is 0 */
   VG_STORE(since_at, now_ns);
 }
 
@@ -24,7 +24,7 @@ static void span_end(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since
   VG_STORE(total_at, span->total_ns);
 }
 
-/* On a page that has not been written to yet it begins anew. */
+/* A span begins again on a page that has not been written to yet. */
 static void span_restart(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
   span->total_ns = 0;
   if (span->since_ns) span_begin(span, now_ns, since_at);
@@ -51,12 +51,12 @@ void vg_gate_wake_helper(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
   if (VG_LIKELY(!gate->helper_rests)) return;
   gate->helper_rests = false;
-  /* Meanwhile nobody has looked whether the program has closed our descriptors and has files of its own there. */
+  /* While the helper rested, the program may have closed the shim's descriptors and may have files of its own there. */
   int fd = VG_LOAD_RELAXED(&device->doorbell_fd);
   if (!vg_prim_eventfd_is(fd))
     __atomic_compare_exchange_n(&device->doorbell_fd, &fd, -1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   vg_helper_wake();
-  vg_prim_eventfd_ring(VG_LOAD_RELAXED(&device->doorbell_fd)); /* nor has the arbiter looked at the page */
+  vg_prim_eventfd_ring(VG_LOAD_RELAXED(&device->doorbell_fd)); /* the arbiter has not read the page meanwhile either */
 }
 
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
@@ -108,7 +108,7 @@ void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now
 }
 
 /* Streams that run side by side are each timed as if they had the device alone; together they cannot have had it for
- * longer than anything was outstanding. */
+ * longer than work was outstanding. */
 void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t launches) {
   if (!done_ns && !launches) return;
   struct vg_gate_state *gate = device->gate;

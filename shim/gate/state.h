@@ -1,5 +1,5 @@
-/* state.h - what gate.c (launching threads), helper.c (the helper thread) and report.c (what is told to
- * the arbiter) share. */
+/* state.h - the state that the sources of the gate share: launching threads (enter.c, wait.c, count.c), the helper
+ * thread (helper.c) and the reports to the arbiter (report.c). */
 #ifndef VG_GATE_STATE_H
 #define VG_GATE_STATE_H
 #include <pthread.h>
@@ -16,37 +16,37 @@ struct vg_gate_span {
 };
 
 struct vg_gate_state {
-  pthread_mutex_t mutex; /* guards what follows; never held while waiting; taken before that of a work */
+  pthread_mutex_t mutex; /* guards what follows; never held while waiting; taken before the lock of a work */
   struct vg_probes probes;
-  struct vg_report_device *page; /* the one that the spans are written to */
-  struct vg_gate_span active;    /* the same, or a thread waits at the closed gate */
+  struct vg_report_device *page; /* the report page that the spans are written to */
+  struct vg_gate_span active;    /* work outstanding (see busy), or a thread waiting at the closed gate */
   uint32_t collectives;          /* launched so far, see collectives.c */
   uint32_t waiters;
   uint64_t idle_since_ns;
-  bool helper_rests; /* the helper wants to be woken when something begins */
-  bool solo_dirty;   /* launches went through uncounted: only a probe can tell whether they are done */
+  bool helper_rests; /* the helper is to be woken when work begins */
+  bool solo_dirty;   /* launches passed uncounted: only a probe can show whether they are done */
   bool coasting;     /* no daemon: the timetable decides */
-  /* the helper's own */
+  /* the helper thread's own */
   enum vg_drain drain;
   uint32_t drain_word; /* the closed word being drained */
   uint64_t drain_begun_ns;
-  bool idle_probe; /* a probe is under way to see whether the holder has run dry */
+  bool idle_probe; /* a probe is under way to see whether any work is left */
   uint64_t idle_probe_launched;
-  uint64_t launched, launched_ns; /* how many launches, and when the helper has first seen so many */
-  /* what launching threads look at, apart from what is written often */
+  uint64_t launched, launched_ns; /* how many launches, and when the helper first saw this number */
+  /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
   uint64_t epoch;                                     /* see vg_gate_sync_begin() */
-  struct vg_gate_span busy;                           /* work is outstanding; ends only under the locks of all works */
+  struct vg_gate_span busy;                           /* work outstanding; ends only under the locks of all works */
 } __attribute__((aligned(64)));
 
-extern uint32_t vg_gate_captures __attribute__((visibility("hidden"))); /* streams that capture now */
+extern uint32_t vg_gate_captures __attribute__((visibility("hidden"))); /* how many streams capture now */
 extern pthread_mutex_t vg_gate_capture_mutex;
 
 void vg_gate_capture_forked_child(void);
 void vg_gate_sync_forked_child(void);
-/* May a launch pass the gate that is closed by this word, since another device of the gang is further? */
+/* May a launch pass the gate that is closed by this word, because another device of the gang is further? */
 bool vg_gate_gang_passes(struct vg_device *device, uint32_t word);
-/* A kernel has been launched in a gang, which counts it if it is a collective. By the thread that launches. */
+/* A kernel has been launched in a gang: counts it if it is a collective. Called by the thread that launched it. */
 void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate);
 
 struct vg_work *vg_gate_new_work(struct vg_device *device);   /* NULL: no memory */
@@ -80,8 +80,8 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
 
 /* Under the mutex, all of them. */
 uint64_t vg_gate_launched(const struct vg_device *device); /* counted launches so far */
-/* Takes out what has completed and reports it. Returns what is left, by the estimates: less the time that the device
- * has been at the oldest piece. */
+/* Takes out completed work and reports it. Returns how much is left, by the estimates, less the time for which the
+ * device has run the oldest piece. */
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns);
 uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns); /* see vg_work_seen() */
 /* After vg_gate_reap(), while a stream captures: see vg_work_settled(). */
@@ -92,17 +92,17 @@ void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first
 void vg_gate_unlock_all(struct vg_work *locked);
 uint64_t vg_gate_left(const struct vg_work *locked);
 uint64_t vg_gate_launched_all(const struct vg_work *locked);
-void vg_gate_clear_all(struct vg_work *locked); /* everything has completed */
+void vg_gate_clear_all(struct vg_work *locked); /* all work has completed */
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked);
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);
-/* Under the locks of all works, too: everything has completed. Was anything outstanding before? Then the arbiter is
- * to be rung, if it wants to be. */
+/* Under the locks of all works, too: all work has completed. Returns whether any was outstanding before: then
+ * vg_gate_ring_edge() is to follow. */
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns);
 void vg_gate_ring_edge(struct vg_device *device);
-void vg_gate_wake_helper(struct vg_device *device); /* if it rests: work begins, or may, or somebody waits */
+void vg_gate_wake_helper(struct vg_device *device); /* if it rests: work begins, or may begin, or a thread waits */
 void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns);
 void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now_ns);
-void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t launches); /* since the last time */
-void vg_gate_report_again(struct vg_device *device); /* on the page of another daemon */
+void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t launches); /* since the last report */
+void vg_gate_report_again(struct vg_device *device); /* on a new page, of another daemon */
 
 #endif

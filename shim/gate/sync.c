@@ -1,9 +1,9 @@
 /*
- * sync.c - the program waits for a stream, for its context or for an event, or asks: what it has waited for is not
- * outstanding any more, and when nothing is, the arbiter is told at once.
+ * sync.c - the program waits for a stream, for its context or for an event, or queries it: the work that it has waited
+ * for is not outstanding any more, and when none is, that is reported to the arbiter at once.
  *
- * What a wait covers is what was launched before it began; for an event, before it was recorded. Events are remembered
- * in a small table that forgets: without an entry the helper sees a moment later that nothing is outstanding.
+ * A wait covers the launches before it began; for an event, before it was recorded. Events are in a small table in
+ * which later ones replace others: without an entry the helper sees a moment later that no work is outstanding.
  */
 #include "context/context.h"
 #include "gate/state.h"
@@ -16,7 +16,7 @@ static struct {
 } events[EVENTS];
 static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* A new epoch begins: whatever a thread had launched before it looked and saw an older one was launched by now. */
+/* A new epoch begins: launches of threads that saw an older epoch are before it. */
 uint64_t vg_gate_sync_begin(void) {
   if (vg_gate_solo()) return 0;
   struct vg_device *device = vg_context_device();
@@ -77,7 +77,7 @@ static size_t place_of(CUevent event) {
 void vg_gate_recorded(uint64_t begin, CUevent event, CUstream stream, bool per_thread) {
   if (!begin) return;
   struct vg_gate_point point = point_of(begin, stream, per_thread);
-  if (VG_LOAD_RELAXED(&vg_gate_captures)) point.device = NULL; /* it may stand in a graph now */
+  if (VG_LOAD_RELAXED(&vg_gate_captures)) point.device = NULL; /* it may be in a graph now */
   size_t place = place_of(event);
   pthread_mutex_lock(&events_mutex);
   events[place].event = event;

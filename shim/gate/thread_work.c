@@ -8,11 +8,11 @@
 #include "context/context.h"
 #include "gen/abi/real.h"
 
-#define AHEAD_NS 40000 /* work ahead of a launch that is timed, so that the host's part is not timed, too */
+#define AHEAD_NS 40000 /* work ahead of a timed launch, so that the host's part is not timed, too */
 #define POSTPONED_MOST 16
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
-#define STALE_UNKNOWN_NS VG_NS_PER_S /* of what is not known yet: it may be one long kernel */
+#define STALE_UNKNOWN_NS VG_NS_PER_S /* for an unknown function: it may be one long kernel */
 #define STALE_BEGUN_NS (30 * VG_NS_PER_S)
 
 /* ---- estimates ---- */
@@ -28,7 +28,7 @@ struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *func
       break;
     }
   }
-  vg_lock(&work->lock); /* the one that it replaces may be that of a marker */
+  vg_lock(&work->lock); /* a marker may point to the estimate that it replaces */
   *first = (struct vg_estimate){.function = function, .grid_class = class, .countdown = 1, .cost_ns = 0};
   vg_unlock(&work->lock);
   return work->recent = first;
@@ -37,12 +37,12 @@ struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *func
 /* ---- streams and events ---- */
 
 struct vg_work *vg_work_new(void) {
-  struct vg_work *work = calloc(1, sizeof *work); /* large: most of its pages are never touched */
+  struct vg_work *work = calloc(1, sizeof *work); /* large, but most of its pages are never touched */
   return work;
 }
 
-/* A capture that is open, or begins in another thread at this moment, must not be spoiled by our looking at events: in
- * this mode it is not. To be put back afterwards. */
+/* In the relaxed mode queries of events do not invalidate a capture that is open or begins in another thread. The mode
+ * before is to be restored afterwards. */
 static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
   REAL(cuThreadExchangeStreamCaptureMode)(&mode);
   return mode;
@@ -71,7 +71,7 @@ static CUevent take_event(struct vg_work *work, CUcontext context) {
 static void give_event(struct vg_work *work, const struct vg_stream *stream, CUevent event) {
   CUcontext context = stream->context;
   if (work->pool_context != context && work->pooled == 0) work->pool_context = context;
-  /* Of a shared place nobody knows whose context the event is of. */
+  /* The context of an event of a shared place is unknown. */
   if (work->pool_context == context && work->pooled < VG_WORK_MARKERS && !stream->shared)
     work->pool[work->pooled++] = event;
   else
@@ -99,7 +99,7 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
   return NULL;
 }
 
-/* What a launch that was timed counts for. */
+/* The cost of a launch that was timed. */
 static uint64_t calibrate(const struct vg_marker *marker) {
   float elapsed_ms = 0;
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -116,8 +116,8 @@ static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t c
   if (!stream->stale) vg_work_set_outstanding(work, work->outstanding_ns - cost_ns);
 }
 
-/* All before the marker has completed. Its last launch counts for what was measured, or for what is known by now, which
- * matters when it was one of the first of its kind. */
+/* All work before the marker has completed. Its last launch counts with the measured time, or with the present
+ * estimate, which matters for the first launches of a function. */
 static void retire(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker) {
   work->done_ns += marker->cost_ns - marker->last_ns;
   if (marker->timing_begin) {
@@ -136,11 +136,11 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
                           stale ? work->outstanding_ns - stream->cost_ns : work->outstanding_ns + stream->cost_ns);
 }
 
-/* What is not known and has not been seen to end takes at least as long as it has taken so far, and so do those of its
- * kind behind it. */
+/* A launch of an unknown function takes at least as long as it has run so far, and so do the launches of the same
+ * function behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
   if (estimate->count || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
-  VG_STORE_RELAXED(&estimate->cost_ns, now_ns - stream->moved_ns); /* launching threads look at it without the lock */
+  VG_STORE_RELAXED(&estimate->cost_ns, now_ns - stream->moved_ns); /* launching threads read it without the lock */
   for (uint32_t i = stream->head; i != stream->tail; i++) {
     struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
     if (marker->estimate != estimate) continue;
@@ -152,15 +152,15 @@ static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct v
   }
 }
 
-/* A marker has completed: between when it was last seen not to have and now, and if the device did nothing else, as
- * long after the one before as it costs. */
+/* A marker has completed: after it was last seen pending, and before now; if the device did nothing else, its cost
+ * after the marker before. */
 static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_ns) {
   uint64_t at_ns = stream->moved_ns + cost_ns;
   if (at_ns < stream->pending_ns) at_ns = stream->pending_ns;
   stream->moved_ns = at_ns < now_ns ? at_ns : now_ns;
 }
 
-/* What is known to run waits for nothing that is still to be launched, or hardly ever. */
+/* Does the marker's launch run? A launch that runs waits, almost always, for no later launch. */
 static bool begun(const struct vg_marker *marker) {
   if (!marker->timing_begin) return false;
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -195,7 +195,7 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
   if (now_ns > stream->moved_ns + patience_ns) set_stale(work, stream, true);
 }
 
-/* Puts a marker behind all that the stream has. A ring that stays full only means fewer markers. */
+/* Puts a marker behind all work of the stream. A ring that stays full only means fewer markers. */
 static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
   uint64_t now_ns = vg_prim_now_ns();
   if (stream->tail - stream->head == VG_WORK_MARKERS) reap_stream(work, stream, now_ns);
@@ -255,7 +255,7 @@ static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {
 }
 
 uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns) {
-  uint64_t most_ns = 0; /* the device works on one piece at a time */
+  uint64_t most_ns = 0; /* the device runs one piece at a time */
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     uint64_t done_ns = progress(&work->streams[i], now_ns);
     if (done_ns > most_ns) most_ns = done_ns;
@@ -299,7 +299,7 @@ void vg_work_clear(struct vg_work *work) {
     if (work->streams[i].used) vg_work_clear_stream(work, &work->streams[i]);
 }
 
-/* Of a shared place: they may be of other contexts than the one that ends, whose own go with it. */
+/* For a shared place: its events may be of other contexts than the one that ends. */
 static void drop_markers(struct vg_stream *stream) {
   for (; stream->head != stream->tail; stream->head++) {
     const struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];

@@ -1,8 +1,8 @@
 /*
- * thread_work.h - what one thread has outstanding on one device: per stream the estimated time of launches that have
- * not been seen to complete, with markers (events) to see it by. Each thread keeps its own, so that launches of several
- * threads do not meet; whoever wants to know of all adds them up (process_work.c). Under the work's own lock, but for
- * what only its thread touches. Driver calls here are in the caller's own stream variant.
+ * thread_work.h - the outstanding work of one thread on one device: per stream the estimated time of launches that have
+ * not been seen to complete, and the markers (events) that show it. Each thread has its own, so that launches of
+ * several threads do not contend; process_work.c adds them up. Under the work's own lock, except for fields that only
+ * its thread uses. Driver calls here are in the caller's own stream variant.
  */
 #ifndef VG_GATE_WORK_H
 #define VG_GATE_WORK_H
@@ -21,22 +21,22 @@ struct vg_marker {
   CUevent timing_begin;         /* not NULL: event is a timing event, and the pair brackets one launch of estimate */
   struct vg_estimate *estimate; /* of the last launch before it */
   uint64_t cost_ns;             /* estimated work since the marker before */
-  uint64_t last_ns;             /* of that, what the last launch counts for */
+  uint64_t last_ns;             /* of that, the cost of the last launch */
 };
 
 struct vg_stream {
   bool used;
   bool per_thread;   /* the default stream of one thread (handle is its owner's line) */
-  bool programmatic; /* has seen programmatic launches: a marker between two of them would end their overlap */
-  bool stale;        /* does not move: waits for something outside the device */
-  bool shared;       /* by all streams that there was no room for; handle is that of the last launch */
+  bool programmatic; /* has had programmatic launches: a marker between two of them would end their overlap */
+  bool stale;        /* makes no progress: waits for something outside the device */
+  bool shared;       /* by all streams beyond VG_WORK_STREAMS; handle is that of the last launch */
   CUstream handle;
   CUcontext context;
   const void *owner;
   uint64_t last_epoch; /* of the last launch, see vg_gate_sync_begin() */
   uint64_t unmarked_ns;
   uint32_t unmarked_count;
-  uint64_t cost_ns;    /* all that is outstanding */
+  uint64_t cost_ns;    /* all outstanding work */
   uint64_t moved_ns;   /* when a marker last completed, or the first was recorded */
   uint64_t pending_ns; /* when its oldest marker was last seen not to have completed */
   struct vg_marker markers[VG_WORK_MARKERS];
@@ -45,15 +45,15 @@ struct vg_stream {
 
 struct vg_work {
   struct vg_lock lock;
-  struct vg_work *next;          /* of another thread on the same device */
-  uint64_t outstanding_ns;       /* without stale streams */
-  uint64_t others_ns;            /* outstanding of the other threads when this one last looked; its thread's own */
-  uint64_t done_ns;              /* completed and not yet reported */
-  uint64_t launched;             /* counted launches so far */
-  uint64_t reported;             /* of them, in the report page */
-  uint64_t last_launch_ns;       /* while coasting */
-  struct vg_stream *last;        /* the stream of the last launch */
-  struct vg_estimate *recent;    /* that of the last launch; its thread's own */
+  struct vg_work *next;    /* of another thread on the same device */
+  uint64_t outstanding_ns; /* without stale streams */
+  uint64_t others_ns;      /* outstanding_ns of the other threads when this one last looked; only its thread uses it */
+  uint64_t done_ns;        /* completed and not yet reported */
+  uint64_t launched;       /* counted launches so far */
+  uint64_t reported;       /* the part of them that is in the report page */
+  uint64_t last_launch_ns; /* while coasting */
+  struct vg_stream *last;  /* the stream of the last launch */
+  struct vg_estimate *recent;    /* that of the last launch; only its thread uses it */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
   int pooled;
@@ -67,7 +67,7 @@ struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *func
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
 
-/* Read without the lock by those who only want to know roughly. */
+/* Other threads read it without the lock, as an approximation. */
 static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_ns) {
   VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
 }
@@ -75,19 +75,19 @@ static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_n
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns);
 
-/* The driver has refused a launch: nothing is outstanding for it. */
+/* The driver has refused a launch: it adds no outstanding work. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
 enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
-/* How far is a launch of this kind that is being timed? Under the lock. */
+/* The state of a launch of this function and size that is being timed. Under the lock. */
 enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class);
-/* How long the device has been at the oldest piece of it. */
+/* For how long the device has run the oldest piece of it. */
 uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns);
-/* What is outstanding behind markers that can be seen to complete; the few launches since the last one count for a
- * multiple of their estimate. */
+/* The outstanding work before markers, which are seen to complete; the few launches since the last marker count as
+ * outstanding for a multiple of their estimate. */
 uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns);
-/* After vg_work_reap(): has everything completed that was launched before since_ns? By the markers alone, for when
- * nothing better may be asked; the few launches behind the last one have had a multiple of their estimate. */
+/* After vg_work_reap(): have all launches before since_ns completed? By the markers alone, for when no probe may be
+ * recorded; the few launches behind the last marker count as completed after a multiple of their estimate. */
 bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now_ns);
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream);
 void vg_work_clear(struct vg_work *work);                             /* everything has completed */

@@ -7,7 +7,7 @@
 #include "gate/thread_work.h"
 
 #define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps at the gate before it looks around */
-#define COAST_LOOK_NS 1000000ull           /* in its own slot: how often a waiting thread looks what has completed */
+#define COAST_LOOK_NS 1000000ull           /* in its own slot: how often a waiting thread looks for completed work */
 #define LOOSE_BOUND_NS 2000000ull
 #define PIECE_MAX_NS 8000000ull
 #define FIRST_RUNS_NS VG_NS_PER_S
@@ -21,12 +21,12 @@ static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
 }
 
-/* Is it this tenant's turn in the timetable, and until when? Else when does its turn begin? */
+/* Is it this tenant's turn in the timetable? *ret_until_ns is when its turn ends, else when it begins. */
 static bool coast_turn(const struct vg_device *device, uint64_t now_ns, uint64_t *ret_until_ns) {
   const struct vg_control_device *control = VG_LOAD(&device->control);
   uint32_t seq, period_us, count;
   struct vg_coast_slot slots[VG_COAST_SLOTS_MAX];
-  do { /* the writer is gone when this is read, so an odd count means that it died in between: take what is there */
+  do { /* without a daemon there is no writer, so an odd count means that it died while writing: take what is there */
     seq = VG_LOAD(&control->coast_seq);
     period_us = VG_LOAD_RELAXED(&control->coast_period_us);
     count = VG_LOAD_RELAXED(&control->coast_slot_count);
@@ -53,7 +53,7 @@ static bool coast_turn(const struct vg_device *device, uint64_t now_ns, uint64_t
   return false;
 }
 
-/* While coasting: admits a launch in the tenant's own slot as long as what is outstanding fits into the rest of it. */
+/* While coasting: admits a launch in the tenant's own slot as long as the outstanding work fits into the rest of it. */
 static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *ret_deadline_ns) {
   uint64_t until_ns;
   if (!coast_turn(device, now_ns, &until_ns)) {
@@ -62,15 +62,15 @@ static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *re
   }
   struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
-  vg_gate_reap(device, now_ns); /* nobody else does while we wait */
+  vg_gate_reap(device, now_ns); /* no other thread does while this one waits */
   uint64_t seen_ns = vg_gate_seen(device, now_ns);
   pthread_mutex_unlock(&gate->mutex);
   *ret_deadline_ns = until_ns < now_ns + COAST_LOOK_NS ? until_ns : now_ns + COAST_LOOK_NS;
   return now_ns + seen_ns < until_ns;
 }
 
-/* Under the mutex, for whoever gives a word up first refuses it and then looks who is on his way: a thread that came in
- * between would go on under a word that is not ours any more. */
+/* Under the mutex: a thread that gives a word up first clears open_word and then looks for launches in flight. A thread
+ * that accepted the word in between would launch under a word that was given up. */
 static bool accept_word(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&device->gate->mutex);
   bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
@@ -135,15 +135,15 @@ static uint64_t reaped_remaining(struct vg_device *device, uint64_t now_ns) {
 }
 
 /* A program that launches graphs of some milliseconds prepares the next one while the last one runs: one may always be
- * queued behind the one that runs, or the device would stand still for as long as the program thinks. Long pieces and
- * tight bounds are kept to. */
+ * queued behind the one that runs, else the device would be idle while the program prepares. For longer pieces and
+ * tighter bounds the bound holds. */
 static uint64_t bound_for(uint64_t bound_ns, const struct vg_estimate *estimate) {
   uint64_t cost_ns = VG_LOAD_RELAXED(&estimate->cost_ns);
   return bound_ns >= LOOSE_BOUND_NS && cost_ns > bound_ns && cost_ns <= PIECE_MAX_NS ? cost_ns : bound_ns;
 }
 
-/* Paces and never blocks for ever: twice the bound later than what is outstanding should have come down to it, the
- * launch goes on all the same. */
+/* Paces and never blocks for ever: twice the bound after the outstanding work should have come down to it, the launch
+ * continues all the same. */
 void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
                             uint64_t bound_ns) {
   bound_ns = bound_for(bound_ns, estimate);
@@ -172,8 +172,9 @@ static enum vg_timed find_first(struct vg_device *device, const struct vg_estima
   return found;
 }
 
-/* A kernel that has never been seen to end may take seconds, and no one can take it back: the next one of its kind
- * waits for that, though not for ever; and only a moment if it does not even begin, for its stream may wait for us. */
+/* A kernel that has never been seen to end may take seconds and cannot be taken back: the next launch of the same
+ * function waits for the first one to end, with a limit; only a moment if it does not even begin, since its stream may
+ * wait for this thread. */
 void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate) {
   uint64_t begun_ns = vg_prim_now_ns(), now_ns = begun_ns;
   for (enum vg_timed first; (first = find_first(device, estimate)) != VG_TIMED_NONE; now_ns = vg_prim_now_ns()) {

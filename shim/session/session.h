@@ -1,8 +1,8 @@
 /*
- * session.h - what this process knows of its slice: one struct vg_device per device the slice has, found by the
- * ordinal that the program sees (the driver is shown only the slice's devices, so its ordinals are ours).
- * attach/attach.c fills it at attach and swaps the page pointers at re-attach (old pages are never unmapped, so a
- * reader may keep using a stale pointer for one call); gate/gate.c and ledger/credit.c keep their private state in it.
+ * session.h - the slice of this process: one struct vg_device per device of the slice, found by the ordinal that the
+ * program sees (the driver is shown only the slice's devices, so its ordinals are the same).
+ * attach/pages.c fills it at attach and swaps the page pointers at re-attach (old pages are never unmapped, so a
+ * reader may keep using a stale pointer for one call); gate/ and ledger/credit.c keep their private state in it.
  */
 #ifndef VG_SESSION_H
 #define VG_SESSION_H
@@ -12,29 +12,29 @@
 #include "abi/vg_abi.h"
 #include "base/prim.h"
 
-/* An arbiter whose heartbeat is older does not run. Those who are calm get one every 40 ms (arbiter/pages.c). */
+/* An arbiter whose heartbeat is older does not run. Calm processes get one every 40 ms (arbiter/pages.c). */
 #define VG_HEARTBEAT_LATE_NS (100 * VG_NS_PER_MS)
 
-struct vg_gate_state;   /* gate/gate.c */
+struct vg_gate_state;   /* gate/state.h */
 struct vg_memory_state; /* ledger/credit.c */
 
 struct vg_device {
-  const uint32_t *gate_word; /* what the fast path reads: the control page's gate, or private_word */
+  const uint32_t *gate_word; /* read by the fast path: the control page's gate, or private_word */
   uint32_t open_word;        /* the open gate word that this process has accepted; anything else takes the slow path */
   uint32_t private_word;     /* stands in for the control page's gate while there is no daemon (coast, open, closed) */
   const struct vg_control_device *control; /* atomic pointers: see the head of this file */
   struct vg_report_device *report;
   int doorbell_fd;
-  struct vg_slice_device resolved; /* the slice's numbers at attach; without a daemon so far only the UUID */
+  struct vg_slice_device resolved; /* the slice's limits as of attach; before the first daemon answers only the UUID */
   struct vg_gate_state *gate;
   struct vg_memory_state *memory;
 };
 
 struct vg_session {
-  bool ledger;   /* devices[] is filled and memory is accounted: a slice was asked for, a daemon met or not yet */
-  bool attached; /* a daemon has been met at least once: devices[] have pages (but for foreign ones: control == NULL) */
-  bool daemon_gone; /* the last one met does not answer any more */
-  bool link_lost;   /* the socket to the daemon is at its end and no new one is there; atomic */
+  bool ledger;   /* devices[] is filled and memory is accounted, whether a daemon has answered yet or not */
+  bool attached; /* a daemon has answered: devices[] have pages, except for those not in the slice (control == NULL) */
+  bool daemon_gone; /* the daemon does not answer any more */
+  bool link_lost;   /* the socket to the daemon was closed and there is no new one; atomic */
   uint32_t mode;    /* VG_MODE_* */
   uint32_t device_count;
   uint64_t process_id;

@@ -1,7 +1,7 @@
 /*
  * visible_devices.h - which of the slice's devices the program sees, and in which order: the user's
  * CUDA_VISIBLE_DEVICES applied within the slice. Pure; used by attach/attach.c (order of vg_session.devices) and
- * hooks/device.c (what the driver is told).
+ * hooks/device.c (the driver's CUDA_VISIBLE_DEVICES).
  */
 #ifndef VG_VISIBLE_H
 #define VG_VISIBLE_H
@@ -15,7 +15,7 @@
 
 /*
  * Entries are indices within the slice or UUIDs ("GPU-...", a unique prefix is enough). As in CUDA the first entry that
- * names no device ends the list; here also one that is none of the slice's, or is named a second time. NULL: unset,
+ * names no device ends the list; here also an entry that is not in the slice, or is named a second time. NULL: unset,
  * all. Returns how many are visible; ret_order holds their indices.
  */
 int vg_visible_select(const uint8_t (*uuids)[VG_UUID_BYTES], int count, const char *visible_devices, int *ret_order);

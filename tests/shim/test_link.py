@@ -275,7 +275,7 @@ def test_the_mode_that_counts_is_the_daemons_last_word(holder: Any, tmp_path: Pa
         assert wait_until(lambda: bool(daemon.processes))
         daemon.processes[0].pages.header.mode = lib.VG_MODE_OPEN  # the site's configuration has been reloaded
     log = tmp_path / "log"
-    assert wait_until(lambda: log.exists() and "going on in mode open" in log.read_text())
+    assert wait_until(lambda: log.exists() and "continuing in mode open" in log.read_text())
 
 
 def _helper_sleeps(pid: int) -> int:
