@@ -1,7 +1,7 @@
 /*
  * nvml_abi.h - the types and constants of NVML (libnvidia-ml.so.1) that the simulated NVML and the NVML shim use:
- * facts of the library's binary interface, so that building needs nothing of CUDA. This file's names have nvml's
- * spelling, as programs and tools know them by it.
+ * facts of the library's binary interface, so that building needs nothing of CUDA. Names keep NVML's spelling,
+ * by which programs and tools know them.
  */
 #ifndef VG_NVML_ABI_H
 #define VG_NVML_ABI_H

@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/prim.h"
-
 /*
  * Called by the cuInit hook, between enter and leave, before the driver's cuInit. Attaches (once per process, again in
  * a forked child). Returns 0 when the program may continue: in a slice (vg_session.attached), without one because no

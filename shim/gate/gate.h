@@ -18,8 +18,6 @@
 #include "gate/gate_fast.h"
 #include "gen/abi/cuda_abi.h"
 
-#define VG_GATE_NO_WORD UINT32_MAX /* no gate word ever has this value: an open_word that accepts none */
-
 struct vg_gate_line;
 struct vg_work;
 struct vg_estimate;

@@ -7,6 +7,8 @@
 #include "base/prim.h"
 #include "session/session.h"
 
+#define VG_GATE_NO_WORD UINT32_MAX /* no gate word ever has this value: an open_word that accepts none */
+
 /* The device when there is just one, or NULL: several (see context/context.h) or none (no slice: everything passes). */
 extern struct vg_device *vg_gate_only_device __attribute__((visibility("hidden")));
 /* Slow path: several devices, or no slice. */

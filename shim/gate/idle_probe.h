@@ -4,7 +4,8 @@
  */
 #ifndef VG_GATE_PROBE_H
 #define VG_GATE_PROBE_H
-#include "gate/gate.h"
+#include "gen/abi/cuda_abi.h"
+#include "session/session.h"
 
 #define VG_PROBE_CONTEXTS 8
 

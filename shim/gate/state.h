@@ -4,6 +4,7 @@
 #define VG_GATE_STATE_H
 #include <pthread.h>
 
+#include "gate/gate.h"
 #include "gate/idle_probe.h"
 #include "gate/thread_line.h"
 #include "gate/thread_work.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gate/gate.h"
+#include "gate/gate_fast.h"
 
 __thread struct vg_gate_line *vg_gate_own_line;
 static struct vg_gate_line *lines; /* all lines ever made; never freed, reused by later threads */

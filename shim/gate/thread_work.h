@@ -7,9 +7,8 @@
 #ifndef VG_GATE_WORK_H
 #define VG_GATE_WORK_H
 #include "base/lock.h"
-#include "context/context.h"
 #include "gate/estimate.h"
-#include "gate/gate.h"
+#include "gen/abi/cuda_abi.h"
 
 #define VG_WORK_STREAMS 32
 #define VG_WORK_MARKERS 32
