@@ -1,4 +1,4 @@
-"""Demands, entitlements and the floor of virtual time. In C: shim/arbiter/shares.c."""
+"""Demands, entitlements and the floor of virtual time. In C: shim/arbiter/entitlements.c."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening and closing gates, drains, and the rescue of work that cannot end. In C: shim/arbiter/policy.c."""
+"""Opening and closing gates, drains, and the rescue of work that cannot end. In C: slices.c, policy.c."""
 
 from __future__ import annotations
 

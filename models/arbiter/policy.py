@@ -1,4 +1,4 @@
-"""The arbiter's policy as a reference model, pure: what shim/arbiter/policy.c decides, this decides, step by step.
+"""The arbiter's policy as a reference model, pure: what shim/arbiter/step.c decides, this decides, step by step.
 
 One device. Each step takes what the tenants report and the time, and sets the gates. Integers throughout, so that the
 two can be compared for equality (tests/arbiter/test_equality.py).
