@@ -74,7 +74,7 @@ static void the_leader_knows_of_work_elsewhere(void) {
   end(1);
 }
 
-static void nobody_waits_for_a_leader_that_is_not_there(void) {
+static void a_missing_leader_is_not_waited_for(void) {
   begin(1);
   CHECK(!read_board(1, FOLLOWER).go);
   vg_gang_leave(1, wake_fds[LEADER]);
@@ -89,8 +89,9 @@ static void launch(int device, bool open, uint32_t collectives) {
   post(1, device, part);
 }
 
-/* Whoever stands at its closed gate learns how far the others are; while it is open that changes all the time. */
-static void who_is_behind_learns_of_it(void) {
+/* A device with a closed gate is woken when the others get further; while its gate is open that changes all the time.
+ */
+static void a_device_that_is_behind_is_woken(void) {
   begin(1);
   launch(LEADER, true, 7);
   launch(FOLLOWER, true, 6);
@@ -110,7 +111,7 @@ static void who_is_behind_learns_of_it(void) {
   end(1);
 }
 
-/* A tenant whose pages change all the time makes its devices' arbiters ring each other no faster than that. */
+/* A tenant whose pages change all the time makes its devices' arbiters wake each other no faster than the limit. */
 static void rings_are_limited_and_the_last_news_arrives(void) {
   begin(1);
   now_ns += VG_NS_PER_MS;
@@ -133,8 +134,8 @@ int main(void) {
   for (int i = 0; i < DEVICES; i++) wake_fds[i] = vg_prim_eventfd();
   RUN(followers_go_with_their_leader);
   RUN(the_leader_knows_of_work_elsewhere);
-  RUN(nobody_waits_for_a_leader_that_is_not_there);
-  RUN(who_is_behind_learns_of_it);
+  RUN(a_missing_leader_is_not_waited_for);
+  RUN(a_device_that_is_behind_is_woken);
   RUN(rings_are_limited_and_the_last_news_arrives);
   return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * test_arbiter_memory.c - who may hold how much: what must hold after every one of many random steps, whatever the
+ * test_arbiter_memory.c - how much each process may hold: the invariants after each of many random steps, whatever the
  * tenants write into their report pages.
  */
 #include "arbiter/memory.h"
@@ -115,7 +115,7 @@ static void a_minimum_can_be_had_beside_borrowers(void) {
 static void unused_credit_comes_back_under_pressure(void) {
   set_up();
   uint64_t now_ns = 1000;
-  vg_memory_row_update(&rows[1], 0, 0, 350 * MIB, 1, now_ns); /* slice 1: all of its maximum, used by nobody */
+  vg_memory_row_update(&rows[1], 0, 0, 350 * MIB, 1, now_ns); /* slice 1: all of its maximum, unused */
   vg_memory_table_step(&table, now_ns);
   CHECK(rows[1].granted_bytes == 350 * MIB);
   vg_memory_row_update(&rows[5], 0, 0, 200 * MIB, 1, now_ns); /* another process of the same slice */
@@ -127,7 +127,7 @@ static void unused_credit_comes_back_under_pressure(void) {
   CHECK(!rows[1].pressure);
 }
 
-static void nobody_is_refused_by_what_was_read_a_while_ago(void) {
+static void no_want_is_refused_by_stale_rows(void) {
   set_up();
   uint64_t now_ns = 1000;
   vg_memory_row_update(&rows[1], 0, 0, 350 * MIB, 1, now_ns);
@@ -147,6 +147,6 @@ int main(void) {
   RUN(every_want_is_answered);
   RUN(a_minimum_can_be_had_beside_borrowers);
   RUN(unused_credit_comes_back_under_pressure);
-  RUN(nobody_is_refused_by_what_was_read_a_while_ago);
+  RUN(no_want_is_refused_by_stale_rows);
   return 0;
 }

@@ -119,7 +119,7 @@ static void finish(struct vg_arbiter *arbiter) {
   for (int i = 0; i < TENANTS; i++) vg_prim_close(tenants[i].doorbell_fd);
 }
 
-static void everybody_runs_while_limits_change(void) {
+static void all_run_while_limits_change(void) {
   struct vg_arbiter *arbiter = start(NULL);
   uint64_t end_ns = vg_prim_now_ns() + RUN_NS;
   for (uint32_t i = 0; vg_prim_now_ns() < end_ns; i++) {
@@ -160,7 +160,7 @@ static void processes_come_and_go(void) {
   finish(arbiter);
 }
 
-static void rubbish_in_one_page_hurts_nobody_else(void) {
+static void rubbish_in_one_page_hurts_no_other(void) {
   struct vg_arbiter *arbiter = start(hostile);
   uint64_t end_ns = vg_prim_now_ns() + RUN_NS;
   uint64_t before[TENANTS];
@@ -258,7 +258,7 @@ static void *talks_nonsense(void *argument) {
   return NULL;
 }
 
-/* The others run on, and nobody is charged for more than the time there was. */
+/* The others continue, and no slice is charged more than the time that there was. */
 static void one_talks(void (*kind)(struct vg_report_device *page, uint64_t round)) {
   nonsense = kind;
   uint64_t begin_ns = vg_prim_now_ns();
@@ -286,7 +286,7 @@ static void one_talks(void (*kind)(struct vg_report_device *page, uint64_t round
   finish(arbiter);
 }
 
-static void nonsense_isolates_who_talks_it(void) {
+static void nonsense_isolates_its_process(void) {
   one_talks(runs_backwards);
   one_talks(is_huge);
   one_talks(leaps);
@@ -297,7 +297,8 @@ static void nonsense_isolates_who_talks_it(void) {
   one_talks(holds_more_memory_than_there_is);
 }
 
-/* A tenant shares the doorbell's file: it may make it blocking and empty it between our waking and our reading. */
+/* A tenant shares the doorbell's file: it may make it blocking and empty it between the arbiter's waking and its
+ * reading. */
 static void a_doorbell_that_was_made_blocking_is_read_without_waiting(void) {
   int fd = vg_prim_eventfd();
   CHECK(fcntl(fd, F_SETFL, 0) == 0);
@@ -308,9 +309,9 @@ static void a_doorbell_that_was_made_blocking_is_read_without_waiting(void) {
   vg_prim_close(fd);
 }
 
-/* Who has been calm for long has every other heartbeat, and what his page says is found all the same: at once if he
+/* A process that has been calm for long gets every other heartbeat, and its page is read all the same: at once if it
  * rings. */
-static void the_calm_are_told_and_heard(void) {
+static void calm_processes_are_served_and_read(void) {
   struct vg_arbiter *arbiter = start(NULL);
   VG_STORE(&stop, 1);
   for (int i = 0; i < TENANTS; i++) pthread_join(tenants[i].thread, NULL);
@@ -352,8 +353,9 @@ static void wait_for_word_after(const struct tenant *tenant, uint32_t word, bool
   }
 }
 
-/* Two processes of one slice, nobody else wants the device any more: one gave it up, the other one runs and runs. */
-static void who_gave_up_is_let_in_beside_his_own_slice(void) {
+/* Two processes of one slice, and no other slice wants the device any more: one gave it up, the other one keeps
+ * running. */
+static void a_process_that_gave_up_is_let_in_beside_its_slice(void) {
   struct vg_arbiter *arbiter = vg_arbiter_new(&params);
   CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
   memset(tenants, 0, sizeof tenants);
@@ -380,7 +382,7 @@ static void who_gave_up_is_let_in_beside_his_own_slice(void) {
 }
 
 /* A paused container of the latency class: one of its threads stood at the gate, and finds it open for ever. */
-static void who_is_stopped_at_his_gate_holds_nobody_up(void) {
+static void a_process_stopped_at_its_gate_delays_no_other(void) {
   struct vg_arbiter *arbiter = vg_arbiter_new(&params);
   CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
   VG_STORE(&stop, 0);
@@ -408,7 +410,7 @@ static void who_is_stopped_at_his_gate_holds_nobody_up(void) {
 }
 
 /* More processes than are looked at in one round; none of them ever rings. */
-static void who_never_rings_is_seen_all_the_same(void) {
+static void a_process_that_never_rings_is_read(void) {
   enum { MANY = 2 * VG_BEAT_PROCESSES + 5 };
   static struct tenant crowd[MANY];
   struct vg_arbiter *arbiter = vg_arbiter_new(&params);
@@ -469,7 +471,7 @@ static uint64_t launched_beside(uint32_t waiting) {
   return launches;
 }
 
-static void who_only_claims_to_wait_holds_nobody_up(void) {
+static void a_false_claim_to_wait_delays_no_other(void) {
   uint64_t beside_idle = launched_beside(0), beside_claims = launched_beside(1);
   if (beside_claims * 4 < beside_idle)
     fprintf(stderr, "%lu launches, %lu beside a page that claims to wait\n", (unsigned long)beside_idle,
@@ -516,7 +518,7 @@ static void want(struct tenant *tenant, uint64_t bytes) {
 }
 
 /* Between two heartbeats the arbiter does not see what a process frees: before it refuses, it looks. */
-static void who_frees_does_not_ring_and_is_asked_all_the_same(void) {
+static void freed_memory_is_found_without_a_ring(void) {
   struct vg_arbiter_params rare = params;
   rare.heartbeat_ns = 10 * VG_NS_PER_S;
   struct vg_arbiter *arbiter = vg_arbiter_new(&rare);
@@ -559,17 +561,17 @@ static void wrong_calls_are_refused(void) {
 
 int main(void) {
   RUN(wrong_calls_are_refused);
-  RUN(everybody_runs_while_limits_change);
+  RUN(all_run_while_limits_change);
   RUN(processes_come_and_go);
-  RUN(rubbish_in_one_page_hurts_nobody_else);
-  RUN(nonsense_isolates_who_talks_it);
-  RUN(who_gave_up_is_let_in_beside_his_own_slice);
-  RUN(who_is_stopped_at_his_gate_holds_nobody_up);
-  RUN(who_only_claims_to_wait_holds_nobody_up);
+  RUN(rubbish_in_one_page_hurts_no_other);
+  RUN(nonsense_isolates_its_process);
+  RUN(a_process_that_gave_up_is_let_in_beside_its_slice);
+  RUN(a_process_stopped_at_its_gate_delays_no_other);
+  RUN(a_false_claim_to_wait_delays_no_other);
   RUN(rings_are_answered_at_a_rate_of_the_slice);
-  RUN(who_never_rings_is_seen_all_the_same);
-  RUN(who_frees_does_not_ring_and_is_asked_all_the_same);
-  RUN(the_calm_are_told_and_heard);
+  RUN(a_process_that_never_rings_is_read);
+  RUN(freed_memory_is_found_without_a_ring);
+  RUN(calm_processes_are_served_and_read);
   RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
   return 0;
 }

@@ -1,5 +1,5 @@
-/* test_arbiter_trace.c - the trace of the arbiter against slices whose state is set by hand: what differs from the last
- * round is told once, nothing while it is off, and what nobody has read is counted as lost. */
+/* test_arbiter_trace.c - the trace of the arbiter against slices whose state is set by hand: each difference from the
+ * last round becomes one event, none while it is off, and unread events are counted as lost. */
 #include "arbiter/trace.h"
 #include "check.h"
 
@@ -29,7 +29,7 @@ static void is(int index, uint64_t time_ns, uint32_t kind, uint64_t value) {
   CHECK(events[index].value == value);
 }
 
-static void a_lease_is_told_from_open_to_drained(void) {
+static void a_lease_is_traced_from_open_to_drained(void) {
   struct vg_core_slice *slice = begin();
   CHECK(round_at(1) == 0);
   slice->out.word = 1 << VG_GATE_EPOCH_SHIFT | VG_GATE_COUNT;
@@ -59,7 +59,7 @@ static void a_lease_is_told_from_open_to_drained(void) {
   is(2, 400, VG_TRACE_OUTSTANDING, 0);
 }
 
-static void counters_are_told_at_a_bounded_rate(void) {
+static void counters_are_traced_at_a_bounded_rate(void) {
   struct vg_core_slice *slice = begin();
   int told = 0;
   for (uint64_t now_ns = VG_TRACE_COUNTER_NS; now_ns < 11 * VG_TRACE_COUNTER_NS; now_ns += VG_TRACE_COUNTER_NS / 100) {
@@ -86,7 +86,7 @@ static void another_slice_in_the_same_place_begins_anew(void) {
   CHECK(round_at(3) == 0);
 }
 
-static void what_nobody_reads_is_counted(void) {
+static void unread_events_are_counted(void) {
   begin();
   for (uint32_t i = 1; i <= VG_TRACE_EVENTS_MAX + 5; i++) {
     waiting[0] = i;
@@ -121,10 +121,10 @@ static void off_keeps_nothing(void) {
 }
 
 int main(void) {
-  RUN(a_lease_is_told_from_open_to_drained);
-  RUN(counters_are_told_at_a_bounded_rate);
+  RUN(a_lease_is_traced_from_open_to_drained);
+  RUN(counters_are_traced_at_a_bounded_rate);
   RUN(another_slice_in_the_same_place_begins_anew);
-  RUN(what_nobody_reads_is_counted);
+  RUN(unread_events_are_counted);
   RUN(the_regime_is_the_devices);
   RUN(off_keeps_nothing);
   return 0;

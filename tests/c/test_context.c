@@ -1,5 +1,5 @@
 /*
- * test_context.c - contexts are paid for once and paid back once, whoever is the last to count and the last to call.
+ * test_context.c - contexts are charged once and released once, whichever thread is the last to count or to call.
  */
 #include "context/context.h"
 
@@ -48,7 +48,7 @@ static uint32_t waiting;
 static void *sees_the_end(void *unused) {
   struct vg_device *device;
   VG_STORE(&waiting, 1);
-  CHECK(vg_context_retire(PRIMARY, true, &device)); /* waits for who counted last */
+  CHECK(vg_context_retire(PRIMARY, true, &device)); /* waits for the thread that counted last */
   vg_context_retired(device, PRIMARY, true);
   return unused;
 }

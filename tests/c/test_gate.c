@@ -1,7 +1,7 @@
 /*
  * test_gate.c - the launch gate between a real arbiter and a fake driver: threads that launch, the helper thread, a
  * neighbour that always wants the device. What must hold: nothing is launched under a closed word that has been
- * reported as drained, everybody gets on, no wait is for ever, and no event is lost.
+ * reported as drained, all threads make progress, no wait is for ever, and no event is lost.
  */
 #include <string.h>
 
@@ -194,20 +194,20 @@ static struct vg_arbiter *begin(void) {
   return arbiter;
 }
 
-struct crew {
+struct started {
   pthread_t threads[THREADS + 3];
   int count;
 };
 
-static void hire(struct crew *crew, void *(*body)(void *), uintptr_t argument) {
-  CHECK(pthread_create(&crew->threads[crew->count++], NULL, body, (void *)argument) == 0);
+static void start_thread(struct started *threads, void *(*body)(void *), uintptr_t argument) {
+  CHECK(pthread_create(&threads->threads[threads->count++], NULL, body, (void *)argument) == 0);
 }
 
-static void dismiss(struct crew *crew) {
+static void join_all(struct started *threads) {
   VG_STORE(&stop_launching, 1);
-  for (int i = 1; i < crew->count; i++) pthread_join(crew->threads[i], NULL);
+  for (int i = 1; i < threads->count; i++) pthread_join(threads->threads[i], NULL);
   VG_STORE(&stop_serving, 1);
-  pthread_join(crew->threads[0], NULL); /* the helper goes last: launching threads may wait for what it reports */
+  pthread_join(threads->threads[0], NULL); /* the helper goes last: launching threads may wait for what it reports */
 }
 
 static void end(struct vg_arbiter *arbiter) {
@@ -223,16 +223,16 @@ static void end(struct vg_arbiter *arbiter) {
 static void two_tenants_take_turns(void) {
   struct vg_arbiter *arbiter = begin();
   waits_every = 0;
-  struct crew crew = {.count = 0};
+  struct started threads = {.count = 0};
   add_neighbour(arbiter);
-  hire(&crew, serving, 0);
-  hire(&crew, neighbouring, 0);
-  for (uintptr_t i = 0; i < THREADS; i++) hire(&crew, launching, i);
+  start_thread(&threads, serving, 0);
+  start_thread(&threads, neighbouring, 0);
+  for (uintptr_t i = 0; i < THREADS; i++) start_thread(&threads, launching, i);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS);
   struct vg_slice_stats mine, theirs;
   CHECK(vg_arbiter_slice_stats(arbiter, 1, &mine) == 0);
   CHECK(vg_arbiter_slice_stats(arbiter, 2, &theirs) == 0);
-  dismiss(&crew);
+  join_all(&threads);
   CHECK(launches > 200);
   printf("  charged %.1f and %.1f ms, %d and %d grants\n", (double)mine.charged_ns / 1e6,
          (double)theirs.charged_ns / 1e6, (int)mine.grants, (int)theirs.grants);
@@ -245,44 +245,44 @@ static void two_tenants_take_turns(void) {
 
 static void alone_the_gate_opens_for_good(void) {
   struct vg_arbiter *arbiter = begin();
-  struct crew crew = {.count = 0};
-  hire(&crew, serving, 0);
+  struct started threads = {.count = 0};
+  start_thread(&threads, serving, 0);
   for (int i = 0; i < 200; i++) launch(fake_stream(1), &function_of_thread[0]);
   CHECK(vg_gate_solo());
   uint64_t waited_ns = VG_LOAD(&own.report.waited_ns);
   for (int i = 0; i < 200; i++) launch(fake_stream(1), &function_of_thread[0]);
   CHECK(VG_LOAD(&own.report.waited_ns) == waited_ns);
-  dismiss(&crew);
+  join_all(&threads);
   end(arbiter);
 }
 
-static void a_stream_that_waits_for_another_blocks_nobody(void) {
+static void a_stream_that_waits_for_another_blocks_no_tenant(void) {
   struct vg_arbiter *arbiter = begin();
-  struct crew crew = {.count = 0};
+  struct started threads = {.count = 0};
   add_neighbour(arbiter);
-  hire(&crew, serving, 0);
-  hire(&crew, neighbouring, 0);
+  start_thread(&threads, serving, 0);
+  start_thread(&threads, neighbouring, 0);
   fake_busy_until_ns[3] = FAKE_NEVER;
   for (int i = 0; i < 41; i++) launch(fake_stream(3), &function_of_thread[0]); /* ends, or this test never does */
   launch(fake_stream(4), &function_of_thread[1]);
   pthread_mutex_lock(&fake_mutex);
   fake_busy_until_ns[3] = 0; /* the other stream has written the value */
   pthread_mutex_unlock(&fake_mutex);
-  dismiss(&crew);
+  join_all(&threads);
   CHECK(launches == 42);
   end(arbiter);
 }
 
 static void captures_do_not_disturb(void) {
   struct vg_arbiter *arbiter = begin();
-  struct crew crew = {.count = 0};
+  struct started threads = {.count = 0};
   add_neighbour(arbiter);
-  hire(&crew, serving, 0);
-  hire(&crew, neighbouring, 0);
-  hire(&crew, capturing, 0);
-  hire(&crew, launching, 0);
+  start_thread(&threads, serving, 0);
+  start_thread(&threads, neighbouring, 0);
+  start_thread(&threads, capturing, 0);
+  start_thread(&threads, launching, 0);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS);
-  dismiss(&crew);
+  join_all(&threads);
   CHECK(launches > 20);
   CHECK(vg_gate_solo() || VG_LOAD(&own.control.gate) != 0);
   end(arbiter);
@@ -291,11 +291,11 @@ static void captures_do_not_disturb(void) {
 static void the_daemon_goes_and_comes_back(void) {
   struct vg_device *device = &vg_session.devices[0];
   struct vg_arbiter *arbiter = begin();
-  struct crew crew = {.count = 0};
+  struct started threads = {.count = 0};
   add_neighbour(arbiter);
-  hire(&crew, serving, 0);
-  hire(&crew, neighbouring, 0);
-  for (uintptr_t i = 0; i < THREADS; i++) hire(&crew, launching, i);
+  start_thread(&threads, serving, 0);
+  start_thread(&threads, neighbouring, 0);
+  for (uintptr_t i = 0; i < THREADS; i++) start_thread(&threads, launching, i);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS / 4);
   vg_arbiter_free(arbiter); /* the pages stay as they are */
   vg_gate_daemon_gone(device);
@@ -312,7 +312,7 @@ static void the_daemon_goes_and_comes_back(void) {
   before = __atomic_load_n(&launches, __ATOMIC_RELAXED);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS / 4);
   CHECK(__atomic_load_n(&launches, __ATOMIC_RELAXED) > before);
-  dismiss(&crew);
+  join_all(&threads);
   CHECK(VG_LOAD(&own_again.report.launches) > 0);
   end(arbiter);
 }
@@ -323,14 +323,14 @@ static void synchronize(CUstream stream) {
   vg_gate_synced(begin_of_wait, stream, false, false);
 }
 
-/* The program never waits for the device, and one kernel is longer than its slot: who sees that it has completed? */
+/* The program never waits for the device, and one kernel is longer than its slot: its end is seen all the same. */
 static void kernels_longer_than_a_slot_coast(void) {
   struct vg_device *device = &vg_session.devices[0];
   struct vg_arbiter *arbiter = begin();
-  struct crew crew = {.count = 0};
+  struct started threads = {.count = 0};
   add_neighbour(arbiter);
-  hire(&crew, serving, 0);
-  hire(&crew, neighbouring, 0);
+  start_thread(&threads, serving, 0);
+  start_thread(&threads, neighbouring, 0);
   for (int i = 0; i < 3; i++) {
     launch_for(fake_stream(1), &function_of_thread[0], 12 * VG_NS_PER_MS);
     synchronize(fake_stream(1));
@@ -338,7 +338,7 @@ static void kernels_longer_than_a_slot_coast(void) {
   vg_arbiter_free(arbiter);
   vg_gate_daemon_gone(device);
   for (int i = 0; i < 4; i++) launch_for(fake_stream(1), &function_of_thread[0], 12 * VG_NS_PER_MS); /* or never ends */
-  dismiss(&crew);
+  join_all(&threads);
   end(NULL);
 }
 
@@ -352,28 +352,28 @@ static void launch_slowly(CUstream stream, CUstream other) {
 
 static void a_launch_under_way_is_not_idleness(void) {
   struct vg_arbiter *arbiter = begin();
-  struct crew crew = {.count = 0};
+  struct started threads = {.count = 0};
   add_neighbour(arbiter);
-  hire(&crew, serving, 0);
+  start_thread(&threads, serving, 0);
   launch(fake_stream(2), &function_of_thread[1]);
   launch_slowly(fake_stream(1), fake_stream(2));
   CHECK(VG_LOAD(&own.report.outstanding) == 1);
-  dismiss(&crew);
+  join_all(&threads);
   end(arbiter);
 }
 
 static void refused_launches_are_not_outstanding(void) {
   struct vg_arbiter *arbiter = begin();
-  struct crew crew = {.count = 0};
+  struct started threads = {.count = 0};
   add_neighbour(arbiter);
-  hire(&crew, serving, 0);
+  start_thread(&threads, serving, 0);
   for (int i = 0; i < 100; i++) {
     struct vg_ticket ticket;
     vg_gate_enter(&ticket, fake_stream(1), false, &function_of_thread[0], 1024);
     vg_gate_leave(&ticket, CUDA_ERROR_INVALID_VALUE);
   }
   CHECK(vg_gate_outstanding(&vg_session.devices[0]) == 0);
-  dismiss(&crew);
+  join_all(&threads);
   end(arbiter);
 }
 
@@ -446,7 +446,7 @@ int main(void) {
   RUN(kernels_longer_than_a_slot_coast);
   RUN(alone_the_gate_opens_for_good);
   RUN(two_tenants_take_turns);
-  RUN(a_stream_that_waits_for_another_blocks_nobody);
+  RUN(a_stream_that_waits_for_another_blocks_no_tenant);
   RUN(captures_do_not_disturb);
   RUN(the_daemon_goes_and_comes_back);
   return 0;

@@ -26,8 +26,8 @@ static void long_work_is_bounded(void) {
   end();
 }
 
-/* Each of them is the first of its kind, as of one who wants to be taken for unknown. */
-static void long_strangers_are_bounded(void) {
+/* Each launch is its function's first, as of a program that wants its kernels to stay unknown. */
+static void long_first_launches_are_bounded(void) {
   begin(0);
   VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
   uint64_t cost_ns = 100 * VG_NS_PER_MS, most_ns = 0;
@@ -53,9 +53,9 @@ static bool is_stale(CUstream handle) {
   return stream->stale;
 }
 
-/* What is queued behind something that nobody has counted does not count after a while. What is seen to run does,
- * however long: else whatever comes behind a kernel of seconds is not bounded. */
-static void who_runs_for_long_is_not_taken_for_stuck(void) {
+/* Work queued behind an uncounted launch does not count after a while. A launch that is seen to run does, however long:
+ * else the work behind a kernel of seconds would not be bounded. */
+static void a_long_kernel_is_not_taken_for_stuck(void) {
   begin(0);
   fake_launch(fake_stream(2), 3 * VG_NS_PER_S);
   launch_into(fake_stream(1), &functions[0], 3 * VG_NS_PER_S);
@@ -105,8 +105,8 @@ static void the_bound_holds_beside_a_capture(void) {
 
 int main(void) {
   RUN(long_work_is_bounded);
-  RUN(long_strangers_are_bounded);
-  RUN(who_runs_for_long_is_not_taken_for_stuck);
+  RUN(long_first_launches_are_bounded);
+  RUN(a_long_kernel_is_not_taken_for_stuck);
   RUN(many_streams_are_bounded);
   RUN(the_bound_holds_beside_a_capture);
   return 0;

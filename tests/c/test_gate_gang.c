@@ -50,7 +50,7 @@ static void begin(void) {
   CHECK(vg_gate_attach(device()) == 0);
 }
 
-static void collectives_are_counted_if_somebody_wants_to_know(void) {
+static void collectives_are_counted_in_a_gang(void) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) launch(&names[i]);
   CHECK(report.collectives == 0);
   VG_STORE(&control.watch, VG_WATCH_GANG);
@@ -114,7 +114,7 @@ static void as_many_pass_a_closed_gate_as_it_is_behind(void) {
 
 int main(void) {
   begin();
-  RUN(collectives_are_counted_if_somebody_wants_to_know);
+  RUN(collectives_are_counted_in_a_gang);
   RUN(as_many_pass_a_closed_gate_as_it_is_behind);
   RUN(the_count_goes_on_from_page_to_page);
   RUN(a_user_may_name_more);

@@ -13,7 +13,7 @@ static void a_program_that_never_waits_becomes_idle(void) {
   CHECK(serve_until_idle() && rang());
   CHECK(report()->busy_ns >= 20 * LAUNCH_NS && !report()->busy_since_ns && !report()->active_since_ns);
   CHECK(report()->done_ns > 0);
-  /* Nobody wants to know: the helper has nothing to do, and leaves the work where it is. */
+  /* Nothing is watched: the helper has nothing to do, and leaves the work in the books. */
   VG_STORE(&control.watch, 0);
   launch(LAUNCH_NS);
   vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
@@ -62,8 +62,8 @@ static void *launch_refused(void *unused) {
   return unused;
 }
 
-/* While a launch is on its way nothing can be given up, and should the driver refuse it nobody is told that it has
- * ended: the helper goes on looking, or a neighbour would wait for one that has nothing to run. */
+/* While a launch is on its way nothing can be given up, and if the driver refuses it no event shows its end: the helper
+ * keeps looking, or a neighbour would wait for a process that has nothing to run. */
 static void a_helper_does_not_rest_before_it_has_given_up(void) {
   begin(VG_WATCH_USAGE);
   control.neighbour_waits = VG_NEIGHBOUR_WAITS;

@@ -14,7 +14,7 @@
 #define KEEP_NS (300 * VG_NS_PER_US)
 
 static struct vg_lock lock;
-static uint64_t sum; /* not atomic: the sanitizer sees whoever comes in beside another */
+static uint64_t sum; /* not atomic: the sanitizer sees two threads in it */
 
 static void *add(void *argument) {
   for (int i = 0; i < ROUNDS; i++) {
@@ -41,8 +41,8 @@ static void *take(void *unused) {
   return unused;
 }
 
-/* As when the one who lets go sees nobody, for his store was still on its way: nobody wakes the other one. */
-static void who_is_not_woken_looks_again(void) {
+/* As when unlocking misses the waiter, since its store was not visible yet: no thread wakes it. */
+static void a_missed_waiter_looks_again(void) {
   pthread_t thread;
   vg_lock(&lock);
   CHECK(pthread_create(&thread, NULL, take, NULL) == 0);
@@ -55,6 +55,6 @@ static void who_is_not_woken_looks_again(void) {
 
 int main(void) {
   RUN(one_at_a_time);
-  RUN(who_is_not_woken_looks_again);
+  RUN(a_missed_waiter_looks_again);
   return 0;
 }

@@ -33,7 +33,8 @@ static void what_is_done_adds_up(void) {
     if (round) CHECK(done_ns > 45 * LAUNCH_NS && done_ns < 55 * LAUNCH_NS); /* its cost is known by now */
     before_ns = report()->done_ns;
   }
-  launch_into(fake_stream(1), &functions[1], 20 * LAUNCH_NS); /* the first of its kind counts for what it was */
+  launch_into(fake_stream(1), &functions[1],
+              20 * LAUNCH_NS); /* a function's first launch counts with its measured time */
   synchronize(fake_stream(1));
   uint64_t first_ns = report()->done_ns - before_ns;
   CHECK(first_ns > 18 * LAUNCH_NS && first_ns < 22 * LAUNCH_NS);
@@ -41,7 +42,7 @@ static void what_is_done_adds_up(void) {
   end();
 }
 
-/* Both streams have the device to themselves as far as anybody can tell, but nobody has had it twice. */
+/* Each stream is timed as if it had the device alone, but together they have not had it twice. */
 static void what_runs_side_by_side_counts_once(void) {
   begin(0);
   for (int i = 0; i < 100; i++) launch_into(fake_stream(1 + (uintptr_t)i % 2), &functions[i % 2], LAUNCH_NS);

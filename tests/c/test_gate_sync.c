@@ -47,7 +47,7 @@ static void an_event_covers_what_was_before_it(void) {
 /* Of the streams that share the last place only the one of the last launch is known by name. */
 static void a_wait_for_one_stream_leaves_those_that_share_its_place(void) {
   begin(VG_WATCH_USAGE);
-  control.bound_ns = VG_NS_PER_S; /* so that nobody looks what has completed */
+  control.bound_ns = VG_NS_PER_S; /* so that no thread looks for completed work */
   launch(LAUNCH_NS / 10);
   synchronize(fake_stream(1)); /* what it costs is known */
   for (uintptr_t i = 1; i <= VG_WORK_STREAMS + 2; i++) launch_into(fake_stream(i), &functions[0], LAUNCH_NS / 10);
