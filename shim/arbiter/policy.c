@@ -294,7 +294,6 @@ void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
   }
 }
 
-/* A free slice has a turn while the gates of others are closed for it. */
 void vg_core_note_turns(struct vg_core *core) {
   bool shut = core->vacated;
   for (int i = 0; i < core->slice_count; i++) {
@@ -360,7 +359,6 @@ static bool is_a_lease_ahead(const struct vg_core *core, const struct vg_core_sl
          of->slot.virtual_ns + quantum_of(core, slice) * VG_CORE_PPM / slice->out.entitlement_ppm;
 }
 
-/* The holder's lease continues, is extended, or ends. */
 void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
   bool rethought =
       holder->in.quiet && holder->in.wants &&

@@ -1,4 +1,4 @@
-/* slices.c - the core's slices, made, changed and removed, and the opening and closing of their gates. */
+/* slices.c - creates, changes and removes the core's slices, and opens and closes their gates. */
 #include <string.h>
 
 #include "arbiter/policy.h"
@@ -44,8 +44,8 @@ void vg_core_overlap(struct vg_core_slice *slice, uint64_t now_ns) {
 }
 
 void vg_core_close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
-  bool gave_up = slice->in.quiet &&
-                 slice->gate.state == VG_CORE_OPEN; /* nothing is outstanding and nothing can be launched: no drain */
+  /* Nothing is outstanding then and nothing can be launched: there is no drain. */
+  bool gave_up = slice->in.quiet && slice->gate.state == VG_CORE_OPEN;
   vg_core_set_word(slice, VG_GATE_CLOSED);
   slice->in.quiet = false;
   slice->gate.overran = false;

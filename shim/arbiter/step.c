@@ -1,7 +1,7 @@
 /*
  * step.c - one step of the core, in order: charge the time that has passed, note which slices have drained, judge
- * demands, then open and close gates: free slices first, then the slot; last what follows from the gates. Nothing is
- * ever opened for a slice whose cap bucket is empty. Mirrors step() of models/arbiter/policy.py.
+ * demands, then open and close gates: free slices first, then the slot; last what follows from the gates. No gate is
+ * opened for a slice whose cap bucket is empty. Mirrors step() of models/arbiter/policy.py.
  */
 #include "arbiter/policy.h"
 #include "arbiter/shares.h"

@@ -79,7 +79,8 @@ struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per
 bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool captures);
 
-/* Under the mutex, all of them. */
+/* ---- under the mutex, all of them ---- */
+
 uint64_t vg_gate_launched(const struct vg_device *device); /* counted launches so far */
 /* Takes out completed work and reports it. Returns how much is left, by the estimates, less the time for which the
  * device has run the oldest piece. */
