@@ -106,7 +106,7 @@ static bool add_small(struct vg_record *record) {
   }
 }
 
-/* An array that is not charged as such: its place in a granule, or what is mapped into it. */
+/* Of an array that is not charged by itself: gives up its place in a granule, or the memory mapped into it. */
 static void leave_place(const struct vg_record *record) {
   struct granule *granule = (struct granule *)(uintptr_t)record->other;
   if (!granule) { /* it has no memory of its own */

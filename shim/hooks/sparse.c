@@ -67,8 +67,8 @@ static CUresult map(map_call *call, CUarrayMapInfo *list, unsigned int count, CU
   CUarrayMapInfo *known = malloc(bytes); /* a copy, so that we count what the driver is asked for */
   if (!known) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(known, list, bytes);
-  unsigned entered =
-      vg_handles_begin_alone(); /* no mapped handle is unknown, and no unmapped one is given to another thread */
+  /* Alone, so that no mapped handle is unknown, and no unmapped one is given to another thread. */
+  unsigned entered = vg_handles_begin_alone();
   hold(known, count, 1);
   CUresult result = call(known, count, stream);
   for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) follow(&known[i]);

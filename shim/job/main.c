@@ -37,7 +37,7 @@ static void detach(void) {
   signal(SIGCHLD, SIG_DFL);
   setsid();
   umask(077);
-  if (chdir("/")) return; /* cannot fail, and would only keep a file system busy */
+  if (chdir("/")) return; /* cannot fail; a failure would only keep a file system busy */
   vj_write_file("/proc/self/oom_score_adj", "-1000");
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define LEFTOVER_GRACE_NS (2 * VJ_NS_PER_S)
-#define LOOK_MS 5 /* between checks of a tree that is ending; doubled each time, since a process may hang in a driver  \
-                   */
+/* Between checks of a tree that is ending; doubled each time, since a process may hang in a driver for long. */
+#define LOOK_MS 5
 #define LOOK_MS_MAX 320
 #define LAST_LOOKS 20 /* for processes that have left their cgroups and are still ending */
 

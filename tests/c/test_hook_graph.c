@@ -171,7 +171,7 @@ static void older_drivers_do_not_say_on_which_device(void) {
   vg_real_slots[VG_ENTRY_cuGraphKernelNodeGetParams_v2] = (void *)fake_params;
 }
 
-static void an_update_counts_anew(void) {
+static void an_update_counts_again(void) {
   struct CUgraph_st plain = {{KERNEL("saxpy", FIRST)}, 1}, gathers = {{KERNEL("meet_1", SECOND)}, 1}, refused = {0};
   CUgraphExecUpdateResultInfo info;
   CUgraphExec exec = make(&plain);
@@ -185,7 +185,7 @@ static void an_update_counts_anew(void) {
   CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
 }
 
-static void nobody_else_pays_for_it(void) {
+static void other_slices_pay_nothing_for_it(void) {
   struct CUgraph_st graph = {{KERNEL("meet_1", FIRST)}, 1};
   VG_STORE(&controls[0].watch, 0);
   names_asked = 0;
@@ -201,7 +201,7 @@ static CUresult fake_failure(void) {
   return CUDA_ERROR_UNKNOWN;
 }
 
-/* As if it had none would be a graph that nobody pays for: the program is told what we were told. */
+/* Instantiated as if it had no such node, the graph would not be paid for: the program gets the query's error. */
 static void a_graph_that_cannot_be_asked_is_not_instantiated(void) {
   static const enum vg_entry questions[] = {
       VG_ENTRY_cuGraphGetNodes, VG_ENTRY_cuGraphNodeGetType, VG_ENTRY_cuGraphChildGraphNodeGetGraph,
@@ -238,7 +238,7 @@ int main(void) {
   RUN(graphs_in_graphs_are_looked_at_however_deep);
   RUN(a_launch_counts_for_all_collectives_in_the_graph);
   RUN(older_drivers_do_not_say_on_which_device);
-  RUN(an_update_counts_anew);
-  RUN(nobody_else_pays_for_it);
+  RUN(an_update_counts_again);
+  RUN(other_slices_pay_nothing_for_it);
   return 0;
 }

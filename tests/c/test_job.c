@@ -1,5 +1,6 @@
-/* test_job.c - what vgpu-job is told: read back as it was said, and refused whole when it is cut short, has flipped
- * bytes or strings in another order. Under AddressSanitizer and UBSan that shows reads and writes beyond the ends. */
+/* test_job.c - instructions for vgpu-job: read back as they were sent, and refused as a whole when they are cut short,
+ * have flipped bytes or strings in another order. Under AddressSanitizer and UBSan that shows reads and writes beyond
+ * the ends. */
 #define _GNU_SOURCE
 #include "job/job.h"
 

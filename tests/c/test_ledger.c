@@ -68,7 +68,7 @@ static void end(struct vg_arbiter *arbiter) {
   }
 }
 
-/* Both processes' helper threads: pressure is answered although nobody allocates. */
+/* Both processes' helper threads: pressure is answered although no thread allocates. */
 static void *serving(void *unused) {
   (void)unused;
   while (!VG_LOAD(&stop_serving)) {
@@ -109,7 +109,7 @@ static void *asking_for_all(void *device) {
   return NULL;
 }
 
-/* What is set aside for who asks makes room for nobody, however much it is. */
+/* Bytes set aside for the asking thread are available to no other, however many they are. */
 static void nor_is_anybody_let_in_beside_them(void) {
   struct vg_arbiter *arbiter = begin(LIMIT_BYTES, 2 * LIMIT_BYTES);
   struct vg_device *device = &vg_session.devices[0];

@@ -235,7 +235,7 @@ static void what_is_bound_to_an_import_stays_charged(void) {
   expect_held(0);
 }
 
-/* In one range with memory of the host, which is charged to nobody. */
+/* In one range with memory of the host, which is not charged. */
 static void what_is_unmapped_behind_memory_of_the_host_is_let_go(void) {
   begin();
   CHECK(cuMemMap(ADDRESS, BYTES, 0, HOST, 0) == CUDA_SUCCESS);

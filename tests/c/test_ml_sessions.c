@@ -1,5 +1,5 @@
 /*
- * test_ml_sessions.c - accounting, samples and sessions at the encoders as a slice is told of them: its own processes
+ * test_ml_sessions.c - accounting, samples and sessions at the encoders as a slice sees them: its own processes
  * alone, by its own pids, however many others there are, and as many as come while it asks.
  */
 #include <string.h>
@@ -58,19 +58,19 @@ static unsigned length(void) {
 
 static nvmlReturn_t accounting_pids(nvmlDevice_t device, unsigned *count, unsigned *ret_pids) {
   (void)device;
-  unsigned room = *count;
+  unsigned capacity = *count;
   *count = length();
-  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  if (capacity < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned i = 0; i < *count; i++) ret_pids[i] = pid_of(i);
   return NVML_SUCCESS;
 }
 
 static nvmlReturn_t encoder_sessions(nvmlDevice_t device, unsigned *count, nvmlEncoderSessionInfo_t *ret_sessions) {
   (void)device;
-  unsigned room = *count;
+  unsigned capacity = *count;
   *count = length();
-  if (room == 0) return NVML_SUCCESS;
-  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  if (capacity == 0) return NVML_SUCCESS;
+  if (capacity < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned i = 0; i < *count; i++)
     ret_sessions[i] = (nvmlEncoderSessionInfo_t){.sessionId = i, .pid = pid_of(i), .averageFps = 10 + (i == 7) * 20};
   return NVML_SUCCESS;
@@ -78,10 +78,10 @@ static nvmlReturn_t encoder_sessions(nvmlDevice_t device, unsigned *count, nvmlE
 
 static nvmlReturn_t capture_sessions(nvmlDevice_t device, unsigned *count, nvmlFBCSessionInfo_t *ret_sessions) {
   (void)device;
-  unsigned room = *count;
+  unsigned capacity = *count;
   *count = length();
-  if (room == 0) return NVML_SUCCESS;
-  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  if (capacity == 0) return NVML_SUCCESS;
+  if (capacity < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned i = 0; i < *count; i++)
     ret_sessions[i] = (nvmlFBCSessionInfo_t){.sessionId = i, .pid = pid_of(i), .averageLatency = 4};
   return NVML_SUCCESS;
@@ -106,21 +106,21 @@ static nvmlReturn_t stats(nvmlDevice_t device, unsigned pid, nvmlAccountingStats
   return NVML_SUCCESS;
 }
 
-static nvmlReturn_t stats_v2(nvmlDevice_t device, nvmlAccountingStats_v2_t *told) {
+static nvmlReturn_t stats_v2(nvmlDevice_t device, nvmlAccountingStats_v2_t *stats) {
   (void)device;
-  if (told->pid != OWN_HOST && told->pid < 100000) return NVML_ERROR_NOT_FOUND;
-  told->gpuUtilization = 30;
-  told->sumGpuUtil = 300;
+  if (stats->pid != OWN_HOST && stats->pid < 100000) return NVML_ERROR_NOT_FOUND;
+  stats->gpuUtilization = 30;
+  stats->sumGpuUtil = 300;
   return NVML_SUCCESS;
 }
 
 static nvmlReturn_t utilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *ret_samples, unsigned *count,
                                 unsigned long long last_seen_us) {
   (void)device;
-  unsigned room = *count;
+  unsigned capacity = *count;
   *count = length();
   if (last_seen_us != 77) return NVML_ERROR_NOT_FOUND;
-  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  if (capacity < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned i = 0; i < *count; i++)
     ret_samples[i] = (nvmlProcessUtilizationSample_t){.pid = pid_of(i), .timeStamp = i, .smUtil = 30};
   return NVML_SUCCESS;
@@ -159,11 +159,11 @@ static void test_accounting_pids(void) {
 }
 
 static void test_accounting_of_a_process(void) {
-  nvmlAccountingStats_t told;
-  CHECK(nvmlDeviceGetAccountingStats(NULL, OWN, &told) == NVML_SUCCESS);
-  CHECK(told.gpuUtilization == 60 && told.memoryUtilization == 40);
-  CHECK(nvmlDeviceGetAccountingStats(NULL, OWN_HOST, &told) == NVML_ERROR_NOT_FOUND);
-  CHECK(nvmlDeviceGetAccountingStats(NULL, 100000, &told) == NVML_ERROR_NOT_FOUND);
+  nvmlAccountingStats_t stats;
+  CHECK(nvmlDeviceGetAccountingStats(NULL, OWN, &stats) == NVML_SUCCESS);
+  CHECK(stats.gpuUtilization == 60 && stats.memoryUtilization == 40);
+  CHECK(nvmlDeviceGetAccountingStats(NULL, OWN_HOST, &stats) == NVML_ERROR_NOT_FOUND);
+  CHECK(nvmlDeviceGetAccountingStats(NULL, 100000, &stats) == NVML_ERROR_NOT_FOUND);
   nvmlAccountingStats_v2_t newer = {.pid = OWN};
   CHECK(nvmlDeviceGetAccountingStats_v2(NULL, &newer) == NVML_SUCCESS);
   CHECK(newer.pid == OWN && newer.gpuUtilization == 60 && newer.sumGpuUtil == 600);
@@ -186,11 +186,11 @@ static void test_sessions(void) {
 
 static void test_means(void) {
   unsigned count, fps, latency_us;
-  nvmlFBCStats_t told;
+  nvmlFBCStats_t stats;
   CHECK(nvmlDeviceGetEncoderStats(NULL, &count, &fps, &latency_us) == NVML_SUCCESS);
   CHECK(count == 2 && fps == 20 && latency_us == 0);
-  CHECK(nvmlDeviceGetFBCStats(NULL, &told) == NVML_SUCCESS);
-  CHECK(told.sessionsCount == 2 && told.averageFPS == 0 && told.averageLatency == 4);
+  CHECK(nvmlDeviceGetFBCStats(NULL, &stats) == NVML_SUCCESS);
+  CHECK(stats.sessionsCount == 2 && stats.averageFPS == 0 && stats.averageLatency == 4);
 }
 
 static void test_samples(void) {

@@ -1,4 +1,4 @@
-"""vgpu-job: what is told to end ends, and nobody of a job is left, whatever they do. Also without cgroups."""
+"""vgpu-job: jobs end on request, and no process of a job is left, whatever they do. Also without cgroups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_stop_is_sigterm_first(any_world: World) -> None:
 
 
 def test_who_is_stopped_can_listen(any_world: World) -> None:
-    """SIGSTOP keeps nobody from what SIGTERM means to it."""
+    """A stopped process still gets its SIGTERM."""
     script = "trap 'exit 9' TERM; echo $$ > pids; kill -STOP $$; while :; do sleep 0.05; done"
     running = any_world.start(any_world.attempt("sh", "-c", script))
     pid = any_world.pids("pids")[0]

@@ -105,7 +105,7 @@ class FakeDaemon:
             process.sock.close()
 
     def freeze(self) -> None:
-        """As a daemon that is stopped: sockets stay open, nobody decides any more."""
+        """As a daemon that is stopped: sockets stay open, no request is decided any more."""
         for arbiter in self._arbiters:
             lib.vg_arbiter_free(arbiter)
         self._arbiters = []

@@ -239,20 +239,20 @@ def edges() -> dict[str, Any]:
     first = cuda.out.value
     assert cuda.make("cuMemAllocAsync", ctypes.c_size_t(MIB), None) == 0
     full = cuda.alloc(cuda.info()[0])
-    told: dict[str, Any] = {"full": full, "packed": cuda.alloc(1000)}
-    told["unpacked"] = cuda.alloc(GRANULE - 512)
-    told["untouched"] = cuda.out.value
-    told["in pool"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(20 * MIB), None)
-    told["beyond pool"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(20 * MIB), None)
-    told["pool untouched"] = cuda.out.value
+    results: dict[str, Any] = {"full": full, "packed": cuda.alloc(1000)}
+    results["unpacked"] = cuda.alloc(GRANULE - 512)
+    results["untouched"] = cuda.out.value
+    results["in pool"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(20 * MIB), None)
+    results["beyond pool"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(20 * MIB), None)
+    results["pool untouched"] = cuda.out.value
     driver.ledger_capture(1)
-    told["captured"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(500 * MIB), None)
+    results["captured"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(500 * MIB), None)
     driver.ledger_capture(0)
-    told["exact"] = cuda.charged() - taken()
-    told["limit"] = cuda.info()[0]
+    results["exact"] = cuda.charged() - taken()
+    results["limit"] = cuda.info()[0]
     cuda.free(first)
-    told["still exact"] = cuda.charged() - taken()
-    return told
+    results["still exact"] = cuda.charged() - taken()
+    return results
 
 
 def graphs() -> dict[str, Any]:
@@ -518,7 +518,7 @@ def forks(kind: str) -> dict[str, Any]:
 
 
 def fork_storm(children: str) -> dict[str, Any]:
-    """Forks while other threads are inside the ledger: no child may hang on a lock that nobody there will open."""
+    """Forks while other threads are inside the ledger: no child may hang on a lock that none of its threads holds."""
     cuda = Cuda()
     assert cuda.start() == 0
     context, busy, codes = cuda.out.value, True, set()

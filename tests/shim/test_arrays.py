@@ -61,8 +61,8 @@ def test_where_the_driver_does_not_say_the_size_is_computed(scenario: Scenario) 
 
 
 def test_20_gib_in_8_are_out_of_memory(scenario: Scenario) -> None:
-    told = scenario("refused")
-    assert told == {"codes": [2, 2, 2], "output": 0xDEADBEEF, "taken": 0, "charged": 0}
+    answer = scenario("refused")
+    assert answer == {"codes": [2, 2, 2], "output": 0xDEADBEEF, "taken": 0, "charged": 0}
 
 
 def test_memory_mapped_into_arrays_is_charged_without_its_handle(scenario: Scenario) -> None:
@@ -75,8 +75,8 @@ def test_memory_mapped_into_arrays_is_charged_without_its_handle(scenario: Scena
 
 
 def test_small_ones_share_granules_as_on_the_device(scenario: Scenario) -> None:
-    told = scenario("churn")
-    assert told["failures"] == []
-    assert told["most"] > CONTEXT + 10 * MIB
-    assert told["apart"] == [0] * 10
-    assert told["end"] == 0
+    answer = scenario("churn")
+    assert answer["failures"] == []
+    assert answer["most"] > CONTEXT + 10 * MIB
+    assert answer["apart"] == [0] * 10
+    assert answer["end"] == 0

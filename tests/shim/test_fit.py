@@ -1,4 +1,4 @@
-"""Fitted copies: what is left out, what is refused, when a copy is made anew."""
+"""Fitted copies: what is left out, what is refused, when a copy is made again."""
 
 from __future__ import annotations
 

@@ -67,10 +67,10 @@ class Bench:
             line = process.stdout.readline()
             if not line:
                 return f"it ended: {process.stderr.read()}"
-            told = json.loads(line)
+            answer = json.loads(line)
 
             def counted() -> int:
-                return self.counted(told["pid"]) + self.counted(told["peer"])
+                return self.counted(answer["pid"]) + self.counted(answer["peer"])
 
             exact = wait_until(lambda: counted() == fake.used_bytes(), 2)
             return "" if exact else f"the device counts {counted()}, the ledger {fake.used_bytes()}"

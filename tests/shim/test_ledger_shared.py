@@ -1,4 +1,4 @@
-"""Memory that several processes hold: the ledger charges its maker and nobody else, as the simulated device counts."""
+"""Memory that several processes hold: the ledger charges only the one that made it, as the simulated device counts."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Run = Callable[..., tuple[Any, str]]
 
 @pytest.fixture
 def tell(settings: dict[str, str]) -> Run:
-    """Runs a scenario of ledger_tenant.py to its end: what it told, and its standard error."""
+    """Runs a scenario of ledger_tenant.py to its end: what it answer, and its standard error."""
 
     def do(*words: str, **environment: str) -> tuple[Any, str]:
         done = subprocess.run(
@@ -88,18 +88,18 @@ def _uuid_text(index: int) -> str:
 def test_the_program_sees_its_devices_only(tell: Run, tmp_path: Path, chosen: str | None, seen: list[int]) -> None:
     environment = {"LEDGER_DEVICES": "5"} | ({} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen})
     with _daemon(tmp_path, (1, 3, 4)):
-        told, _ = tell("init", **environment)
-    assert told["code"] == (0 if seen else NO_DEVICE)
-    assert told["seen"] == seen
-    assert told["totals"] == [(i + 1) << 30 for i in seen]
-    assert told["kept"], "CUDA_VISIBLE_DEVICES of the program is not as it was"
+        answer, _ = tell("init", **environment)
+    assert answer["code"] == (0 if seen else NO_DEVICE)
+    assert answer["seen"] == seen
+    assert answer["totals"] == [(i + 1) << 30 for i in seen]
+    assert answer["kept"], "CUDA_VISIBLE_DEVICES of the program is not as it was"
 
 
 def test_descriptors_are_not_inherited_and_not_standard_ones(tell: Run, tmp_path: Path) -> None:
     with _daemon(tmp_path):
-        told, stderr = tell("init")
-    assert told["inheritable"] == []
-    assert told["lowest"] > 2
+        answer, stderr = tell("init")
+    assert answer["inheritable"] == []
+    assert answer["lowest"] > 2
     assert stderr == ""
 
 
@@ -108,8 +108,8 @@ def test_descriptors_are_not_inherited_and_not_standard_ones(tell: Run, tmp_path
 
 @pytest.mark.parametrize(("mode", "code"), [("coast", 0), ("open", 0), ("closed", NOT_PERMITTED)])
 def test_without_a_daemon_the_mode_decides(tell: Run, tmp_path: Path, mode: str, code: int) -> None:
-    told, stderr = tell("init", VGPU_MODE=mode)
-    assert told["code"] == code
+    answer, stderr = tell("init", VGPU_MODE=mode)
+    assert answer["code"] == code
     log = (tmp_path / "log").read_text()
     assert log.count("no daemon at") == 1
     assert str(tmp_path / "attach.sock") in log
@@ -117,8 +117,8 @@ def test_without_a_daemon_the_mode_decides(tell: Run, tmp_path: Path, mode: str,
 
 
 def test_without_a_slice_nothing_happens(tell: Run, tmp_path: Path) -> None:
-    told, stderr = tell("init", VGPU_SOCKET="", LEDGER_DEVICES="3")
-    assert (told["code"], told["seen"], stderr) == (0, [0, 1, 2], "")
+    answer, stderr = tell("init", VGPU_SOCKET="", LEDGER_DEVICES="3")
+    assert (answer["code"], answer["seen"], stderr) == (0, [0, 1, 2], "")
     assert not (tmp_path / "log").exists()
 
 
@@ -145,8 +145,8 @@ def _refuse(status: int, text: str) -> Script:
 def test_a_refusal_says_why_in_one_line(tell: Run, tmp_path: Path, status: int, code: int) -> None:
     with _daemon(tmp_path) as daemon:
         daemon.script = [_refuse(status, "slice train: the reason")] * 3
-        told, stderr = tell("init")
-    assert told["code"] == code
+        answer, stderr = tell("init")
+    assert answer["code"] == code
     assert stderr.count("\n") == 1
     assert "slice train: the reason" in stderr
 
@@ -203,17 +203,17 @@ def test_nonsense_is_not_believed(tell: Run, tmp_path: Path, name: str) -> None:
     """The program runs as without a daemon, is not hurt, and attaches when the daemon has come to its senses."""
     with _daemon(tmp_path) as daemon:
         daemon.script = [NONSENSE[name]]
-        told, _ = tell("init")
-    assert told["code"] == 0
-    assert told["seen"] == [0]
+        answer, _ = tell("init")
+    assert answer["code"] == 0
+    assert answer["seen"] == [0]
     assert "no daemon at" in (tmp_path / "log").read_text() or "refused" in (tmp_path / "log").read_text()
 
 
 def test_another_abi_is_a_mismatch(tell: Run, tmp_path: Path) -> None:
     with _daemon(tmp_path) as daemon:
         daemon.script = [_spoil(lambda _reply: struct.pack("<3I", lib.VG_ABI_MAGIC, lib.VG_ABI_VERSION + 1, 12))] * 2
-        told, stderr = tell("init")
-    assert told["code"] == MISMATCH
+        answer, stderr = tell("init")
+    assert answer["code"] == MISMATCH
     assert stderr.count("\n") == 1
 
 
@@ -252,7 +252,7 @@ def holder(settings: dict[str, str]) -> Any:
 
 def test_attaches_late_with_what_it_holds(holder: Any, tmp_path: Path) -> None:
     ask = holder(100 * MIB)
-    assert ask(f"a {4000 * MIB}")["code"] == 0  # nobody to limit it yet
+    assert ask(f"a {4000 * MIB}")["code"] == 0  # no limit is known yet
     assert ask("f")["code"] == 0
     with _daemon(tmp_path) as daemon:
         assert wait_until(lambda: bool(daemon.processes))
@@ -343,9 +343,9 @@ def test_a_daemon_that_dies_in_the_middle_of_the_attach(holder: Any, tmp_path: P
 )
 def test_children_attach_for_themselves(tell: Run, tmp_path: Path, kind: str, child: int, processes: int) -> None:
     with _daemon(tmp_path) as daemon:
-        told, stderr = tell("forks", kind)
-        assert told["child"] == child, stderr
-        assert told["parent"] == 0
+        answer, stderr = tell("forks", kind)
+        assert answer["child"] == child, stderr
+        assert answer["parent"] == 0
         assert wait_until(lambda: len(daemon.processes) == processes)
         assert all(request.resume == lib.VG_ATTACH_FRESH for request in daemon.requests)
 
@@ -353,33 +353,33 @@ def test_children_attach_for_themselves(tell: Run, tmp_path: Path, kind: str, ch
 def test_a_child_of_an_attached_process_does_not_touch_its_ledger(tell: Run, tmp_path: Path) -> None:
     """The driver itself would refuse such a child; what matters is that the parent's account stays its own."""
     with _daemon(tmp_path) as daemon:
-        told, _ = tell("forks", "fork after")
-        assert told["parent"] == 0
+        answer, _ = tell("forks", "fork after")
+        assert answer["parent"] == 0
         assert len(daemon.processes) == 2  # the child attached for itself
         assert int(daemon.processes[0].report(0).used_bytes) == 320 * MIB
 
 
 def test_forks_amid_allocations_hang_nobody(tell: Run, tmp_path: Path) -> None:
     with _daemon(tmp_path) as daemon:
-        told, _ = tell("fork_storm", "60")
-        assert told == {"codes": [0], "ends": [0]}
+        answer, _ = tell("fork_storm", "60")
+        assert answer == {"codes": [0], "ends": [0]}
         assert int(daemon.processes[0].report(0).used_bytes) == CONTEXT
         assert len(daemon.processes) == 1 + 15  # every fourth child was a CUDA program of its own
 
 
 def test_threads_that_start_together_attach_once(tell: Run, tmp_path: Path) -> None:
     with _daemon(tmp_path) as daemon:
-        told, _ = tell("init_together", "16")
-        assert told["codes"] == [0] * 16
+        answer, _ = tell("init_together", "16")
+        assert answer["codes"] == [0] * 16
         assert len(daemon.processes) == 1
         assert int(daemon.processes[0].report(0).used_bytes) == CONTEXT + 16 // 2 * 2 * MIB
 
 
 def test_a_program_that_closes_what_it_does_not_know(tell: Run, tmp_path: Path) -> None:
     with _daemon(tmp_path) as daemon:
-        told, _ = tell("close_all")
-        assert told["stranger"] == ""  # nothing of ours was written into the file that took the number
-        assert told["codes"] == [0, 0]
+        answer, _ = tell("close_all")
+        assert answer["stranger"] == ""  # nothing of ours was written into the file that took the number
+        assert answer["codes"] == [0, 0]
         assert len(daemon.processes) == 2
 
 

@@ -84,14 +84,14 @@ def start(shim: Path, ledger_driver: Path, daemon: FakeDaemon) -> Iterator[Start
 
 
 def test_exactly_the_limit_can_be_allocated(start: Start) -> None:
-    told = start("exact").answer()
-    assert told["start"] == 0
-    assert (told["total"], told["total_mem"]) == (LIMIT, LIMIT)
-    assert told["free"] == LIMIT - CONTEXT == told["after"]
-    assert (told["all"], told["full"], told["freed"]) == (0, 0, 0)
-    assert (told["more"], told["small_more"]) == (2, 2)
-    assert (told["untouched"], told["small_untouched"]) == (0xDEADBEEF, 0xDEADBEEF)
-    assert told["taken"] == LIMIT
+    answer = start("exact").answer()
+    assert answer["start"] == 0
+    assert (answer["total"], answer["total_mem"]) == (LIMIT, LIMIT)
+    assert answer["free"] == LIMIT - CONTEXT == answer["after"]
+    assert (answer["all"], answer["full"], answer["freed"]) == (0, 0, 0)
+    assert (answer["more"], answer["small_more"]) == (2, 2)
+    assert (answer["untouched"], answer["small_untouched"]) == (0xDEADBEEF, 0xDEADBEEF)
+    assert answer["taken"] == LIMIT
 
 
 def test_the_ledger_follows_the_device_through_every_family(start: Start) -> None:
@@ -101,11 +101,11 @@ def test_the_ledger_follows_the_device_through_every_family(start: Start) -> Non
 
 
 def test_what_fits_into_taken_memory_is_given_at_the_limit(start: Start) -> None:
-    told = start("edges").answer()
-    assert (told["full"], told["packed"], told["in pool"], told["captured"]) == (0, 0, 0, 0)
-    assert (told["unpacked"], told["beyond pool"]) == (2, 2)
-    assert (told["untouched"], told["pool untouched"]) == (0xDEADBEEF, 0xDEADBEEF)
-    assert (told["exact"], told["limit"], told["still exact"]) == (0, 0, 0)
+    answer = start("edges").answer()
+    assert (answer["full"], answer["packed"], answer["in pool"], answer["captured"]) == (0, 0, 0, 0)
+    assert (answer["unpacked"], answer["beyond pool"]) == (2, 2)
+    assert (answer["untouched"], answer["pool untouched"]) == (0xDEADBEEF, 0xDEADBEEF)
+    assert (answer["exact"], answer["limit"], answer["still exact"]) == (0, 0, 0)
 
 
 def test_graphs_are_charged_when_the_device_takes_their_memory(start: Start) -> None:
@@ -121,23 +121,23 @@ def test_graphs_are_charged_when_the_device_takes_their_memory(start: Start) -> 
 
 
 def test_a_driver_call_that_fails_leaves_nothing_charged(start: Start) -> None:
-    told = start("fails").answer()
-    for name, (code, consumed, exact, again) in told["results"].items():
+    answer = start("fails").answer()
+    for name, (code, consumed, exact, again) in answer["results"].items():
         assert consumed, f"{name} was never called"
         assert code == 999, name
         assert exact, name
         assert again == 0, name
-    assert told["charged"] == told["used"] == CONTEXT
+    assert answer["charged"] == answer["used"] == CONTEXT
 
 
 def test_contexts_cost_each_and_return_what_they_held(start: Start) -> None:
-    told = start("contexts").answer()
-    assert told["refused"] == 999
-    for name, (charged, used) in told["used"].items():
+    answer = start("contexts").answer()
+    assert answer["refused"] == 999
+    for name, (charged, used) in answer["used"].items():
         assert charged == used, name
-    assert told["used"]["second holds"][0] == 2 * CONTEXT + 102 * MIB
-    assert told["used"]["reset"][0] == CONTEXT
-    assert told["at_end"] == 0
+    assert answer["used"]["second holds"][0] == 2 * CONTEXT + 102 * MIB
+    assert answer["used"]["reset"][0] == CONTEXT
+    assert answer["at_end"] == 0
 
 
 def test_a_context_that_does_not_fit_is_refused(start: Start, daemon: FakeDaemon) -> None:
@@ -149,11 +149,11 @@ def test_a_context_that_does_not_fit_is_refused(start: Start, daemon: FakeDaemon
 
 
 def test_threads_at_the_limit_never_pass_it(start: Start) -> None:
-    told = start("threads", "6", "400").answer()
-    assert told["worst"] <= LIMIT
-    assert set(told["codes"]) <= {0, 2}
-    assert told["free"] == [LIMIT - CONTEXT, 0]
-    assert told["again"] == 0
+    answer = start("threads", "6", "400").answer()
+    assert answer["worst"] <= LIMIT
+    assert set(answer["codes"]) <= {0, 2}
+    assert answer["free"] == [LIMIT - CONTEXT, 0]
+    assert answer["again"] == 0
 
 
 def test_processes_of_a_slice_share_the_limit_exactly(start: Start, daemon: FakeDaemon) -> None:
@@ -212,9 +212,9 @@ def test_a_daemon_that_stands_still_is_waited_for_and_then_coasted_over(start: S
     tenant = start("hold", str(100 * MIB))
     assert tenant.answer()["code"] == 0
     daemon.freeze()
-    told = tenant.order(f"a {500 * MIB}")
-    assert told["code"] == 0
-    assert told["seconds"] > 0.5  # it could have come to itself: an answer of the daemon is better than a guess
+    answer = tenant.order(f"a {500 * MIB}")
+    assert answer["code"] == 0
+    assert answer["seconds"] > 0.5  # the arbiter could have resumed: the daemon's answer is better than a guess
     assert tenant.order(f"a {LIMIT}")["code"] == 2
     assert tenant.order("i")["info"] == [LIMIT - CONTEXT - 600 * MIB, LIMIT]
 

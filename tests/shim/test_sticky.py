@@ -95,11 +95,11 @@ def test_the_fault_is_told_and_the_slice_is_free_again(make_system: Callable[...
         )
     neighbour.check()
 
-    def told() -> list[str]:
+    def messages() -> list[str]:
         return [event["message"] for event in asked(system, "events")["events"] if "XID" in event["message"]]
 
-    wait_for("the event", lambda: told() != [])
-    assert told()[0].startswith("XID 31 on device 0")
+    wait_for("the event", lambda: messages() != [])
+    assert messages()[0].startswith("XID 31 on device 0")
     system.vgpu("sim", "xid", "0", "79")
-    wait_for("the event", lambda: any(message.startswith("XID 79 on device 0") for message in told()))
+    wait_for("the event", lambda: any(message.startswith("XID 79 on device 0") for message in messages()))
     neighbour.check()

@@ -1,4 +1,4 @@
-"""Slices that are paused and evicted while their programs run: nothing is lost, others have the room, no half ways."""
+"""Slices paused and evicted while their programs run: nothing is lost, others get the memory, no partial states."""
 
 from __future__ import annotations
 
