@@ -13,7 +13,7 @@ struct sim_tail {
   struct sim_stream *stream; /* NULL: destroyed since */
   struct sim_node **nodes;
   uint32_t count;
-  CUgraphEdgeData *edges; /* of these dependencies, for whoever asks: all zero; NULL: not asked for yet */
+  CUgraphEdgeData *edges; /* of these dependencies, for queries: all zero; NULL: not asked for yet */
   uint32_t edge_count;
   struct sim_tail *next;
 };
