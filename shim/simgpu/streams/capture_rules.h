@@ -40,8 +40,8 @@ struct sim_capture {
   struct sim_capture *next;
 };
 
-extern struct sim_capture *sim_captures; /* those that have begun, under the lock */
-void sim_capture_list(struct sim_capture *capture);
+extern struct sim_capture *sim_captures;            /* those that have begun; under the lock */
+void sim_capture_list(struct sim_capture *capture); /* has begun: under the lock, as its end is */
 void sim_capture_unlist(struct sim_capture *capture);
 void sim_capture_lock(void); /* of the list of captures and everything in them */
 void sim_capture_unlock(void);

@@ -16,7 +16,7 @@ struct sim_event {
   struct sim_context *context;
   uint32_t generation;       /* how often it was recorded; 0 = never */
   struct sim_point point;    /* the last record */
-  void *capture;             /* owned by cuda/: recorded into a capture */
+  void *capture;             /* a struct sim_mark once it was recorded into a capture (capture_rules.h); else NULL */
   struct sim_ipc_event *ipc; /* other processes may record it, too (event_page.c); else NULL */
 };
 
