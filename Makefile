@@ -30,7 +30,7 @@ lint: $(VENV)/.dev $(NATIVE) gen-check ## ruff, mypy --strict, clang-format, gen
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	cd shim && "$(abspath $(VENV))/bin/mypy" --config-file ../pyproject.toml build_shim.py
-	cd shim/codegen && "$(abspath $(VENV))/bin/mypy" --config-file ../../pyproject.toml generate.py generate_ml.py
+	cd shim/codegen && "$(abspath $(VENV))/bin/mypy" --config-file ../../pyproject.toml generate.py generate_ml.py generate_names.py
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
 
 format: $(VENV)/.dev ## put Python and C in the one format

@@ -113,7 +113,7 @@ def simulated_entries(surface: Surface) -> str:
 
 
 def simulated_bodies(surface: Surface) -> str:
-    """gen/abi/simgpu_bodies.h: what sim.h includes first: its files write cuX for the body of cuX."""
+    """gen/abi/simgpu_bodies.h: what process/process.h includes first: its files write cuX for the body of cuX."""
     out = [NOTICE.format(what="Simulated driver: its files write cuX for the body of an entry point, sim_cuX.")]
     out += ["#ifndef VG_SIMGPU_BODIES_H\n#define VG_SIMGPU_BODIES_H\n"]
     out += [f"#define {entry.name} sim_{entry.name}" for entry in surface.entries]

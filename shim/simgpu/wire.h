@@ -1,9 +1,9 @@
 /*
  * wire.h - what vgpu-simd shares with the processes on the simulated device: messages of its SEQPACKET socket, the
- * command ring (written by the process alone), the completion area (written by the server alone) and the state page
- * of the directory (written by the server alone, read by the client library and by the simulated NVML).
+ * command ring (written by the process alone), the completion area (written by the server alone) and the state page of
+ * the directory (written by the server alone, read by the client library and by the simulated NVML).
  *
- * Nothing here can be locked by anybody. All times are CLOCK_MONOTONIC in ns.
+ * Nothing here can be locked by any process. All times are CLOCK_MONOTONIC in ns.
  */
 #ifndef VG_SIM_WIRE_H
 #define VG_SIM_WIRE_H
@@ -120,7 +120,7 @@ enum sim_mode { SIM_MODE_SHARED, SIM_MODE_EXCLUSIVE, SIM_MODE_MIG, SIM_MODE_MPS 
 struct sim_page {
   uint32_t magic;
   uint32_t version;
-  int32_t server_pid; /* alive = somebody accepts on the socket */
+  int32_t server_pid; /* alive = it accepts on the socket */
   uint32_t device_count;
   uint32_t fault_count; /* ever; a futex */
   uint32_t modes;       /* two bits for each device: enum sim_mode */
@@ -156,7 +156,7 @@ enum sim_request_kind {
   SIM_REQUEST_SHARE_OPEN,      /* holds key; the reply describes it and carries its maker's arena */
   SIM_REQUEST_SHARE_CLOSE,     /* one hold of key less; status 1: it was the last one */
   SIM_REQUEST_SHARE_TICKET,    /* the reply carries a descriptor that holds key until all copies of it are closed */
-  SIM_REQUEST_FAULT, /* a kernel of context has faulted with CUresult `bytes`: its work is dropped, an XID told */
+  SIM_REQUEST_FAULT, /* a kernel of context has faulted with CUresult `bytes`: its work is dropped, an XID shown */
   SIM_REQUEST_XID,   /* tells XID `bytes` of device; needs no HELLO */
   SIM_REQUEST_CHECKPOINT_STATE, /* of process `context`, a pid, as in the next four; the reply's bytes say it */
   SIM_REQUEST_CHECKPOINT_LOCK,  /* -EAGAIN: it has work, ask again; its calls block from the first time on */
@@ -177,7 +177,7 @@ struct sim_wire_share {
   uint32_t charged;
 };
 
-/* Waits in a ticket, and stays there: whoever has the descriptor looks at it with MSG_PEEK. */
+/* Waits in a ticket, and stays there: a holder of the descriptor looks at it with MSG_PEEK. */
 struct sim_ticket {
   uint64_t magic;
   uint64_t key;

@@ -1,7 +1,7 @@
 /*
  * external: memory and semaphores of other interfaces. Memory of the driver's own that comes back through a descriptor
  * is charged once, to its maker, and lives as long as anything of it is mapped; a memfd stands for what is another
- * interface's, and is charged to nobody. With MAKER_LAST its maker lets go of it after all others.
+ * interface's, and is charged to no process. With MAKER_LAST its maker lets go of it after all others.
  */
 #define _GNU_SOURCE
 #include "program.h"
@@ -215,7 +215,7 @@ static void binary_in_graphs(CUstream one, CUstream two) {
   EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(one));
   CHECK(cuSignalExternalSemaphoresAsync(&made, &signal, 1, two));
   CHECK(cuStreamSynchronize(one));
-  TRUE(*state == 0); /* who has waited has taken it */
+  TRUE(*state == 0); /* the stream that waited has taken it */
   CHECK(cuGraphExecDestroy(exec));
   CHECK(cuGraphDestroy(graph));
   CHECK(cuDestroyExternalSemaphore(made));

@@ -25,7 +25,7 @@ static CUdeviceptr map(CUmemGenericAllocationHandle handle, size_t bytes) {
   return address;
 }
 
-/* Opens what it is told of, holds it until the next word, closes it; until the maker ends. */
+/* Opens what it is given, holds it until the next word, closes it; until the maker ends. */
 static void opener(struct pipes *pipes) {
   struct order order;
   begin();

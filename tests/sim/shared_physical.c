@@ -1,6 +1,6 @@
 /*
  * shared_physical.c - physical memory that two processes hold by handles and descriptors, memory of the host, and
- * multicast objects: who keeps it alive, and that it is charged once.
+ * multicast objects: what keeps it alive, and that it is charged once.
  */
 #include "shared.h"
 

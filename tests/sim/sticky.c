@@ -110,12 +110,12 @@ int main(int argc, char **argv) {
   CHECK(cuMemAlloc_v2(&pointer, 64 << 20));
   CHECK(cuMemAllocAsync(&value, 4, stream));
   CHECK(cuStreamSynchronize(stream));
-  CHECK(cuStreamWaitValue32_v2(behind, value, 1, CU_STREAM_WAIT_VALUE_EQ)); /* nobody will write it */
+  CHECK(cuStreamWaitValue32_v2(behind, value, 1, CU_STREAM_WAIT_VALUE_EQ)); /* nothing will write it */
   launch(good, stream);
   CHECK(cuLaunchHostFunc(stream, call, &one));
   if (name) {
     launch(bad, stream);
-    cuLaunchHostFunc(stream, call, &ten); /* may be told of the fault already */
+    cuLaunchHostFunc(stream, call, &ten); /* may answer the fault already */
     cuStreamAddCallback(behind, call_old, NULL, 0);
     EXPECT(code, cuStreamSynchronize(stream));
     TRUE(called == 1);

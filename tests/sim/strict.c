@@ -91,7 +91,7 @@ int main(int argc, char **argv) {
   CHECK(cuStreamCreate(&stream, 0));
   memory(stream);
   handles(stream);
-  CHECK(cuMemcpyDtoDAsync_v2_ptsz(0, 0, 0, CU_STREAM_PER_THREAD)); /* a default stream is nobody's to give back */
+  CHECK(cuMemcpyDtoDAsync_v2_ptsz(0, 0, 0, CU_STREAM_PER_THREAD)); /* a default stream is not given back */
   CHECK(cuStreamSynchronize(stream));
   if (is("leak")) return 0;
   CHECK(cuStreamDestroy_v2(stream));

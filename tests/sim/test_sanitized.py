@@ -85,4 +85,4 @@ def test_death_and_garbage(
     assert run(program("copies"), made) == "ok\n"
     code, said = made.finish()
     assert code == 0
-    assert all("is thrown out" in line for line in said.splitlines())
+    assert all("is disconnected" in line for line in said.splitlines())

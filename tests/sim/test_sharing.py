@@ -61,7 +61,7 @@ def test_one_process_has_the_whole_device(device: MakeDevice, start: Start) -> N
 
 
 def test_slices_take_turns(device: MakeDevice, start: Start) -> None:
-    """While both have work nobody is served for longer than a slice, and spans never overlap."""
+    """While both have work neither is served for longer than a slice, and spans never overlap."""
     made = device(slice_us=2000, switch_us=100)
     _, begin_ns, end_ns = _saturate(start, made, (10000, 1.0), (1000, 1.0))
     spans = sorted(
@@ -212,7 +212,7 @@ def test_descriptors_that_nobody_asked_for_do_not_pile_up(device: MakeDevice) ->
 
 
 def test_what_a_process_comes_to_pay_for_while_it_is_moved_off_stays_its_own(device: MakeDevice) -> None:
-    """A call of it was under way: it opens what another one has made, who then lets go."""
+    """A call of it was under way: it opens what another process has made, which then lets go."""
     made = device()
     (maker, fds), (other, more) = _hello(made), _hello(made)
     arena = os.memfd_create("arena")

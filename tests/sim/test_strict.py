@@ -1,4 +1,4 @@
-"""VGPU_SIM_STRICT: what a program does wrong, and what it does not give back, is told; nothing else is."""
+"""VGPU_SIM_STRICT reports what a program does wrong and what it does not give back, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Strict = Callable[..., tuple[int, list[str]]]
 
 @pytest.fixture
 def strict(device: MakeDevice, program: MakeProgram) -> Strict:
-    """Runs strict.c; its exit code, and what was told, without addresses."""
+    """Runs strict.c; its exit code, and what was reported, without addresses."""
 
     def do(case: str, setting: str) -> tuple[int, list[str]]:
         env = {**device().environment(), "VGPU_SIM_STRICT": setting}

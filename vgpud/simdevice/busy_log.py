@@ -1,7 +1,7 @@
 """The simulated device's busy log, and shares of device time out of it. Pure but for the log's reader.
 
 The log is what the simulated device writes: one record per span of SM time, `{u64 begin_ns, u64 end_ns, i32 pid, u32
-context}`, CLOCK_MONOTONIC (struct sim_busy in shim/simgpu/wire.h). Who reads it: the demo and the share benchmarks, so
+context}`, CLOCK_MONOTONIC (struct sim_busy in shim/simgpu/wire.h). Read by the demo and the share benchmarks, so
 that a share is never taken from the arbiter's own counters.
 """
 

@@ -1,7 +1,8 @@
 """Which entry points of the driver the simulated driver implements; the others answer CUDA_ERROR_NOT_SUPPORTED.
 
 Read from the library's bytes, nothing is loaded: shim/gen/simgpu/simgpu_entries.c writes two distances per entry point,
-to the body and to the one that says "not supported"; both lie in the same place where nobody wrote another.
+to the body and to the one that says "not supported"; the two are the same place if the entry point is not
+implemented.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Simulator:
         return True, True
 
     def _connect(self) -> int:
-        """A pidfd of whoever listens, -1 when nobody does."""
+        """A pidfd of the process that listens, -1 when none does."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as sock:
                 sock.connect(str(self._socket))

@@ -1,6 +1,6 @@
 /*
- * memory.c - device memory of contexts: small requests are packed into granules of 2 MiB (small.c), others take whole
- * ones. Called by the allocating entry points.
+ * context_memory.c - device memory of contexts: small requests are packed into granules of 2 MiB (memory/small.c),
+ * others take whole ones. Called by the allocating entry points.
  *
  * Device pointers are host addresses: lazily backed, zeroed maps. A forked child does not get them.
  */

@@ -1,5 +1,6 @@
-/* external.h - memory of other interfaces: how a part of it is mapped; among external_memory.c, external.c, memory.c
- * and array_memory.c.
+/*
+ * external.h - memory of other interfaces: how a part of it is mapped; among external_memory.c, ipc/external.c,
+ * context_memory.c and arrays/array_memory.c.
  */
 #ifndef VG_SIM_EXTERNAL_H
 #define VG_SIM_EXTERNAL_H

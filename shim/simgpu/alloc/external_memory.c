@@ -1,9 +1,10 @@
 /*
  * external_memory.c - memory of other interfaces (cuImportExternalMemory) and how it is mapped. A descriptor is what
  * cuMemExportToShareableHandle or cuMemGetHandleForAddressRange gave, in this process or another; or, as there is no
- * other interface on a simulated device, any file that can be mapped (a memfd). Called by programs and external.c.
+ * other interface on a simulated device, any file that can be mapped (a memfd). Called by programs and ipc/external.c.
  *
- * Nothing is charged here: memory that came from the driver is paid by its maker (share.c), other memory by no process.
+ * Nothing is charged here: memory that came from the driver is paid by its maker (memory/share.c), other memory by no
+ * process.
  */
 
 #include "simgpu/alloc/external.h"

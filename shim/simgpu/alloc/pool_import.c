@@ -1,6 +1,6 @@
 /*
  * pool_import.c - pointers of pools that other processes have exported: mapped until they are freed here, and charged
- * to the pool's process. Called by pool_share.c, and by pool.c when such a pointer is freed.
+ * to the pool's process. Called by ipc/pool_share.c, and by pool.c when such a pointer is freed.
  */
 #include "simgpu/alloc/pool_import.h"
 #include "simgpu/alloc/alloc.h"

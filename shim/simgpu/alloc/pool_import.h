@@ -1,4 +1,4 @@
-/* pool_import.h - an exported pointer of a pool; among pool_share.c, pool_import.c and pool.c. */
+/* pool_import.h - an exported pointer of a pool; among ipc/pool_share.c, pool_import.c and pool.c. */
 #ifndef VG_SIM_POOL_IMPORT_H
 #define VG_SIM_POOL_IMPORT_H
 #include "simgpu/alloc/alloc.h"

@@ -13,7 +13,7 @@
 
 static struct sim_slab slab = SIM_SLAB(sizeof(struct sim_array), 1u << 18);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sim_array *arrays; /* that are nobody's child */
+static struct sim_array *arrays; /* those without a parent */
 
 void sim_array_lock(void) {
   pthread_mutex_lock(&lock);

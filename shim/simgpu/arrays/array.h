@@ -35,7 +35,7 @@ struct sim_array {
   struct sim_context *context;
   struct sim_array *parent;   /* of a level or plane: whose memory it is */
   struct sim_array *children; /* levels and planes that were asked for */
-  struct sim_array *next;     /* child, or next of all that are nobody's child */
+  struct sim_array *next;     /* child, or next of all without a parent */
   CUDA_ARRAY3D_DESCRIPTOR descriptor;
   unsigned levels;  /* of a mipmapped array; 1 */
   unsigned index;   /* which level or plane of the parent */

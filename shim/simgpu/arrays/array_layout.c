@@ -1,6 +1,6 @@
 /*
  * array_layout.c - formats of array elements, how much memory a descriptor means, and which descriptors the driver
- * takes. Pure but for the device's limits, which are asked of attribute.c. Called by the other array files.
+ * takes. Pure but for the device's limits, which are asked of process/attribute.c. Called by the other array files.
  *
  * Memory is laid out in blocks of 64 bytes by 8 rows [published: the block-linear layout of the hardware]; rows of
  * one-dimensional arrays in steps of 64 bytes. Here the bytes of a row simply follow each other: only the sizes count.

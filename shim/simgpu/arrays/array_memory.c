@@ -20,7 +20,7 @@ uint64_t sim_array_round(uint64_t bytes) {
   return sim_round_up(bytes, SIM_ARRAY_PAGE_BYTES);
 }
 
-/* To small.c arrays are another owner than the context itself, whose linear memory it packs. */
+/* To memory/small.c arrays are another owner than the context itself, whose linear memory it packs. */
 static const void *owner_of(const struct sim_context *context) {
   return &context->legacy;
 }

@@ -182,7 +182,7 @@ SIM_PUBLIC CUresult cuCtxDestroy(CUcontext handle) {
   return cuCtxDestroy_v2(handle);
 }
 
-/* ---- an old way to share a created context: whoever detaches last ends it ---- */
+/* ---- an old way to share a created context: the last that detaches ends it ---- */
 
 SIM_PUBLIC CUresult cuCtxAttach(CUcontext *ret_handle, unsigned flags) {
   struct sim_context *context;

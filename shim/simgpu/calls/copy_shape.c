@@ -1,6 +1,6 @@
 /*
- * copy_shape.c - cuMemcpy2D and cuMemcpy3D of linear memory and arrays. Called by programs; copy_bytes.c moves the
- * bytes.
+ * copy_shape.c - cuMemcpy2D and cuMemcpy3D of linear memory and arrays. Called by programs; copies/copy_bytes.c moves
+ * the bytes.
  */
 #include "simgpu/calls/calls.h"
 #include "simgpu/contexts/context.h"

@@ -1,6 +1,6 @@
 /*
- * event_calls.c - the entry points of events: made, recorded, asked, waited for, destroyed. Called by programs; event.c
- * keeps the events.
+ * event_calls.c - the entry points of events: made, recorded, asked, waited for, destroyed. Called by programs;
+ * streams/event.c keeps the events.
  */
 #include "simgpu/alloc/alloc.h"
 #include "simgpu/base/strict.h"

@@ -1,6 +1,6 @@
 /*
- * launch.c - kernel launches: made (launch_make.c), computed if the kernel has a host implementation, then given to the
- * stream with the time that they take. Called by programs.
+ * launch.c - kernel launches: made (cuda/launch_make.c), computed if the kernel has a host implementation, then given
+ * to the stream with the time that they take. Called by programs.
  */
 #include "simgpu/base/strict.h"
 #include "simgpu/contexts/context.h"
@@ -24,7 +24,7 @@ static CUresult submit(struct sim_stream *stream, const struct sim_launch *launc
   CUresult done = sim_launch_compute(launch);
   if (done != CUDA_SUCCESS && !sim_is_sticky(done)) return done;
   result = sim_submit_kernel(stream, sim_launch_cost_of(launch, stream->context), function->rule->meet);
-  /* Noticed by whoever waits for it, or by a later call. */
+  /* Noticed by a wait for it, or by a later call. */
   return result == CUDA_SUCCESS && done != CUDA_SUCCESS ? sim_stream_fault(stream, done) : result;
 }
 
@@ -106,7 +106,7 @@ static CUresult check_multi(const CUDA_LAUNCH_PARAMS *list, unsigned count, stru
   return CUDA_SUCCESS;
 }
 
-/* Each stream goes on when all have come here. */
+/* Each stream continues when all have arrived here. */
 static CUresult join(struct sim_stream *const *streams, unsigned count) {
   struct sim_point points[MULTI_MAX];
   CUresult result = CUDA_SUCCESS;

@@ -1,6 +1,6 @@
 /*
- * stream_calls.c - the entry points of streams: made, asked, waited for, destroyed. Called by programs; stream.c keeps
- * the streams.
+ * stream_calls.c - the entry points of streams: made, asked, waited for, destroyed. Called by programs;
+ * streams/stream.c keeps the streams.
  */
 #include "simgpu/alloc/alloc.h"
 #include "simgpu/contexts/context.h"

@@ -26,7 +26,7 @@ struct sim_stream {
   uint64_t id;             /* cuStreamGetId */
   uint64_t legacy_seen;    /* the legacy stream's seq that this (blocking) stream already waits for */
   uint64_t seen_by_legacy; /* this stream's seq that the legacy stream already waits for */
-  void *capture;           /* owned by cuda/: not NULL while a capture is on (see the capture hooks below) */
+  void *capture;           /* a struct sim_tail while it is captured (streams/capture_rules.h); else NULL */
 };
 
 struct sim_context {

@@ -1,5 +1,5 @@
 /*
- * enter.c - what entry points do first: the thread's current context, if it is live. contexts/context.c makes and ends
+ * enter.c - what entry points do first: the thread's current context, if it is live. calls/context.c makes and ends
  * contexts, and sets which one is current.
  */
 #include "simgpu/base/slab.h"

@@ -1,5 +1,5 @@
 /*
- * copy_bytes.c - the bytes of a copy of linear memory and arrays. Called by copy_shape.c and by nodes of graphs.
+ * copy_bytes.c - the bytes of a copy of linear memory and arrays. Called by calls/copy_shape.c and by nodes of graphs.
  */
 #include "simgpu/arrays/array.h"
 #include "simgpu/base/strict.h"

@@ -1,5 +1,5 @@
 /*
- * set_bytes.c - the bytes of a memset. Called by set.c and by nodes of graphs.
+ * set_bytes.c - the bytes of a memset. Called by calls/set.c and by nodes of graphs.
  */
 #include "simgpu/base/strict.h"
 #include "simgpu/copies/bytes.h"

@@ -31,4 +31,5 @@ CUresult sim_capture_wait(struct sim_stream *stream,
                           struct sim_event *event); /* also when only event->capture is set */
 CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);
 CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph);
+
 #endif

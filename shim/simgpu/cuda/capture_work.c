@@ -1,6 +1,6 @@
 /*
  * capture_work.c - what a capturing stream is given becomes nodes; events carry order between its streams; and the
- * questions about a capture. Called by the core through the hooks of sim.h, by launch.c and graph_exec.c, by programs.
+ * questions about a capture. Called by the entry points that give work to a stream, and by programs.
  */
 #include "simgpu/contexts/context.h"
 #include "simgpu/cuda/capture.h"

@@ -1,6 +1,6 @@
 /*
  * function.c - questions about functions and kernels: attributes, names, parameters, occupancy. Called by programs and
- * by library.c and launch.c. The limits are those of compute capability 9.0 (module.h).
+ * by library.c and launch_make.c. The limits are those of compute capability 9.0 (module.h).
  */
 #include "simgpu/contexts/context.h"
 #include "simgpu/cuda/module.h"

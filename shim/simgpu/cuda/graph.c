@@ -66,7 +66,7 @@ void sim_node_free(struct sim_node *node) {
   put_node(node);
 }
 
-/* Capacities are powers of two, so the count alone tells when there is no more room. */
+/* Capacities are powers of two, so the count alone tells when there is no more space. */
 static void *grow(void *list, uint32_t count, size_t each_bytes) {
   if (count != 0 && (count & (count - 1)) != 0) return list;
   return realloc(list, (count == 0 ? 1 : 2 * (size_t)count) * each_bytes);

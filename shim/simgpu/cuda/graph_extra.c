@@ -44,7 +44,7 @@ static const char *label_of(const struct sim_node *node) {
 }
 
 SIM_PUBLIC CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned flags) {
-  (void)flags; /* how much is told of each node: always its name */
+  (void)flags; /* how much is printed of each node: always its name */
   struct sim_graph *graph = sim_graph_find(handle);
   if (graph == NULL || path == NULL) return CUDA_ERROR_INVALID_VALUE;
   FILE *file = fopen(path, "we");

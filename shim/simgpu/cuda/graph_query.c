@@ -12,7 +12,7 @@ struct list {
   CUgraphEdgeData *data;
   size_t room;
   size_t found;
-  bool lossy; /* an edge has data that nobody asked for */
+  bool lossy; /* an edge has data that was not asked for */
 };
 
 static void add(struct list *list, struct sim_node *first, struct sim_node *second, const CUgraphEdgeData *edge) {

@@ -59,7 +59,7 @@ static bool same_name(const char *known, const char *name, size_t length) {
   return strncmp(known, name, length) == 0 && known[length] == 0;
 }
 
-/* Makes room for one more entry; capacities are powers of two, so the count alone tells when it is needed. */
+/* Makes space for one more entry; capacities are powers of two, so the count alone tells when it is needed. */
 static void *grow(void *list, uint32_t count, size_t entry_bytes) {
   if (count != 0 && (count & (count - 1)) != 0) return list;
   return realloc(list, (count == 0 ? 1 : 2 * (size_t)count) * entry_bytes);

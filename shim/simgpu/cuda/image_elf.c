@@ -1,8 +1,8 @@
 /*
  * image_elf.c - reads a cubin: kernels are the function symbols marked as entries, their parameters stand in the
- * section .nv.info.<kernel>, global variables are the object symbols. Called by image_parse.c.
- * Layout of .nv.info: records {u8 format, u8 attribute, u16 value or size}; found by comparing cubins with their
- * sources (attributes below), as no public document describes it.
+ * section .nv.info.<kernel>, global variables are the object symbols. Called by image_parse.c. Layout of .nv.info:
+ * records {u8 format, u8 attribute, u16 value or size}; found by comparing cubins with their sources (attributes
+ * below), as no public document describes it.
  */
 #include "simgpu/cuda/image.h"
 #include <elf.h>

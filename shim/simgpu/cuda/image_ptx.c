@@ -1,7 +1,7 @@
 /*
  * image_ptx.c - reads the declarations of PTX text: `.entry` with its parameter list and launch bounds, module-scope
- * `.global` and `.const` variables. Bodies are skipped by counting braces. Called by image_parse.c.
- * Grammar: "PTX ISA", chapters "Kernel and Function Directives" and "State Spaces, Types and Variables".
+ * `.global` and `.const` variables. Bodies are skipped by counting braces. Called by image_parse.c. Grammar: "PTX ISA",
+ * chapters "Kernel and Function Directives" and "State Spaces, Types and Variables".
  */
 #define _GNU_SOURCE /* memmem */
 #include "simgpu/cuda/image.h"

@@ -1,6 +1,6 @@
 /*
  * launch_make.c - what a launch is: the function, its shape and a checked copy of its parameters; what it costs, and
- * what it computes. Called by launch.c and by kernel nodes of graphs.
+ * what it computes. Called by calls/launch.c and by kernel nodes of graphs.
  */
 #include "simgpu/base/strict.h"
 #include "simgpu/contexts/context.h"

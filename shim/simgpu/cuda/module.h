@@ -57,12 +57,12 @@ struct sim_function {
   struct sim_library *library; /* NULL: of a plain module */
   struct sim_function *next;
   struct sim_image_kernel kernel; /* name and params belong to the image */
-  bool known_params;              /* the image told the layout */
+  bool known_params;              /* the layout is known from the image */
   const struct sim_model_rule *rule;
   struct sim_settings own_settings;
   struct sim_settings *settings; /* own_settings, or those of the CUkernel that it was made from */
 
-  struct sim_first_launch *first; /* malloc'ed; NULL: not used in the first interface (launch_first.c) */
+  struct sim_first_launch *first; /* malloc'ed; NULL: not used in the first interface (calls/launch_first.c) */
 };
 
 struct sim_launch {

@@ -22,7 +22,7 @@ static int compare_base(const void *name, const void *form) {
 }
 
 /*
- * The newest form of a name that the asked version has; ret_exists: there is one at all. A caller who
+ * The newest form of a name that the asked version has; ret_exists: there is one at all. A caller that
  * asks for per-thread forms is given no other form of a name that has some; the first ones came with 7000.
  */
 static const struct sim_form *form_of(const char *base, unsigned version, bool per_thread, bool *ret_exists) {

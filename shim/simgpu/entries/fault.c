@@ -88,7 +88,7 @@ static void look(void) {
   VG_STORE(&sim_faults, (setting && *setting) || (count_path && *count_path) || sim_strict);
 }
 
-/* Where a program is told what its kernels have done. */
+/* Where a program learns of faults of its kernels. */
 static bool tells_faults(const char *entry) {
   return strncmp(entry, "cuLaunch", 8) == 0 || strncmp(entry, "cuGraphLaunch", 13) == 0 ||
          strstr(entry, "Synchronize") || strncmp(entry, "cuStreamQuery", 13) == 0 || strcmp(entry, "cuEventQuery") == 0;

@@ -1,15 +1,15 @@
 /*
- * fault.h - faults on request, and counts of calls, for tests of whoever uses the driver. Every entry point asks here
+ * fault.h - faults on request, and counts of calls, for tests of what uses the driver. Every entry point asks here
  * before its body runs (gen/simgpu/simgpu_entries.c), so what one entry point calls of another is not counted.
  *
  *   VGPU_SIM_FAIL=NAME:N=CODE[,...]   the N-th call (from 1; *: each) of NAME answers CODE and does nothing. NAME
  *                                     without version or per-thread suffix means all forms; * any entry point, its
  *                                     calls counted together. CODE: a number or the name of a CUresult.
- *                                     An error that contexts keep (700, 710, 719 ...: sticky.c) at a launch or where
- *                                     a program waits: the current context has it from then on.
+ *                                     An error that contexts keep (contexts/sticky.c: 700, 710, 719) at a launch or
+ *                                     at a wait: the current context has it from then on.
  *   VGPU_SIM_COUNT_CALLS=FILE         at exit: a line per entry point that was called, name and number of calls.
  *
- * A forked child inherits both, with the counts so far. A request that is not understood is told on standard error,
+ * A forked child inherits both, with the counts so far. A request that is not understood is reported on standard error,
  * and the process ends: a test that injects nothing would pass.
  */
 #ifndef VG_SIM_FAULT_H

@@ -1,6 +1,6 @@
 /*
  * external.c - memory of other interfaces in use: buffers and arrays in it; and descriptors for other libraries of what
- * lies at an address (dma-buf). Called by programs; builds on external_memory.c.
+ * lies at an address (dma-buf). Called by programs; builds on alloc/external_memory.c.
  */
 #include "simgpu/alloc/external.h"
 #include "simgpu/arrays/array.h"
@@ -63,7 +63,7 @@ SIM_PUBLIC CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *re
 
 /* ---- exporting by address ---- */
 
-/* A descriptor holds whole memory; a range that begins inside of it cannot be told from that. */
+/* A descriptor holds whole memory; a range that begins inside of it cannot be distinguished from that. */
 static CUresult share_range(const struct sim_allocation *allocation, CUdeviceptr address, uint64_t *ret_key) {
   uint64_t base, bytes;
   if (allocation->kind != CU_MEMORYTYPE_DEVICE || allocation->managed || allocation->pool || allocation->imported ||

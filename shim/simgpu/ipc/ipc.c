@@ -20,7 +20,7 @@ struct handle { /* what a CUipcMemHandle holds */
   uint64_t key;
   uint64_t offset; /* of the allocation in what is shared */
   uint64_t bytes;  /* of the allocation */
-  int32_t pid;     /* of its maker, who cannot open it */
+  int32_t pid;     /* of its maker, which cannot open it */
 };
 _Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "a handle has 64 bytes");
 

@@ -10,7 +10,7 @@
 
 struct handle { /* what a CUipcEventHandle holds */
   uint64_t key;
-  int32_t pid; /* of its maker, who cannot open it */
+  int32_t pid; /* of its maker, which cannot open it */
 };
 
 SIM_PUBLIC CUresult cuIpcGetEventHandle(CUipcEventHandle *ret_handle, CUevent event_handle) {

@@ -1,6 +1,6 @@
 /*
  * pool_share.c - pools that other processes import by a descriptor, and pointers from them. An imported pool makes no
- * allocations. Called by programs; builds on pool.c and pool_import.c.
+ * allocations. Called by programs; builds on alloc/pool.c and alloc/pool_import.c.
  */
 #include "simgpu/alloc/alloc.h"
 #include "simgpu/alloc/pool_import.h"

@@ -34,9 +34,9 @@ bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocatio
 bool sim_memory_of(const struct sim_context *context, struct sim_allocation *ret_allocation); /* any one of it */
 void sim_memory_each(void (*use)(void *, const struct sim_allocation *), void *argument);
 
-/* Whether bytes there may be used; tells if that was freed or goes beyond an allocation. Host memory may be used. */
+/* Whether bytes there may be used; reports if that was freed or goes beyond an allocation. Host memory may be used. */
 bool sim_strict_range(uint64_t address, uint64_t bytes);
-void sim_strict_words(const void *words, uint64_t bytes); /* arguments of a kernel: tells which are freed memory */
+void sim_strict_words(const void *words, uint64_t bytes); /* arguments of a kernel: reports which are freed memory */
 void sim_strict_freed(const struct sim_allocation *allocation); /* it was taken out of the list */
 bool sim_strict_was_freed(uint64_t address);
 void sim_strict_free_refused(CUdeviceptr pointer); /* reports what is wrong with it */

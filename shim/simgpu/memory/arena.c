@@ -1,7 +1,7 @@
 /*
  * arena.c - what device memory is made of: one sparse file per process, so that any part of it can be mapped into
  * another process that is to share it (share.c). Memory at an address lies at the same offset of the file; physical
- * memory without an address (vmm.c) lies behind all addresses. Called by memory.c, vmm.c and share.c.
+ * memory without an address (vmm.c) lies behind all addresses. Called by all files that map device memory.
  */
 #define _GNU_SOURCE
 #include "simgpu/memory/map.h"

@@ -1,8 +1,8 @@
 /*
  * backing.c - see backing.h. The server grants host memory to processes in total and says no beyond its budget
- * (server/host_memory.c). What is backed already is the size of the arena's file, so it need not be counted here;
- * what has been or is being touched since it was last looked at is taken for new until that does not fit the grant.
- * Only then are file and range looked at: ranges that are there already cost nothing.
+ * (server/host_memory.c). What is backed already is the size of the arena's file, so it need not be counted here; what
+ * has been or is being touched since it was last looked at is taken for new until that does not fit the grant. Only
+ * then are file and range looked at: ranges that are there already cost nothing.
  */
 #define _GNU_SOURCE
 #include "simgpu/memory/backing.h"

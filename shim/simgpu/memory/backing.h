@@ -1,6 +1,6 @@
 /*
  * backing.h - host memory behind simulated device memory. Device memory is backed by the host page by page, as it is
- * touched. Whoever is about to touch a range of it says so first, so that a program that fills more than the host has
+ * touched. Code that is about to touch a range of it says so first, so that a program that fills more than the host has
  * gets an error in place of the kernel's out-of-memory killer.
  */
 #ifndef VG_SIM_BACKING_H

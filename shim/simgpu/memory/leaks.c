@@ -42,7 +42,7 @@ static void tell_left(const char *name, const struct left *left) {
   fprintf(stderr, ": %p%s\n", left->first, left->count > 1 ? " and others" : "");
 }
 
-/* Things that are a part of another one, or die with it, are told with that one. */
+/* Things that are a part of another one, or die with it, are reported with that one. */
 static bool is_whole(const char *name) {
   static const char *const parts[] = {"function", "node", "condition", "descriptor", "user"};
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)

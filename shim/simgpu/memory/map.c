@@ -1,6 +1,6 @@
 /*
- * map.c - addresses of the process: reserved, backed by host memory, or by the arena that device memory lies in. Knows
- * nothing of who is charged. A forked child does not get these maps.
+ * map.c - addresses of the process: reserved, backed by host memory, or by the arena that device memory lies in.
+ * Charges nothing. A forked child does not get these maps.
  */
 #define _GNU_SOURCE
 #include "simgpu/memory/map.h"

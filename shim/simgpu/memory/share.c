@@ -1,7 +1,7 @@
 /*
  * share.c - what several processes hold: memory, physical allocations, events, pools. The server keeps each under a key
- * and knows who holds it; the contents are a part of its maker's arena, which an opener maps. Called by ipc.c,
- * ipc_event.c, vmm_share.c, pool_share.c, multicast.c, external.c and, at the end of shared memory, by memory.c.
+ * and knows who holds it; the contents are a part of its maker's arena, which an opener maps. Called by all files that
+ * share something or open what is shared, and at the end of shared memory by charge.c.
  */
 #define _GNU_SOURCE
 #include "simgpu/memory/share.h"
@@ -33,7 +33,7 @@ static CUresult code_of(int rc) {
                          : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* The server gets to know the arena before the first share of it. Under lock. */
+/* The server is given the arena before the first share of it. Under lock. */
 static int arena_tell(void) {
   struct sim_request request = {.kind = SIM_REQUEST_ARENA};
   struct sim_reply reply;

@@ -1,6 +1,6 @@
 /*
- * share.h - what several processes hold. The server keeps it under a key, with who holds it, and charges the first
- * of these; whoever lets go last drops the contents.
+ * share.h - what several processes hold. The server keeps it under a key, with its holders, and charges the first of
+ * these; the last holder that lets go drops the contents.
  */
 #ifndef VG_SIM_SHARE_H
 #define VG_SIM_SHARE_H

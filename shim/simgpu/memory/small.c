@@ -1,6 +1,6 @@
 /*
  * small.c - requests below one granule: packed first fit, in steps of 512 bytes, into granules of their owner (a
- * context or a pool), as the driver packs them. Called by memory.c and pool.c.
+ * context or a pool), as the driver packs them. Called by the files that allocate and by arrays.
  */
 #include "simgpu/memory/charge.h"
 #include "simgpu/process/process.h"

@@ -38,7 +38,7 @@ SIM_PUBLIC CUresult cuMemAddressReserve(CUdeviceptr *ret_base, size_t bytes, siz
                                         unsigned long long flags) {
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
-  (void)hint; /* a wish only */
+  (void)hint; /* a hint only */
   if (!ret_base || bytes == 0 || !sim_whole(bytes) || flags != 0 || (alignment & (alignment - 1)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (alignment < SIM_GRANULE_BYTES) alignment = SIM_GRANULE_BYTES;

@@ -136,7 +136,7 @@ SIM_PUBLIC CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *
 
 /* ---- between processes: a descriptor holds the memory as a handle does, until its last copy is closed ---- */
 
-/* What an importer is told of the properties: where, and what it may be exported as. */
+/* What an importer learns of the properties: where, and what it may be exported as. */
 static uint64_t tag_of(const CUmemAllocationProp *prop) {
   return (uint64_t)prop->location.type | (uint64_t)prop->requestedHandleTypes << 32;
 }

@@ -31,7 +31,7 @@ static const char *directory(void) {
   return named != NULL && named[0] != 0 ? named : SIM_DEFAULT_DIR;
 }
 
-/* The page outlives a server that was killed, so ask whether somebody listens. */
+/* The page outlives a server that was killed, so ask whether a process listens. */
 static bool server_lives(void) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", directory(), SIM_SOCKET_NAME);

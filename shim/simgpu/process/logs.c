@@ -1,6 +1,6 @@
 /*
- * logs.c - the driver's log: contexts that have failed (sticky.c). The newest 25600 bytes are kept, as documented; an
- * iterator is the number of the next message. Called by programs.
+ * logs.c - the driver's log: contexts that have failed (contexts/sticky.c). The newest 25600 bytes are kept, as
+ * documented; an iterator is the number of the next message. Called by programs.
  */
 #define _GNU_SOURCE
 #include "simgpu/process/process.h"

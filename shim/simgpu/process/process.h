@@ -52,8 +52,7 @@ CUresult sim_waited(void); /* CUDA_SUCCESS, or what a wait answers once the serv
 
 /* ---- state.c ---- */
 
-/* cuInit was called here: CUDA_SUCCESS, NOT_INITIALIZED (also in a forked child). Blocks while the process is locked.
- */
+/* cuInit was called: CUDA_SUCCESS, NOT_INITIALIZED (also in a forked child). Blocks while the process is locked. */
 CUresult sim_ready(void);
 CUresult sim_started(void);           /* as sim_ready(), but never blocks */
 void sim_start(const uint32_t *page); /* cuInit has succeeded: *page is 1 from now on, and 0 in a forked child */

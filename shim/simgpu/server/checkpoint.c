@@ -11,7 +11,7 @@ static void calls_block(struct process *target, bool block) {
   if (!block) vg_prim_futex_wake(&target->completions->locked, 1 << 30);
 }
 
-/* Somebody else's processes are nobody's business. */
+/* Processes of another user cannot be named, except by root. */
 static struct process *target_of(const struct process *caller, uint32_t pid) {
   for (struct process *process = server.processes; process; process = process->next)
     if (process->greeted && !process->dead && (uint32_t)process->pid == pid)

@@ -232,7 +232,7 @@ static ssize_t receive(const struct process *process, struct sim_request *ret_re
     struct cmsghdr header;
     char space[CMSG_SPACE(sizeof(int))];
   } control;
-  /* Room for one and no more: a second one that a process sends would be ours, and never closed. */
+  /* Space for one and no more: a second one that a process sends would be ours, and never closed. */
   struct msghdr message = {
       .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
   ssize_t size = recvmsg(process->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -272,7 +272,7 @@ void client_request(struct process *process) {
     if (is_share || handle_checkpoint(process, &request)) continue;
     struct device *device = &server.devices[request.device];
     int status = handle(process, &request, device);
-    report_page(); /* before the answer: who reads the page after it sees the change */
+    report_page(); /* before the answer: a reader of the page sees the change after it */
     answer(process, status, device->memory_bytes - device->used_bytes, NULL, 0);
   }
   /* A process that has ended leaves its pidfd readable. */

@@ -1,6 +1,6 @@
 /*
  * config.c - the configuration of vgpu-simd: `key = value` lines, # begins a comment. Called once by main.c. Unknown
- * keys and values that make no sense are errors that name file, line and mend.
+ * keys and invalid values are errors that name file, line and fix.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"

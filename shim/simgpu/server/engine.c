@@ -63,7 +63,7 @@ static void run_sm(struct device *device, uint64_t now_ns) {
     struct context *context = device->running;
     struct stream *stream =
         context && device->sm_ns < device->slice_end_ns ? pick_stream(context, device->sm_ns) : NULL;
-    if (stream && stream->meeting) { /* how far it gets is a matter of other devices, too */
+    if (stream && stream->meeting) { /* how far it gets depends on other devices, too */
       context->preempted = stream;
       device->meets = stream;
       device->next_decision_ns = device->slice_end_ns;

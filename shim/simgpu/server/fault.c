@@ -1,5 +1,5 @@
 /*
- * fault.c - kernels that fault: the context's work is dropped, and an XID is told on the state page, where NVML finds
+ * fault.c - kernels that fault: the context's work is dropped, and an XID is shown on the state page, where NVML finds
  * it, as it finds there what has a whole device. Called by client.c. Other contexts and processes on the device notice
  * nothing.
  */

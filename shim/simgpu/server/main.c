@@ -1,7 +1,7 @@
 /*
- * main.c - vgpu-simd, the simulated device: vgpu-simd --dir D [--config F] [--foreground] [--exit-on-stdin-eof].
- * One thread, one loop: sockets, then a round of the simulation, then sleep until something can be decided. Prints one
- * line when it is ready; without --foreground it goes to the background at that moment.
+ * main.c - vgpu-simd, the simulated device: vgpu-simd --dir D [--config F] [--foreground] [--exit-on-stdin-eof]. One
+ * thread, one loop: sockets, then a round of the simulation, then sleep until something can be decided. Prints one line
+ * when it is ready; without --foreground it goes to the background at that moment.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"
@@ -136,7 +136,8 @@ static void timer_set(uint64_t at_ns) {
 }
 
 /* Arms the timer for the next round, if there is to be one: nothing under way, and the next command comes with a
- * message. What is decided is never behind the clock while the device is at work: whoever asks is told what is so. */
+ * message. What is decided is never behind the clock while the device is at work: the answer to a query is what is so.
+ */
 static void sleep_until_next(uint64_t now_ns) {
   uint64_t next_ns = engine_next_ns();
   if (next_ns == NEVER && now_ns > server.last_command_ns + LINGER_NS) {

@@ -2,9 +2,9 @@
  * meet.c - kernels that run only together, as those of a collective (NCCL) do: each has the SMs of its device and spins
  * until one of each device runs, and they get on only while all of them do. Called by engine.c.
  *
- * Who meets: kernels of one process group, by the order of their launches in their contexts: the first such kernel of
+ * Which meet: kernels of one process group, by the order of their launches in their contexts: the first such kernel of
  * a context meets the first ones of contexts on other devices, and so on. One that is alone in having the SMs (its
- * partner is not launched, waits in its stream, or another context has that device's slice) goes on spinning: that is
+ * partner is not launched, waits in its stream, or another context has that device's slice) keeps spinning: that is
  * busy time of its context, and no other stream of the context runs meanwhile.
  *
  * Time: a device that has come to such a kernel stops deciding. When all devices of the meeting have come to theirs,
@@ -41,7 +41,7 @@ static void go_on(struct meeting *meeting) {
   if (end_ns > begin_ns) meeting->left_ns -= end_ns - begin_ns;
   for (uint32_t i = 0; i < meeting->count; i++) {
     struct device *device = meeting->members[i]->context->device;
-    device->meets = NULL; /* the engine looks again who runs */
+    device->meets = NULL; /* the engine decides again what runs */
     if (device->sm_ns < end_ns) engine_advance(device, end_ns);
   }
   if (meeting->left_ns == 0) complete(meeting);

@@ -1,6 +1,6 @@
 /*
- * meeting.c - the list of meetings: who takes part in which. Called by ready.c when a kernel comes to the SMs' queue or
- * leaves it.
+ * meeting.c - the list of meetings: which kernels take part in which. Called by ready.c when a kernel comes to the SMs'
+ * queue or leaves it.
  */
 #include "simgpu/server/meeting.h"
 #include <stdlib.h>

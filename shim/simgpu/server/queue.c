@@ -1,7 +1,7 @@
 /*
  * queue.c - streams: commands are taken from the rings, and every stream's head is either decided at once (it takes no
  * time), handed to an engine, or left waiting. Called by engine.c's round. Whatever a process writes into its ring, the
- * worst that may happen is that this process is thrown out.
+ * worst that may happen is that this process is disconnected.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"
@@ -222,7 +222,7 @@ bool queue_take(struct process *process) {
   uint64_t now_ns = vg_prim_now_ns();
   while (rc == 0 && process->taken < head) {
     struct sim_command command = process->ring->commands[process->taken % SIM_RING_COMMANDS];
-    if (command.submit_ns > now_ns) command.submit_ns = now_ns; /* nobody submits in the future, or long ago */
+    if (command.submit_ns > now_ns) command.submit_ns = now_ns; /* nothing is submitted in the future, or long ago */
     if (command.submit_ns + LATE_MAX_NS < now_ns) command.submit_ns = now_ns - LATE_MAX_NS;
     if (command.cost_ns > COST_MAX_NS) command.cost_ns = COST_MAX_NS;
     process->taken++;
@@ -231,13 +231,13 @@ bool queue_take(struct process *process) {
   }
   VG_STORE(&process->completions->tail, process->taken);
   if (rc < 0) {
-    fprintf(stderr, "vgpu-simd: process %d is thrown out: its command ring makes no sense\n", (int)process->pid);
+    fprintf(stderr, "vgpu-simd: process %d is disconnected: its command ring is invalid\n", (int)process->pid);
     server.process_died(process);
   }
   return true;
 }
 
-/* ---- who is looked at ---- */
+/* ---- which processes are looked at ---- */
 
 void queue_wake(struct process *process) {
   if (process->awake || process->dead || !process->completions) return;

@@ -29,7 +29,7 @@ static int log_open(int directory, struct device *device) {
   return device->log_fd < 0 ? -errno : 0;
 }
 
-/* A device that runs for days: the log goes on in a new file, the last one is kept. */
+/* A device that runs for days: the log continues in a new file, the last one is kept. */
 static void log_rotate(struct device *device) {
   char name[32], old[40];
   snprintf(name, sizeof name, "busy-%u.log", device->index);
@@ -142,7 +142,7 @@ static void page_processes(struct sim_page_device *shown, const struct device *d
   shown->process_count = count;
 }
 
-/* Who has run since is awake. */
+/* A process that has run since is awake. */
 static void page_busy(const struct device *device) {
   for (struct process *process = server.awake; process; process = process->next_awake) {
     struct sim_page_process *entry = process->shown[device->index];

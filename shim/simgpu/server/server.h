@@ -18,7 +18,7 @@
 #define NEVER UINT64_MAX
 #define LOOK_AHEAD_NS 50000ull        /* decisions are taken this much early, so that waiters sleep to the exact time */
 #define ROUND_NS 1000000ull           /* longest time between rounds while there is work */
-#define ROUND_MIN_NS 20000ull         /* shortest, while somebody waits for something undecided */
+#define ROUND_MIN_NS 20000ull         /* shortest, while a process waits for something undecided */
 #define LATE_MAX_NS 2000000000ull     /* how far back a time stamp is believed: this process may have been stopped */
 #define COST_MAX_NS 86400000000000ull /* a day */
 #define LINGER_NS 4000000ull          /* rounds go on so long after the last command before the server sleeps */
@@ -100,7 +100,7 @@ struct context {
   struct context *next_ready; /* round robin order of those with heads that need the SMs */
   uint64_t order;             /* in it: the latest context comes first */
   struct stream_list ready;   /* heads that need the SMs */
-  struct stream *preempted;   /* its kernel goes on first */
+  struct stream *preempted;   /* its kernel continues first */
   uint32_t meetings;          /* kernels that meet, so far */
 };
 
@@ -134,7 +134,7 @@ struct device {
   uint32_t buffered;
   uint64_t written_ns;
   bool changed;       /* state page is to be written */
-  bool crowd_changed; /* with all of its processes: who there is, and what it has */
+  bool crowd_changed; /* with all of its processes: which there are, and what they have */
 };
 
 /* As CUprocessState has them. */
@@ -220,14 +220,14 @@ void share_process_died(struct process *process); /* before its memory is given 
 
 /* queue.c */
 bool queue_take(struct process *process); /* all new commands of its ring; false: there were none */
-bool queue_take_all(uint64_t now_ns);     /* of those that are awake; who has been idle for long dozes off */
+bool queue_take_all(uint64_t now_ns);     /* of those that are awake; one that has been idle for long dozes off */
 void queue_wake(struct process *process);
-bool queue_doze_all(void);                                    /* false: somebody has new commands */
+bool queue_doze_all(void);                                    /* false: a process has new commands */
 void queue_complete(struct stream *stream, uint64_t done_ns); /* decides the head; may hand further heads to engines */
 void queue_drop(struct stream *stream);                       /* everything that is queued, without completing it */
 void queue_fault_context(struct context *context);            /* its kernels and copies take no time any more */
 void queue_close_context(struct context *context, uint64_t now_ns);
-void queue_bells(void); /* wakes whoever waits for something that was decided */
+void queue_bells(void); /* wakes the threads that wait for something that was decided */
 
 /* ready.c */
 void engine_add_sm(struct stream *stream);
@@ -255,7 +255,7 @@ void engine_round(uint64_t now_ns); /* takes commands, decides, rings bells */
 uint64_t engine_next_ns(void);      /* the earliest time at which a device has something to decide, or NEVER */
 
 /* report.c */
-static inline void report_crowd(struct device *device) { /* who is there, or what somebody has, has changed */
+static inline void report_crowd(struct device *device) { /* its processes, or what one of them has, have changed */
   device->changed = device->crowd_changed = true;
 }
 int report_open(int directory);

@@ -1,8 +1,8 @@
 /*
  * share.c - what several processes hold: parts of their makers' arenas, under a key. Each holder is known with how
- * often it holds; a ticket is a descriptor that holds for nobody, until its last copy is closed. Device memory is
- * charged once, to the first process that still holds it: its maker, then whoever opened it first. When tickets alone
- * hold it, it stays with the last payer, and once that is dead with nobody: the device is short of it all the same.
+ * often it holds; a ticket is a descriptor that holds for no process, until its last copy is closed. Device memory is
+ * charged once, to the first process that still holds it: its maker, then the first that opened it. When tickets alone
+ * hold it, it stays with the last payer, and once that is dead with no process: the device is short of it all the same.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"
@@ -32,7 +32,7 @@ struct shared {
   struct device *device;
   struct arena *arena;
   struct holder *holders;
-  struct process *payer; /* NULL: not charged, or to nobody */
+  struct process *payer; /* NULL: not charged, or to no process */
   uint32_t tickets;
 };
 
@@ -114,7 +114,7 @@ static bool settle(struct shared *shared) {
   return true;
 }
 
-/* Nobody else will: the arena lives on if its maker does. */
+/* No process is left to drop the contents; the arena lives on if its maker does. */
 static void settle_and_drop(struct shared *shared) {
   int fd = shared->arena->references > 1 ? shared->arena->fd : -1;
   uint64_t offset = shared->wire.offset, bytes = shared->bytes;

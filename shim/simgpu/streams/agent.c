@@ -2,7 +2,7 @@
  * agent.c - what a stream has done by the host or in host-backed memory at its simulated time: host functions,
  * cuStreamWriteValue, cuStreamWaitValue. Each is a marker and a hold in the stream; a thread of this process waits for
  * the marker, acts, and releases the hold. Two threads, started when first needed: host functions may block, values may
- * not wait for them. Called by stream_value.c and submit.c.
+ * not wait for them. Called by value.c and submit.c.
  */
 #define _GNU_SOURCE
 #include "simgpu/contexts/context.h"
@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#define POLL_FIRST_NS 20000ull /* a value that nobody announces is looked at this soon, then ever less often */
+#define POLL_FIRST_NS 20000ull /* a value that no call announces is looked at this soon, then ever less often */
 #define POLL_MAX_NS 1000000ull
 
 enum kind { KIND_CALL, KIND_WRITE, KIND_WAIT, KIND_FAULT };

@@ -13,7 +13,7 @@ struct sim_tail {
   struct sim_stream *stream; /* NULL: destroyed since */
   struct sim_node **nodes;
   uint32_t count;
-  CUgraphEdgeData *edges; /* of these dependencies, for whoever asks: all zero; NULL: not asked for yet */
+  CUgraphEdgeData *edges; /* of these dependencies, for queries: all zero; NULL: not asked for yet */
   uint32_t edge_count;
   struct sim_tail *next;
 };
@@ -40,8 +40,8 @@ struct sim_capture {
   struct sim_capture *next;
 };
 
-extern struct sim_capture *sim_captures; /* those that have begun, under the lock */
-void sim_capture_list(struct sim_capture *capture);
+extern struct sim_capture *sim_captures;            /* those that have begun; under the lock */
+void sim_capture_list(struct sim_capture *capture); /* has begun: under the lock, as its end is */
 void sim_capture_unlist(struct sim_capture *capture);
 void sim_capture_lock(void); /* of the list of captures and everything in them */
 void sim_capture_unlock(void);

@@ -2,7 +2,7 @@
  * event_page.c - events of several processes (CU_EVENT_INTERPROCESS). Such an event lies in a page that all of them map
  * from its creation on: how often it was recorded, and up to which of these records it is done. A record is a value
  * that the stream writes there, a wait is a stream that waits for it; any of the processes may record. Called by
- * record.c, event.c and the entry points in ipc_event.c.
+ * record.c, event.c and the entry points in ipc/ipc_event.c.
  */
 #include "simgpu/streams/event_page.h"
 #include "simgpu/contexts/context.h"
@@ -24,7 +24,7 @@ struct shared_event { /* the page */
 struct sim_ipc_event {
   struct sim_share share;
   struct shared_event *page;
-  uint64_t own; /* the last record that this process made: its stream goes on a moment after the page says so */
+  uint64_t own; /* the last record that this process made: its stream continues a moment after the page says so */
 };
 
 static struct sim_ipc_event *map(const struct sim_share *share) {

@@ -2,7 +2,7 @@
  * external_semaphore.c - semaphores of other interfaces. There is none on a simulated device: a file that can be mapped
  * (a memfd) stands for one, its first 64-bit word for the state: the counter of a timeline semaphore, 0 or 1 of a
  * binary one. A signal is a value that the stream writes there, a wait is a stream that waits for it; any process may
- * do either. Called by semaphore_calls.c and by nodes of graphs (cuda/graph_batch.c).
+ * do either. Called by calls/semaphore_calls.c and by nodes of graphs (cuda/graph_batch.c).
  */
 #include "simgpu/streams/external_semaphore.h"
 #include "simgpu/base/slab.h"
@@ -64,7 +64,7 @@ static CUresult signal_one(struct sim_stream *stream, const struct semaphore *se
   return sim_agent_write(stream, (CUdeviceptr)semaphore->state, semaphore->timeline ? value : SIGNALLED, sizeof value);
 }
 
-/* A binary one is taken by who has waited for it. */
+/* A binary one is taken by the stream that has waited for it. */
 static CUresult wait_one(struct sim_stream *stream, const struct semaphore *semaphore, uint64_t value) {
   CUdeviceptr state = (CUdeviceptr)semaphore->state;
   if (semaphore->timeline) return sim_agent_wait(stream, state, value, sizeof value, CU_STREAM_WAIT_VALUE_GEQ);

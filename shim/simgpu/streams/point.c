@@ -1,7 +1,7 @@
 /*
  * point.c - completion: what is done, and sleeping until it is. Completion times are computed by the server and may lie
- * in the future: then the waiter sleeps until exactly that time, without anybody waking it. Only for what is undecided
- * yet it waits for the process's bell. Called by every synchronising entry point.
+ * in the future: then the waiter sleeps until exactly that time, without being woken. Only for what is undecided yet it
+ * waits for the process's bell. Called by every synchronising entry point.
  */
 #include "simgpu/contexts/context.h"
 #include "simgpu/process/process.h"

@@ -16,7 +16,7 @@ struct sim_event {
   struct sim_context *context;
   uint32_t generation;       /* how often it was recorded; 0 = never */
   struct sim_point point;    /* the last record */
-  void *capture;             /* owned by cuda/: recorded into a capture */
+  void *capture;             /* a struct sim_mark once it was recorded into a capture (capture_rules.h); else NULL */
   struct sim_ipc_event *ipc; /* other processes may record it, too (event_page.c); else NULL */
 };
 
@@ -86,7 +86,7 @@ void sim_bell_retire(void);
 
 /* ---- agent.c ---- */
 
-/* callback(argument) runs in a thread of this process at its simulated time; the stream goes on when it has returned.
+/* callback(argument) runs in a thread of this process at its simulated time; the stream continues when it has returned.
  * even_then: also when the context has faulted. */
 CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then);
 CUresult sim_agent_write(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes);

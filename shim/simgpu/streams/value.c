@@ -1,6 +1,6 @@
 /*
  * value.c - cuStreamWaitValue, cuStreamWriteValue and their batches. The word really blocks the stream until it has the
- * value, whoever writes it: another stream, a copy or the host.
+ * value, whatever writes it: another stream, a copy or the host.
  */
 #include "simgpu/contexts/context.h"
 #include "simgpu/memory/allocations.h"
