@@ -248,7 +248,7 @@ def test_what_docker_has_registered(docker: dict[str, Any], lib: Path) -> None:
     front = lib / "current/vgpu-runtime"
     assert found(str(front)).level == "ok"
     assert "which is not vgpud's" in found("/usr/bin/runc").text
-    assert "which is not there" in found(str(lib / "gone/vgpu-runtime")).text
+    assert "which does not exist" in found(str(lib / "gone/vgpu-runtime")).text
     if os.geteuid() != 0:
         front.chmod(0o644)
         assert "cannot be executed" in found(str(front)).text
