@@ -169,7 +169,5 @@ def _check_same(config: Path, before: tuple[dict[str, Any], Any], after: tuple[d
     assert after is not None
     others = {name: table for name, table in after[0].items() if name != NAME}
     if NAME not in after[0] or others != before[0] or before[1] != after[1]:
-        what = (
-            f"with the runtime containerd would read the rest of {config} differently (does it import another file?)"
-        )
+        what = f"with the runtime containerd would read the rest of {config} differently (does it import another file?)"
         raise SetupError(f"{what}: nothing was changed, add the runtime {NAME} beside the others")

@@ -196,7 +196,7 @@ def test_nvidias_specification(lib: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (folder / "nvidia.json").write_text(
         json.dumps(NVIDIA).replace('"hostPath": "/bin/sh"', '"hostPath": "/gone/libcuda"')
     )
-    assert "/gone/libcuda, which is not there" in found("GPU-1")["nvidia-cdi"].text
+    assert "/gone/libcuda, which does not exist" in found("GPU-1")["nvidia-cdi"].text
     simulated = look(simulated=True)
     simulated.device_uuids, simulated.device_indices = ("GPU-2",), (0,)
     assert by_check(checks_containers.nvidia_cdi(simulated)) == {}

@@ -89,7 +89,7 @@ def test_an_empty_daemon_json_is_none(setup: Any, host: Path, text: str | None) 
         ('{"runtimes": {"a": "/bin/a"}}', "is not an object of objects"),
         (
             '{"runtimes": {"vgpu": {"path": "/opt/other/gpu"}}}',
-            "'/opt/other/gpu', which is not vgpud's",
+            "runtimes.vgpu is '/opt/other/gpu', which is not vgpud's",
         ),
         (b"\xff{}", "is not text (UTF-8)"),
     ],
