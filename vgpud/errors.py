@@ -6,10 +6,10 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """What `vgpud` and `vgpu` exit with; `vgpu run` with its command's own code otherwise (128+n for signal n)."""
+    """Exit codes of `vgpud` and `vgpu`; `vgpu run` otherwise exits with its command's own code (128+n for signal n)."""
 
     OK = 0
-    OTHER = 1  # a fault that none of the rest names
+    OTHER = 1  # an error that no other code names
     USAGE = 2  # wrong arguments or configuration
     UNREACHABLE = 3  # vgpu: no daemon answers; vgpud: no working driver
     NOT_FOUND = 4
@@ -24,7 +24,7 @@ class ExitCode(enum.IntEnum):
 
 
 class VgpudError(Exception):
-    """Ends a command: one line that names the value and the mend, and the exit code."""
+    """Ends a command: one line that names the value and the remedy, and the exit code."""
 
     exit_code = ExitCode.OTHER
 
@@ -35,7 +35,7 @@ class VgpudError(Exception):
 
 
 class ConfigError(VgpudError):
-    """The configuration or the command line cannot be meant."""
+    """The configuration or the command line is invalid."""
 
     exit_code = ExitCode.USAGE
 
@@ -53,13 +53,13 @@ class DeviceRefusedError(VgpudError):
 
 
 class ConflictError(VgpudError):
-    """Somebody else has what we need to be alone with."""
+    """Another process holds an exclusive resource."""
 
     exit_code = ExitCode.CONFLICT
 
 
 class DeniedError(VgpudError):
-    """The operating system refuses us a file or directory."""
+    """The operating system denies access to a file or directory."""
 
     exit_code = ExitCode.DENIED
 
@@ -69,7 +69,7 @@ class StoreError(VgpudError):
 
 
 class StoreUnwritableError(StoreError):
-    """The state database cannot be written now; what is to be kept can be tried again later."""
+    """The state database cannot be written now; the write can be retried later."""
 
 
 class StoreBusyError(StoreError):

@@ -1,7 +1,7 @@
-"""Where things lie: runtime, state and configuration directories, sockets, and the libraries of the package.
+"""Locations: runtime, state and configuration directories, sockets, and the libraries of the package.
 
-Root uses /run, /var/lib and /etc; everybody else the XDG directories. Standard library only and cheap to import: the
-command line, the daemon and the tools all start here. No directory is made by importing.
+Root uses /run, /var/lib and /etc; other users the XDG directories. Standard library only and cheap to import: the
+command line, the daemon and the tools all start here. Importing creates no directory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def runtime_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> 
 
 
 def state_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
-    """What must survive a restart: /var/lib/vgpud or $XDG_STATE_HOME/vgpud."""
+    """Directory of everything that must survive a restart: /var/lib/vgpud or $XDG_STATE_HOME/vgpud."""
     user = os.geteuid() if uid is None else uid
     if user == 0:
         return Path("/var/lib/vgpud")
@@ -43,7 +43,7 @@ def config_file(env: Mapping[str, str] = os.environ, uid: int | None = None) -> 
 
 
 def cache_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
-    """What can be made again at any time: /var/cache/vgpud or $XDG_CACHE_HOME/vgpud."""
+    """Directory of everything that can be recreated at any time: /var/cache/vgpud or $XDG_CACHE_HOME/vgpud."""
     user = os.geteuid() if uid is None else uid
     return Path("/var/cache/vgpud") if user == 0 else _xdg(env, "XDG_CACHE_HOME", ".cache")
 
@@ -59,12 +59,12 @@ def grpc_socket(runtime: Path) -> Path:
 
 
 def default_host(env: Mapping[str, str] = os.environ) -> str:
-    """The gRPC target of the command line: $VGPU_HOST, else this user's daemon, else the system's."""
+    """The gRPC target of the command line: $VGPU_HOST, or this user's daemon, or the system's."""
     if env.get("VGPU_HOST"):
         return env["VGPU_HOST"]
     own = grpc_socket(runtime_dir(env))
     system = grpc_socket(runtime_dir(env, uid=0))
-    if _whats_wrong(own.parent):  # in /tmp anybody can take the name and answer in the daemon's place
+    if _whats_wrong(own.parent):  # in /tmp any user can take the name and impersonate the daemon
         return f"unix://{system}"
     return f"unix://{own if own.exists() or not system.exists() else system}"
 
@@ -79,25 +79,25 @@ def attach_socket(runtime: Path, slice_name: str) -> Path:
 
 
 def runtime_socket(runtime: Path) -> Path:
-    """Where vgpu-runtime asks about containers."""
+    """The socket that vgpu-runtime uses for containers."""
     return runtime / "runtime.sock"
 
 
 def shared_attach_dir(runtime: Path) -> Path:
-    """The directory that containers with a CDI device get mounted: its attach.sock knows them by their cgroup."""
+    """The directory that containers with a CDI device get mounted: its attach.sock identifies them by their cgroup."""
     return runtime / "cdi"
 
 
 def front(host_root: Path = Path("/proc/1/root")) -> Path:
-    """vgpu-runtime as the host's engines find it: where `vgpu setup` installs it, else the package's own.
+    """vgpu-runtime as the host's engines find it: where `vgpu setup` installs it, or the package's own.
 
-    The own one of a daemon in a container is no file of the host, so there it is the installed one in any case.
+    For a daemon in a container the package's own is not a file of the host, so there it is always the installed one.
     """
     installed = Path("/usr/lib/vgpu/current/vgpu-runtime")
     try:
         in_container = not host_root.samefile("/")
     except OSError:
-        in_container = False  # not ours to look at: a user's daemon, on the host
+        in_container = False  # no permission: a user's daemon, on the host
     return installed if in_container or installed.exists() else lib_dir() / installed.name
 
 
@@ -112,9 +112,9 @@ def sim_lib_dir() -> Path:
 
 
 def make_private_dir(path: Path, mode: int = 0o700) -> Path:
-    """Makes a directory (and its parents) that nobody else may write to, or raises DeniedError with the mend.
+    """Creates a directory (and its parents) that only its owner may write to, or raises DeniedError with the remedy.
 
-    An existing one must be ours and closed to others' writing: /tmp names can be taken by anybody.
+    An existing one must belong to this user and not be writable by others: any user can take names in /tmp.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,19 +125,19 @@ def make_private_dir(path: Path, mode: int = 0o700) -> Path:
     return path
 
 
-#: what may be over by itself, or by an operator's work elsewhere: a service manager shall try again
+#: errors that may end by themselves, or by an operator's work elsewhere: a service manager should try again
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE)
 
 
 def cannot_make(path: Path, error: OSError) -> VgpudError:
-    """The refusal for a file or directory that cannot be made, with an exit code that says whether waiting helps."""
+    """The refusal for a file or directory that cannot be created, with an exit code that says whether waiting helps."""
     if error.errno in PASSING:
-        return VgpudError(f"cannot make {path}: {error.strerror}; make room on its disk or make that writable again")
-    return DeniedError(f"cannot make {path}: {error.strerror}; choose another directory or correct its rights")
+        return VgpudError(f"cannot create {path}: {error.strerror}; free space on its disk or make it writable again")
+    return DeniedError(f"cannot create {path}: {error.strerror}; choose another directory or fix its permissions")
 
 
 def check_private_dir(path: Path) -> None:
-    """Raises DeniedError, with the mend, for a directory that others own or may write to; a missing one is fine."""
+    """Raises DeniedError, with the remedy, for a directory that others own or may write to; a missing one is fine."""
     wrong = _whats_wrong(path)
     if wrong:
         raise DeniedError(wrong)
@@ -149,11 +149,11 @@ def _whats_wrong(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return f"cannot look at {path}: {error.strerror}; choose another directory or mend its rights"
+        return f"cannot examine {path}: {error.strerror}; choose another directory or fix its permissions"
     if not stat.S_ISDIR(info.st_mode):
         return f"{path} is not a directory: remove it or choose another one"
     if info.st_uid not in (os.geteuid(), 0):
-        return f"{path} belongs to uid {info.st_uid}, not to us: remove it or choose another directory"
+        return f"{path} belongs to uid {info.st_uid}, not to this user: remove it or choose another directory"
     if info.st_mode & 0o022:
-        return f"{path} can be written by others (mode {info.st_mode & 0o777:o}): run chmod go-w {path}"
+        return f"{path} is writable by others (mode {info.st_mode & 0o777:o}): run chmod go-w {path}"
     return ""

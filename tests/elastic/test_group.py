@@ -55,7 +55,7 @@ def test_a_store_whose_maker_is_gone_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     begin_s = time.monotonic()
-    with pytest.raises(RuntimeError, match=f"nobody is at 127.0.0.1:{port}: Connection refused"):
+    with pytest.raises(RuntimeError, match=f"no store answers at 127.0.0.1:{port}: Connection refused"):
         group.Stores().reach(1, f"127.0.0.1:{port}")
     assert time.monotonic() - begin_s < group.STORE_S / 2
 

@@ -48,7 +48,7 @@ def test_nonsense_is_named_once(nonsense: str) -> None:
         f"import vgpud.client as c\nc.report({nonsense})\nc.report({nonsense})\n",
         {"VGPU_JOB_ID": "3"} | {},
     )
-    assert len(done.stderr.splitlines()) == 1 and "no counts" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and "not counts" in done.stderr
 
 
 def test_a_child_that_was_forked_off_is_silent(tmp_path: Path) -> None:

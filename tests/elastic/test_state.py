@@ -106,7 +106,7 @@ def test_state_that_cannot_be_sent_is_refused_at_the_start() -> None:
 
     state.check([torch.nn.Linear(3, 2)])
     with pytest.raises(
-        state.StateError, match=r"state\[1\], a Odd, cannot be given to newcomers: .* is in it: "
+        state.StateError, match=r"state\[1\], a Odd, cannot be sent to new workers: .* was found in it: "
     ) as error:
         state.check([torch.nn.Linear(3, 2), Odd()])  # type: ignore[list-item]
     assert "\n" not in str(error.value)

@@ -50,7 +50,7 @@ def test_the_simulated_driver_is_taken_only_for_a_simulated_device(tmp_path: Pat
         ("VGPU_DRIVER", str(paths.sim_lib_dir() / "libnvidia-ml.so.1"), "has no cuInit"),
         ("VGPU_DRIVER", str(paths.lib_dir() / "libvgpu.so"), "is a hook of vgpud"),
         ("VGPU_NVML", str(paths.sim_lib_dir() / "libcuda.so.1"), "has no nvmlInit_v2"),
-        ("VGPU_NVML", __file__, "is no shared library"),
+        ("VGPU_NVML", __file__, "is not a shared library"),
     ],
 )
 def test_a_named_file_that_is_not_the_library(
@@ -139,7 +139,7 @@ def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two
 
 def test_a_shim_that_is_not_built_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(paths, "lib_dir", lambda: tmp_path / "lib")
-    with pytest.raises(VgpudError, match=r"libvgpu\.so is not there: build it"):
+    with pytest.raises(VgpudError, match=r"libvgpu\.so does not exist: build it"):
         environment.fitted_shims(Path("/bin/true"), None, tmp_path)
 
 

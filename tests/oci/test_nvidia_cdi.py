@@ -223,7 +223,7 @@ def test_what_is_there_already_is_replaced(real: Image) -> None:
     assert len(done.config["hooks"]["createContainer"]) == 1
     rules = done.config["linux"]["resources"]["devices"]
     assert allow(195, 1) not in rules
-    assert "took out /dev/nvidia1" in done.warnings[0]
+    assert "removed /dev/nvidia1" in done.warnings[0]
 
 
 def test_an_old_driver_in_the_image_beside_the_hosts(real: Image) -> None:
@@ -250,10 +250,10 @@ def test_32_bit_files_are_not_covered_by_a_64_bit_library(real: Image, cdi_dir: 
     [
         (
             {"mounts": [{"hostPath": "/none/libcuda.so.1", "containerPath": "/x"}]},
-            "/none/libcuda.so.1, which is not there",
+            "/none/libcuda.so.1, which does not exist",
         ),
-        ({"deviceNodes": [{"path": "/dev/nvidia-none"}]}, "the device /dev/nvidia-none, which is not there"),
-        ({"deviceNodes": [{"path": "/etc/passwd"}]}, "the device /etc/passwd, which is not there"),
+        ({"deviceNodes": [{"path": "/dev/nvidia-none"}]}, "the device /dev/nvidia-none, which does not exist"),
+        ({"deviceNodes": [{"path": "/etc/passwd"}]}, "the device /etc/passwd, which does not exist"),
         ({"deviceNodes": [{"hostPath": "/dev/null"}]}, "cannot be read"),
         ({"mounts": [1]}, "cannot be read"),
         ({"hooks": [{"path": "/x"}]}, "cannot be read"),

@@ -178,14 +178,14 @@ def test_nobodys_secrets_are_copied(image: Image, tmp_path: Path) -> None:
     (tmp_path / "shadow").chmod(0o640)
     image.config["mounts"].append(bound(tmp_path / "shadow", "/etc/ld.so.preload"))
     assert preload(image) == ("/etc/ld.so.preload", ours(image))
-    assert any("not readable for everybody" in warning for warning in image.prepare().warnings)
+    assert any("not readable for every user" in warning for warning in image.prepare().warnings)
 
 
 @pytest.mark.parametrize("contents", [b"/a.so\n" * 20000, b"/a\0.so"])
 def test_preload_that_is_no_list_is_replaced(image: Image, contents: bytes) -> None:
     image.put("/etc/ld.so.preload", contents)
     assert preload(image)[1] == ours(image)
-    assert any("replaced by ours" in warning for warning in image.prepare().warnings)
+    assert any("replaced by vgpud's" in warning for warning in image.prepare().warnings)
 
 
 def test_preload_that_is_a_directory(image: Image) -> None:

@@ -170,7 +170,7 @@ def test_a_state_directory_that_cannot_be_made_yet_is_tried_again(disk: Disk) ->
     mounted, node.state = node.state, node.state / "inside"
     done = node.run()
     node.state = mounted
-    assert f"cannot make {mounted / 'inside'}: Read-only file system; make room" in done.stderr.splitlines()[-1]
+    assert f"cannot create {mounted / 'inside'}: Read-only file system; free space" in done.stderr.splitlines()[-1]
     unit = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] != "#")
     assert str(done.returncode) not in unit["RestartPreventExitStatus"].split()
     assert unit["Restart"] == "on-failure" and unit["StartLimitIntervalSec"] == "0", "it never gives up"
@@ -191,7 +191,7 @@ def test_jobs_start_where_their_directory_could_not_be_made_before(
         with monkeypatch.context() as patch:
             patch.setattr(paths, "make_private_dir", full)
             assert await jobs.adopt([(1, 1)])
-            with pytest.raises(StartError, match="No space left on device; make room") as error:
+            with pytest.raises(StartError, match="No space left on device; free space") as error:
                 await jobs.start(attempt)
             assert error.value.again and not directory.exists()
         with pytest.raises(StartError, match="cannot start"):

@@ -1,8 +1,8 @@
-"""What a program that runs as a job can tell the daemon: `vgpud.client.report(samples=n)` after each step.
+"""A job's program reports its progress to the daemon: `vgpud.client.report(samples=n)` after each step.
 
 Nothing here raises or waits for the network, and outside a job nothing happens: the line can stay in the program. A
-thread sends what has come together, once a second; a daemon that is away gets it when it is back. Processes forked off
-one that has reported stay silent.
+thread sends the sums once a second; a daemon that is away gets them when it is back. Processes forked from one that has
+reported do not report.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 PERIOD_S = 1.0
-#: for the last report, when the program ends
+#: timeout of the last report, at the end of the program
 FAREWELL_S = 0.5
 SAMPLES_MAX = 1 << 53
 
@@ -25,7 +25,7 @@ _warned = False
 
 
 def report(samples: int, steps: int = 1) -> None:
-    """So many samples, in so many steps, are done since the last call. The first call begins the count."""
+    """Reports the samples and steps completed since the last call. The first call begins the count."""
     global _reporter, _silent
     if _silent:
         return
@@ -36,7 +36,7 @@ def report(samples: int, steps: int = 1) -> None:
         if _reporter is None:
             _reporter = _Reporter()
         _reporter.add(samples, steps)
-    except Exception:  # whatever it is, it must not cost the program anything
+    except Exception:  # no error here may affect the program
         _silent = True
 
 
@@ -48,11 +48,11 @@ def _warn(samples: object, steps: object) -> None:
     global _warned
     if not _warned:
         _warned = True
-        print(f"vgpud.client.report: {samples=} {steps=} are no counts: not reported", file=sys.stderr)
+        print(f"vgpud.client.report: {samples=} {steps=} are not counts: not reported", file=sys.stderr)
 
 
 class _Reporter:
-    """Adds up, and sends from a thread of its own."""
+    """Sums up, and sends from a separate thread."""
 
     def __init__(self) -> None:
         from vgpud.client.channel import connect, worker_of
@@ -69,7 +69,7 @@ class _Reporter:
         atexit.register(self._farewell)
 
     def add(self, samples: int, steps: int) -> None:
-        """One report of the program's. What came before the first took nobody knows how long."""
+        """Adds one report of the program. The time before the first one is unknown."""
         now_s = time.monotonic()
         with self._lock:
             if self._last_s:
@@ -122,6 +122,6 @@ class _Reporter:
 
 
 def silence() -> None:
-    """Nothing is reported from now on: vgpud.elastic does that for its workers."""
+    """Ends reporting here: vgpud.elastic reports for its workers."""
     global _silent
     _silent = True

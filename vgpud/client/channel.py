@@ -1,7 +1,6 @@
-"""The connection of a job's program to the daemon, and who the program is, by the environment that it was started with.
+"""The connection of a job's program to the daemon, and the program's identity from its environment.
 
-Apart from vgpud.cli.common.client because it lives in other people's programs: it knows no command line and prints
-nothing.
+Separate from vgpud.cli.common.client because it runs in users' programs: it has no command line and prints nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from vgpud import paths
 from vgpud.client.grpc_import import grpc
 
-#: the job, or the daemon's knowledge of such calls, is not there: asking again is of no use
+#: the job does not exist, or the daemon does not know the call: repeating is useless
 GONE = (
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.PERMISSION_DENIED,
@@ -26,7 +25,7 @@ GONE = (
 
 @dataclass(frozen=True)
 class Worker:
-    """Which process of which attempt of which job."""
+    """A process's job, attempt and worker number."""
 
     job_id: int
     attempt: int
@@ -34,12 +33,12 @@ class Worker:
 
 
 def worker_of(env: Mapping[str, str]) -> Worker:
-    """By VGPU_JOB_ID and what goes with it. Raises ValueError where these are no numbers."""
+    """From VGPU_JOB_ID and the related variables. Raises ValueError if these are not numbers."""
     return Worker(int(env["VGPU_JOB_ID"]), int(env.get("VGPU_JOB_ATTEMPT", "1")), int(env.get("VGPU_WORKER", "0")))
 
 
 def connect(env: Mapping[str, str]) -> grpc.Channel:
-    """A channel to the daemon that VGPU_HOST names; it connects when it is used, and again by itself."""
+    """A channel to the daemon that VGPU_HOST names; it connects on first use, and reconnects by itself."""
     host = paths.default_host(env)
     options: list[tuple[str, Any]] = [
         ("grpc.enable_http_proxy", 0),

@@ -1,9 +1,9 @@
-"""grpc, imported so that it keeps quiet in programs that are not its own: import it from here in whatever users run.
+"""grpc, imported so that it prints nothing in users' programs: import it from here in code that users run.
 
-grpc reads the environment when it is imported. Its own log lines would mix with the program's, and what it does around
-a fork deadlocks with a channel that is being closed (grpc issue 37259), while no child uses a connection of ours: the
-command line forks only to exec, and of a job's program the data loaders do. Nothing of it stays in the environment,
-which programs that `vgpu run` starts inherit; what a user has set himself holds.
+grpc reads the environment when it is imported. Its own log lines would mix with the program's, and its fork
+handlers deadlock with a channel that is being closed (grpc issue 37259), while no child uses vgpud's connections: the
+command line forks only to exec, and a job's program for its data loaders. The settings do not stay in the environment,
+which programs of `vgpu run` inherit; a user's own settings are kept.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Our CDI files: devices that engines know by name, for `podman run --device vgpu.dev/gpu=0.5` without our runtime.
+"""vgpud's CDI files: devices that engines know by name, for `podman run --device vgpu.dev/gpu=0.5` alone.
 
-One file has the usual sizes, and each one-time device (`vgpu alloc`) has its own, which goes with its slice. The edits
-are the same for all: libraries, socket directory, device nodes and hooks; the hook `started` then asks the daemon for
-the slice, since a CDI file counts nothing. collect() may wait for disks and runs in a thread; the rest is quick.
+One file has the usual sizes, and each one-time device (`vgpu alloc`) has its own, which is removed with its slice. The
+edits are the same for all: libraries, socket directory, device nodes and hooks; the hook `started` then asks the daemon
+for the slice, because a CDI file cannot count. collect() may wait for disks and runs in a thread; the rest is quick.
 
 Format: CDI specification 0.5.0, the lowest version that has names beginning with digits; a consumer refuses fields that
-it does not know, and a file without devices. Writers make a file beside and rename it, for readers watch the directory.
+it does not know, and a file without devices. Files are written beside and renamed, because readers watch the directory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Edits = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the files are made of."""
+    """The inputs of the files."""
 
     cache: Path
     driver: Path
@@ -47,12 +47,12 @@ class Facts:
     devices: tuple[Device, ...]
     nvidia_dirs: tuple[str, ...]
     gpus_milli_max: int
-    mode: str  # what programs do while no daemon answers
+    mode: str  # of programs while no daemon answers
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The edits of every device, the sizes, and which GPU's own nodes are which. `warnings`: what could not be had."""
+    """The edits of every device, the sizes, and each GPU's own nodes. `warnings`: missing parts."""
 
     edits: Edits
     sizes: tuple[str, ...]
@@ -67,7 +67,7 @@ def sizes(device_count: int, gpus_milli_max: int) -> tuple[str, ...]:
 
 
 def collect(facts: Facts) -> Collected:
-    """Everything that the files need. Raises VgpudError, RequestError, OSError with one line."""
+    """Collects everything for the files. Raises VgpudError, RequestError, OSError with one line."""
     tree = library_tree.library_tree(facts.cache, facts.driver, facts.nvml, bool(facts.sim_dir))
     found = nvidia_cdi.Edits()
     nodes: dict[str, frozenset[str]] = {}
@@ -83,13 +83,13 @@ def collect(facts: Facts) -> Collected:
 
 
 def _host_root() -> str:
-    """The host's own root, also from a container with the host's pids; our own where that cannot be opened."""
+    """The host's own root, also from a container with the host's pids; the daemon's own if that cannot be opened."""
     host = "/proc/1/root"
     return host if os.access(host, os.X_OK) else "/"
 
 
 def _own_nodes(given: list[tuple[str, int]], directories: Iterable[str], host: Root) -> dict[str, frozenset[str]]:
-    """Which nodes belong to one device alone: those that no other device has."""
+    """Nodes that belong to one device only: those that no other device has."""
     places = list(directories)
     paths = {
         uuid: frozenset(str(node["path"]) for node, _ in nvidia_cdi.edits_for([uuid], [index], places, host).nodes)
@@ -137,7 +137,7 @@ def _cdi_mount(mount: Edits) -> Edits:
 
 
 def _covered(mount: Edits, tree: Path) -> Edits:
-    """A driver file of NVIDIA's specification as ours over it; everything else as it is."""
+    """The shim in the place of a driver file of NVIDIA's specification; other files unchanged."""
     library = search.library_for(mount["containerPath"])
     return _bind(tree / library, mount["containerPath"]) if library and (tree / library).is_file() else mount
 
@@ -153,18 +153,18 @@ def _cdi_hook(stage: str, hook: Edits) -> Edits:
 
 
 class Cdi:
-    """The files in one directory. Call set() with what collect() found, open() and close() with one-time devices."""
+    """The files in one directory. Call set() with collect()'s result, open() and close() for one-time devices."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._collected: Collected | None = None
-        self._why = "the devices have not been looked at yet"
+        self._why = "the devices have not been scanned yet"
         self._one_time: dict[str, tuple[str, ...]] = {}  # slice -> its devices' UUIDs
 
     def set(self, collected: Collected | None, why: str = "") -> bool:
-        """Writes what has changed and removes what is not ours any more; whether anything has. Raises OSError.
+        """Writes changed files and removes obsolete ones; returns whether anything changed. Raises OSError.
 
-        None: the files cannot be made (`why`), so that a stale one promises nothing.
+        None: the files cannot be made (`why`); they are removed, so that no stale file promises anything.
         """
         self._collected, self._why = collected, why
         wanted = {ONE_TIME.format(name): self._one(name) for name in self._one_time} if collected else {}
@@ -187,7 +187,7 @@ class Cdi:
 
     @property
     def why_not(self) -> str:
-        """Why no file can be written, "" when they can."""
+        """Why no file can be written, or ""."""
         return "" if self._collected is not None else self._why
 
     def close(self, slice_name: str) -> None:
@@ -221,7 +221,7 @@ class Cdi:
             if path.read_text() == text:
                 return False
         except OSError:
-            pass  # not there, or not readable: it is made anew
+            pass  # missing or unreadable: it is written again
         beside = self.directory / f".{name}.new"
         beside.write_text(text)
         beside.chmod(0o644)

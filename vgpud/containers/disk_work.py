@@ -1,7 +1,7 @@
-"""Work that may wait for a disk for ever, such as a volume on a file server that is gone. Used by server.py.
+"""Work that may wait for a disk forever, such as a volume on a file server that is gone. Used by server.py.
 
-Each piece has a daemon thread of its own: what hangs holds up neither other requests nor the daemon's end, as a pool's
-threads would. Few are worked on at once; those that nobody waits for any more are counted apart, and bounded.
+Each call has a daemon thread of its own: one that hangs holds up neither other requests nor the daemon's end, as a
+pool's threads would. Few run at once; threads whose caller no longer waits are counted separately, and bounded.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from vgpud.errors import VgpudError
 
 T = TypeVar("T")
 
-#: pieces worked on at once; more wait
+#: calls that run at once; more wait
 ACTIVE_MAX = 8
-#: threads that are there, with those whose time was over
+#: all threads, including those that have timed out
 THREADS_MAX = 128
 
 
@@ -31,14 +31,14 @@ class Work:
         self._threads = 0
 
     async def run(self, timeout_s: float, work: Callable[..., T], *arguments: Any) -> T:
-        """What work() returns or raises. Raises asyncio.TimeoutError, and VgpudError when too much hangs already."""
+        """What work() returns or raises. Raises asyncio.TimeoutError, and VgpudError if too many calls hang already."""
         return await asyncio.wait_for(self._run(work, arguments), timeout_s)
 
     async def _run(self, work: Callable[..., T], arguments: tuple[Any, ...]) -> T:
         async with self._active:
             if self._threads >= THREADS_MAX:
                 text = f"{self._threads} earlier containers still wait for a disk"
-                raise VgpudError(f"{text}: mend it (a volume on a file server that is gone?), or restart vgpud")
+                raise VgpudError(f"{text}: repair it (a volume on a file server that is gone?), or restart vgpud")
             done: asyncio.Future[T] = self._loop.create_future()
             self._threads += 1
             threading.Thread(target=self._work, args=(done, work, arguments), name="bundle", daemon=True).start()
@@ -51,10 +51,10 @@ class Work:
             result = work(*arguments)
         except BaseException as error:
             tell, result = done.set_exception, error
-        with contextlib.suppress(RuntimeError):  # the daemon has ended meanwhile
+        with contextlib.suppress(RuntimeError):  # the daemon has ended in the meantime
             self._loop.call_soon_threadsafe(self._end, done, tell, result)
 
     def _end(self, done: asyncio.Future[T], tell: Callable[[Any], None], result: Any) -> None:
         self._threads -= 1
-        if not done.done():  # else nobody waits for it any more
+        if not done.done():  # otherwise its caller no longer waits
             tell(result)

@@ -1,4 +1,4 @@
-"""What goes over the runtime socket: requests of vgpu-runtime, checked, and replies. No IO.
+"""Messages of the runtime socket: requests of vgpu-runtime, validated, and replies. No IO.
 
 Both ways a line with the protocol and its version, lines `key value`, an empty line, the body (shim/runtime/wire.c).
 """
@@ -16,12 +16,12 @@ PASS, CONFIG, OK, REFUSED = "pass", "config", "ok", "refused"
 
 
 class WireError(ValueError):
-    """Not a request of ours; the text says what is wrong with it."""
+    """An invalid request; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a request says before its body. `front`: host path of vgpu-runtime, for hooks."""
+    """The header of a request. `front`: host path of vgpu-runtime, for hooks."""
 
     operation: str
     container_id: str
@@ -32,7 +32,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class OciState:
-    """What an OCI runtime tells its hooks (runtime-spec, state)."""
+    """The state that an OCI runtime passes to its hooks (runtime-spec, state)."""
 
     container_id: str
     pid: int
@@ -40,7 +40,7 @@ class OciState:
 
 
 def split(raw: bytes) -> tuple[bytes, bytes] | None:
-    """(header, begin of the body) once the header is complete. Raises WireError when it never will be."""
+    """(header, beginning of the body) once the header is complete. Raises WireError if it is invalid."""
     head, end, body = raw.partition(b"\n\n")
     if end and len(head) <= HEADER_BYTES_MAX:
         return head, body
@@ -50,7 +50,7 @@ def split(raw: bytes) -> tuple[bytes, bytes] | None:
 
 
 def parse_header(head: bytes) -> Header:
-    """The header's lines. Raises WireError. Keys that are not known are a newer front's business."""
+    """The header's lines. Raises WireError. Unknown keys, of a newer vgpu-runtime, are ignored."""
     first, _, rest = head.partition(b"\n")
     if first != PROTOCOL:
         said = ascii(first[:40].decode(errors="replace"))
@@ -64,22 +64,24 @@ def parse_header(head: bytes) -> Header:
     if operation not in OPERATIONS:
         raise WireError(f"op {operation[:40]!r} is not one of {', '.join(OPERATIONS)}")
     if not (length.isascii() and length.isdigit() and len(length) < 10 and int(length) <= BODY_BYTES_MAX):
-        raise WireError(f"body {length[:40]!r} is no length up to {BODY_BYTES_MAX}")
+        raise WireError(f"body {length[:40]!r} is not a length up to {BODY_BYTES_MAX}")
     bundle, front = given.get("bundle", ""), given.get("self", "")
     if operation == "create" and not (bundle.startswith("/") and "\0" not in bundle):
-        raise WireError(f"bundle {bundle[:80]!r} is no absolute path")
+        raise WireError(f"bundle {bundle[:80]!r} is not an absolute path")
     return Header(operation, given.get("id", ""), bundle, front, int(length))
 
 
 def parse_state(body: bytes) -> OciState:
-    """The state that a hook was given. Raises WireError."""
+    """Parses the state that a hook was given. Raises WireError."""
     try:
         state = json.loads(body)
         made = OciState(str(state["id"]), int(state.get("pid", 0)), str(state["bundle"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireError("the body is not a container's state") from error
     if not made.bundle.startswith("/") or "\0" in made.bundle or made.pid < 0:
-        raise WireError("the body is not a container's state: its bundle is no absolute path, or its pid no number")
+        raise WireError(
+            "the body is not a container's state: its bundle is not an absolute path, or its pid not a number"
+        )
     return made
 
 

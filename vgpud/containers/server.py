@@ -1,9 +1,9 @@
-"""Shell of the runtime socket: containers that engines create, start and end, told by vgpu-runtime and its hooks.
+"""Shell of the runtime socket: vgpu-runtime and its hooks report the creation, start and end of containers.
 
-Who asks comes from the kernel. Only root and the daemon's own user are served: whoever asks names files that are read
-with the daemon's rights, in a world that another user could have made up. Bundles are read and edited in threads of
-their own with a deadline, through the asker's root, so that neither a slow disk nor another mount namespace stops the
-loop. That a container has ended is seen by its first process's pidfd and its cgroup, with or without a hook.
+The peer's identity comes from the kernel. Only root and the daemon's own user are served, because requests name files
+that are read with the daemon's rights, in a mount namespace that another user could have set up. Bundles are read and
+edited in separate threads with a deadline, through the peer's root, so neither a slow disk nor another mount namespace
+blocks the loop. The end of a container is detected by its first process's pidfd and its cgroup, with or without a hook.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ T = TypeVar("T")
 
 log = logging.getLogger("vgpud.containers")
 
-#: a front that has connected must have said everything by then, and have taken the answer as fast
+#: deadline for vgpu-runtime to send its request, and again to read the reply
 REQUEST_S = 5.0
-#: what reading and editing a bundle may take: less than the front waits, so that the user is told why
+#: deadline for reading and editing a bundle: less than vgpu-runtime waits, so that the user gets the reason
 WORK_S = 9.0
-#: requests worked on at once; the rest waits in the socket's backlog
+#: concurrent requests; the rest waits in the socket's backlog
 REQUESTS_MAX = 64
-#: of them of one process: half, though a front and a hook ask once each
+#: concurrent requests of one process: half, although vgpu-runtime and a hook need only one each
 PER_PROCESS_MAX = REQUESTS_MAX // 2
-#: parts of 64 KiB that are thrown away of what somebody has sent who is not served
+#: parts of 64 KiB discarded from a peer that is not served
 UNREAD_MAX = 32
 BACKLOG = 1024
-#: bundles of podman, which gives a container the annotations of its image; containers/storage says where they lie
+#: bundles of podman, which gives a container the annotations of its image; their location is that of containers/storage
 _PODMAN_BUNDLE = re.compile(r"-containers/[^/]+/userdata/?$")
 NVIDIA_ALONE = (
     "the container asks for NVIDIA devices but for no share of them: set VGPU=1 (or less), or use another runtime"
@@ -64,7 +64,7 @@ NVIDIA_ALONE = (
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is the same for every container of this node."""
+    """Values common to all containers of this node."""
 
     runtime: Path
     cache: Path
@@ -81,7 +81,7 @@ class Site:
 
 
 class Backend(Protocol):
-    """What the daemon does for the runtime socket. Called on the loop; what is not `async` must not wait."""
+    """The daemon's side of the runtime socket. Called on the loop; methods that are not `async` must not block."""
 
     def site(self) -> Site: ...
     def container(self, container_id: str) -> Container | None: ...
@@ -94,7 +94,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who asks. `pidfd` and `root` (its root directory, O_PATH) are closed with the connection."""
+    """The peer of a connection. `pidfd` and `root` (its root directory, O_PATH) are closed with the connection."""
 
     pid: int
     uid: int
@@ -118,7 +118,7 @@ def slice_name(container_id: str) -> str:
 
 
 def scratch_of(site: Site, container: Container) -> Path:
-    """The directory of a container's own files: another one each time that the same id is created."""
+    """The directory of a container's own files: a new one each time that the same id is created."""
     return site.scratch / f"{container.created_wall_ns:x}-{container.container_id[:64]}"
 
 
@@ -141,7 +141,7 @@ class Containers:
     # ---- life ----
 
     def start(self, path: Path, private: Path, mode: int, gid: int) -> None:
-        """Listens at `path`, made at `private` first so that it never has wrong rights. Raises OSError."""
+        """Listens at `path`, created at `private` first so that it never has wrong permissions. Raises OSError."""
         self._path, self._private, self._rights = path, private, (mode, gid)
         self._listen()
         self._spawn(self._sweep())
@@ -164,7 +164,7 @@ class Containers:
         self._accepting = self._spawn(self._accept(sock))
 
     def repair(self) -> bool:
-        """Opens the socket anew when somebody has removed its file; whether that was needed."""
+        """Reopens the socket if its file was removed; returns whether it was."""
         old, accepting = self._listener, self._accepting
         if old is None or self._path.exists():
             return False
@@ -179,7 +179,7 @@ class Containers:
         listener.close()
 
     async def stop(self) -> None:
-        """Ends every request; containers go on. The file stays, so that fronts wait for the next daemon."""
+        """Ends every request; containers continue. The file stays, so that vgpu-runtime waits for the next daemon."""
         self._close_listener()
         for task in list(self._tasks):
             task.cancel()
@@ -201,17 +201,17 @@ class Containers:
         """Removes the files of containers that ended while no daemon ran."""
         site = self._backend.site()
         kept = {scratch_of(site, container).name for container in self._watch.containers}
-        # listed here, before the first request is served: a thread might list what a new container has just made
+        # listed before the first request is served: later the list could include a new container's files
         await asyncio.to_thread(_remove, _others(site.scratch, kept))
 
-    # ---- containers that live ----
+    # ---- live containers ----
 
     def adopt(self, containers: Iterable[Container]) -> None:
-        """Takes over what a former daemon knew: who lives is watched again, who has ended meanwhile is released."""
+        """Restores a former daemon's containers: live ones are watched again, ended ones are released."""
         self._watch.adopt(containers)
 
     def forget(self, container_id: str) -> None:
-        """The core knows the container no more: it is not watched any longer and its files go."""
+        """The core has removed the container: ends its watch and removes its files."""
         container = self._watch.forget(container_id)
         if container:
             self._spawn(asyncio.to_thread(shutil.rmtree, scratch_of(self._backend.site(), container), True))
@@ -241,7 +241,7 @@ class Containers:
                 if uid not in (0, os.geteuid()):
                     await self._turn_away(sock, _foreign_text(uid))
                 elif self._asking[pid] > PER_PROCESS_MAX:
-                    text = f"pid {pid} has {PER_PROCESS_MAX} requests in hand, the limit of a process: wait for one"
+                    text = f"pid {pid} has {PER_PROCESS_MAX} requests in progress, the limit of a process: wait for one"
                     await self._turn_away(sock, text)
                 else:
                     await self._converse(sock, uid)
@@ -251,10 +251,10 @@ class Containers:
                 del self._asking[pid]
 
     async def _turn_away(self, sock: socket.socket, text: str) -> None:
-        """Answers who is not served; nothing that they send is looked at."""
+        """Refuses a peer that is not served, without reading its request."""
         self._backend.container_note("container.refused", "", text)
         await asyncio.wait_for(self._loop.sock_sendall(sock, wire.refusal(text)), REQUEST_S)
-        with contextlib.suppress(BlockingIOError):  # what is unread at the end would take the answer from them
+        with contextlib.suppress(BlockingIOError):  # unread bytes at the close would discard the reply
             for _ in range(UNREAD_MAX):
                 if not sock.recv(1 << 16):
                     break
@@ -270,16 +270,16 @@ class Containers:
             name = header.container_id if header else ""
             self._backend.container_note("container.refused", name, str(error))
             answer = wire.refusal(str(error))
-        except (OSError, asyncio.TimeoutError):  # the front has gone, or said nothing at all
+        except (OSError, asyncio.TimeoutError):  # vgpu-runtime has gone, or sent nothing at all
             raise
         except Exception:
             log.exception("a request of vgpu-runtime failed")
             answer = wire.refusal("vgpud failed: see its log")
-        # A front that does not take its answer ends, and what it has asked for with it: its pidfd is watched.
+        # A vgpu-runtime that does not read its reply ends, and its container with it: its pidfd is watched.
         await asyncio.wait_for(self._loop.sock_sendall(sock, answer), REQUEST_S)
 
     async def _receive(self, sock: socket.socket) -> tuple[Header, bytes]:
-        """A whole request. Raises WireError, and OSError when the front has gone."""
+        """Reads a whole request. Raises WireError, and OSError if vgpu-runtime has gone."""
         raw = bytearray()
         parts = None
         while parts is None:
@@ -295,9 +295,9 @@ class Containers:
     async def _more(self, sock: socket.socket, begun: bool = True) -> bytes:
         part = await self._loop.sock_recv(sock, 1 << 16)
         if not part and not begun:
-            raise ConnectionResetError  # nothing was asked: `vgpu doctor` looks whether we are there
+            raise ConnectionResetError  # no request: `vgpu doctor` checks that the daemon is there
         if not part:
-            raise WireError("the request ends before it is complete")
+            raise WireError("the request is incomplete")
         return part
 
     async def _answer(self, peer: Peer, header: Header, body: bytes) -> bytes:
@@ -310,7 +310,7 @@ class Containers:
         return wire.reply(wire.OK)
 
     async def _work(self, what: str, work: Callable[..., T], *arguments: Any) -> T:
-        """Runs in a thread what may wait for a disk. Raises Refusal when that takes too long or fails."""
+        """Runs a call that may wait for a disk in a thread. Raises Refusal if it takes too long or fails."""
         try:
             return await self._bundles.run(WORK_S, work, *arguments)
         except asyncio.TimeoutError as error:
@@ -320,7 +320,9 @@ class Containers:
 
     async def _create(self, peer: Peer, header: Header, body: bytes) -> bytes:
         if self._watch.runs(header.container_id):
-            raise Refusal(f"container {header.container_id[:80]!r} runs already: end it first, or choose another id")
+            raise Refusal(
+                f"container {header.container_id[:80]!r} is already running: end it first, or choose another id"
+            )
         site = self._backend.site()
         asked, nvidia = await self._work("reading config.json", _read_request, body, site, header.bundle)
         if asked is None and nvidia:
@@ -331,16 +333,18 @@ class Containers:
         made = await self._backend.create_container(event)
         container = self._backend.container(header.container_id)
         if isinstance(made, Denied) or container is None:
-            raise Refusal(made.message if isinstance(made, Denied) else "the slice could not be made: see vgpud's log")
+            raise Refusal(
+                made.message if isinstance(made, Denied) else "the slice could not be created: see vgpud's log"
+            )
         watched = self._watch.begin(container, os.dup(peer.pidfd))
         try:
             prepared = await self._prepare(peer, header, body, site, made, container)
-        except BaseException:  # cancelled as well: the daemon stops, and the front asks the next one
+        except BaseException:  # cancelled as well: the daemon stops, and vgpu-runtime asks the next one
             if self._watch.is_current(watched):
                 self._backend.end_container(container.container_id, "it could not be prepared")
             raise
         if not self._watch.is_current(watched):
-            raise Refusal("the container was ended, or created again, while it was prepared")
+            raise Refusal("the container was ended, or created again, during its preparation")
         for warning in prepared.warnings:
             self._backend.container_note("container.warning", container.container_id, warning)
         return wire.reply(wire.CONFIG, prepared.config)
@@ -367,10 +371,10 @@ class Containers:
         return await self._work("preparing the container", work)
 
     async def _started(self, peer: Peer, state: wire.OciState) -> bytes:
-        """createRuntime hook: the container's first process is there and waits for our answer."""
+        """createRuntime hook: the container's first process exists and waits for the reply."""
         started = processes.start_time(state.pid)
         if not started:
-            raise Refusal(f"pid {state.pid} of the container is not there: run vgpud in the host's pid namespace")
+            raise Refusal(f"pid {state.pid} of the container does not exist: run vgpud in the host's pid namespace")
         cgroup = cgroups.own_path(cgroups.paths_of(state.pid), cgroups.paths_of(peer.pid))
         if self._backend.container(state.container_id) is None:
             await self._take_in(peer, state, started, cgroup)
@@ -382,9 +386,9 @@ class Containers:
         return wire.reply(wire.OK)
 
     async def _take_in(self, peer: Peer, state: wire.OciState, started: int, cgroup: str) -> None:
-        """A container that came past vgpu-runtime: it has one of our CDI devices, whose hook we are called by."""
+        """A container without vgpu-runtime: the hook of one of vgpud's CDI devices has called."""
         if not cgroup:
-            text = "the container has no cgroup of its own, by which its programs are known: do not switch cgroups off,"
+            text = "the container has no cgroup of its own, which identifies its programs: do not disable cgroups,"
             raise Refusal(f"{text} or use the runtime vgpu instead of the CDI device")
         path = posixpath.join(state.bundle, "config.json")
         site = self._backend.site()
@@ -393,7 +397,9 @@ class Containers:
             with Root.at(peer.root_path) as root:
                 raw = root.read(path, wire.BODY_BYTES_MAX)
             if raw is None:
-                raise Refusal(f"{path} is not there, or no regular file: the engine gave its hook another bundle")
+                raise Refusal(
+                    f"{path} does not exist or is not a regular file: the engine gave its hook another bundle"
+                )
             return _read_request(raw, site, state.bundle)[0], _has_mount(raw, str(shared_attach_dir(site.runtime)))
 
         asked, by_device = await self._work("reading config.json", read)
@@ -408,14 +414,14 @@ class Containers:
 
 
 def _read_request(raw: bytes, site: Site, bundle: str) -> tuple[Request | None, bool]:
-    """(what a config.json asks us for, whether it asks NVIDIA for devices without us). Raises RequestError."""
+    """(a config.json's request to vgpud, whether it requests devices from NVIDIA instead). Raises RequestError."""
     env, annotations, _cgroup, nvidia = look(raw)
     limits = replace(site.limits, from_image=bool(_PODMAN_BUNDLE.search(bundle)))
     return parse_request(env, annotations, limits), nvidia
 
 
 def _has_mount(raw: bytes, source: str) -> bool:
-    """Whether a config.json mounts a directory of the host: this one comes with our CDI devices only."""
+    """Whether a config.json mounts a directory of the host: the given one is mounted by vgpud's CDI devices only."""
     mounts = json.loads(raw).get("mounts") or []
     return any(isinstance(mount, dict) and mount.get("source") == source for mount in mounts)
 
@@ -438,7 +444,7 @@ def _created(container_id: str, asked: Request, caller_uid: int, pid: int, pid_s
 
 @contextlib.contextmanager
 def _peer(sock: socket.socket, uid: int) -> Any:
-    """The asker, alive when it was looked at. Raises Refusal."""
+    """The peer, which was alive when checked. Raises Refusal."""
     pid, _uid = processes.credentials(sock)
     held: list[int] = []
     try:
@@ -447,12 +453,12 @@ def _peer(sock: socket.socket, uid: int) -> Any:
             held.append(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
             foreign = not processes.shares_pids(pid)
         except OSError as error:
-            text = f"vgpud cannot look at vgpu-runtime (pid {pid}: {error.strerror}):"
+            text = f"vgpud cannot inspect vgpu-runtime (pid {pid}: {error.strerror}):"
             raise Refusal(f"{text} run vgpud as root in the host's pid namespace") from error
         if processes.has_ended(held[0]):
-            raise Refusal("vgpu-runtime ended while it asked")
-        if foreign:  # the pids that it names would be other processes here
-            text = "the engine has a pid namespace of its own, so vgpud cannot know its containers:"
+            raise Refusal("vgpu-runtime ended during its request")
+        if foreign:  # its pids would mean other processes here
+            text = "the engine has its own pid namespace, so vgpud cannot identify its containers:"
             raise Refusal(f"{text} run the engine with the host's pids (docker run --pid=host)")
         yield Peer(pid, uid, *held)
     finally:
@@ -461,7 +467,7 @@ def _peer(sock: socket.socket, uid: int) -> Any:
 
 
 def _foreign_text(uid: int) -> str:
-    """For a user whose engines are not served here."""
+    """The refusal of a user whose engines are not served here."""
     served = f"uid {os.geteuid()} and root" if os.geteuid() else "root"
     text = f"this vgpud serves the engines of {served}, not those of uid {uid}: start a vgpud as that user,"
     return f"{text} and run `vgpu setup podman` as that user again"

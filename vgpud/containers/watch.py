@@ -1,7 +1,7 @@
-"""The watch over containers that live: when the process that stands for one has ended, and its cgroup is empty.
+"""The watch over live containers: one has ended when its representative process has ended and its cgroup is empty.
 
-Used by server.py. What stands for a container is the low-level runtime until the container has started, and its
-first process from then on.
+Used by server.py. The representative is the low-level runtime until the container has started, and its first process
+from then on.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from vgpud.core.model import Container
 from vgpud.host import cgroups, processes
 
-#: how often a cgroup is looked at whose container has lost its first process
+#: interval of checking the cgroup of a container that has lost its first process
 EMPTY_S = 0.2
 
 
 @dataclass(eq=False, slots=True)
 class Watched:
-    """A container that lives. `pidfd`: of what stands for it, -1 when that has ended."""
+    """A live container. `pidfd`: of its representative process, -1 after that has ended."""
 
     container: Container
     pidfd: int
@@ -28,7 +28,7 @@ class Watched:
 
 
 class ContainerWatch:
-    """Tells `on_end` (container id, why) once for every container that has ended. On the running loop."""
+    """Calls `on_end` (container id, reason) once for every container that has ended. On the running loop."""
 
     def __init__(self, on_end: Callable[[str, str], None]) -> None:
         self._on_end = on_end
@@ -40,7 +40,7 @@ class ContainerWatch:
         return [watched.container for watched in self._watched.values()]
 
     def is_current(self, watched: Watched) -> bool:
-        """Whether this is still the life of its id that is watched: none that ended, or began anew."""
+        """Whether this container is still watched: it has neither ended nor been replaced under its id."""
         return self._watched.get(watched.container.container_id) is watched
 
     def runs(self, container_id: str) -> bool:
@@ -51,16 +51,16 @@ class ContainerWatch:
         return not processes.has_ended(watched.pidfd)  # its end may not have been noticed yet
 
     def adopt(self, containers: Iterable[Container]) -> None:
-        """Takes over what a former daemon knew: who lives is watched again, who has ended meanwhile is released."""
+        """Restores a former daemon's containers: live ones are watched again, ended ones are released."""
         for container in containers:
             pidfd = processes.open_process(container.pid, container.pid_start)
             if pidfd >= 0 and container.cgroup and not cgroups.is_inside(container.pid, container.cgroup):
-                os.close(pidfd)  # the machine has started anew meanwhile, and this is another process
+                os.close(pidfd)  # after a reboot the pid is another process
                 pidfd = -1
             self.begin(container, pidfd)
 
     def begin(self, container: Container, pidfd: int) -> Watched:
-        """Watches over a container from now on; `pidfd` is kept, -1 when its process has ended already."""
+        """Watches a container from now on; `pidfd` is kept, -1 if its process has ended already."""
         self.forget(container.container_id)
         watched = self._watched[container.container_id] = Watched(container, pidfd)
         if pidfd >= 0:
@@ -80,7 +80,7 @@ class ContainerWatch:
         return watched.container
 
     def close(self) -> None:
-        """Ends the watch over all of them; they go on."""
+        """Ends the watch over all containers, which continue."""
         for container_id in list(self._watched):
             self.forget(container_id)
 
@@ -91,7 +91,7 @@ class ContainerWatch:
             watched.pidfd = -1
 
     def _ended(self, watched: Watched) -> None:
-        """What stands for the container has ended."""
+        """The representative process has ended."""
         self._close(watched)
         container = watched.container
         if not self.is_current(watched):
@@ -103,7 +103,7 @@ class ContainerWatch:
         self._on_end(container.container_id, why)
 
     async def _until_empty(self, watched: Watched) -> None:
-        """With a pid namespace of its own all of it ends with its first process; without one, others may live on."""
+        """With its own pid namespace a container ends with its first process; otherwise other processes may live on."""
         while await asyncio.to_thread(cgroups.members, watched.container.cgroup):
             await asyncio.sleep(EMPTY_S)
         watched.emptying = None

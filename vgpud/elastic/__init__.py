@@ -1,4 +1,4 @@
-"""Data-parallel training whose workers come and go: `with vgpud.elastic.Workers(...) as workers`; see docs/elastic.md.
+"""Data-parallel training with elastic workers: `with vgpud.elastic.Workers(...) as workers`, see docs/elastic.md.
 
 Needs torch: pip install 'vgpud[elastic]'.
 """
@@ -12,7 +12,7 @@ except ImportError as error:
 if not _distributed.is_available():
     raise ImportError("vgpud.elastic needs torch.distributed, which this torch was built without")
 
-from vgpud.client import channel as _first  # noqa: F401 - before grpc is imported: it says how
+from vgpud.client import channel as _first  # noqa: F401 - before grpc is imported: it sets grpc up
 from vgpud.elastic.link import RefusedError
 from vgpud.elastic.state import StateError
 from vgpud.elastic.workers import Workers

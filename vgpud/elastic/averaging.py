@@ -1,4 +1,4 @@
-"""The exchange at the end of a step: one mean gradient of the whole batch, its loss, a word about what comes next."""
+"""The exchange at the end of a step: the mean gradients of the whole batch, the mean loss, and a flag for a change."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch.distributed as dist
 
 
 def exchange(parameters: Iterable[Any], weight: float, loss: float, word: bool) -> tuple[float, bool]:
-    """Replaces each gradient by the mean over the batch; (its mean loss, whether anybody said the word).
+    """Replaces each gradient by the mean over the batch; returns (mean loss, whether any worker set the flag).
 
-    `weight`: what part of the batch is ours. Our gradients are means over our samples, so their sum by weight is that
-    over all. Raises RuntimeError where the process group fails; gradients are of no use then.
+    `weight`: this worker's part of the batch. Its gradients are means over its samples, so their weighted sum is the
+    mean over all. Raises RuntimeError if the process group fails; gradients are unusable then.
     """
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     used = [float(weight > 0 and parameter.grad is not None) for parameter in trained]
@@ -33,13 +33,13 @@ def exchange(parameters: Iterable[Any], weight: float, loss: float, word: bool) 
         for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
             gradient.copy_(mean.view_as(gradient))
     for parameter, users in zip(trained, said[2:].tolist(), strict=True):
-        if not users:  # as one worker alone has it: no optimizer decays what has no gradient
+        if not users:  # as for a single worker: optimizers do not decay parameters without a gradient
             parameter.grad = None
     return float(said[0]), bool(said[1])
 
 
 def _alike(parameters: Iterable[Any]) -> list[list[Any]]:
-    """The gradients, those of one type and device together. One that is missing is zero: the others may have it."""
+    """The gradients, grouped by type and device. A missing one is zero: other workers may have it."""
     found: dict[tuple[Any, Any], list[Any]] = defaultdict(list)
     for parameter in parameters:
         if parameter.grad is None:
@@ -49,7 +49,7 @@ def _alike(parameters: Iterable[Any]) -> list[list[Any]]:
 
 
 def check(parameters: Iterable[Any]) -> None:
-    """Raises TypeError where gradients cannot be averaged: at the first step, not when a second worker comes."""
+    """Raises TypeError if gradients cannot be averaged: at the first step, not when a second worker joins."""
     for parameter in parameters:
         if parameter.grad is not None and parameter.grad.layout is not torch.strided:
             shape = tuple(parameter.shape)
@@ -57,6 +57,6 @@ def check(parameters: Iterable[Any]) -> None:
 
 
 def settle(parameters: Iterable[Any]) -> None:
-    """Waits until the gradients are computed, so that waiting for others is not taken for work."""
+    """Waits until the gradients are computed, so that waiting for other workers does not count as work."""
     if torch.cuda.is_available() and any(parameter.is_cuda for parameter in parameters):
         torch.cuda.synchronize()

@@ -1,7 +1,7 @@
-"""Process groups of torch.distributed that come and go: where the workers of a generation meet, and what they form.
+"""Process groups of torch.distributed for changing memberships: the rendezvous of a generation, and its process group.
 
-A meeting is a TCPStore of the first in rank. Whoever has come waits until all are there, or until there is a later
-generation; both may happen at once on two workers, so that the store keeps one word, and the first to say it decides.
+A rendezvous is a TCPStore of rank 0. Workers wait there until all have arrived, or until there is a later generation.
+Both may happen at once on two workers, so the store holds the outcome, and the first worker that writes it decides.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import torch
 import torch.distributed as dist
 
 HOST = "127.0.0.1"
-#: for the store's answers
+#: timeout of the store's answers
 STORE_S = 30.0
-#: for all to connect to each other once all are there: one that dies just then is not there for the others
+#: timeout for all to connect to each other once all have arrived: one may die just then
 FORM_S = 15.0
 _POLL_MIN_S, _POLL_MAX_S = 0.002, 0.02
 
 
 class Stores:
-    """The stores that this worker has made, as the first in rank of a generation."""
+    """The stores that this worker has created as rank 0 of a generation."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[str, Any]] = {}
@@ -34,7 +34,7 @@ class Stores:
     def make(self, generation: int) -> str:
         """HOST:PORT of this generation's store. From any thread."""
         if generation not in self._made:
-            listener = socket.create_server((HOST, 0), backlog=128)  # on the loopback only, which TCPStore cannot
+            listener = socket.create_server((HOST, 0), backlog=128)  # on loopback only, which TCPStore cannot
             port = listener.getsockname()[1]
             wait = timedelta(seconds=STORE_S)
             descriptor = listener.detach()
@@ -53,7 +53,7 @@ class Stores:
         try:
             socket.create_connection((host, int(port)), STORE_S).close()  # TCPStore would try until its time is up
         except OSError as error:
-            raise RuntimeError(f"nobody is at {address}: {error.strerror}") from error
+            raise RuntimeError(f"no store answers at {address}: {error.strerror}") from error
         wait = timedelta(seconds=STORE_S)
         return dist.TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=wait)
 
@@ -64,7 +64,7 @@ class Stores:
 
 
 def meet(store: Any, size: int, superseded: Callable[[], bool]) -> bool:
-    """Waits until all are there. False: there is a later generation, nobody goes on here. Raises RuntimeError."""
+    """Waits until all workers have arrived. False: there is a later generation instead. Raises RuntimeError."""
     store.add("here", 1)
     pause_s = _POLL_MIN_S
     while store.add("here", 0) < size:
@@ -76,7 +76,7 @@ def meet(store: Any, size: int, superseded: Callable[[], bool]) -> bool:
 
 
 def form(store: Any, rank: int, size: int, timeout_s: float) -> None:
-    """Makes the default process group. Raises RuntimeError."""
+    """Creates the default process group. Raises RuntimeError."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     backend = _backend(store, rank, size)
     if "nccl" in backend:  # a collective that fails is to raise, not to end the process
@@ -88,7 +88,7 @@ def form(store: Any, rank: int, size: int, timeout_s: float) -> None:
 
 
 def _backend(store: Any, rank: int, size: int) -> str:
-    """NCCL where each worker has a device of its own: it refuses two on one, which gloo does not."""
+    """NCCL if each worker has its own device: it refuses two workers on one, gloo does not."""
     device = ""
     if torch.cuda.is_available() and dist.is_nccl_available():
         device = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
@@ -105,7 +105,7 @@ def leave() -> None:
 
 
 def part() -> None:
-    """Ends it when all are through with it: who goes first would break the last exchange of the others."""
+    """Ends it when all workers have finished: an early leaver would break the last exchange of the others."""
     if dist.is_initialized():
         with contextlib.suppress(RuntimeError):
             dist.barrier()

@@ -1,7 +1,7 @@
-"""A worker's side of the stream JobService.Work: memberships come in, what has happened goes out, from a thread.
+"""A worker's side of the stream JobService.Work: a thread receives memberships and sends progress.
 
-The training never waits for it unless it has to: while the daemon is away it goes on, and the stream comes back by
-itself. Whatever is said here can be said again: a new stream begins with who we are and which generation we work in.
+The training waits for it only at a change: while the daemon is away it continues, and the stream reconnects by itself.
+Every message can be repeated: a new stream begins with the worker's identity and its generation.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from vgpud.v1 import vgpud_pb2_grpc as stubs
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.1, 2.0
 REFUSED_S = 5.0
-#: between two messages about progress
+#: interval of messages about progress
 PROGRESS_S = 1.0
 CLOSE_S = 1.0
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Who works together from some step on."""
+    """The workers of a generation."""
 
     generation: int
     workers: tuple[int, ...]  # in order of rank
-    store: str  # HOST:PORT where they meet; "" = not known yet
-    batch: int  # global; 0 = the program's own business
+    store: str  # HOST:PORT of the rendezvous; "" = not known yet
+    batch: int  # global; 0 = left to the program
     reason: str
 
 
 @dataclass
 class Progress:
-    """What was done since it was last said."""
+    """Progress since the last message."""
 
     samples: int = 0
     steps: int = 0
@@ -47,7 +47,7 @@ class Progress:
 
 
 class Link:
-    """The connection of one worker. `make_store` is asked, from the thread, when this one is the first in rank."""
+    """The connection of one worker. The thread calls `make_store` when this worker is rank 0."""
 
     def __init__(self, who: Worker, channel: grpc.Channel, make_store: Callable[[int], str]) -> None:
         self._who = who
@@ -56,8 +56,8 @@ class Link:
         self._changed = threading.Condition()
         self._newest: Membership | None = None
         self._refused = ""
-        self._generation = 0  # that we work in
-        self._lost = -1  # generation that failed and that nobody has replaced yet
+        self._generation = 0  # that this worker runs in
+        self._lost = -1  # failed generation that has not been replaced yet
         self._progress = Progress()
         self._said_s = time.monotonic()
         self._outbox: queue.SimpleQueue[pb.WorkRequest | None] | None = None
@@ -69,12 +69,12 @@ class Link:
 
     @property
     def newest(self) -> Membership | None:
-        """The last membership that was told."""
+        """The last membership received."""
         with self._changed:
             return self._newest
 
     def announces(self, generation: int) -> bool:
-        """Whether there is one after this generation and it is known where it meets."""
+        """Whether there is a later generation whose rendezvous is known."""
         newest = self.newest
         return newest is not None and newest.generation > generation and (bool(newest.store) or not newest.workers)
 
@@ -91,22 +91,22 @@ class Link:
                 self._changed.wait(1.0)
                 if not told and time.monotonic() - begin_s > 10:
                     told = True
-                    tell("waits for the daemon's word on who works together")
+                    tell("waits for the daemon's next membership")
 
     def joined(self, generation: int, idle_s: float) -> None:
-        """We work in this generation."""
+        """Reports that this worker runs in this generation."""
         with self._changed:
             self._generation, self._lost = generation, -1
             self._send(pb.WorkRequest(generation=generation, joined=True, idle_seconds=idle_s))
 
     def lost(self, generation: int) -> None:
-        """The process group of this generation has failed."""
+        """Reports that the process group of this generation has failed."""
         with self._changed:
             self._lost = generation
             self._send(pb.WorkRequest(generation=generation, lost=True))
 
     def progress(self, samples: int, seconds: float, waited_s: float) -> None:
-        """A step is done. Said once a second."""
+        """Counts a step. Reported once a second."""
         with self._changed:
             made = self._progress
             made.samples += samples
@@ -117,12 +117,12 @@ class Link:
                 self._flush()
 
     def flush(self) -> None:
-        """Says at once what is left to say of this generation's progress."""
+        """Reports the rest of this generation's progress at once."""
         with self._changed:
             self._flush()
 
     def close(self) -> None:
-        """Ends the stream; what was said before is still delivered."""
+        """Ends the stream; queued messages are still delivered."""
         with self._changed:
             self._flush()
             self._closed.set()
@@ -150,7 +150,7 @@ class Link:
         )
 
     def _send(self, request: pb.WorkRequest) -> None:
-        """With the lock. Without a stream it is not missed: the next one begins with what holds then."""
+        """Called with the lock. Without a stream nothing is lost: the next one begins with the state of that time."""
         if self._outbox is not None:
             request.job_id, request.attempt, request.worker = self._who.job_id, self._who.attempt, self._who.worker
             self._outbox.put(request)
@@ -190,7 +190,7 @@ class Link:
         finally:
             with self._changed:
                 self._outbox = None
-            outbox.put(None)  # grpc's own thread waits for it
+            outbox.put(None)  # grpc's own thread waits for this
 
     def _take(self, answer: pb.WorkResponse) -> None:
         told = Membership(
@@ -198,7 +198,7 @@ class Link:
         )
         if told.workers and told.workers[0] == self._who.worker and not told.store:
             store = ""
-            with contextlib.suppress(RuntimeError, OSError):  # the daemon waits in vain and takes another one
+            with contextlib.suppress(RuntimeError, OSError):  # the daemon's wait times out, and it chooses another one
                 store = self._make_store(told.generation)
             with self._changed:
                 if store:
@@ -210,4 +210,4 @@ class Link:
 
 
 class RefusedError(Exception):
-    """The daemon does not take us; one line for people."""
+    """The daemon refuses this worker; one line for the user."""

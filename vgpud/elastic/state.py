@@ -1,7 +1,7 @@
-"""What the workers of a generation agree upon before they go on: how far each is, and the state of who is farthest.
+"""Agreement of a generation's workers before they continue: their progress, and the most advanced one's state.
 
-State goes from one to all by broadcast: first its shape (numbers, words, and tensors without their content), then each
-tensor's bytes. It is read with `weights_only`, so that nothing that comes over the wire is run.
+The state is broadcast from one worker to all: first its structure (numbers, strings, and tensors without contents),
+then each tensor's bytes. It is read with `weights_only`, so nothing from the wire is executed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-#: completed steps of a worker that has no state yet
+#: completed steps of a worker without state
 NEWCOMER = -1
 
 
 class Stateful(Protocol):
-    """A model, an optimizer, a scheduler, a scaler: whatever has these two."""
+    """A model, an optimizer, a scheduler, a scaler: anything with these two methods."""
 
     def state_dict(self) -> Any: ...
 
@@ -30,8 +30,8 @@ class Stateful(Protocol):
 
 
 def agree(objects: Sequence[Stateful], completed: int) -> bool:
-    """Brings everybody to the state of who has completed most steps. True: ours was taken from another. Raises
-    RuntimeError where the process group fails."""
+    """Brings every worker to the state of the one that has completed most steps. True: this worker's was replaced.
+    Raises RuntimeError if the process group fails."""
     told = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
     dist.all_gather(told, torch.tensor([completed], dtype=torch.int64))
     steps = [int(tensor) for tensor in told]
@@ -43,7 +43,7 @@ def agree(objects: Sequence[Stateful], completed: int) -> bool:
         return False
     states = _receive(source)
     if completed == steps[source] != NEWCOMER:
-        return False  # as good as ours
+        return False  # the same as this worker's
     if len(states) != len(objects) + 1:
         raise StateError(f"the first worker has {len(states) - 1} objects of state, this one {len(objects)}")
     for made, state in zip(objects, states[:-1], strict=True):
@@ -53,22 +53,22 @@ def agree(objects: Sequence[Stateful], completed: int) -> bool:
 
 
 def check(objects: Sequence[Stateful]) -> None:
-    """Raises StateError where a newcomer could not be given the state: at the start, not when the first one comes."""
+    """Raises StateError if the state could not be sent to new workers: at the start, not when the first one joins."""
     for place, made in enumerate(objects):
         try:
             _loaded(_shape(made.state_dict(), []))
         except StateError as error:
             raise StateError(
-                f"state[{place}], a {type(made).__name__}, cannot be given to newcomers: {error}"
+                f"state[{place}], a {type(made).__name__}, cannot be sent to new workers: {error}"
             ) from None
 
 
 class StateError(Exception):
-    """The program's workers do not have the same state, or none that can be sent; one line for people."""
+    """The program's workers have different state objects, or state that cannot be sent; one line for the user."""
 
 
 def _shape(states: Any, tensors: list[Any]) -> bytes:
-    """All of it but what its tensors hold; these are put into the list."""
+    """The state without the contents of its tensors, which are appended to the list."""
 
     def empty(tensor: Any) -> Any:
         tensors.append(tensor)
@@ -84,8 +84,8 @@ def _loaded(shape: bytes) -> Any:
         return torch.load(io.BytesIO(shape), weights_only=True)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
-        what = f"{found[1]} is in it" if found else "it cannot be read"
-        raise StateError(f"{what}: state_dict() may hold numbers, words, tensors, lists and dictionaries") from None
+        what = f"{found[1]} was found in it" if found else "it cannot be read"
+        raise StateError(f"{what}: state_dict() may hold numbers, strings, tensors, lists and dictionaries") from None
 
 
 def _send(states: list[Any], source: int) -> None:
@@ -119,14 +119,14 @@ def _bytes_of(tensor: Any) -> Any:
 
 
 def _with_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The value with each tensor in it changed, in an order that is the same for all."""
+    """The value with each tensor in it transformed, in the same order for all workers."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, Mapping):
         return {key: _with_tensors(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)([_with_tensors(item, change) for item in value])
-    numpy = sys.modules.get("numpy")  # whose numbers get into learning rates and best losses
+    numpy = sys.modules.get("numpy")  # whose scalars get into learning rates and best losses
     return value.item() if numpy and isinstance(value, numpy.generic) else value
 
 

@@ -15,16 +15,16 @@ from vgpud.elastic.crew import Crew, find
 from vgpud.elastic.state import NEWCOMER, Stateful
 
 W = TypeVar("W", bound="Workers")
-#: of one exchange between workers. Long, for a job may be paused; who dies is noticed at once in any case
+#: timeout of an exchange between workers. Long, because a job may be paused; a worker's death is noticed at once anyway
 TIMEOUT_S = 1800.0
 
 
 class Workers:
-    """The workers of a job that train one model together, as many as there are at the moment; this process is one.
+    """The present workers of a job that trains one model; this process is one of them.
 
-    state: what a newcomer is given a copy of: models, optimizers, schedulers, scalers, anything with state_dict() and
-    load_state_dict(). Random states and how far the training is go along. batch: samples of a step, of all workers
-    together, which the daemon may overrule (`vgpu submit --batch`). Outside an elastic job there is one worker, or
+    state: objects that new workers get a copy of: models, optimizers, schedulers, scalers, anything with state_dict()
+    and load_state_dict(). Random states and the progress are copied as well. batch: samples of a step, of all workers
+    together, which the daemon may override (`vgpu submit --batch`). Outside an elastic job there is one worker, or
     as many as torchrun has started.
     """
 
@@ -33,7 +33,7 @@ class Workers:
             raise ValueError(f"batch={batch}: a step has at least 1 sample")
         self.batch = batch  # of all workers together
         self.step = 0  # steps completed
-        self.samples = 0  # that they had
+        self.samples = 0  # their samples
         self.loss = 0.0  # mean over the whole batch of the last step that was given one
         self._state = (*state, self)
         self._timeout_s = timeout_s
@@ -51,21 +51,21 @@ class Workers:
         self._with().end(completed=kind is None)
         self._crew = None
 
-    # ---- who and how many ----
+    # ---- rank and size ----
 
     @property
     def rank(self) -> int:
-        """0 is the first: who prints, and writes checkpoints."""
+        """This worker's number; 0 is the one that prints and writes checkpoints."""
         return self._with().rank
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of workers."""
         return self._with().size
 
     @property
     def idle_seconds(self) -> float:
-        """How long this one did no step because others came or went, in all."""
+        """Total seconds this worker was stalled by membership changes."""
         return self._with().idle_s
 
     def _with(self) -> Crew:
@@ -76,7 +76,7 @@ class Workers:
     # ---- the loop ----
 
     def steps(self, total: int) -> Iterator[int]:
-        """The numbers of the steps that are left to do of so many; one that fails, as somebody is gone, comes again."""
+        """The numbers of the remaining steps; a step that failed because a worker is gone is repeated."""
         crew = self._with()
         crew.begin(self._state, self.step or NEWCOMER)
         while self.step < total:
@@ -102,10 +102,10 @@ class Workers:
             self._leaves = crew.leads_elsewhere()
 
     def average(self, model: Any, loss: Any = 0.0) -> bool:
-        """Replaces the gradients of a module (or of parameters) by the means over the whole batch, and `loss` likewise,
+        """Replaces the gradients of a module (or of parameters) by their means over the whole batch.
 
-        which is in `self.loss` then. False: a worker is gone, the step is done again; there are no gradients, so that
-        an optimizer changes nothing, but a scheduler is not to be moved on.
+        `self.loss` is then the mean of `loss`. False: a worker is gone and the step is repeated; there are no
+        gradients, so an optimizer changes nothing, but a scheduler must not be stepped.
         """
         crew = self._with()
         parameters = list(model.parameters() if hasattr(model, "parameters") else model)
@@ -123,7 +123,7 @@ class Workers:
         try:
             self.loss, leaves = averaging.exchange(parameters, weight, own, crew.leads_elsewhere())
         except RuntimeError as error:
-            # without its traceback, whose frames hold on to the group: others wait until its connections are closed
+            # without its traceback, whose frames keep the group alive: others wait until its connections are closed
             self._failed = error.with_traceback(None)
             for parameter in parameters:
                 parameter.grad = None
@@ -141,15 +141,14 @@ class Workers:
     def part(self) -> range:
         """The numbers of this worker's samples of this step, counted from the beginning of the training.
 
-        Where there are more workers than samples it is one that counts for nothing, so that no program meets an empty
-        batch.
+        With more workers than samples it is one sample of weight 0, so that no program gets an empty batch.
         """
         first, count = self._share()
         begin = self.samples + min(first, self.batch - 1)
         return range(begin, begin + max(count, 1))
 
     def indices(self, size: int, seed: int = 0) -> Any:
-        """`part` of a data set of so many samples that is shuffled anew in each epoch: a tensor of indices."""
+        """`part` of a data set of `size` samples that is reshuffled in each epoch: a tensor of indices."""
         part = self.part
         return torch.tensor([int(self._shuffled(seed, epoch, size)[at]) for epoch, at in parts.places(part, size)])
 
@@ -163,11 +162,11 @@ class Workers:
     # ---- for checkpoints ----
 
     def state_dict(self) -> dict[str, int]:
-        """How far the training is, for a checkpoint; after `average`, this step is among those that are done."""
+        """The progress of the training, for a checkpoint; after `average` it includes this step."""
         done = self._exchanged and self._failed is None
         return {"step": self.step + done, "samples": self.samples + done * self.batch}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Goes on from there. Before `steps`."""
+        """Restores the progress. To be called before `steps`."""
         self.step, self.samples = state_dict["step"], state_dict["samples"]
         self._exchanged = False

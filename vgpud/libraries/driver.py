@@ -1,6 +1,6 @@
-"""Finds the real driver and NVML as the dynamic loader would find them for a program, passing over our shims.
+"""Finds the real driver and NVML as the dynamic loader would find them for a program, skipping the shims.
 
-Order (ld.so(8)): the path that is named, LD_LIBRARY_PATH, ld.so.cache, the default directories. shim/driver/search.c
+Order (ld.so(8)): the given path, LD_LIBRARY_PATH, ld.so.cache, the default directories. shim/driver/search.c
 does the same inside a tenant; here it is for the daemon and the command line.
 """
 
@@ -16,7 +16,7 @@ from vgpud.libraries import elf, fit
 
 DRIVER_SONAME = "libcuda.so.1"
 NVML_SONAME = "libnvidia-ml.so.1"
-#: what every version of them exports, and nothing else does; shim/driver/resolve.c and nvml/resolve_ml.c ask for it
+#: a function that every version exports, and no other library; shim/driver/resolve.c and nvml/resolve_ml.c ask for it
 DRIVER_FUNCTION = "cuInit"
 NVML_FUNCTION = "nvmlInit_v2"
 CACHE_FILE = Path("/etc/ld.so.cache")
@@ -30,7 +30,7 @@ _CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03}  # glibc, this machine
 
 
 def cached(name: str, cache: bytes, machine: str) -> Iterator[Path]:
-    """The paths that the contents of an ld.so.cache give for a library's name, best first; none when it is not one."""
+    """The paths that the contents of an ld.so.cache give for a library's name, best first; none if it is not one."""
     start = 0
     if cache.startswith(_OLD_CACHE_MAGIC) and len(cache) >= 16:
         (count,) = struct.unpack_from("<I", cache, 12)
@@ -51,7 +51,7 @@ def _text(cache: bytes, offset: int) -> str:
 
 
 def candidates(name: str, environment: Mapping[str, str]) -> Iterator[Path]:
-    """Where the loader looks for a library's name in a program with that environment, in its order."""
+    """The paths at which the loader looks for a library's name in a program with that environment, in order."""
     machine = platform.machine()
     for directory in environment.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
         if environment.get("LD_LIBRARY_PATH"):
@@ -77,7 +77,7 @@ def unusable(path: Path, function: str) -> str:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     except elf.ElfError:
-        return "is no shared library"
+        return "is not a shared library"
     if library.machine != elf.MACHINES.get(platform.machine()):
         return f"is not for {platform.machine()}"
     if fit.MARKER in exports:

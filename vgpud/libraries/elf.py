@@ -22,7 +22,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 
 
 class ElfError(ValueError):
-    """The file is no 64-bit little-endian shared library, or is cut off; the message names it."""
+    """The file is not a 64-bit little-endian shared library, or is truncated; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Symbol:
 
     @property
     def exported(self) -> bool:
-        """Defined here and to be found by other objects."""
+        """Whether it is defined here and visible to other objects."""
         return (
             self.section != 0 and self.binding in (STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE) and self.visibility in (0, 3)
         )
@@ -49,12 +49,12 @@ class Symbol:
 
     @property
     def data(self) -> bool:
-        """A variable, of the library or of each thread."""
+        """Whether it is a variable, of the library or per thread."""
         return self.kind in (STT_OBJECT, STT_COMMON, STT_TLS)
 
 
 class Elf:
-    """A shared library as bytes that may be changed in place. Raises ElfError when it cannot be read as one."""
+    """A shared library as bytes that may be changed in place. Raises ElfError if it is not one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,7 +62,7 @@ class Elf:
         try:
             self._read()
         except (struct.error, IndexError, KeyError) as error:
-            raise ElfError(f"{path} is not a shared library that can be read: {error}") from error
+            raise ElfError(f"{path} is not a readable shared library: {error}") from error
 
     def _read(self) -> None:
         head = _HEADER.unpack_from(self.data)
@@ -86,7 +86,7 @@ class Elf:
         self.symbol_table = self.offset(self.tag(DT_SYMTAB))
 
     def tag(self, wanted: int) -> int:
-        """The value of the first dynamic entry of that tag. Raises KeyError when there is none."""
+        """The value of the first dynamic entry of that tag. Raises KeyError if there is none."""
         for tag, value in self.tags:
             if tag == wanted:
                 return value
@@ -96,7 +96,7 @@ class Elf:
         return any(tag == wanted for tag, _ in self.tags)
 
     def offset(self, address: int) -> int:
-        """Where a virtual address lies in the file."""
+        """The file offset of a virtual address."""
         for start, offset, size in self._loads:
             if start <= address < start + size:
                 return address - start + offset
@@ -115,7 +115,7 @@ class Elf:
         return struct.unpack_from(f"<{count}I", self.data, offset)
 
     def symbol_count(self) -> int:
-        """Entries of the dynamic symbol table, from the hash table, since nothing else of what is loaded tells."""
+        """Number of entries of the dynamic symbol table, from the hash table: no other loaded part has it."""
         if self.has_tag(DT_HASH):
             return self.words(self.offset(self.tag(DT_HASH)), 2)[1]
         table = self.offset(self.tag(DT_GNU_HASH))
@@ -129,14 +129,14 @@ class Elf:
         return int(last) + 1
 
     def symbols(self) -> Iterator[Symbol]:
-        """Every dynamic symbol but the first, which is nothing."""
+        """Every dynamic symbol except the first, which is null."""
         for index in range(1, self.symbol_count()):
             fields = _SYMBOL.unpack_from(self.data, self.symbol_table + index * SYMBOL_BYTES)
             name, info, other, section, value, _ = fields
             yield Symbol(index, self.text(name), name, info & 15, info >> 4, other & 3, section, value)
 
     def exports(self) -> dict[str, Symbol]:
-        """What other objects can find here, by name."""
+        """The exported symbols by name."""
         try:
             return {s.name: s for s in self.symbols() if s.exported}
         except (struct.error, IndexError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""The environment of a program in a slice: the preloaded shim, where it attaches, and which driver it stands in for."""
+"""The environment of a program in a slice: the preloaded shim, its attach socket, and the driver behind it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from vgpud.libraries import elf, fit
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
 
-#: what the loader splits LD_PRELOAD at
+#: characters at which the loader splits LD_PRELOAD
 _SEPARATORS = " :\t\n"
 
 
 def preload(libraries: Sequence[Path], before: str) -> str:
-    """LD_PRELOAD with the libraries in front of what was there; a shim of an outer `vgpu run` is left out."""
+    """LD_PRELOAD with the libraries first; a shim of an outer `vgpu run` is removed."""
     for path in libraries:
         if any(c in str(path) for c in _SEPARATORS):
             text = f"cannot preload {str(path)!r}: the loader splits LD_PRELOAD at blanks and colons"
@@ -29,7 +29,7 @@ def preload(libraries: Sequence[Path], before: str) -> str:
 
 
 def _foreign(before: str) -> list[str]:
-    """What LD_PRELOAD names besides our shims."""
+    """The libraries in LD_PRELOAD except shims."""
     return [entry for entry in before.replace(":", " ").split() if not Path(entry).name.startswith("libvgpu")]
 
 
@@ -44,7 +44,7 @@ def unhooked(before: Mapping[str, str]) -> dict[str, str]:
 def real_drivers(before: Mapping[str, str], named: tuple[str, str], simulated: bool) -> tuple[Path, Path | None]:
     """libcuda and libnvidia-ml behind the shim; the latter may be missing. `named`: the daemon's own.
 
-    The simulated ones only when the slice's device is one. Raises DriverError.
+    The simulated ones only for a simulated device. Raises DriverError.
     """
     if simulated:
         folder = paths.sim_lib_dir()
@@ -63,7 +63,7 @@ def real_drivers(before: Mapping[str, str], named: tuple[str, str], simulated: b
 
 
 def fit_dir() -> Path:
-    """Where fitted copies lie: the cache, else the runtime directory; not where nothing may be executed.
+    """The directory of fitted copies: the cache, or the runtime directory; not one that is mounted noexec.
 
     /run is mounted noexec on Debian and Ubuntu, so the cache is tried first. Raises DeniedError.
     """
@@ -76,7 +76,7 @@ def fit_dir() -> Path:
             continue
         if not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return folder
-        problems.append(f"{folder} is mounted noexec: set XDG_CACHE_HOME to a directory that is not")
+        problems.append(f"{folder} is mounted noexec: set XDG_CACHE_HOME to another directory")
     raise DeniedError("; ".join(problems))
 
 
@@ -86,7 +86,7 @@ def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
     try:
         return [fit.fitted(paths.lib_dir() / name, behind, folder) for name, behind in pairs if behind]
     except FileNotFoundError as error:
-        raise VgpudError(f"{error.filename} is not there: build it with `pip install .`", ExitCode.ENGINE) from error
+        raise VgpudError(f"{error.filename} does not exist: build it with `pip install .`", ExitCode.ENGINE) from error
     except (fit.FitError, elf.ElfError) as error:
         raise VgpudError(str(error), ExitCode.ENGINE) from error
 

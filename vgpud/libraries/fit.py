@@ -1,9 +1,9 @@
-"""Fits a shim to the driver at hand: a copy of libvgpu.so that exports exactly the names which that driver has.
+"""Fits a shim to the driver at hand: a copy of libvgpu.so that exports exactly the driver's names.
 
-The shim is built from one list of names; drivers are older and newer than it. In the copy a name that the driver lacks
-is undefined, so that a program finds it missing as it would without us, and a name that only the driver has is given
-to a spare entry, which jumps there. Nothing moves: names are written over names, the hash table is computed anew in
-place (hash function and layout: System V ABI, gABI "Hash Table").
+The shim is built from one list of names; drivers are older or newer than that list. In the copy a name that is missing
+in the driver is undefined, so a program finds it missing as it would without the shim; a name that only the driver has
+is given to a spare entry, which jumps there. Nothing moves: names are written over names, and the hash table is
+recomputed in place (hash function and layout: System V ABI, gABI "Hash Table").
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _RELA = struct.Struct("<QQq")
 
 
 class FitError(ValueError):
-    """The library is not one of our shims as they are built; the message names it."""
+    """The library is not a shim as vgpud builds it; the message names it."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fitted copy changes. `left_out`: the driver's functions without room in it, which programs cannot link."""
+    """The changes in a fitted copy. `left_out`: driver functions without a spare entry, which programs cannot link."""
 
     path: Path
     added: tuple[str, ...]
@@ -40,7 +40,7 @@ class Fit:
 
 
 def is_shim(path: Path) -> bool:
-    """True for any copy of libvgpu.so or libvgpu-ml.so, False for other files and for what is no library."""
+    """True for any copy of libvgpu.so or libvgpu-ml.so, False for all other files."""
     try:
         return MARKER in elf.Elf(path).exports()
     except (elf.ElfError, OSError):
@@ -48,10 +48,10 @@ def is_shim(path: Path) -> bool:
 
 
 def _plan(shim: elf.Elf, driver: elf.Elf) -> tuple[dict[str, str], list[str], list[str]]:
-    """Spare name -> new name, names to take out, names that find no room.
+    """Spare name -> new name, names to remove, names without a spare entry.
 
-    Variables are left to the driver: a debugger looks its cudbg* words up in the real library, and would find a copy
-    of them here in their place.
+    Variables are left to the driver: a debugger looks up its cudbg* variables in the real library, and would find
+    copies here instead.
     """
     ours, theirs = shim.exports(), driver.exports()
     spares = sorted(name for name in ours if name.startswith(SPARE_PREFIX))
@@ -67,7 +67,7 @@ def _plan(shim: elf.Elf, driver: elf.Elf) -> tuple[dict[str, str], list[str], li
 
 
 def _check_unreferenced(shim: elf.Elf, indices: set[int]) -> None:
-    """No relocation may name a symbol that goes: the loader would refuse the copy (hence -Bsymbolic)."""
+    """No relocation may name a removed symbol: the loader would refuse the copy (hence -Bsymbolic)."""
     for table, size in ((elf.DT_RELA, elf.DT_RELASZ), (elf.DT_JMPREL, elf.DT_PLTRELSZ)):
         if not shim.has_tag(table):
             continue
@@ -88,7 +88,7 @@ def _sysv_hash(name: str) -> int:
 
 
 def _rehash(shim: elf.Elf) -> None:
-    """Writes bucket and chain words anew; undefined symbols are in no chain."""
+    """Rewrites bucket and chain words; undefined symbols are in no chain."""
     table = shim.offset(shim.tag(elf.DT_HASH))
     bucket_count, chain_count = shim.words(table, 2)
     buckets, chains = [0] * bucket_count, [0] * chain_count
@@ -143,7 +143,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def identity(files: Iterable[Path]) -> str:
-    """Changes when a file is replaced or rewritten."""
+    """A text that changes when the file is replaced or rewritten."""
     facts = []
     for file in files:
         real = file.resolve()
@@ -153,7 +153,7 @@ def identity(files: Iterable[Path]) -> str:
 
 
 def fitted(library: Path, driver: Path, cache: Path) -> Path:
-    """The copy of `library` fitted to `driver`, made unless it lies in `cache` already (one folder per pair of files).
+    """The copy of `library` fitted to `driver`, created unless it is in `cache` already (one folder per pair of files).
 
     The copy keeps the library's file name. Raises as fit() does.
     """

@@ -1,8 +1,8 @@
-"""The library tree: the directory of a host that containers get as /usr/lib/vgpu, with everything our libraries need.
+"""The library tree: the host directory that containers see as /usr/lib/vgpu, with everything that the shims need.
 
 One tree for each pair of drivers and build of the shims: `<cache>/containers/<identity>/` with `libvgpu.so`,
 `libvgpu-ml.so` (fitted), `ld.so.preload`, and `real/` with copies of the drivers. Copies, so that an update of the
-driver's package takes nothing away from running containers. A tree is made beside and renamed, and never changed.
+driver's package does not affect running containers. A tree is written beside and renamed, and never changed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ KERNELS = "kernels.model"
 
 
 def preload_text(with_nvml: bool) -> str:
-    """Contents of an /etc/ld.so.preload that names our libraries as a container sees them."""
+    """Contents of an /etc/ld.so.preload with the shims' paths inside a container."""
     names = [SHIM, ML_SHIM] if with_nvml else [SHIM]
     return "".join(f"{MOUNTED_AT}/{name}\n" for name in names)
 
 
 def library_tree(cache: Path, driver: Path, nvml: Path | None, simulated: bool) -> Path:
-    """The tree for these drivers, made unless it is there. Prunes trees that no mount namespace uses when it makes one.
+    """The tree for these drivers, created unless it exists. Creating one prunes trees that no mount namespace uses.
 
-    cache: the daemon's cache directory. Raises DeniedError (cannot be written, or nothing may be executed there) or
-    DriverError (no shims, or a driver that they cannot be fitted to).
+    cache: the daemon's cache directory. Raises DeniedError (not writable, or mounted noexec) or DriverError (no
+    shims, or a driver that they cannot be fitted to).
     """
     base = paths.make_private_dir(paths.make_private_dir(cache, 0o755) / "containers", 0o755)
     if os.statvfs(base).f_flag & os.ST_NOEXEC:
@@ -48,17 +48,18 @@ def library_tree(cache: Path, driver: Path, nvml: Path | None, simulated: bool) 
             _make(tree, parts, driver, nvml)
             prune(base, keep=tree)
     except FileNotFoundError as error:
-        raise DriverError(f"{error.filename} is not there: build it with `pip install .`") from error
+        raise DriverError(f"{error.filename} does not exist: build it with `pip install .`") from error
     except (fit.FitError, elf.ElfError) as error:
         raise DriverError(str(error)) from error
     except OSError as error:
-        raise DeniedError(f"cannot make the library tree {base}: {error.strerror or error}; mend its rights") from error
+        reason = error.strerror or error
+        raise DeniedError(f"cannot create the library tree {base}: {reason}; fix its permissions") from error
     os.utime(tree)  # the time of last use, for prune()
     return tree
 
 
 def _parts(driver: Path, nvml: Path | None, simulated: bool) -> list[tuple[Path, str]]:
-    """(file, place in the tree or "" when it is only fitted) of everything that a tree is made from."""
+    """(file, place in the tree, or "" if it is only fitted) of everything in a tree."""
     parts = [(paths.lib_dir() / SHIM, ""), (driver, f"real/{drivers.DRIVER_SONAME}")]
     if nvml is not None:
         parts += [(paths.lib_dir() / ML_SHIM, ""), (nvml, f"real/{drivers.NVML_SONAME}")]
@@ -84,21 +85,21 @@ def _make(tree: Path, parts: list[tuple[Path, str]], driver: Path, nvml: Path | 
         os.rename(made, tree)
     except OSError:
         shutil.rmtree(made, ignore_errors=True)
-        if not tree.is_dir():  # else another daemon has made the same one meanwhile
+        if not tree.is_dir():  # otherwise another daemon has created the same one in the meantime
             raise
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
 
 
-#: a tree may be named in a config.json whose container is not there yet, or in one of our CDI files
+#: a tree may be named in a config.json whose container has not started yet, or in a CDI file of vgpud
 UNUSED_SECONDS = 24 * 3600
 
 
 def prune(base: Path, keep: Path) -> list[Path]:
-    """Removes trees that have not been asked for in a day and that no mount namespace of this machine uses.
+    """Removes trees that were not used for a day and that no mount namespace of this machine has.
 
-    None where not every namespace can be looked at: a running container would lose its libraries.
+    Removes none if some namespace is not visible: a running container would lose its libraries.
     """
     oldest = keep.stat().st_mtime - UNUSED_SECONDS
     old = [tree for tree in base.iterdir() if tree != keep and _was_made_before(oldest, tree)]
@@ -118,7 +119,7 @@ def _was_made_before(moment: float, tree: Path) -> bool:
     try:
         status = tree.stat()
     except FileNotFoundError:
-        return False  # one that another daemon was making, or has removed
+        return False  # one that another daemon was creating, or has removed
     return stat.S_ISDIR(status.st_mode) and status.st_mtime < moment
 
 
@@ -140,7 +141,7 @@ def _mountinfos() -> Iterator[str]:
 
 
 def _namespace(process: Path) -> str:
-    """What tells the mount namespace of a process; the process itself where that is not ours to look at."""
+    """An identifier of a process's mount namespace; of the process itself if the namespace is not accessible."""
     try:
         return os.readlink(process / "ns/mnt")
     except PermissionError:

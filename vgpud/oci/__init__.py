@@ -1,1 +1,1 @@
-"""What a container asks for, and the config.json with which it gets it. Reads the host; no daemon, no network."""
+"""A container's request, and the config.json that grants it. Reads the host; no daemon, no network."""

@@ -1,7 +1,7 @@
 """Changes to a config.json (OCI runtime specification), held as the dictionary that it is read into. Pure.
 
-Fields that are unknown here stay as they are; those that are missing are made where something has to go into them. What
-an earlier preparation or our CDI device has put there is taken out first, so that preparing twice changes nothing.
+Unknown fields stay as they are; missing ones are created where an entry has to be added. Entries of an earlier
+preparation or of vgpud's CDI device are removed first, so preparing twice changes nothing.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from vgpud.oci.request import RequestError
 
 Config = dict[str, Any]
-_STRANGE = ": the engine wrote something else than OCI 1.x"
+_STRANGE = ": the engine's config.json is not OCI 1.x"
 
-#: where things lie in a container
+#: locations in a container
 ATTACH_AT = "/run/vgpu"
 SIM_AT = "/run/vgpu-sim"
 PRELOAD_AT = "/etc/ld.so.preload"
-#: the word by which a hook of config.json is known as ours: vgpu-runtime's own mode
+#: the argument that identifies vgpud's hooks in config.json: vgpu-runtime's mode
 HOOK_WORD = "vgpu-hook"
 _HOOK_SECONDS = 10
 _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
@@ -31,7 +31,7 @@ _GPU_MAJOR = 195  # nvidia0 and so on (Documentation/admin-guide/devices.txt)
 
 
 def parts(config: Config, *path: str, make: bool = False) -> Config:
-    """The object at a path of the configuration; an empty one where it is missing, put there if `make`.
+    """The object at a path of the configuration; an empty one if it is missing, which is inserted if `make`.
 
     Raises RequestError for another type.
     """
@@ -43,7 +43,7 @@ def parts(config: Config, *path: str, make: bool = False) -> Config:
             if make:
                 here[name] = below
         if not isinstance(below, dict):
-            raise RequestError(f"config.json: {'.'.join(path)} is no object{_STRANGE}")
+            raise RequestError(f"config.json: {'.'.join(path)} is not an object{_STRANGE}")
         here = below
     return here
 
@@ -57,7 +57,7 @@ def entries(config: Config, *path: str, make: bool = False) -> list[Any]:
         if make:
             holder[path[-1]] = found
     if not isinstance(found, list):
-        raise RequestError(f"config.json: {'.'.join(path)} is no array{_STRANGE}")
+        raise RequestError(f"config.json: {'.'.join(path)} is not an array{_STRANGE}")
     return found
 
 
@@ -65,7 +65,7 @@ def objects(config: Config, *path: str, make: bool = False) -> list[Config]:
     """The array of objects at a path; as parts()."""
     found = entries(config, *path, make=make)
     if not all(isinstance(entry, dict) for entry in found):
-        raise RequestError(f"config.json: {'.'.join(path)} holds something that is no object{_STRANGE}")
+        raise RequestError(f"config.json: {'.'.join(path)} has an entry that is not an object{_STRANGE}")
     return found
 
 
@@ -73,7 +73,7 @@ def objects(config: Config, *path: str, make: bool = False) -> list[Config]:
 
 
 def environment(config: Config) -> dict[str, str]:
-    """The container's variables; the last value of one that is there twice."""
+    """The container's variables; for duplicates the last value."""
     pairs = (str(entry).partition("=") for entry in entries(config, "process", "env"))
     return {name: value for name, _, value in pairs}
 
@@ -95,7 +95,7 @@ def set_environment(config: Config, values: Mapping[str, str]) -> None:
 
 
 def bind(source: str, destination: str, *, executable: bool = True) -> Config:
-    """A read-only bind mount of ours."""
+    """A read-only bind mount of vgpud's."""
     options = ["bind", "ro", "nosuid", "nodev", "rprivate"]
     return {
         "destination": destination,
@@ -106,7 +106,7 @@ def bind(source: str, destination: str, *, executable: bool = True) -> Config:
 
 
 def put_mount(config: Config, mount: Config) -> None:
-    """Adds a mount, in the place of one with the same destination."""
+    """Adds a mount, replacing one with the same destination."""
     mounts = objects(config, "mounts", make=True)
     place = posixpath.normpath(str(mount["destination"]))
     same = [i for i, m in enumerate(mounts) if posixpath.normpath(str(m.get("destination"))) == place]
@@ -119,7 +119,7 @@ def put_mount(config: Config, mount: Config) -> None:
 
 
 def remove_mounts(config: Config, destinations: Iterable[str], below: Iterable[str]) -> None:
-    """Takes out mounts on these destinations, and mounts of what lies in one of these directories of the host."""
+    """Removes mounts on these destinations, and mounts of files in one of these directories of the host."""
     wanted, folders = set(destinations), tuple(f"{folder}/" for folder in below)
     mounts = objects(config, "mounts")
     mounts[:] = [m for m in mounts if not _is_mount_of(m, wanted, folders)]
@@ -135,7 +135,7 @@ def _is_mount_of(mount: Config, destinations: set[str], folders: tuple[str, ...]
 
 
 def add_hooks(config: Config, front: str) -> None:
-    """Our hooks: `started` before all others of its stage, `stopped` after them."""
+    """Adds vgpud's hooks: `started` before all others of its stage, `stopped` after them."""
     started, stopped = (
         {"path": front, "args": [posixpath.basename(front), HOOK_WORD, word], "timeout": _HOOK_SECONDS}
         for word in ("started", "stopped")
@@ -145,24 +145,24 @@ def add_hooks(config: Config, front: str) -> None:
 
 
 def _hooks(config: Config) -> Iterator[list[Config]]:
-    """The hooks of each stage; a stage that loses its last one stays as an empty array."""
+    """The hooks of each stage; a stage that loses its last hook stays as an empty array."""
     yield from (objects(config, "hooks", stage) for stage in _STAGES)
 
 
 def remove_our_hooks(config: Config) -> None:
-    """Takes out hooks that call vgpu-runtime."""
+    """Removes hooks that call vgpu-runtime."""
     for hooks in _hooks(config):
         hooks[:] = [hook for hook in hooks if HOOK_WORD not in entries(hook, "args")[1:2]]
 
 
 def _is_nvidia_hook(hook: Config) -> bool:
-    """NVIDIA's own hook, which brings whole GPUs and mounts the driver after us; not its helpers of CDI files."""
+    """Whether it is NVIDIA's own hook, which adds whole GPUs and mounts the driver over the shim; no CDI helper."""
     names = [posixpath.basename(str(name)) for name in [hook.get("path"), *entries(hook, "args")[:1]]]
     return any(name == known or name.startswith(f"{known}.") for name in names for known in _NVIDIA_HOOKS)
 
 
 def made_links(config: Config) -> set[str]:
-    """The symlinks that hooks of NVIDIA's CDI files will make (`create-symlinks --link TARGET::LINK`)."""
+    """The symlinks that hooks of NVIDIA's CDI files will create (`create-symlinks --link TARGET::LINK`)."""
     words = [str(arg) for hooks in _hooks(config) for hook in hooks for arg in entries(hook, "args")]
     return {posixpath.normpath(word.split("::", 1)[1]) for word in words if "::" in word}
 
@@ -173,7 +173,7 @@ def nvidia_hooks(config: Config) -> list[str]:
 
 
 def remove_nvidia_hooks(config: Config) -> list[str]:
-    """Takes NVIDIA's own hooks out; their paths."""
+    """Removes NVIDIA's own hooks; returns their paths."""
     gone = nvidia_hooks(config)
     for hooks in _hooks(config):
         hooks[:] = [hook for hook in hooks if not _is_nvidia_hook(hook)]
@@ -184,14 +184,14 @@ def remove_nvidia_hooks(config: Config) -> list[str]:
 
 
 def gpu_nodes(config: Config) -> list[str]:
-    """The GPUs' device nodes that the configuration has, as nodes or as mounts."""
+    """The GPUs' device nodes in the configuration, as nodes or as mounts."""
     places = [str(node.get("path")) for node in objects(config, "linux", "devices")]
     places += [posixpath.normpath(str(mount.get("destination"))) for mount in objects(config, "mounts")]
     return [place for place in places if _GPU_NODE.fullmatch(place)]
 
 
 def is_privileged(config: Config) -> bool:
-    """Every device is allowed: such a container has all nodes of the machine without having asked for one."""
+    """Whether every device is allowed: such a container has all nodes of the machine without a request."""
     rules = objects(config, "linux", "resources", "devices")
     return bool(rules) and _allows_everything(rules[-1])
 
@@ -202,7 +202,7 @@ def _allows_everything(rule: Config) -> bool:
 
 
 def remove_gpu_nodes(config: Config, keep: Collection[str]) -> list[str]:
-    """Takes out GPUs' device nodes other than `keep`, and the rules that allow them or all GPUs; what is gone."""
+    """Removes GPUs' device nodes other than `keep`, and rules that allow them or all GPUs; returns the removed."""
     gone = sorted({path for path in gpu_nodes(config) if path not in keep})
     mounts = objects(config, "mounts")
     mounts[:] = [m for m in mounts if posixpath.normpath(str(m.get("destination"))) not in gone]
@@ -219,7 +219,7 @@ def remove_gpu_nodes(config: Config, keep: Collection[str]) -> list[str]:
 
 
 def add_node(config: Config, node: Config, access: str) -> None:
-    """Adds a device node and the cgroup rule for it, in the place of one with the same path."""
+    """Adds a device node and its cgroup rule, replacing one with the same path."""
     nodes = objects(config, "linux", "devices", make=True)
     nodes[:] = [n for n in nodes if n.get("path") != node["path"]]
     nodes.append(node)

@@ -1,7 +1,7 @@
 """NVIDIA's CDI specification of this host: device nodes, driver files, hooks and variables for a slice's devices.
 
-Written by `nvidia-ctk cdi generate` as YAML or JSON (CDI specification, 0.3 to 1.x: SPEC.md). The files are the
-administrator's; they are read through the runtime's own view of the host, and parsed again only when they have changed.
+Written by `nvidia-ctk cdi generate` as YAML or JSON (CDI specification, 0.3 to 1.x: SPEC.md). The files belong to
+the administrator; they are read through the runtime's own view of the host, and parsed again only after a change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fas
 
 @dataclass(slots=True)
 class Edits:
-    """What the specification adds to a container, in its order."""
+    """The specification's edits of a container, in its order."""
 
     env: list[str] = field(default_factory=list)
     nodes: list[tuple[Config, str]] = field(default_factory=list)  # (node of config.json, access of the cgroup rule)
@@ -49,7 +49,7 @@ class _Spec:
     devices: Mapping[str, Config]  # name -> containerEdits
 
 
-#: by (path, file system, inode, size, time of change): the specification, or what is wrong with it
+#: by (path, file system, inode, size, time of change): the specification, or its error
 _parsed: dict[tuple[str, int, int, int, int], _Spec | str | None] = {}
 
 
@@ -67,7 +67,7 @@ def edits_for(uuids: Sequence[str], indices: Sequence[int], directories: Sequenc
 
 
 def _specs(directories: Sequence[str], host: Root, warnings: list[str]) -> Iterator[_Spec]:
-    """NVIDIA's specifications, the most important first: later directories and later names win."""
+    """NVIDIA's specifications by precedence: later directories and later names come first."""
     for directory in reversed(directories):
         for name in reversed(host.names(directory)):
             if not name.endswith((".json", ".yaml", ".yml")):
@@ -92,7 +92,7 @@ def _cached(path: str, found: Found, host: Root) -> _Spec | str | None:
 
 
 def _parse(path: str, data: bytes) -> _Spec | str | None:
-    """The specification; None when it is another vendor's; a text when it cannot be used."""
+    """The specification; None for another vendor's; the reason as a text if it cannot be used."""
     if len(data) > SPEC_BYTES_MAX:
         return f"larger than {SPEC_BYTES_MAX >> 20} MiB"
     try:
@@ -102,7 +102,7 @@ def _parse(path: str, data: bytes) -> _Spec | str | None:
         devices = {str(d["name"]): _mapping(d.get("containerEdits")) for d in content.get("devices") or []}
         return _Spec(path, _mapping(content.get("containerEdits")), devices)
     except (ValueError, RecursionError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        return f"it is no CDI specification ({' '.join(str(error).split())})"
+        return f"it is not a CDI specification ({' '.join(str(error).split())})"
 
 
 def _mapping(value: Any) -> Config:
@@ -135,7 +135,7 @@ def _choose(
 
 
 def _named(specs: Sequence[_Spec], uuid: str, index: int) -> tuple[_Spec, str] | None:
-    """By UUID before index, since an index changes its meaning with every card that comes or goes."""
+    """By UUID before index, because an index changes its meaning when cards are added or removed."""
     for name in (uuid, str(index), f"gpu{index}"):
         for spec in specs:
             if name in spec.devices:
@@ -149,29 +149,31 @@ def _gpu_paths(edits: Config) -> set[str]:
 
 
 def _gather(edits: Edits, part: Config, path: str, host: Root) -> None:
-    """Adds one containerEdits object. Raises RequestError when it names what is not on this host."""
+    """Adds one containerEdits object. Raises RequestError if it names files that are not on this host."""
     unknown = sorted(str(key) for key in part if key not in _KNOWN)
     if unknown:
-        edits.warnings.append(f"{path}: {', '.join(unknown)} left out, which this version does not know")
+        edits.warnings.append(f"{path}: {', '.join(unknown)} left out, because this version does not know it")
     try:
         edits.env += [str(entry) for entry in part.get("env") or []]
         edits.nodes += [_node(node, path, host) for node in part.get("deviceNodes") or []]
         edits.mounts += [_mount(mount, path, host) for mount in part.get("mounts") or []]
         edits.hooks += [_hook(hook) for hook in part.get("hooks") or []]
         edits.gids += [int(gid) for gid in part.get("additionalGids") or []]
+    except RequestError:  # a ValueError as well, with a message of its own
+        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        text = f"{path} holds containerEdits that cannot be read ({type(error).__name__}: {error})"
+        text = f"{path} has containerEdits that cannot be read ({type(error).__name__}: {error})"
         raise RequestError(f"{text}: {_REMEDY}") from error
 
 
 def _node(node: Config, path: str, host: Root) -> tuple[Config, str]:
-    """A node of config.json; type and numbers that are not given are the host's."""
+    """A node of config.json; type and numbers default to the host's."""
     kind, major, minor = node.get("type"), node.get("major"), node.get("minor")
     if not kind or major is None or minor is None:
         source = str(node.get("hostPath") or node["path"])
         found = host.find(source)
         if found is None or not (stat.S_ISCHR(found.status.st_mode) or stat.S_ISBLK(found.status.st_mode)):
-            raise RequestError(f"{path} names the device {source}, which is not there: load the driver, or {_REMEDY}")
+            raise RequestError(f"{path} names the device {source}, which does not exist: load the driver, or {_REMEDY}")
         device = found.status.st_rdev
         numbers = os.major(device), os.minor(device)
         kind = kind or ("c" if stat.S_ISCHR(found.status.st_mode) else "b")
@@ -187,7 +189,7 @@ def _mount(mount: Config, path: str, host: Root) -> Config:
     if kind == "bind" and not {"bind", "rbind"} & set(options):
         options.append("rbind")
     if kind == "bind" and host.find(source) is None:
-        raise RequestError(f"{path} names {source}, which is not there (another driver version?): {_REMEDY}")
+        raise RequestError(f"{path} names {source}, which does not exist (another driver version?): {_REMEDY}")
     return {"destination": str(mount["containerPath"]), "type": kind, "source": source, "options": options}
 
 
@@ -200,7 +202,7 @@ def _hook(hook: Config) -> tuple[str, Config]:
 
 
 def apply(edits: Edits, config: Config) -> None:
-    """Puts the edits into a configuration; what is there already is replaced, not doubled."""
+    """Adds the edits to a configuration; existing entries are replaced, not duplicated."""
     edit.set_environment(config, dict(entry.split("=", 1) for entry in edits.env if "=" in entry))
     user = edit.parts(config, "process", "user")
     for node, access in edits.nodes:

@@ -1,7 +1,7 @@
 """Turns the config.json of a container with a request into the one with which it gets its slice (docs/docker.md).
 
 Reads the container's root and the host's files through the runtime's own view of them (/proc/<pid>/root) and writes
-nothing but the merged ld.so.preload in the container's own directory. Blocking: the daemon calls it in a thread.
+only the merged ld.so.preload in the container's own directory. Blocking: the daemon calls it in a thread.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ WARNINGS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the daemon has decided for a container."""
+    """The daemon's decisions for a container."""
 
     attach_dir: Path  # host directory for /run/vgpu
     tree: Path  # host directory for /usr/lib/vgpu (libraries/tree.py)
-    scratch: Path  # host directory for this container's own files; made when needed
+    scratch: Path  # host directory for this container's own files; created when needed
     uuids: tuple[str, ...]  # the slice's devices
     indices: tuple[int, ...]  # their NVML indices
     sim_dir: str  # "" on real devices
-    cdi_dirs: tuple[str, ...]  # NVIDIA's specifications, later ones win
+    cdi_dirs: tuple[str, ...]  # NVIDIA's specifications, later ones override
     front: str  # host path of vgpu-runtime, for the hooks
-    mode: str  # what its programs do while no daemon answers
+    mode: str  # of its programs while no daemon answers
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The new config.json, and what the administrator should know."""
+    """The new config.json, and warnings for the administrator."""
 
     config: bytes
     warnings: tuple[str, ...]
@@ -54,11 +54,9 @@ def _parse(raw_config: bytes) -> Config:
     try:
         config = json.loads(raw_config)
     except (ValueError, RecursionError) as error:
-        raise RequestError(
-            f"config.json cannot be read: {error}; the engine wrote something else than OCI 1.x"
-        ) from error
+        raise RequestError(f"config.json cannot be read: {error}; it is not OCI 1.x") from error
     if not isinstance(config, dict):
-        raise RequestError("config.json is no object: the engine wrote something else than OCI 1.x")
+        raise RequestError("config.json is not an object: it is not OCI 1.x")
     return config
 
 
@@ -70,10 +68,10 @@ def _text(config: Config) -> bytes:
 
 
 def look(raw_config: bytes) -> tuple[list[str], dict[str, str], str, bool]:
-    """(environment, annotations, cgroupsPath, whether whole GPUs are asked of NVIDIA). Raises RequestError.
+    """(environment, annotations, cgroupsPath, whether whole GPUs are requested from NVIDIA). Raises RequestError.
 
-    Asking NVIDIA is its own hook (`docker --gpus`), or device nodes of GPUs; a privileged container has the nodes of
-    every device of the machine, which asks for nothing.
+    Requests to NVIDIA are its own hook (`docker --gpus`), or device nodes of GPUs; a privileged container has the nodes
+    of every device of the machine, which is no request.
     """
     config = _parse(raw_config)
     env = [str(entry) for entry in edit.entries(config, "process", "env")]
@@ -84,10 +82,10 @@ def look(raw_config: bytes) -> tuple[list[str], dict[str, str], str, bool]:
 
 
 def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prepared:
-    """The configuration with which the container gets its slice.
+    """The configuration that gives the container its slice.
 
-    bundle: as the runtime names it; peer_root: /proc/<runtime's pid>/root, the world in which all paths of the
-    configuration are. Preparing a prepared configuration changes nothing. Raises RequestError (one line for the user)
+    bundle: as the runtime names it; peer_root: /proc/<runtime's pid>/root, the root for all paths of the
+    configuration. Preparing a prepared configuration changes nothing. Raises RequestError (one line for the user)
     or OSError.
     """
     config = _parse(raw_config)
@@ -96,14 +94,14 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
     _undo(config, plan)
     _refuse_preload(config)
     for hook in edit.remove_nvidia_hooks(config):
-        warnings.append(f"took out the hook {hook}, which brings whole GPUs: leave --gpus and --runtime=nvidia away")
+        warnings.append(f"removed the hook {hook}, which adds whole GPUs: leave out --gpus and --runtime=nvidia")
     with Root.at(peer_root) as host:
         edits = (
             nvidia_cdi.Edits() if plan.sim_dir else nvidia_cdi.edits_for(plan.uuids, plan.indices, plan.cdi_dirs, host)
         )
         gone = edit.remove_gpu_nodes(config, keep=[str(node["path"]) for node, _ in edits.nodes])
         if gone:
-            warnings.append(f"took out {', '.join(gone)}: the container gets the devices of its slice")
+            warnings.append(f"removed {', '.join(gone)}: the container gets the devices of its slice")
         nvidia_cdi.apply(edits, config)
         warnings += edits.warnings
         root_path = posixpath.join(bundle, _root_path(config))
@@ -118,30 +116,30 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
 
 
 def _bounded(warnings: list[str]) -> tuple[str, ...]:
-    """Each once, and no more than somebody would read: an image can be made to give thousands."""
+    """Each warning once, and only the first few: an image can cause thousands."""
     texts = list(dict.fromkeys(warnings))
     more = (f"and {len(texts) - WARNINGS_MAX} more like these",) if len(texts) > WARNINGS_MAX else ()
     return (*texts[:WARNINGS_MAX], *more)
 
 
 def _undo(config: Config, plan: Plan) -> None:
-    """Takes out what an earlier preparation, or our CDI device, has put there."""
+    """Removes entries of an earlier preparation, or of vgpud's CDI device."""
     edit.remove_our_hooks(config)
     fixed = (edit.ATTACH_AT, library_tree.MOUNTED_AT, edit.SIM_AT)
     edit.remove_mounts(config, fixed, below=(str(plan.tree.parent), str(plan.scratch)))
 
 
 def _refuse_preload(config: Config) -> None:
-    """The real driver is in the container for our library alone; preloaded it would stand before it."""
+    """The real driver is in the container for the shim only; preloaded it would precede the shim."""
     for file in search.preloaded(edit.environment(config)):
         if posixpath.normpath(file).startswith(f"{library_tree.MOUNTED_AT}/real/"):
-            raise RequestError(f"LD_PRELOAD={file} would load the driver past the slice: take it out")
+            raise RequestError(f"LD_PRELOAD={file} would load the driver outside the slice: remove it")
 
 
 def _root_path(config: Config) -> str:
     path = edit.parts(config, "root").get("path")
     if not isinstance(path, str) or not path:
-        raise RequestError("config.json names no root.path: the engine wrote something else than OCI 1.x")
+        raise RequestError("config.json has no root.path: it is not OCI 1.x")
     return path
 
 
@@ -163,21 +161,25 @@ def _fixed_mounts(view: View, plan: Plan) -> list[Config]:
     for mount in mounts:
         spot = view.look(mount["destination"])
         if spot.shared:
-            text = f"{spot.path} lies in a volume with shared propagation, where our mount would show outside"
+            text = f"{spot.path} is in a volume with shared propagation, where the mount would be visible outside"
             raise RequestError(f"{text}: mount that volume private or elsewhere")
         if spot.found is None and spot.root is not None and not spot.creatable:
             text = f"the container's root is a read-only file system and has no directory {spot.path} to mount on"
-            raise RequestError(f"{text}: make the directory in the image, or give the root a writable layer")
+            raise RequestError(f"{text}: create the directory in the image, or give the root a writable layer")
     return mounts
 
 
 def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warnings: list[str]) -> list[Config]:
-    """Our libraries over every driver file of the container, and where programs look for one when there is none."""
+    """Mounts the shims over every driver file of the container, or where programs look for one if there is none."""
     home = search.loader_directory(view, machine)
     files = {f.path: f for f in search.driver_files(view, edit.environment(config), machine, warnings)}
     for mount in edit.objects(config, "mounts"):
         spot = view.look(str(mount.get("destination") or "/"))
-        names = (str(mount.get("destination")), spot.path, spot.inner)  # a driver by its name here, or on the host
+        names = (
+            str(mount.get("destination")),
+            spot.path,
+            spot.inner,
+        )  # a driver by its name in the container, or on the host
         library = next(filter(None, map(search.library_for, names)), "")
         if library and search.mountable(spot, machine, warnings):
             files[spot.path] = DriverFile(spot.path, library)
@@ -185,7 +187,7 @@ def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warning
         place = view.look(posixpath.join(home, name))
         if place.found is None and place.creatable:
             files[place.path] = DriverFile(place.path, search.library_for(name))
-    for link in edit.made_links(config):  # a hook will put a link there, and could not if we were mounted there
+    for link in edit.made_links(config):  # a hook will create a link there, which a mount would prevent
         directory, name = posixpath.split(link)
         files.pop(posixpath.join(view.look(directory).path, name), None)
     there = {library for library in search.DRIVERS.values() if (plan.tree / library).is_file()}
@@ -194,22 +196,24 @@ def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warning
 
 
 def _preload(view: View, plan: Plan, warnings: list[str]) -> list[Config]:
-    """The mount of /etc/ld.so.preload: ours first, then what the image has; none where it cannot be made."""
+    """The mount of /etc/ld.so.preload: the shims first, then the image's entries; none where it cannot be mounted."""
     spot = view.look(edit.PRELOAD_AT)
     if not (spot.is_file or (spot.found is None and spot.creatable)) or spot.shared:
-        warnings.append(f"{spot.path} cannot be mounted over (no regular file, or in a volume): drivers that the image")
+        warnings.append(
+            f"{spot.path} cannot be mounted over (not a regular file, or in a volume): drivers that the image"
+        )
         warnings[-1] += " keeps in unusual places are not hooked"
         return []
     ours = (plan.tree / library_tree.PRELOAD).read_text()
     theirs = spot.read(PRELOAD_BYTES_MAX + 1) or b""
     if len(theirs) > PRELOAD_BYTES_MAX or b"\0" in theirs:
         warnings.append(
-            f"{spot.path} of the image is binary or larger than {PRELOAD_BYTES_MAX >> 10} KiB: replaced by ours"
+            f"{spot.path} of the image is binary or larger than {PRELOAD_BYTES_MAX >> 10} KiB: replaced by vgpud's"
         )
         theirs = b""
     if spot.found is not None and not spot.found.status.st_mode & stat.S_IROTH:
-        warnings.append(f"{spot.path} is not readable for everybody: replaced by ours")
-        theirs = b""  # else who may ask us could have any file of the host copied, by a bind mount of it
+        warnings.append(f"{spot.path} is not readable for every user: replaced by vgpud's")
+        theirs = b""  # otherwise a request could copy any file of the host, by a bind mount of it
     if not theirs.split():
         return [edit.bind(str(plan.tree / library_tree.PRELOAD), spot.path)]
     plan.scratch.mkdir(parents=True, exist_ok=True, mode=0o700)

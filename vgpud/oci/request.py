@@ -1,8 +1,8 @@
 """What a container asks for, from its environment and its annotations (docs/docker.md). Pure.
 
-An annotation wins over the variable of the same meaning. Of a variable that is there twice the last one counts, as
-`docker run -e` and shells have it. Empty values are as good as none, so that a user can take away what an image's ENV
-says with `-e NAME=`; `VGPU=none` takes all of it away.
+An annotation overrides the variable of the same meaning. Of duplicate variables the last one counts, as for
+`docker run -e` and shells. Empty values are the same as none, so that a user can cancel an image's ENV with
+`-e NAME=`; `VGPU=none` cancels the whole request.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ TWINS = {
     "VGPU_QUEUE": "dev.vgpu/queue",
     "VGPU_SLICE": "dev.vgpu/slice",
 }
-#: what a job is told of itself, in a container, too
+#: variables that describe a job to its programs, also in a container
 OF_JOBS = {f"VGPU_{name}" for name in ("JOB_ID", "JOB_ATTEMPT", "ARRAY_ID", "ARRAY_INDEX", "MEMBER", "MEMBERS")}
-#: variables that programs inside a container may have for the libraries and the command line; nothing is asked by them
+#: variables for the libraries and the command line inside a container; they request nothing
 TOOLS = OF_JOBS | {
     "VGPU_DEBUG",
     "VGPU_DRIVER",
@@ -45,7 +45,7 @@ TOOLS = OF_JOBS | {
     "VGPU_SIM_KERNELS",
     "VGPU_SOCKET",
 }
-#: what Kubernetes tells every pod of a namespace with a service `vgpu` or `vgpu-...` (service environment variables)
+#: variables that Kubernetes sets in every pod of a namespace with a service `vgpu` or `vgpu-...`
 _SERVICE_LINK = re.compile(r"VGPU_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 NONE = "none"
 _VALUE_CHARACTERS_MAX = 60
@@ -53,9 +53,9 @@ _VALUE_CHARACTERS_MAX = 60
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the environment may ask for: an image's ENV cannot be told from the user's `-e`.
+    """Bounds of requests by the environment: an image's ENV cannot be distinguished from the user's `-e`.
 
-    `from_image`: annotations may be the image's as well, and are bounded like that.
+    `from_image`: annotations may come from the image as well, and have the same bounds.
     """
 
     gpus_milli: int
@@ -65,14 +65,14 @@ class Limits:
 
 
 class RequestError(ValueError):
-    """The request cannot be met as it is written: one line that names the value and the mend."""
+    """The request is invalid: one line that names the value and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A slice of its own (spec), or a place in the slice `join`. name, queue: "" = the daemon chooses one.
 
-    `open_queue`: the queue may be the image's wish and not the user's, so it must be one that is everybody's.
+    `open_queue`: the queue may come from the image and not from the user, so it must be open to every user.
     """
 
     spec: Spec | None
@@ -84,7 +84,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """One thing that was asked for and where it stood."""
+    """One requested value and its source."""
 
     text: str
     source: str  # "VGPU" or "dev.vgpu/gpus"
@@ -100,7 +100,7 @@ class _Value:
 
 
 def parse_request(env: Sequence[str], annotations: Mapping[str, str], limits: Limits) -> Request | None:
-    """The request in a container's configuration, None when there is none. Raises RequestError."""
+    """The request in a container's configuration, None if there is none. Raises RequestError."""
     variables = _variables(env)
     given = _values(variables, annotations)
     gpus = given.get("VGPU")
@@ -111,7 +111,7 @@ def parse_request(env: Sequence[str], annotations: Mapping[str, str], limits: Li
         return _joining(given)
     if gpus is None:
         if "VGPU" in variables or TWINS["VGPU"] in annotations or not given:
-            return None  # VGPU= takes away the rest as well
+            return None  # VGPU= cancels the rest as well
         first = next(iter(given.values()))
         raise RequestError(f"{first.shown} without VGPU: say how many GPUs, for example VGPU=0.5")
     queue = given.get("VGPU_QUEUE")
@@ -130,7 +130,7 @@ def _variables(env: Sequence[str]) -> dict[str, str]:
 
 
 def _values(variables: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, _Value]:
-    """What is given and not empty, by the variable's name."""
+    """The non-empty values by the variable's name."""
     found: dict[str, _Value] = {}
     for variable, annotation in TWINS.items():
         source = annotation if annotation in annotations else variable
@@ -139,7 +139,7 @@ def _values(variables: Mapping[str, str], annotations: Mapping[str, str]) -> dic
             found[variable] = _Value(text.strip(), source)
             if len(text.strip()) > _VALUE_CHARACTERS_MAX:
                 limit = f"longer than {_VALUE_CHARACTERS_MAX} characters"
-                raise RequestError(f"{found[variable].shown} is {limit}: nothing that is meant is that long")
+                raise RequestError(f"{found[variable].shown} is {limit}: no valid value is that long")
     return found
 
 
@@ -178,7 +178,7 @@ def _spec(given: Mapping[str, _Value], limits: Limits) -> Spec:
     if memory is not None and memory_min is not None and memory_min > memory:
         text = f"{given['VGPU_MEM_MIN'].shown} is above {given['VGPU_MEM'].shown}"
         raise RequestError(
-            f"{text} ({format_bytes(memory_min)}, {format_bytes(memory)}): lower the one or raise the other"
+            f"{text} ({format_bytes(memory_min)}, {format_bytes(memory)}): lower the minimum or raise the maximum"
         )
     if memory_min is None:
         memory_min = memory
@@ -195,7 +195,7 @@ def _spec(given: Mapping[str, _Value], limits: Limits) -> Spec:
 
 
 def _refuse_too_much(value: _Value, variable: str, bound: str, key: str, limits: Limits) -> None:
-    """What is above the site's bound (`key` of its configuration), if it may be the image's wish."""
+    """The refusal of a value above the site's bound (`key` of its configuration), if it may come from the image."""
     join = "or join an administrator's slice by VGPU_SLICE"
     if limits.from_image:
         text = f"{value.shown} is more than a container may ask for whose image can bring annotations"

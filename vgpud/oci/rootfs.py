@@ -1,8 +1,8 @@
-"""Looks into directory trees that somebody else wrote (images, volumes, the world of a runtime) without leaving them.
+"""Reads untrusted directory trees (images, volumes, a runtime's view) without leaving them.
 
 Every path is resolved by the kernel with openat2 and RESOLVE_IN_ROOT (openat2(2)): absolute symlinks and `..` begin and
-end at the tree's own root, whatever the tree holds and however it changes meanwhile. Nothing is ever written or
-executed, and nothing but directories and regular files is opened for reading.
+end at the tree's own root, whatever the tree holds and however it changes in the meantime. Nothing is ever written or
+executed, and only directories and regular files are opened for reading.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 _RESOLVE_IN_ROOT = 0x10
 _RACES_MAX = 32
-#: of all directories together that are listed in one tree: an image can name a directory of millions hundreds of times
+#: entries listed in all directories of one tree together: an image can name a directory of millions hundreds of times
 NAMES_MAX = 1 << 20
-#: what may be missing or strange in an image without being an error of ours
+#: errors that an image's own contents can cause, which are not vgpud's
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.ENAMETOOLONG, errno.EXDEV, errno.EINVAL)
 
 
@@ -44,11 +44,11 @@ _syscall = _system_call()
 
 
 def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
-    """A descriptor, close-on-exec. Raises OSError; RequestError where there is no openat2 (Linux < 5.6, a filter)."""
+    """A descriptor, close-on-exec. Raises OSError; RequestError without openat2 (Linux < 5.6, a filter)."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     try:
         name = os.fsencode(path)
-    except UnicodeEncodeError as error:  # half of a pair of surrogates, which JSON can write
+    except UnicodeEncodeError as error:  # a lone surrogate, which JSON can contain
         raise OSError(errno.EINVAL, "no file has such a name", ascii(path)) from error
     if b"\0" in name:
         raise OSError(errno.EINVAL, "a path cannot hold a NUL", path)
@@ -58,7 +58,7 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
             return found
         code = ctypes.get_errno()
         if code in (errno.ENOSYS, errno.EPERM):
-            text = "the daemon cannot look into the container's root safely: openat2 is refused here"
+            text = "the daemon cannot read the container's root safely: openat2 is refused here"
             raise RequestError(f"{text} ({os.strerror(code)}); it needs Linux 5.6 and a seccomp profile that allows it")
         if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: something was renamed while `..` was resolved
             raise OSError(code, os.strerror(code), path)
@@ -67,7 +67,7 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What lies at a path of a tree: where it really is (no symlink left, from the tree's root) and its status."""
+    """The file at a path of a tree: its resolved path (without symlinks, from the tree's root) and its status."""
 
     path: str
     status: os.stat_result
@@ -82,7 +82,7 @@ class Found:
 
 
 class Root:
-    """A directory tree; use it in a `with`. `beneath`: symlinks that leave it end in nothing instead of at its root."""
+    """A directory tree; use it in a `with`. `beneath`: symlinks that leave it lead nowhere instead of to its root."""
 
     def __init__(self, descriptor: int, beneath: bool = False) -> None:
         self._descriptor = descriptor
@@ -92,7 +92,7 @@ class Root:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Root:
-        """A tree at a path that we trust, such as /proc/<pid>/root. Raises OSError."""
+        """A tree at a trusted path, such as /proc/<pid>/root. Raises OSError."""
         return cls(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def below(self, path: str, beneath: bool = False) -> Root:
@@ -106,7 +106,7 @@ class Root:
         self.close()
 
     def close(self) -> None:
-        """Closes the descriptor; twice does no harm."""
+        """Closes the descriptor; may be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -122,11 +122,11 @@ class Root:
 
     @property
     def read_only(self) -> bool:
-        """Nothing can be made here, not even a mount point."""
+        """Whether nothing can be created here, not even a mount point."""
         return bool(os.fstatvfs(self._descriptor).f_flag & os.ST_RDONLY)
 
     def find(self, path: str) -> Found | None:
-        """What the path leads to; None when it leads nowhere. Raises OSError for what is no property of the tree."""
+        """The file that the path leads to; None if it leads nowhere. Raises OSError for errors outside of the tree."""
         try:
             descriptor = self._open(path, os.O_PATH)
         except OSError as error:
@@ -143,7 +143,7 @@ class Root:
             os.close(descriptor)
 
     def locate(self, path: str) -> tuple[str, Found | None]:
-        """(the path without symlinks as far as it exists and the rest as it is written, what lies there)."""
+        """(the path without symlinks as far as it exists and the rest as written, the file there)."""
         path, rest = os.path.normpath("/" + path.lstrip("/")), ""
         while True:
             found = self.find(path)
@@ -155,7 +155,7 @@ class Root:
             rest = f"/{name}{rest}"
 
     def names(self, path: str) -> list[str]:
-        """The entries of a directory, sorted; empty when there is none. Raises RequestError beyond NAMES_MAX."""
+        """The entries of a directory, sorted; empty if there is none. Raises RequestError beyond NAMES_MAX."""
         try:
             descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
@@ -170,7 +170,7 @@ class Root:
         self._listed += len(found)
         if self._listed > NAMES_MAX:
             text = f"too many files to look for drivers among, {NAMES_MAX} up to {path!a}"
-            raise RequestError(f"{text}: take large directories out of LD_LIBRARY_PATH and ld.so.conf")
+            raise RequestError(f"{text}: remove large directories from LD_LIBRARY_PATH and ld.so.conf")
         return found
 
     def read(self, path: str, limit_bytes: int) -> bytes | None:
@@ -184,7 +184,7 @@ class Root:
         try:
             if not stat.S_ISREG(os.fstat(place).st_mode):
                 return None
-            with open(f"/proc/self/fd/{place}", "rb", buffering=0) as file:  # the very file that was looked at
+            with open(f"/proc/self/fd/{place}", "rb", buffering=0) as file:  # the very file that was examined
                 return _read_all(file.fileno(), limit_bytes)
         except PermissionError:
             return None

@@ -1,8 +1,7 @@
 """Finds every driver file that a program of a container could load: the directories of its loader, and CUDA's own.
 
-Order and places: ld.so(8), ldconfig(8), and the folders in which CUDA images keep their compat and stub libraries. What
-lies elsewhere is met by /etc/ld.so.preload. Everything read here was written by the image's maker, so all of it is
-bounded.
+Order and places: ld.so(8), ldconfig(8), and the folders in which CUDA images keep their compat and stub libraries.
+/etc/ld.so.preload covers all other places. Everything read here comes from the image, so all of it is bounded.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from vgpud.libraries import elf
 from vgpud.oci.request import RequestError
 from vgpud.oci.view import Spot, View
 
-#: how a driver file's name begins -> which of our libraries stands in for it
+#: prefix of a driver file's name -> the shim that stands in for it
 DRIVERS = {"libcuda.so": "libvgpu.so", "libnvidia-ml.so": "libvgpu-ml.so"}
 _STEMS = tuple(DRIVERS)
 LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
@@ -34,14 +33,14 @@ _VARIANTS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class DriverFile:
-    """A regular file in the container that programs take for the driver, and the library of ours that covers it."""
+    """A regular file in the container that programs load as the driver, and the shim to mount over it."""
 
     path: str
     library: str
 
 
 def library_for(path: str) -> str:
-    """Which of our libraries stands in for a file of that name; "" when it is no driver's."""
+    """The shim that stands in for a file of that name; "" if it is not a driver's."""
     name = path[path.rfind("/") + 1 :]
     if not name.startswith(_STEMS):  # thousands of files are none
         return ""
@@ -49,13 +48,13 @@ def library_for(path: str) -> str:
 
 
 def default_directories(machine: str) -> list[str]:
-    """Directories that a glibc searches by itself, on one or another distribution; the most telling first."""
+    """Directories that glibc searches by default on some distribution; the most specific first."""
     multiarch = f"{machine}-linux-gnu"
     return [f"/usr/lib/{multiarch}", f"/lib/{multiarch}", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
 
 
 def loader_directory(view: View, machine: str) -> str:
-    """The default directory in which this image's C library lies. Raises RequestError for an image without glibc."""
+    """The default directory of this image's C library. Raises RequestError for an image without glibc."""
     loader = view.look(LOADERS.get(machine, "/lib64/ld-linux.so.2"))
     if loader.is_file and not posixpath.basename(loader.path).startswith("ld-musl"):
         for directory in default_directories(machine):
@@ -69,11 +68,11 @@ def loader_directory(view: View, machine: str) -> str:
         else "it has no C library at all, or another machine's"
     )
     text = f"this image cannot be held to a slice: no glibc for {machine} in it, {what}"
-    raise RequestError(f"{text}; build on a glibc image such as debian:bookworm-slim, or take VGPU away")
+    raise RequestError(f"{text}; build on a glibc image such as debian:bookworm-slim, or run it without VGPU")
 
 
 def driver_files(view: View, env: Mapping[str, str], machine: str, warnings: list[str]) -> list[DriverFile]:
-    """Every driver file that programs of this container would find. Raises RequestError when there are too many."""
+    """Every driver file that programs of this container would find. Raises RequestError if there are too many."""
     found: dict[str, DriverFile] = {}
     seen: set[str] = set()
     looked_at = 0
@@ -93,7 +92,7 @@ def driver_files(view: View, env: Mapping[str, str], machine: str, warnings: lis
 
 
 def _listed(view: View, directory: str, seen: set[str]) -> Iterator[tuple[str, list[str]]]:
-    """(directory, its names) unless seen before; with its variants for newer processors, which come first in glibc."""
+    """(directory, its names) unless yielded before; also its variants for newer processors, which come first."""
     spot = view.look(directory)
     if spot.path in seen or not spot.is_dir:
         return
@@ -107,7 +106,7 @@ def _listed(view: View, directory: str, seen: set[str]) -> Iterator[tuple[str, l
 
 
 def mountable(file: Spot, machine: str, warnings: list[str]) -> bool:
-    """Whether our library can take this file's place: a regular file, not a library of another kind of machine."""
+    """Whether the shim can replace this file: a regular file, not a library for another machine."""
     if not file.is_file:
         return False
     head = file.read(20) or b""
@@ -142,7 +141,7 @@ def _bounded(directories: Iterable[str], warnings: list[str]) -> Iterator[str]:
 
 
 def preloaded(env: Mapping[str, str]) -> list[str]:
-    """The libraries that LD_PRELOAD names; ld.so(8): between blanks or colons. They come before ours."""
+    """The libraries that LD_PRELOAD names; ld.so(8): separated by blanks or colons. They come before the shims."""
     return env.get("LD_PRELOAD", "").replace(":", " ").split()
 
 
@@ -160,14 +159,14 @@ def _cuda_directories(view: View, machine: str) -> Iterator[str]:
     target = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(machine, machine)
     stubs = f"targets/{target}/lib/stubs"
     names = [name for name in view.look("/usr/local").names() if name.startswith("cuda")]
-    for name in dict.fromkeys(["cuda", *names]):  # a volume may bring /usr/local/cuda where the image has none
+    for name in dict.fromkeys(["cuda", *names]):  # a volume may add /usr/local/cuda to an image without it
         for folder in ("compat", "compat/lib", "compat/lib.real", "lib64", "lib64/stubs", stubs):
             yield f"/usr/local/{name}/{folder}"
     yield from ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/local/lib", "/usr/lib/wsl/lib")
 
 
 def _cached(view: View, warnings: list[str]) -> Iterator[str]:
-    """The directories of the drivers that ld.so.cache names: its strings are searched, whatever format it has."""
+    """The directories of the drivers that ld.so.cache names: its strings are searched, in any format."""
     cache = view.look("/etc/ld.so.cache").read(CACHE_BYTES_MAX + 1) or b""
     if len(cache) > CACHE_BYTES_MAX:
         warnings.append(
@@ -187,7 +186,7 @@ def _cached(view: View, warnings: list[str]) -> Iterator[str]:
 
 
 def _configured(view: View, warnings: list[str]) -> Iterator[str]:
-    """The directories of ld.so.conf and what it includes."""
+    """The directories of ld.so.conf and its includes."""
     patterns, seen = ["/etc/ld.so.conf"], set[str]()
     while patterns:
         pattern = patterns.pop(0)
@@ -207,7 +206,7 @@ def _configured(view: View, warnings: list[str]) -> Iterator[str]:
 
 
 def _conf(data: bytes) -> tuple[list[str], list[str]]:
-    """(what it includes, the directories it names) of a file in ldconfig's format."""
+    """(includes, directories) of a file in ldconfig's format."""
     includes: list[str] = []
     directories: list[str] = []
     for line in data.decode(errors="surrogateescape").splitlines():
@@ -221,7 +220,7 @@ def _conf(data: bytes) -> tuple[list[str], list[str]]:
 
 
 def _matches(view: View, pattern: str) -> list[str]:
-    """The files of a path whose last part may hold wildcards."""
+    """The files of a path whose last part may have wildcards."""
     directory, name = posixpath.split(pattern)
     if not any(sign in name for sign in "*?["):
         return [pattern]

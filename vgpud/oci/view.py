@@ -1,7 +1,7 @@
 """The files of a container as it will see them: its root with the mounts of its config.json over it.
 
-A mount hides what the image has below it, so a driver's file may be the image's, a volume's, or one that is no longer
-to be seen. Every question is answered with a Spot.
+A mount hides the image's files below it, so a driver's file may be the image's, a volume's, or hidden. Every lookup
+returns a Spot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import TracebackType
 from vgpud.oci.edit import Config, entries
 from vgpud.oci.rootfs import ABSENT, Found, Root
 
-#: filesystems that come up empty and let the runtime make mount points
+#: filesystems that start empty and let the runtime create mount points
 _EMPTY = ("tmpfs",)
 
 
@@ -26,8 +26,8 @@ class Spot:
     root: Root | None
     inner: str
     found: Found | None
-    creatable: bool = True  # if nothing is there: the runtime may make a mount point without touching somebody's volume
-    shared: bool = False  # a mount made here would be seen outside of the container
+    creatable: bool = True  # if nothing is there: the runtime may create a mount point without changing a user's volume
+    shared: bool = False  # a mount here would be visible outside of the container
 
     @property
     def is_file(self) -> bool:
@@ -56,7 +56,7 @@ class _Cover:
 
 
 class View:
-    """Use it in a `with`. `host`: the world in which the sources of bind mounts are named."""
+    """Use it in a `with`. `host`: the root for the sources of bind mounts."""
 
     def __init__(self, root: Root, host: Root, mounts: Sequence[Config]) -> None:
         self._root = root
@@ -83,7 +83,7 @@ class View:
         )
 
     def look(self, path: str) -> Spot:
-        """What the container will see at a path."""
+        """The file that the container will see at a path."""
         here, found = self._root.locate(path)
         cover = next((c for c in self._covers if here == c.path or here.startswith(c.below)), None)
         if cover is None:

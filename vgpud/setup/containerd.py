@@ -1,9 +1,9 @@
-"""containerd: a runtime of the CRI plugin in config.toml, for Kubernetes; `ctr`, `nerdctl` take the front by its path.
+"""containerd: a runtime of the CRI plugin in config.toml, for Kubernetes; `ctr` and `nerdctl` take a path.
 
-In the file itself and not in one that it imports: with 1.x an imported file replaces the plugin's whole table. The
-entry is made of the site's own `runc` entry, so that it has the same cgroup driver. Tried with 1.6: a first entry in
-the file replaces the built-in `runc`, and every other pod would fail, so that one is written down as well; and what
-containerd makes of the file must be what it was, and our entry.
+The entry is in the file itself, not in an imported one: with 1.x an imported file replaces the plugin's whole table. It
+is copied from the site's own `runc` entry, so that it has the same cgroup driver. Tried with 1.6: a first entry in the
+file replaces the built-in `runc`, and every other pod would fail, so `runc` is written as well. containerd's reading of
+the new file must equal its reading of the old one, plus the new entry.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _DUMP_S = 20
 
 
 def _keys(path: Path, document: dict[str, Any]) -> tuple[str, ...]:
-    """Where the runtimes are, by the file's version."""
+    """The table of the runtimes, by the file's version."""
     version = document.get("version", 1)
     if version not in _PLUGIN:
-        remedy = "write it anew: containerd config default >" + str(path)
-        raise SetupError(f"{path} is of version {version}, and 2 or 3 is needed: {remedy}; nothing was changed")
+        remedy = "recreate it: containerd config default >" + str(path)
+        raise SetupError(f"{path} is of version {version}, but 2 or 3 is needed: {remedy}; nothing was changed")
     return ("plugins", _PLUGIN[version], "containerd", "runtimes")
 
 
@@ -77,7 +77,7 @@ def plan_setup(site: Site, config: Path) -> Plan:
 
 
 def plan_undo(site: Site, config: Path) -> Plan:
-    """Takes the runtime out; a file that held nothing else goes."""
+    """Removes the runtime, and the file if it held nothing else."""
     at = site.at(config)
     old = read_text(at)
     document = parse(config, old)
@@ -100,7 +100,7 @@ def _disabled(document: dict[str, Any]) -> bool:
 
 
 def registered(config: Path) -> str | None:
-    """The path of our runtime in a config.toml; None when it is not in it. Raises SetupError, DeniedError."""
+    """The path of the runtime `vgpu` in a config.toml; None if it is not in it. Raises SetupError, DeniedError."""
     document = parse(config, read_text(config))
     plugin = _PLUGIN.get(document.get("version", 1), "")
     found = dig(document, ("plugins", plugin, "containerd", "runtimes", NAME, "options", "BinaryName"))
@@ -119,14 +119,14 @@ def running(config: Path) -> int | None:
 
 
 def _plan_restart(site: Site, plan: Plan, config: Path) -> None:
-    """containerd reads its file only when it starts. It is not ours to restart, so the user is told."""
+    """A note for the user: containerd reads its file only when it starts, and is not restarted by setup."""
     pid = None if site.mounted else running(config)
     who = f"containerd (pid {pid})" if pid else "containerd"
-    plan.notes.append(f"{who} reads it when it starts: systemctl restart containerd (containers go on running)")
+    plan.notes.append(f"{who} reads it when it starts: systemctl restart containerd (containers keep running)")
 
 
 def _without_ours(config: Path, text: str, keys: tuple[str, ...]) -> str:
-    """The text without our runtime and without what was written down beside it."""
+    """The text without the runtime `vgpu` and the entries written beside it."""
     for name in dict.fromkeys((NAME, *marked_tables(text, keys))):
         if dig(parse(config, text), (*keys, name)) is not None:
             text = drop_table(config, text, (*keys, name))
@@ -134,15 +134,15 @@ def _without_ours(config: Path, text: str, keys: tuple[str, ...]) -> str:
 
 
 def _said(table: dict[str, Any]) -> dict[str, Any]:
-    """An entry as containerd shows it without what is empty anyway."""
+    """An entry as containerd shows it, without its empty values."""
     inner = {key: _said(value) if isinstance(value, dict) else value for key, value in table.items()}
     return {key: value for key, value in inner.items() if value}
 
 
 def _runtimes_and_rest(config: Path, text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """What this machine's containerd makes of a file: its runtimes, all the rest. None without containerd.
+    """A file as this machine's containerd reads it: its runtimes, all the rest. None without containerd.
 
-    Raises SetupError with containerd's words when it refuses the file.
+    Raises SetupError with containerd's own message if it refuses the file.
     """
     program = shutil.which("containerd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/bin")
     if program is None:
@@ -154,7 +154,7 @@ def _runtimes_and_rest(config: Path, text: str) -> tuple[dict[str, Any], dict[st
         done = subprocess.run(command, capture_output=True, text=True, timeout=_DUMP_S, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no reason given"])[-1].replace(str(path), str(config))
-        raise SetupError(f"{said}: mend {config} first, nothing was changed")
+        raise SetupError(f"{said}: fix {config} first, nothing was changed")
     dumped = parse(config, done.stdout.replace(str(path), str(config)))  # it lists the file among its imports
     runtimes: dict[str, Any] = {}
     for plugin in _PLUGIN.values():  # 2.x shows a file of version 2 as version 3
@@ -165,11 +165,9 @@ def _runtimes_and_rest(config: Path, text: str) -> tuple[dict[str, Any], dict[st
 
 
 def _check_same(config: Path, before: tuple[dict[str, Any], Any], after: tuple[dict[str, Any], Any] | None) -> None:
-    """Raises SetupError unless only our entry is new."""
+    """Raises SetupError unless the runtime's entry is the only difference."""
     assert after is not None
     others = {name: table for name, table in after[0].items() if name != NAME}
     if NAME not in after[0] or others != before[0] or before[1] != after[1]:
-        what = (
-            f"containerd would not read {config} as it is and one runtime more (a file that it imports may replace it)"
-        )
-        raise SetupError(f"{what}: nothing was changed, write the runtime {NAME} where the others are")
+        what = f"with the runtime containerd would read the rest of {config} differently (does it import another file?)"
+        raise SetupError(f"{what}: nothing was changed, add the runtime {NAME} beside the others")

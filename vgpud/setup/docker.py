@@ -1,7 +1,7 @@
-"""docker: `runtimes.vgpu` in daemon.json, merged into what is there; a SIGHUP makes a running dockerd know it.
+"""docker: `runtimes.vgpu` in daemon.json, merged into the file; a SIGHUP makes a running dockerd reload it.
 
-Tried with 20.10: dropping the key keeps the old set, so taking it out passes through `"runtimes": {}`; what dockerd
-does not take over is put back, for it would refuse such a file at its next start.
+Tried with 20.10: without the key dockerd keeps the old set, so removal passes through `"runtimes": {}`. If dockerd does
+not accept the file, the old one is restored, because dockerd would refuse the new one at its next start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vgpud.setup.site import SetupError, Site, read_text
 
 NAME = "vgpu"
 BACKUP_SUFFIX = ".before-vgpu"
-#: where a dockerd that does not run now may be given options
+#: files that may give options to a dockerd that does not run now
 _STARTED_BY = (
     "/etc/systemd/system/docker.service",
     "/etc/systemd/system/docker.service.d",
@@ -31,7 +31,7 @@ _STARTED_BY = (
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """What is there: the file, its contents, and the dockerd that reads it."""
+    """The present state: the file, its contents, and the dockerd that reads it."""
 
     path: Path
     at: Path
@@ -59,14 +59,14 @@ class _Now:
 
 
 def parse(path: Path, text: str | None) -> dict[str, Any]:
-    """The contents of a daemon.json. Raises SetupError naming the place for what dockerd would refuse as well."""
+    """The contents of a daemon.json. Raises SetupError naming the place of what dockerd would refuse as well."""
     if text is None or not text.strip():
         return {}
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise SetupError(f"{path} is no JSON: {error.msg} at {where}: mend it first, nothing was changed") from error
+        raise SetupError(f"{path} is not JSON: {error.msg} at {where}: fix it first, nothing was changed") from error
     if not isinstance(document, dict):
         raise SetupError(f"{path} is {type(document).__name__}, not an object: write {{}} into it, nothing was changed")
     runtimes = document.get("runtimes", {})
@@ -77,7 +77,7 @@ def parse(path: Path, text: str | None) -> dict[str, Any]:
 
 
 def config_file(site: Site, named: Path | None) -> Path:
-    """The daemon.json that is meant: the one named, else that of the dockerd that `docker` asks, else the usual one."""
+    """The daemon.json to change: the one named, or that of the dockerd that `docker` uses, or the usual one."""
     if named is not None:
         return named.absolute()
     if site.mounted or dockerd.find_dockerd(site.at(dockerd.DEFAULT_CONFIG)):
@@ -100,7 +100,9 @@ def _check_command_line(site: Site, now: _Now, as_default: bool) -> None:
         if now.engine:
             if now.engine.option(option):
                 where = f"the command line of dockerd (pid {now.engine.pid}) has {option}"
-                raise SetupError(f"{where}, and {now.path} may not have {key} as well: move it into that file first")
+                raise SetupError(
+                    f"{where}, so {now.path} must not have {key} as well: move the option into that file first"
+                )
             continue
         for place in _STARTED_BY if now.path == dockerd.DEFAULT_CONFIG else ():
             at = site.at(Path(place))
@@ -116,7 +118,7 @@ def plan_setup(site: Site, config: Path, as_default: bool) -> Plan:
     entry = {"path": str(site.front)}
     mine = now.runtimes.get(NAME)
     if mine is not None and Path(str(mine.get("path"))).name != RUNTIME:
-        what = f"{now.path}: runtimes.{NAME} is {mine.get('path')!r}, which is not ours"
+        what = f"{now.path}: runtimes.{NAME} is {mine.get('path')!r}, which is not vgpud's"
         raise SetupError(f"{what}: rename or remove it first")
     text = now.text if now.text and now.text.strip() else "{}\n"
     if mine != entry:
@@ -135,10 +137,10 @@ def plan_setup(site: Site, config: Path, as_default: bool) -> Plan:
 
 def _plan_reload(plan: Plan, now: _Now, as_default: bool) -> None:
     if now.engine is None:
-        plan.notes.append(f"no dockerd that reads {now.path} runs here: it knows the runtime from its next start")
+        plan.notes.append(f"no dockerd that reads {now.path} is running: the runtime takes effect at its next start")
         for one in dockerd.all_dockerds():
             if one.reads(one.config):
-                plan.notes.append(f"dockerd (pid {one.pid}) reads {one.config}: --config {one.config} sets that one up")
+                plan.notes.append(f"dockerd (pid {one.pid}) reads {one.config}: use --config {one.config} to set it up")
         return
     engine, socket = now.engine, now.socket
 
@@ -152,12 +154,12 @@ def _plan_reload(plan: Plan, now: _Now, as_default: bool) -> None:
             return
         _put_back(now)
         engine.reload()
-        remedy = "see its log (journalctl -u docker); the file was put back"
-        raise SetupError(f"dockerd (pid {engine.pid}) did not take {now.path} over: {remedy}")
+        remedy = "see its log (journalctl -u docker); the file was restored"
+        raise SetupError(f"dockerd (pid {engine.pid}) did not accept {now.path}: {remedy}")
 
     if plan.changes or not dockerd.knows(socket, taken_over):
         plan.changes.append(
-            Act(now.path, f"reload dockerd (pid {engine.pid}, SIGHUP) and ask whether it knows {NAME}", do)
+            Act(now.path, f"reload dockerd (pid {engine.pid}, SIGHUP) and check that it has {NAME}", do)
         )
 
 
@@ -169,7 +171,7 @@ def _put_back(now: _Now) -> None:
 
 
 def plan_undo(site: Site, config: Path) -> Plan:
-    """Takes out what setup put in, and nothing else; the bytes that were there before come back if they can."""
+    """Removes what setup added, and nothing else; the former bytes are restored if possible."""
     now = _look(site, config)
     plan = Plan()
     mine = now.runtimes.get(NAME)
@@ -199,7 +201,7 @@ def plan_undo(site: Site, config: Path) -> Plan:
 
 
 def _plan_forget(plan: Plan, now: _Now, text: str) -> None:
-    """A running dockerd forgets a runtime only when it reads `runtimes` without it."""
+    """A running dockerd removes a runtime only when it reads `runtimes` without it."""
     if now.engine is None:
         return
     engine, socket = now.engine, now.socket
@@ -219,6 +221,6 @@ def _plan_forget(plan: Plan, now: _Now, text: str) -> None:
         _put_back(now)
         engine.reload()
         remedy = "see its log (journalctl -u docker); nothing was changed"
-        raise SetupError(f"dockerd (pid {engine.pid}) does not forget the runtime: {remedy}")
+        raise SetupError(f"dockerd (pid {engine.pid}) does not remove the runtime: {remedy}")
 
-    plan.changes.append(Act(now.path, f"make dockerd (pid {engine.pid}, SIGHUP) forget {NAME}", do))
+    plan.changes.append(Act(now.path, f"make dockerd (pid {engine.pid}, SIGHUP) remove {NAME}", do))

@@ -1,4 +1,4 @@
-"""The dockerd that reads a given configuration file: which process, making it read again, what it knows."""
+"""The dockerd that reads a given configuration file: its process, its reload, its state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RELOAD_S = 10.0
 
 
 def asked_socket() -> Path:
-    """The socket that the `docker` of this shell asks: DOCKER_HOST, if it is one here, else the usual one."""
+    """The socket that `docker` uses in this shell: DOCKER_HOST, if it is a local socket, or the usual one."""
     named = os.environ.get("DOCKER_HOST", "")
     return Path(named.removeprefix("unix://")) if named.startswith("unix://") else DEFAULT_SOCKET
 
@@ -45,17 +45,17 @@ class Dockerd:
 
     @property
     def root(self) -> Path:
-        """Its root directory as we see it."""
+        """Its root directory as seen from here."""
         return Path(f"/proc/{self.pid}/root")
 
     @property
     def config(self) -> Path:
-        """The file that it reads, as it names it."""
+        """The path of its configuration file, as it names it."""
         named = self.option("--config-file")
         return Path(named[-1]) if named else DEFAULT_CONFIG
 
     def reads(self, config: Path) -> bool:
-        """Whether its configuration file is the one that we find at `config` (which need not be there yet)."""
+        """Whether its configuration file is the one at `config` (which need not exist yet)."""
         try:
             theirs = inside(self.root, self.config)
             here = next(p for p in config.parents if p.is_dir())
@@ -63,7 +63,7 @@ class Dockerd:
             rest = (config.relative_to(here), theirs.relative_to(there))
             return rest[0] == rest[1] and os.path.samestat(here.stat(), there.stat())
         except OSError:
-            return False  # it is somebody else's, or has ended
+            return False  # another user's, or ended
 
     def socket_path(self, hosts: list[Any]) -> Path:
         """The socket of its API; `hosts`: those of its configuration."""
@@ -72,16 +72,16 @@ class Dockerd:
         return inside(self.root, Path(unix[0]) if unix else DEFAULT_SOCKET)
 
     def reload(self) -> None:
-        """SIGHUP: it reads its configuration again; containers go on."""
+        """SIGHUP: it reads its configuration again; containers keep running."""
         try:
             os.kill(self.pid, signal.SIGHUP)
         except OSError as error:
             remedy = "reload it: systemctl reload docker"
-            raise SetupError(f"dockerd (pid {self.pid}) cannot be told: {error.strerror}: {remedy}") from error
+            raise SetupError(f"dockerd (pid {self.pid}) cannot be signalled: {error.strerror}: {remedy}") from error
 
 
 def all_dockerds() -> list[Dockerd]:
-    """Those that run as root; one that runs as a user has its configuration in a home directory."""
+    """Dockerds of root; those of other users have their configuration in a home directory."""
     pids = [pid for pid in processes("dockerd") if _uid(pid) == 0]
     return [Dockerd(pid, tuple(argv)) for pid in pids if (argv := command_line(pid))]
 
@@ -94,12 +94,12 @@ def _uid(pid: int) -> int:
 
 
 def behind(socket_path: Path) -> Dockerd | None:
-    """The one that made this socket of an API."""
+    """The dockerd that listens on this API socket."""
     return next((one for one in all_dockerds() if same_file(one.socket_path([]), socket_path)), None)
 
 
 def find_dockerd(config: Path) -> Dockerd | None:
-    """The one that reads the file that we find at `config`."""
+    """The dockerd that reads the file at `config`."""
     return next((one for one in all_dockerds() if one.reads(config)), None)
 
 
@@ -115,13 +115,13 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def ask(path: Path, what: str = "info") -> dict[str, Any]:
-    """GET /info (or another page) of the engine behind a socket. Raises OSError, ValueError when there is no answer."""
+    """GET /info (or another page) of the engine behind a socket. Raises OSError, ValueError without an answer."""
     connection = _UnixConnection(path)
     try:
         connection.request("GET", f"/{what}")
         answer = json.loads(connection.getresponse().read())
     except http.client.HTTPException as error:
-        raise OSError(f"no HTTP: {error}") from error
+        raise OSError(f"not HTTP: {error}") from error
     finally:
         connection.close()
     if not isinstance(answer, dict):
@@ -130,7 +130,7 @@ def ask(path: Path, what: str = "info") -> dict[str, Any]:
 
 
 def wait_for(path: Path, condition: Callable[[dict[str, Any]], bool]) -> bool:
-    """Asks until the engine's info fulfils the condition, `_RELOAD_S` at most: it reloads in its own time."""
+    """Polls until the engine's info fulfils the condition, at most `_RELOAD_S`: it reloads asynchronously."""
     until = time.monotonic() + _RELOAD_S
     while not knows(path, condition):
         if time.monotonic() >= until:

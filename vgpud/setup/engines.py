@@ -1,4 +1,4 @@
-"""The whole of `vgpu setup ENGINE`: libraries and the engine's own file, in the order that never breaks an engine.
+"""The whole of `vgpu setup ENGINE`: libraries and the engine's own file, in an order that never breaks an engine.
 
 Setting up: first the files that the engine will call, then its configuration. Undoing: the other way round.
 """
@@ -15,10 +15,10 @@ from vgpud.setup.install import plan_install, plan_remove
 from vgpud.setup.plan import Plan
 from vgpud.setup.site import Site
 
-#: engine -> what to type after setting up
+#: engine -> the user's next step after setting up
 NEXT = {
-    "docker": "next: docker run --runtime=vgpu -e VGPU=0.5 IMAGE (`vgpu doctor` looks at the rest)",
-    "podman": "next: podman --runtime vgpu run -e VGPU=0.5 IMAGE (`vgpu doctor` looks at the rest)",
+    "docker": "next: docker run --runtime=vgpu -e VGPU=0.5 IMAGE (`vgpu doctor` checks the rest)",
+    "podman": "next: podman --runtime vgpu run -e VGPU=0.5 IMAGE (`vgpu doctor` checks the rest)",
     "containerd": "next: a RuntimeClass with handler vgpu, or nerdctl run --runtime {front} -e VGPU=0.5 IMAGE",
     "systemd": "next: systemctl enable --now vgpud",
 }
@@ -26,7 +26,7 @@ NEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     undo: bool = False
     config: Path | None = None  # the engine's configuration file; None: the usual one
@@ -36,7 +36,7 @@ class Wish:
 
 
 def known_files(site: Site) -> Iterator[tuple[str, Path]]:
-    """(engine, configuration file) of every engine that may name our runtime: usual places, and dockerds that run."""
+    """(engine, configuration file) of every engine that may name vgpu-runtime: usual places, and running dockerds."""
     yield "podman", podman.drop_in(site)
     if site.for_user:
         return
@@ -47,7 +47,7 @@ def known_files(site: Site) -> Iterator[tuple[str, Path]]:
 
 
 def plan_engine(engine: str, site: Site, wish: Wish) -> Plan:
-    """What `vgpu setup ENGINE` changes. Raises SetupError, DeniedError before anything is changed."""
+    """The changes of `vgpu setup ENGINE`. Raises SetupError, DeniedError before anything is changed."""
     if engine != "podman" and site.for_user:
         raise DeniedError(f"setting up {engine} changes the system: run `sudo vgpu setup {engine}`")
     if engine == "systemd":

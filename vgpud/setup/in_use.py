@@ -1,6 +1,6 @@
-"""Which containers were made by a runtime under a directory: their engines call it again to stop and to remove them.
+"""Finds containers that a runtime under a directory created: their engines call it again to stop and remove them.
 
-Asked of the processes that watch over containers, whatever engine and directories: containerd's shims stand in the
+It looks at the monitor processes of containers, for any engine and directory: containerd's shims run in the
 bundle, whose options.json names the runtime and whose config.json names its hooks; conmon's command line names both.
 """
 
@@ -18,7 +18,7 @@ _ID_CHARS = 12
 
 
 def _bundles() -> Iterator[tuple[str, str]]:
-    """(id, what names its runtime) of every container that is watched over now."""
+    """(id, text that names its runtime) of every monitored container."""
     for pid in processes(_SHIM):
         # through its own root: the engine may run in a container, too
         folder = Path(f"/proc/{pid}/cwd")
@@ -36,7 +36,7 @@ def _bundles() -> Iterator[tuple[str, str]]:
 
 
 def _sees_host(site: Site) -> bool:
-    """Whether some process has the mounted root as its own: in a pid namespace of ours there is none."""
+    """Whether any process has the mounted root as its own: in a separate pid namespace none has."""
     roots = (entry / "root" for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return any(same_file(root, site.root) for root in roots)
 
@@ -49,9 +49,9 @@ def _text(path: Path) -> str:
 
 
 def containers_of(site: Site) -> dict[str, list[str]] | None:
-    """Version (or "current") -> short ids of the containers whose engine or hooks name a runtime below site.lib.
+    """Version (or "current") -> short ids of containers whose engine or hooks name a runtime below site.lib.
 
-    None when the host's processes cannot be seen from here.
+    None if the host's processes are not visible.
     """
     if site.mounted and not _sees_host(site):
         return None

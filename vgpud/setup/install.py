@@ -1,7 +1,8 @@
-"""The libraries and the runtime front under /usr/lib/vgpu/<version>/, and the link `current` that engines go by.
+"""The libraries and vgpu-runtime under /usr/lib/vgpu/<version>/, and the link `current` that engines use.
 
-A new version is made beside and renamed, the same one is mended file by file; whoever uses an older one keeps it. Taken
-out again only when no engine names it and no container was made by it: its engine calls the front to stop it.
+A new version is written beside the old one and renamed, the same version is repaired file by file; programs of an older
+version keep it. A version is removed only when no engine names it and no container was created by it, because engines
+call vgpu-runtime to stop their containers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CONF = "vgpu-runtime.conf"
 LIBRARIES = ("libvgpu.so", "libvgpu-ml.so")
 CURRENT = "current"
 _FILES = (*LIBRARIES, RUNTIME, CONF)
-#: where vgpu-runtime looks for a low-level runtime that is given by name, and which it takes unasked
+#: directories in which vgpu-runtime looks for a low-level runtime by name, and its default names
 #: (shim/runtime/lowlevel.c)
 LOW_LEVEL_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 LOW_LEVEL = ("runc", "crun")
@@ -41,7 +42,7 @@ def daemon_socket(site: Site) -> Path:
 
 
 def _socket(site: Site, before: str) -> Path:
-    """The daemon's socket by its configuration; the one named before if there is one and that is not."""
+    """The daemon's socket by its configuration; if that has none, the previous one."""
     configured = daemon_socket(site)
     return (
         Path(before) if before and site.at(Path(before)).exists() and not site.at(configured).exists() else configured
@@ -55,7 +56,7 @@ def read_conf(text: str) -> dict[str, str]:
 
 
 def conf_text(socket: Path, runtime: str) -> str:
-    """A vgpu-runtime.conf; runtime "": the front looks for runc, then crun."""
+    """A vgpu-runtime.conf; runtime "": vgpu-runtime looks for runc, then crun."""
     lines = ["# Read by vgpu-runtime in this directory; written by `vgpu setup`.", f"socket = {socket}"]
     return "\n".join([*lines, *([f"runtime = {runtime}"] if runtime else [])]) + "\n"
 
@@ -74,26 +75,26 @@ def _contents(conf: str) -> dict[str, tuple[bytes, int]]:
 
 
 def find_low_level(site: Site, named: str) -> Path | None:
-    """The low-level runtime that vgpu-runtime will take: the one named, by a name or a path, else a usual one."""
+    """The low-level runtime that vgpu-runtime will use: the one given by name or path, or a default one."""
     names = (named,) if named else LOW_LEVEL
     places = [Path(name) if "/" in name else Path(folder) / name for name in names for folder in LOW_LEVEL_DIRS]
     return next((path for path in places if os.access(site.at(path), os.X_OK)), None)
 
 
 def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> Plan:
-    """What is missing of this version's files. socket None, runtime "": as before, else as the daemon is configured."""
+    """The changes for this version's files. socket None, runtime "": as before, or as the daemon is configured."""
     target = site.lib / vgpud.__version__
     before = read_conf(read_text(site.at(site.lib / CURRENT) / CONF) or "")
     if "nvidia" in Path(runtime).name:
-        remedy = "name runc or crun, and ours in NVIDIA's config.toml if both are wanted"
-        raise SetupError(f"--runtime {runtime}: below ours it would mount the driver over the shim: {remedy}")
+        remedy = "name runc or crun, and vgpu-runtime in NVIDIA's config.toml if both are wanted"
+        raise SetupError(f"--runtime {runtime}: below vgpu-runtime it would mount the driver over the shim: {remedy}")
     if "/" in runtime and not runtime.startswith("/"):
         raise SetupError(f"--runtime {runtime}: give a name, such as runc, or an absolute path", ExitCode.USAGE)
     conf = conf_text(socket or _socket(site, before.get("socket", "")), runtime or before.get("runtime", ""))
     plan = Plan()
     if runtime and find_low_level(site, runtime) is None:
         where = "" if "/" in runtime else f" in {', '.join(LOW_LEVEL_DIRS)}"
-        text = f"--runtime {runtime}: not there{where}: no container starts by vgpu-runtime until it is"
+        text = f"--runtime {runtime} does not exist{where}: until it does, vgpu-runtime starts no containers"
         plan.notes.append(text)
     tree = InstallTree(target, site.at(target), _contents(conf))
     if tree.differing():
@@ -101,7 +102,9 @@ def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> 
     link = site.at_link(site.lib / CURRENT)
     if not link.is_symlink() or link.readlink() != Path(vgpud.__version__):
         if link.exists() and not link.is_symlink():
-            raise SetupError(f"{site.lib / CURRENT} is not a link: move it away, setup makes one of that name")
+            raise SetupError(
+                f"{site.lib / CURRENT} is not a link: move it away, because setup creates a link of that name"
+            )
         plan.changes.append(SwapLink(site.lib / CURRENT, link, vgpud.__version__))
     if plan.changes:
         site.check_writable(site.lib, engine)
@@ -110,7 +113,7 @@ def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> 
 
 
 def versions(site: Site) -> list[str]:
-    """Names of the versions that are there, and of what is left of an installation that was interrupted."""
+    """Names of installed versions, and of leftovers of an interrupted installation."""
     folder = site.at(site.lib)
     if not folder.is_dir():
         return []
@@ -118,7 +121,7 @@ def versions(site: Site) -> list[str]:
 
 
 def plan_remove(site: Site, engine: str, others: Iterable[tuple[str, Path]]) -> Plan:
-    """Takes out the versions that no container uses; all stay while one of `others` (engine, file) names the front."""
+    """Removes the versions that no container uses; all stay while one of `others` (engine, file) names vgpu-runtime."""
     plan = Plan()
     folder = site.at(site.lib)
     there = versions(site)
@@ -126,13 +129,13 @@ def plan_remove(site: Site, engine: str, others: Iterable[tuple[str, Path]]) -> 
         return plan
     for other, path in others:
         if str(site.front) in (_readable(site.at(path)) or ""):
-            plan.notes.append(f"{site.lib} stays: {other} uses it ({path}); `vgpu setup {other} --undo` takes that out")
+            plan.notes.append(f"{site.lib} stays: {other} uses it ({path}); `vgpu setup {other} --undo` removes that")
             return plan
     link = site.at_link(site.lib / CURRENT)
     current = link.readlink().name if link.is_symlink() else ""
     users = containers_of(site)
     if users is None:
-        what = f"{site.lib} stays: whether containers use it cannot be seen from here"
+        what = f"{site.lib} stays: containers that use it are not visible from here"
         plan.notes.append(f"{what}; run `vgpu setup {engine} --undo` with the host's processes (docker run --pid=host)")
         return plan
     kept = False
@@ -157,7 +160,7 @@ def plan_remove(site: Site, engine: str, others: Iterable[tuple[str, Path]]) -> 
 
 
 def _readable(path: Path) -> str | None:
-    """A text without its comments; None when there is none."""
+    """A text without its comments; None for None."""
     try:
         return re.sub(r"(?m)^\s*#.*$", "", path.read_text(errors="replace"))
     except OSError:

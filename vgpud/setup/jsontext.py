@@ -1,6 +1,6 @@
-"""Changes one member of a JSON text and leaves every other byte as it is: order, indentation, blanks.
+"""Changes one member of a JSON text and keeps every other byte: order, indentation, blanks.
 
-json.loads and json.dumps would lay somebody's file out anew. The standard library's own scanner says where values lie.
+json.loads and json.dumps would reformat the user's file. The standard library's own scanner finds the values' places.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class _Member:
     key: str
     start: int  # of the key
     value: int  # start of the value
-    end: int  # behind the value
+    end: int  # after the value
 
 
 def _skip(text: str, at: int) -> int:
@@ -46,7 +46,7 @@ def _members(text: str, at: int) -> tuple[list[_Member], int]:
 
 
 def _indent(text: str) -> str:
-    """The text's own indentation of one level; none when it is all on one line."""
+    """The text's own indentation of one level; none if it is all on one line."""
     match = re.search(r"\n([ \t]+)\"", text)
     return match.group(1) if match else ("" if "\n" not in text.strip() and len(text.strip()) > 2 else "    ")
 
@@ -58,7 +58,7 @@ def _dump(value: Any, indent: str, level: int) -> str:
 
 
 def set_member(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with the member at `path` set; objects on the way are made. The text must be a valid JSON object."""
+    """The text with the member at `path` set; creates missing objects. The text must be a valid JSON object."""
     indent = _indent(text)
     at = _skip(text, 0)
     for level, key in enumerate(path):
@@ -86,7 +86,7 @@ def _insert(text: str, opening: int, close: int, members: list[_Member], new: st
 
 
 def drop_member(text: str, path: Sequence[str]) -> str:
-    """The text without the member at `path`; as it is when there is none. The text must be a valid JSON object."""
+    """The text without the member at `path`; unchanged if there is none. The text must be a valid JSON object."""
     at = _skip(text, 0)
     for key in path[:-1]:
         found = next((m for m in reversed(_members(text, at)[0]) if m.key == key), None)

@@ -1,8 +1,7 @@
 """A plan: changes in the order in which they are made. It can be shown as a unified diff, or carried out.
 
-A change that is in a plan changes something: planning the same again after it was carried out gives an empty plan.
-Every file is replaced by rename, so that whoever reads meanwhile sees the old one or the new one, and a running program
-keeps its own.
+Every change in a plan has an effect: planning again after it was carried out gives an empty plan. Every file is
+replaced by rename, so that concurrent readers see the old or the new one, and a running program keeps its own.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from vgpud.setup.site import SetupError
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """What the system refuses, as one line."""
+    """An error of the system, as one line."""
     try:
         yield
     except PermissionError as error:
         raise DeniedError(f"cannot change {path}: {error.strerror}: run it with sudo") from error
     except OSError as error:
-        raise SetupError(f"cannot change {path}: {error.strerror}: mend it and run the same command again") from error
+        raise SetupError(f"cannot change {path}: {error.strerror}: fix it and run the same command again") from error
 
 
 def replace_file(target: Path, data: bytes, mode: int | None = None) -> None:
-    """Writes a file by rename. Mode and owner of one that is there stay; a new one gets `mode` (default 0644)."""
+    """Writes a file by rename. Mode and owner of an existing one stay; a new one gets `mode` (default 0644)."""
     target.parent.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -53,7 +52,7 @@ def replace_file(target: Path, data: bytes, mode: int | None = None) -> None:
 
 
 class Change:
-    """One thing that will be different. `line` says it to people, `diff` shows it where it is a text."""
+    """One change. `line` describes it to the user, `diff` shows it if it is text."""
 
     kind = ""
     path: Path
@@ -72,7 +71,7 @@ class Change:
 
 @dataclass
 class WriteText(Change):
-    """A text file gets new contents; `new` None removes it. A copy kept beside has no diff worth showing."""
+    """A text file gets new contents; `new` None removes it. A backup copy has no diff worth showing."""
 
     path: Path
     at: Path
@@ -107,7 +106,7 @@ class WriteText(Change):
 
 @dataclass
 class InstallTree(Change):
-    """A directory with these files (name -> contents, mode): made beside and renamed, or mended file by file."""
+    """A directory with these files (name -> contents, mode): created beside and renamed, or repaired file by file."""
 
     path: Path
     at: Path
@@ -117,10 +116,10 @@ class InstallTree(Change):
     @property
     def line(self) -> str:
         names = ", ".join(self.differing())
-        return f"{'mend' if self.at.is_dir() else 'install'} {self.path}: {names}"
+        return f"{'repair' if self.at.is_dir() else 'install'} {self.path}: {names}"
 
     def differing(self) -> list[str]:
-        """Names of the files that are missing or not as they should be."""
+        """Names of the files that are missing or different."""
         return [name for name, (data, mode) in self.files.items() if not _is(self.at / name, data, mode)]
 
     def apply(self) -> None:
@@ -150,7 +149,7 @@ def _is(path: Path, data: bytes, mode: int) -> bool:
 
 @dataclass
 class RemoveTree(Change):
-    """A directory goes: renamed first, so that nobody finds half of it."""
+    """Removes a directory: renamed first, so that no process finds half of it."""
 
     path: Path
     at: Path
@@ -169,7 +168,7 @@ class RemoveTree(Change):
 
 @dataclass
 class SwapLink(Change):
-    """A symbolic link leads elsewhere from one moment to the next; `target` None removes it."""
+    """Replaces a symbolic link atomically; `target` None removes it."""
 
     path: Path
     at: Path
@@ -194,7 +193,7 @@ class SwapLink(Change):
 
 @dataclass
 class RemoveEmpty(Change):
-    """A directory that we made goes when nothing is left in it."""
+    """Removes a directory of setup if it is empty."""
 
     path: Path
     at: Path
@@ -202,7 +201,7 @@ class RemoveEmpty(Change):
 
     @property
     def line(self) -> str:
-        return f"remove {self.path} if it is empty then"
+        return f"remove {self.path} if it is empty afterwards"
 
     def apply(self) -> None:
         with _told(self.path):
@@ -212,7 +211,7 @@ class RemoveEmpty(Change):
 
 @dataclass
 class Act(Change):
-    """Something that is done rather than written: tell an engine, ask it whether it took the change over."""
+    """An action instead of a file: signal an engine, check that it accepted the change."""
 
     path: Path
     text: str
@@ -229,7 +228,7 @@ class Act(Change):
 
 @dataclass
 class Plan:
-    """The changes, and what else the user should know (what is left and why, what to do next)."""
+    """The changes, and notes for the user (what stays and why, what to do next)."""
 
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -240,12 +239,12 @@ class Plan:
         return self
 
     def write(self, path: Path, at: Path, old: str | None, new: str | None) -> None:
-        """Adds the change of a text file, if it is one."""
+        """Adds the change of a text file, if there is one."""
         if old != new:
             self.changes.append(WriteText(path, at, old, new))
 
     def apply(self, say: Callable[[str], None]) -> None:
-        """Makes the changes one after the other, each said before. What fails ends it; it may be run again."""
+        """Makes the changes one after the other, announcing each. Stops at the first error; it may be run again."""
         for change in self.changes:
             say(change.line)
             change.apply()

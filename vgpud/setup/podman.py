@@ -1,7 +1,7 @@
-"""podman: a drop-in file of our own; podman reads it at every command, so there is nobody to tell.
+"""podman: a separate drop-in file; podman reads it at every command, so no process has to be signalled.
 
-Tried with 4.3: tables of drop-ins merge, lists replace. `runtime_supports_json` is therefore what the site had, and
-ours: with it podman shows a refusal in its own words, without it as the runtime's stderr.
+Tried with 4.3: tables of drop-ins merge, lists replace. `runtime_supports_json` therefore repeats the site's list and
+adds vgpu: with it podman shows a refusal in its own error message, without it as the runtime's stderr.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vgpud.setup.tomltext import MARK, dig, parse, table_text
 
 NAME = "vgpu"
 DROP_IN = "vgpu.conf"
-#: what podman has without any configuration (containers-common 4 and 5)
+#: podman's default without any configuration (containers-common 4 and 5)
 _SUPPORTS_JSON = ("crun", "runc", "kata", "runsc", "youki", "krun")
 _KEY = "runtime_supports_json"
 
@@ -34,7 +34,7 @@ def drop_in(site: Site) -> Path:
 
 
 def _supports_json(site: Site, own: Path) -> list[str]:
-    """The list as podman has it without our file."""
+    """The list as podman has it without the drop-in."""
     found = list(_SUPPORTS_JSON)
     for path in config_files(site):
         value = dig(parse(path, read_text(site.at(path))), ("engine", _KEY)) if path != own else None
@@ -44,7 +44,7 @@ def _supports_json(site: Site, own: Path) -> list[str]:
 
 
 def config_files(site: Site) -> Iterator[Path]:
-    """Every file that podman reads, in its order: later ones win."""
+    """Every file that podman reads, in its order: later ones override."""
     for folder in _folders(site):
         yield folder / "containers.conf"
         drop_ins = site.at(folder / "containers.conf.d")

@@ -1,7 +1,7 @@
-"""Where setup works: the host (or its root mounted somewhere, --root), as root or as a user in the home directory.
+"""The place of a setup: the host (or its mounted root, --root), as root or as a user in the home directory.
 
-Every path has two faces: `path` is what the host calls it, and what is written into files; `site.at(path)` is where
-this process finds it. Links are followed as the host would follow them.
+Every path has two forms: `path` is the host's name, which is written into files; `site.at(path)` is where this process
+finds it. Links are followed as the host would follow them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _LINKS_MAX = 40
 
 
 class SetupError(VgpudError):
-    """Setup cannot do it: one line with the file or value and the mend; nothing was changed."""
+    """Setup is not possible: one line with the file or value and the remedy; nothing was changed."""
 
 
 def inside(root: Path, path: Path) -> Path:
-    """Where an absolute path leads when `root` is /: links stay within. Raises SetupError for a ring of links."""
+    """An absolute path resolved as if `root` were /: links stay within it. Raises SetupError for a cycle of links."""
     todo = [part for part in reversed(path.parts) if part != "/"]
     done, links = root, 0
     while todo:
@@ -35,7 +35,7 @@ def inside(root: Path, path: Path) -> Path:
             continue
         links += 1
         if links > _LINKS_MAX:
-            raise SetupError(f"{path}: too many links, a ring? remove it or name another file")
+            raise SetupError(f"{path}: too many links, is it a cycle? remove it or name another file")
         target = Path(os.readlink(step))
         done = root if target.is_absolute() else done
         todo += [name for name in reversed(target.parts) if name != "/"]
@@ -44,19 +44,19 @@ def inside(root: Path, path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One host. uid 0: engines of the system; others: those of the user (podman) in the home directory.
+    """One host. uid 0: engines of the system; other uids: the user's (podman), in the home directory.
 
-    prefix None: /usr/lib/vgpu, or ~/.local/lib/vgpu; where /usr is read-only another place is named (--prefix).
+    prefix None: /usr/lib/vgpu, or ~/.local/lib/vgpu; if /usr is read-only, --prefix names another directory.
     """
 
     root: Path = Path("/")
     prefix: Path | None = None
-    uid: int = field(default_factory=lambda: os.geteuid())  # asked when a site is made, not when this is imported
+    uid: int = field(default_factory=lambda: os.geteuid())  # evaluated when a site is created, not at import
     home: Path = field(default_factory=Path.home)
 
     @property
     def mounted(self) -> bool:
-        """Whether the host's root is not ours (--root)."""
+        """Whether the host's root is not this process's (--root)."""
         return self.root != Path("/")
 
     @property
@@ -76,21 +76,21 @@ class Site:
         return self.lib / "current" / "vgpu-runtime"
 
     def at(self, path: Path) -> Path:
-        """Where this process finds what the host calls `path`, links followed."""
+        """The path at which this process finds the host's `path`, links followed."""
         return inside(self.root, path)
 
     def at_link(self, path: Path) -> Path:
-        """The same for something that is itself a link and not to be followed."""
+        """The same for a path that is itself a link and must not be followed."""
         return self.at(path.parent) / path.name
 
     def check_writable(self, path: Path, engine: str) -> None:
-        """Raises DeniedError when we may not make or replace what the host calls `path`."""
+        """Raises DeniedError if this process may not create or replace the host's `path`."""
         folder = self.at(path).parent
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
         if os.access(folder, os.W_OK | os.X_OK):
             return
-        where = f"cannot write {path}: {folder} is closed to uid {os.geteuid()}"
+        where = f"cannot write {path}: uid {os.geteuid()} has no permission for {folder}"
         remedy = (
             f"run `sudo vgpu setup {engine}`"
             if os.geteuid()
@@ -100,21 +100,21 @@ class Site:
 
 
 def read_text(path: Path) -> str | None:
-    """A text file, None when it is not there. Raises SetupError, DeniedError."""
+    """A text file, None if it does not exist. Raises SetupError, DeniedError."""
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise SetupError(f"{path} is no text (UTF-8): {error.reason} at byte {error.start}: mend it first") from error
+        raise SetupError(f"{path} is not text (UTF-8): {error.reason} at byte {error.start}: fix it first") from error
     except PermissionError as error:
         raise DeniedError(f"cannot read {path}: {error.strerror}: run it with sudo") from error
     except OSError as error:
-        raise SetupError(f"cannot read {path}: {error.strerror}: mend it first") from error
+        raise SetupError(f"cannot read {path}: {error.strerror}: fix it first") from error
 
 
 def processes(name: str) -> Iterator[int]:
-    """The pids of programs with this name (at most 15 characters), as far as they can be seen."""
+    """The pids of programs with this name (at most 15 characters), as far as they are visible."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -122,11 +122,11 @@ def processes(name: str) -> Iterator[int]:
             if (entry / "comm").read_text().rstrip("\n") == name:
                 yield int(entry.name)
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it has ended in the meantime
 
 
 def command_line(pid: int) -> list[str]:
-    """argv of a process; empty when it has ended."""
+    """argv of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
     except OSError:
@@ -134,7 +134,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file; False when one of them leads nowhere, or may not be looked at."""
+    """Whether two paths lead to one file; False if one of them does not exist or is not accessible."""
     try:
         return one.samefile(other)
     except OSError:

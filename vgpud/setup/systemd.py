@@ -1,6 +1,6 @@
-"""systemd: the unit vgpud.service, and those by which it has jobs started, with the paths of what is installed.
+"""systemd: the unit vgpud.service, and the units of jobs, with the installed paths.
 
-Started by the user, not by us.
+The user starts them, not setup.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vgpud.setup.site import SetupError, Site, read_text
 UNIT = Path("/etc/systemd/system/vgpud.service")
 #: beside UNIT; without them jobs cannot be started
 JOB_UNITS = ("vgpu-job.socket", "vgpu-job@.service")
-#: the paths in the templates
+#: paths in the templates
 _PLACEHOLDER = "/usr/local/bin/vgpud"
 _JOB_PLACEHOLDER = "/usr/local/lib/vgpud/vgpu-job"
 _RUNNING = Path("/run/systemd/system")
@@ -27,14 +27,16 @@ _SPECIAL = " \t\"'\\%$;"
 
 
 def daemon_program(site: Site) -> Path:
-    """The vgpud of this installation. Raises SetupError when there is none on the host."""
+    """The vgpud of this installation. Raises SetupError if there is none on the host."""
     beside = Path(sys.executable).with_name("vgpud")
     found = beside if beside.is_file() else Path(shutil.which("vgpud") or "/nowhere")
     if not site.at(found).is_file():
         where = f"on the host below {site.root}" if site.mounted else "beside this Python or in PATH"
-        raise SetupError(f"no program vgpud {where}: install it there first (pip install .)")
+        raise SetupError(f"no vgpud {where}: install it there first (pip install .)")
     if any(c in str(found) for c in _SPECIAL):
-        raise SetupError(f"systemd cannot start {str(found)!r}: install vgpud at a path without blanks and signs")
+        raise SetupError(
+            f"systemd cannot start {str(found)!r}: install vgpud at a path without blanks and special characters"
+        )
     return found
 
 
@@ -68,7 +70,7 @@ def plan_setup(site: Site) -> Plan:
 
 
 def plan_undo(site: Site) -> Plan:
-    """Stops the daemon, takes the unit out of the boot, and the files away. Programs in slices, and jobs, go on."""
+    """Stops the daemon, disables the unit and removes the files. Programs in slices, and jobs, continue."""
     at = site.at(UNIT)
     units = [UNIT, *(UNIT.with_name(name) for name in JOB_UNITS)]
     old = {unit: read_text(site.at(unit)) for unit in units}
@@ -77,7 +79,7 @@ def plan_undo(site: Site) -> Plan:
         return plan
     site.check_writable(UNIT, "systemd --undo")
     if _runs(site):
-        text = "systemctl disable --now vgpud (programs go on without the daemon)"
+        text = "systemctl disable --now vgpud (programs continue without the daemon)"
         names = [unit.name for unit in units[:2] if old[unit] is not None]
         plan.changes.append(Act(UNIT, text, lambda: _systemctl("disable", "--now", *names)))
     else:
@@ -99,7 +101,7 @@ def _plan_reload(site: Site, plan: Plan) -> None:
         plan.changes.append(Act(UNIT, "systemctl daemon-reload", lambda: _systemctl("daemon-reload")))
     else:
         plan.notes.append(
-            "systemd does not run here: it reads the unit when it starts, or after systemctl daemon-reload"
+            "systemd is not running here: it reads the unit when it starts, or after systemctl daemon-reload"
         )
 
 
@@ -107,4 +109,4 @@ def _systemctl(*words: str) -> None:
     done = subprocess.run(["systemctl", *words], capture_output=True, text=True, timeout=_COMMAND_S, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise SetupError(f"systemctl {' '.join(words)}: {said}: mend it and run the same command again")
+        raise SetupError(f"systemctl {' '.join(words)}: {said}: fix it and run the same command again")

@@ -1,7 +1,7 @@
-"""Adds tables at the end of a TOML text and takes them out again; every other byte stays as it is.
+"""Appends tables to a TOML text and removes them again; every other byte is kept.
 
-Appending is all that is needed, and a library that keeps a document's style is not: what comes out is parsed and
-compared with what was meant before anybody writes it.
+Appending suffices, so no style-preserving library is needed: the result is parsed and compared with the intended
+document before it is written.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def parse(path: Path, text: str | None) -> dict[str, Any]:
     try:
         document: dict[str, Any] = tomllib.loads(text or "")
     except tomllib.TOMLDecodeError as error:
-        raise SetupError(f"{path} is no TOML: {error}: mend it first, nothing was changed") from error
+        raise SetupError(f"{path} is not TOML: {error}: fix it first, nothing was changed") from error
     return document
 
 
 def dig(document: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    """The value below these keys; None when there is none."""
+    """The value below these keys; None if there is none."""
     found: Any = document
     for key in keys:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -65,7 +65,7 @@ def table_text(keys: Sequence[str], table: Mapping[str, Any]) -> str:
 
 
 def append_table(path: Path, text: str, keys: Sequence[str], table: Mapping[str, Any]) -> str:
-    """The text with the table at its end. Raises SetupError where the text's form does not allow it."""
+    """The text with the table appended. Raises SetupError if the text's form does not allow it."""
     end = "" if not text or text.endswith("\n") else "\n"
     new = f"{text}{end}{MARK}\n{table_text(keys, table)}"
     wanted = copy.deepcopy(parse(path, text))
@@ -73,7 +73,7 @@ def append_table(path: Path, text: str, keys: Sequence[str], table: Mapping[str,
     for key in keys[:-1]:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
-            raise SetupError(f"{path}: {key} is not a table: mend it first, nothing was changed")
+            raise SetupError(f"{path}: {key} is not a table: fix it first, nothing was changed")
     place[keys[-1]] = dict(table)
     try:
         if tomllib.loads(new) == wanted:
@@ -85,7 +85,7 @@ def append_table(path: Path, text: str, keys: Sequence[str], table: Mapping[str,
 
 
 def drop_table(path: Path, text: str, keys: Sequence[str]) -> str:
-    """The text without the table, those below it and our mark. Raises SetupError when it cannot be cut out."""
+    """The text without the table, its subtables and setup's mark. Raises SetupError if it cannot be removed."""
     kept: list[str] = []
     cutting = False
     for line in text.splitlines(True):
@@ -100,7 +100,7 @@ def drop_table(path: Path, text: str, keys: Sequence[str]) -> str:
     wanted = copy.deepcopy(parse(path, text))
     (dig(wanted, keys[:-1]) or {}).pop(keys[-1], None)
     if _without_empty(parse(path, new)) != _without_empty(wanted):
-        raise SetupError(f"{path}: the table {'.'.join(keys)} is not written as a table: take it out by hand")
+        raise SetupError(f"{path}: the table {'.'.join(keys)} is not written as a table: remove it by hand")
     return new
 
 
@@ -128,7 +128,7 @@ def _header(line: str) -> list[str] | None:
 
 
 def _without_empty(value: Any) -> Any:
-    """Tables that only held what went are gone with it, where headers were in full."""
+    """Parent tables that held only the removed one are removed as well, if headers were in full."""
     if not isinstance(value, dict):
         return value
     inner = {key: _without_empty(item) for key, item in value.items()}

@@ -1,1 +1,1 @@
-"""Files that users name: read up to a size, and checked for what would keep a parser busy, before they are parsed."""
+"""Files that users name: limited in size, and checked for constructs that would keep a parser busy, before parsing."""

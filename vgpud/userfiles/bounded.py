@@ -1,4 +1,4 @@
-"""Reads a file of bounded size, whatever it is: a regular file, a pipe or a device."""
+"""Reads a file of bounded size: a regular file, a pipe or a device."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class FileError(VgpudError):
 
 
 def size_text(size_bytes: int) -> str:
-    """The same in MiB, or in KiB below that."""
+    """A size in MiB, or in KiB below 1 MiB."""
     return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"
 
 
 def read_bytes(path: Path, bytes_max: int) -> bytes:
-    """All of it. Raises FileError, also for more than `bytes_max`, of which no more is read."""
+    """The whole file. Raises FileError, also for more than `bytes_max`, beyond which nothing is read."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -33,7 +33,7 @@ def read_bytes(path: Path, bytes_max: int) -> bytes:
 
 
 def read_text(path: Path, bytes_max: int, encoding: str = "utf-8") -> str:
-    """The same as text. Raises FileError, also for bytes that are not UTF-8."""
+    """The whole file as text. Raises FileError, also for bytes that are not UTF-8."""
     data = read_bytes(path, bytes_max)
     try:
         return data.decode(encoding)

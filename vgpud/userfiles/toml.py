@@ -1,4 +1,4 @@
-"""TOML of users: keys and nesting are bounded before it is parsed, for parsers need the square of a key's parts.
+"""TOML of users: keys and nesting are bounded before parsing, because parsers take time by the square of a key's parts.
 
 A key of 400 KB and 200,000 parts took tomllib more than a minute and 3 GB.
 """
@@ -21,7 +21,7 @@ else:
 KEY_PARTS_MAX, KEY_CHARS_MAX, NESTING_MAX = 16, 256, 32
 FILE_BYTES_MAX = 512 << 10
 
-#: comments and whole texts first, so that what is in them is not looked at; a quote that is left was never closed
+#: comments and whole strings first, so that their contents are skipped; a remaining quote was never closed
 _TOKENS = re.compile(
     r'(?P<skip>#[^\n]*|"""(?:\\.|[^\\])*?"""+|'
     r"'''.*?'''+|" + r'"(?:\\.|[^"\\\n])*"|' + r"'[^'\n]*')"
@@ -31,12 +31,12 @@ _TOKENS = re.compile(
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The file's table. Raises FileError with the line of what is wrong."""
+    """The file's table. Raises FileError with the line of the error."""
     return parse(path, read_text(path, FILE_BYTES_MAX))
 
 
 def parse(path: Path, text: str) -> dict[str, Any]:
-    """The same of its text."""
+    """The table of a TOML text. Raises FileError with the line of the error."""
     text = text.replace("\r\n", "\n")
     wrong = _too_much(text)
     if wrong:
@@ -49,7 +49,7 @@ def parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _too_much(text: str) -> tuple[int, str] | None:
-    """(line, why) where it goes beyond a bound. The parser itself says whatever else is wrong."""
+    """(line, reason) where the text exceeds a bound. The parser reports all other errors."""
     depth = parts = 0
     for token in _TOKENS.finditer(text):
         kind = token.lastgroup

@@ -196,7 +196,7 @@ def test_nvidias_specification(lib: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (folder / "nvidia.json").write_text(
         json.dumps(NVIDIA).replace('"hostPath": "/bin/sh"', '"hostPath": "/gone/libcuda"')
     )
-    assert "/gone/libcuda, which is not there" in found("GPU-1")["nvidia-cdi"].text
+    assert "/gone/libcuda, which does not exist" in found("GPU-1")["nvidia-cdi"].text
     simulated = look(simulated=True)
     simulated.device_uuids, simulated.device_indices = ("GPU-2",), (0,)
     assert by_check(checks_containers.nvidia_cdi(simulated)) == {}
@@ -248,7 +248,7 @@ def test_what_docker_has_registered(docker: dict[str, Any], lib: Path) -> None:
     front = lib / "current/vgpu-runtime"
     assert found(str(front)).level == "ok"
     assert "which is not vgpud's" in found("/usr/bin/runc").text
-    assert "which is not there" in found(str(lib / "gone/vgpu-runtime")).text
+    assert "which does not exist" in found(str(lib / "gone/vgpu-runtime")).text
     if os.geteuid() != 0:
         front.chmod(0o644)
         assert "cannot be executed" in found(str(front)).text

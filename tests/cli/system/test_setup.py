@@ -82,13 +82,16 @@ def test_an_empty_daemon_json_is_none(setup: Any, host: Path, text: str | None) 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"runtimes": {,}}', "is no JSON: Expecting property name enclosed in double quotes at line 1, column 15"),
+        ('{"runtimes": {,}}', "is not JSON: Expecting property name enclosed in double quotes at line 1, column 15"),
         ('{"log-driver": "local",}', "line 1"),
         ("[]", "is list, not an object"),
         ('{"runtimes": []}', "runtimes = [] is not an object of objects"),
         ('{"runtimes": {"a": "/bin/a"}}', "is not an object of objects"),
-        ('{"runtimes": {"vgpu": {"path": "/opt/other/gpu"}}}', "runtimes.vgpu is '/opt/other/gpu', which is not ours"),
-        (b"\xff{}", "is no text (UTF-8)"),
+        (
+            '{"runtimes": {"vgpu": {"path": "/opt/other/gpu"}}}',
+            "runtimes.vgpu is '/opt/other/gpu', which is not vgpud's",
+        ),
+        (b"\xff{}", "is not text (UTF-8)"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_changes_nothing(
@@ -125,7 +128,7 @@ def test_links_lead_within_the_host(setup: Any, host: Path) -> None:
     assert "vgpu" in (host / "etc/real/docker.json").read_text()
     (host / "a").symlink_to("b")
     (host / "b").symlink_to("a")
-    with pytest.raises(SetupError, match="a ring"):
+    with pytest.raises(SetupError, match="a cycle"):
         inside(host, Path("/a/c"))
     assert inside(host, Path("/etc/../../../etc/docker/daemon.json")) == host / "etc/real/docker.json"
 
@@ -242,7 +245,7 @@ def test_what_dockerd_does_not_take_over_is_put_back(setup: Any, host: Path, run
     running.refuses = True
     result = setup("docker")
     assert (result.code, running.config.read_text(), running.signals) == (1, DOCKER, 2)
-    assert "did not take" in result.stderr.splitlines()[-1]
+    assert "did not accept" in result.stderr.splitlines()[-1]
     running.refuses = False
     setup("docker")
     running.refuses = True
@@ -310,7 +313,7 @@ def test_versions_stay_where_processes_cannot_be_seen(setup: Any, host: Path, mo
     setup("docker")
     monkeypatch.setattr(install, "containers_of", in_use.containers_of)
     result = setup("docker", "--undo")
-    assert "/usr/lib/vgpu stays: whether containers use it cannot be seen from here" in result.stderr
+    assert "/usr/lib/vgpu stays: containers that use it are not visible from here" in result.stderr
     assert os.listdir(host / "etc/docker") == []
     assert (host / "usr/lib/vgpu/current/vgpu-runtime").is_file()
     monkeypatch.setattr(in_use, "_sees_host", lambda site: True)
@@ -326,7 +329,7 @@ def test_damaged_files_are_mended_by_rename(setup: Any, host: Path, libraries: P
         (host / "usr/lib/vgpu/current/vgpu-runtime").chmod(0o600)
         said = setup("docker").stderr
         assert used.read() == "first libvgpu.so"  # whoever has it mapped keeps it
-    assert f"mend /usr/lib/vgpu/{vgpud.__version__}: libvgpu.so, vgpu-runtime\n" in said
+    assert f"repair /usr/lib/vgpu/{vgpud.__version__}: libvgpu.so, vgpu-runtime\n" in said
     assert library.read_text() == "second build"
     assert (host / "usr/lib/vgpu/current/vgpu-runtime").stat().st_mode & 0o777 == 0o755
 
@@ -399,7 +402,7 @@ def test_low_level_runtimes_that_cannot_be(setup: Any, host: Path, runtime: str,
 
 @pytest.mark.parametrize("runtime", ["runc", "/opt/runc"])
 def test_a_low_level_runtime_that_is_not_there_is_told(setup: Any, host: Path, runtime: str) -> None:
-    told = f"--runtime {runtime}: not there"
+    told = f"--runtime {runtime} does not exist"
     assert told in setup("docker", "--runtime", runtime).stderr
     place = host / ("opt/runc" if "/" in runtime else "usr/local/bin/runc")
     place.parent.mkdir(parents=True)

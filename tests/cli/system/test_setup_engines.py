@@ -107,8 +107,8 @@ def test_version_3_of_containerds_file(setup: Any, containerd_toml: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('disabled_plugins = ["cri"]\n', "is of version 1, and 2 or 3 is needed"),
-        ("version = 2\n[plugins\n", "is no TOML"),
+        ('disabled_plugins = ["cri"]\n', "is of version 1, but 2 or 3 is needed"),
+        ("version = 2\n[plugins\n", "is not TOML"),
         (
             'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\nruntimes = {runc = {}}\n',
             "is written inline",
@@ -130,7 +130,7 @@ def test_the_unit_starts_the_vgpud_that_is_installed(
 ) -> None:
     monkeypatch.setattr("vgpud.setup.systemd.sys.executable", "/opt/v/bin/python")
     monkeypatch.setattr("vgpud.setup.systemd.shutil.which", lambda name: "/opt/v/bin/vgpud")
-    assert "no program vgpud on the host below" in setup("systemd").stderr
+    assert "no vgpud on the host below" in setup("systemd").stderr
     (host / "opt/v/bin").mkdir(parents=True)
     (host / "opt/v/bin/vgpud").write_text("")
     assert "`vgpu submit` cannot start jobs there" in setup("systemd").stderr

@@ -2,8 +2,8 @@
 
 The child stays in the process group of vgpu, so the shell handles the terminal's foreground and job control as without
 vgpu: the kernel delivers the terminal's signals (Ctrl-C, Ctrl-Z, hang-up) to the child, and only signals that another
-process sends to vgpu alone (kill) are passed on. Call block_signals() before anything starts threads: threads inherit the
-mask, so no signal ends this process while a command runs.
+process sends to vgpu alone (kill) are passed on. Call block_signals() before anything starts threads:
+threads inherit the mask, so no signal ends this process while a command runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def block_signals() -> set[int]:
 
 
 def ended_early() -> int:
-    """128+N if a terminating signal N arrived during the set-up, before there was a child to receive it; otherwise 0."""
+    """128+N if a terminating signal N arrived before there was a child to receive it; otherwise 0."""
     came = signal.sigpending() & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     return 128 + min(came) if came else 0
 

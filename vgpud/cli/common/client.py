@@ -219,7 +219,7 @@ class Client:
         return self._repeat(self._slices.CreateSlice, request, SLICE_LS).slice
 
     def update_slice(self, name: str, spec: pb.SliceSpec, fields: Sequence[str] = ()) -> pb.Slice:
-        """Sets these fields as in `spec`, fields that it leaves out to their defaults; no fields: those that `spec` sets."""
+        """Sets these fields as in `spec`, unset ones to their defaults; no fields: those that `spec` sets."""
         request = pb.UpdateSliceRequest(request_id=str(uuid.uuid4()), name=_utf8(name), spec=spec)
         request.update_mask.paths.extend(fields)
         return self._repeat(self._slices.UpdateSlice, request, SLICE_LS).slice

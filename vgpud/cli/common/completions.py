@@ -1,4 +1,4 @@
-"""Completion of slices, jobs and queues in the shell. Asks the daemon, briefly, and completes nothing when it does not answer."""
+"""Completion of slices, jobs and queues in the shell. Asks the daemon, briefly; without it completes nothing."""
 
 from __future__ import annotations
 

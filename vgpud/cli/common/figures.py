@@ -50,7 +50,7 @@ def wait_quantile(counts: Sequence[int], quantile: float) -> str:
 
 
 def wait_bars(counts: Sequence[int], cells: int, ascii_only: bool = False) -> list[tuple[str, str, int]]:
-    """(range, bar, count) of the buckets from the first to the last with waits; the longest bar is the greatest count."""
+    """(range, bar, count) of the buckets from the first to the last with waits; the longest bar has most."""
     filled = [i for i, count in enumerate(counts) if count]
     if not filled:
         return []

@@ -2,7 +2,7 @@
 
 Without it the slice would end between two programs of one command (`sh -c "prepare; train"`). The connection ends with
 this process, however that dies; the slice then ends with its last program. After a restart of the daemon it is
-established again. The messages are those of shim/abi/vg_abi.h, packed by hand, as the command line loads no native code.
+established again. The messages are those of shim/abi/vg_abi.h, packed by hand: the command line loads no native code.
 """
 
 from __future__ import annotations

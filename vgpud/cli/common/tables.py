@@ -109,7 +109,7 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
 
 
 def container_label(ids: Sequence[str]) -> str:
-    """Containers as engines show them, one word: "-", or the first id's first 12 characters, and the number of others."""
+    """Containers as engines show them, one word: "-", or the first id's 12 characters and the number of others."""
     if not ids:
         return "-"
     return ids[0][:12] + (f"+{len(ids) - 1}" if len(ids) > 1 else "")

@@ -1,7 +1,7 @@
 """Measurements of the demo: samples per second of each trainer, and its share of the device, phase by phase.
 
-A share comes from the device's own busy log (simulated device) or from completed work relative to the same trainer alone
-(real device), never from the arbiter's counters.
+A share comes from the device's own busy log (simulated device) or from completed work relative to the same trainer
+alone (real device), never from the arbiter's counters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The job file: the options of `vgpu submit` as TOML, under their names with _ for -. The command line overrides the file.
+"""The job file: the options of `vgpu submit` as TOML, with _ for - in names. The command line overrides the file.
 
 Errors name the line; an unknown key is answered with the most similar valid one.
 """

@@ -68,7 +68,7 @@ class Span(IntParam):
 
 
 class When(IntParam):
-    """A point in time: how long ago (7d), or a date with or without a time, on the local clock; becomes ns since 1970."""
+    """A point in time: how long ago (7d), or a date with optional time, on the local clock; becomes ns since 1970."""
 
     name = "moment"
 

@@ -90,7 +90,7 @@ def show(settings: Settings, job_id: int) -> None:
 
 
 def _each(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], None], done: str) -> None:
-    """Acts on each job; a refusal is printed, the other jobs are still handled, and the first refusal is the exit code."""
+    """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code."""
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import say
 

@@ -119,7 +119,7 @@ def submit(
 
     \b
     vgpu submit --gpus 0.5 -- python train.py            half a device, as soon as one is free
-    vgpu submit --gpus 0.25..1 -- python train.py        grows while capacity is idle, shrinks when jobs wait; no restart
+    vgpu submit --gpus 0.25..1 -- python train.py        grows while capacity is idle, shrinks when jobs wait
     vgpu submit --gpus 1 --workers 1-8 -- ./train.py     as many workers as pay off and fit
     vgpu submit --predict net:make --batch 64 -- ./train --gpus and --mem as that model will use
     vgpu submit --gpus 1 --gang 4 -- ./train             four members: all start together or none does

@@ -35,8 +35,7 @@ _NAMED_MAX = 8
 
 @contextmanager
 def leaving(job_ids: Sequence[int], tidy: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Ctrl-C ends this command and prints that the jobs continue. At once: an exception in one of grpc's callbacks can get
-    lost."""
+    """Ctrl-C ends this command and prints that the jobs continue. At once: grpc's callbacks can lose exceptions."""
 
     def leave(*_: object) -> None:
         tidy()

@@ -61,7 +61,7 @@ def predict(settings: Settings, /, model: str, **given: Any) -> None:
 
 
 def view(found: Looked) -> dict[str, Any]:
-    """The fields of `-o json`, whose names are stable. Shares are 0..1; null: out of range, so there is no prediction."""
+    """The fields of `-o json`, whose names are stable. Shares are 0..1; null: no prediction, out of range."""
     counts = found.read.counts
     low, value, high = found.memory_range()
     shares = {name: _part(getattr(found.predicted, name), found.in_range) for name in ("utilisation", "sm_activity")}

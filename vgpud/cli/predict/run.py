@@ -141,7 +141,7 @@ def _device(settings: Settings, wanted: Collection[str] | None) -> str:
         with Client(settings) as client:
             there = client.devices()
     except CliError as error:
-        text = f"the daemon cannot be asked for its device ({error.format_message()}): name one with --gpu, for example --gpu h200"
+        text = f"the daemon did not name its device ({error.format_message()}): give one with --gpu, as in --gpu h200"
         raise CliError(text, ExitCode.UNREACHABLE) from error
     meant = [one for one in there if not wanted or one.uuid in wanted or str(one.index) in wanted]
     names = sorted({device.name for device in meant})

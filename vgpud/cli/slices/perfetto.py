@@ -98,7 +98,7 @@ class _Traces:
             track.overlap_ns = None
 
     def _drain(self, track: _Track, since_ns: int, end_ns: int) -> None:
-        """An overlap, which is reported at its end; its times may be a little before the closing, or reach into the next opening."""
+        """An overlap, reported at its end; it may begin a little before the closing, or reach into the next opening."""
         if track.bar and track.bar.since_ns < since_ns:
             self._begin(track, None, since_ns)
         elif track.bar:

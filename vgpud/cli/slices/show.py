@@ -73,10 +73,12 @@ def _limits(device: View) -> Pairs:
     memory = f"{used} in use of {mem_max} (guaranteed {mem_min}), peak {peak}, {device['mem_denied']} refused"
     pairs = [("SM time", f"minimum {low}, maximum {high}"), ("memory", memory)]
     if device["mem_over_limit_bytes"]:
-        text = f"{format_bytes(device['mem_over_limit_bytes'])}: allocated memory stays, and no more is granted until it is below the limit"
+        over = format_bytes(device["mem_over_limit_bytes"])
+        text = f"{over}: allocated memory stays, and no more is granted until it is below the limit"
         pairs.append(("OVER LIMIT", text))
     if device["mem_unattributed_bytes"]:
-        text = f"{format_bytes(device['mem_unattributed_bytes'])} of it counted by the driver beyond the ledger: see `vgpu events`"
+        beyond = format_bytes(device["mem_unattributed_bytes"])
+        text = f"{beyond} of it counted by the driver beyond the ledger: see `vgpu events`"
         pairs.append(("past ledger", text))
     return pairs
 

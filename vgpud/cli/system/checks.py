@@ -75,7 +75,7 @@ def libraries(look: Look) -> Iterator[Finding]:
 
 
 def _preloadable(check: str, path: Path) -> Iterator[Finding]:
-    """The loader splits LD_PRELOAD at blanks and colons; a program of root may become any user, who must be able to read it."""
+    """The loader splits LD_PRELOAD at blanks and colons; root's programs may become any user, and still need it."""
     if any(c in str(path) for c in " :\t\n;"):
         yield Finding(check, "fail", f"{path}: the loader splits LD_PRELOAD at blanks and colons", "install elsewhere")
         return

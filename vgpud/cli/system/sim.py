@@ -265,7 +265,7 @@ def mode(folder: Path, device: int, mode: str) -> None:
 @click.option("--missing", is_flag=True, help="Only entry points that are not simulated.")
 @pass_settings
 def coverage(settings: Settings, missing: bool) -> None:
-    """List the driver's entry points and whether they are simulated; those that are not return CUDA_ERROR_NOT_SUPPORTED."""
+    """List the driver's entry points and whether they are simulated; if not, they return CUDA_ERROR_NOT_SUPPORTED."""
     from vgpud.cli.common.output import Grid, emit, say
     from vgpud.simdevice import coverage as sim_coverage
 
