@@ -37,15 +37,17 @@ format: $(VENV)/.dev ## put Python and C in the one format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
-gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/codegen/hooks.def, vgpud/v1 from protos)
+gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/codegen/hooks.def, vgpud/v1 from protos, state diagrams)
 	$(PY) shim/codegen/generate.py
 	$(PY) shim/codegen/generate_ml.py
 	$(PY) protos/generate.py
+	$(PY) tools/diagrams.py
 
 gen-check: $(VENV)/.dev
 	$(PY) shim/codegen/generate.py --check
 	$(PY) shim/codegen/generate_ml.py --check
 	$(PY) protos/generate.py --check
+	$(PY) tools/diagrams.py --check
 
 conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device, KEEP=1 keeps the result)
 	@$(PY) -m tests.conformance $(if $(REAL),--confirm) $(if $(KEEP),--results benchmarks/results)

@@ -15,7 +15,7 @@ from vgpud.core.model import Slice
 from vgpud.errors import VgpudError
 from vgpud.oci.request import RequestError
 
-#: what looking at driver and specifications may take before it counts as failed; it goes on and may succeed later
+#: what looking at driver and specifications may take before it counts as failed; it continues and may succeed later
 COLLECT_S = 10.0
 
 
@@ -41,7 +41,7 @@ class DeviceFiles:
         return f"no CDI files can be written: {why}" if why else ""
 
     def open(self, made: Slice) -> None:
-        """Writes the one-time device of a slice, or writes it anew for its devices of now. Raises OSError."""
+        """Writes the one-time device of a slice, or rewrites it for its present devices. Raises OSError."""
         if self._cdi:
             self._cdi.open(made.name, [share.device_uuid for share in made.shares])
 
@@ -64,8 +64,8 @@ class DeviceFiles:
             why = str(error)
         try:
             if self._cdi.set(collected, why) and collected:
-                told = "; ".join((f"CDI files in {self.directory} written", *collected.warnings))
-                self._note(ev.Log("cdi.written", told))
+                text = "; ".join((f"CDI files in {self.directory} written", *collected.warnings))
+                self._note(ev.Log("cdi.written", text))
         except OSError as error:
             why = str(error)
         if why and why != self._fault:

@@ -1,4 +1,4 @@
-"""The part of the composition root that containers need: what the runtime socket asks, answered by the core.
+"""The part of the composition root that containers need: requests of the runtime socket, answered by the core.
 
 Made by Daemon; holds no state of its own.
 """
@@ -31,7 +31,7 @@ class Host(Protocol):
 
 
 class ContainerBackend:
-    """containers.Backend, and who somebody is by the cgroup."""
+    """containers.Backend, and the container that a cgroup is of."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -87,13 +87,13 @@ class ContainerBackend:
         return tuple(devices[share.device_uuid].index for share in made.shares)
 
     def container_note(self, kind: str, container_id: str, text: str) -> None:
-        """An event about a container; refusals are bounded, since anybody's broken script may repeat them."""
+        """An event about a container; refusals are bounded, since any user's broken script may repeat them."""
         known = self._host.state.containers.get(container_id)
         whose = f"container {short(container_id)}" if container_id else "a request"
         entry = ev.Log(kind, f"{whose}: {text}", known.slice_name if known else "")
         self._host.note_bounded(kind, entry)
 
-    # ---- who somebody is ----
+    # ---- containers by cgroup ----
 
     def slice_in(self, cgroups: tuple[str, ...]) -> str:
         """The slice of the container with these cgroups, "" outside of all."""

@@ -93,7 +93,7 @@ class Daemon:
         self._devices = devices
         self._store = store
         self._flushing = Flushing(store)
-        self._unsaved: list[ev.Command] = []  # of events that nobody waits for, while another process held the store
+        self._unsaved: list[ev.Command] = []  # of events of run(), while another process held the store
         loaded = store.load(config.events_max)
         self._log: EventLog = EventLog(loaded.events, config.events_max)
         self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
@@ -158,7 +158,7 @@ class Daemon:
         await self._queue.start()
         await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid, admin_gid)
         front = paths.runtime_socket(self.config.runtime)
-        # it serves root and us: that everybody may ask the API is no reason to let everybody in there
+        # it serves root and the daemon: socket_mode may admit every user to the API, and none of them here
         self._containers.start(front, self._private / front.name, self.config.socket_mode & 0o770, gid)
         self._tasks = [
             asyncio.create_task(self._every(SAMPLE_S, self._sample)),
@@ -208,7 +208,7 @@ class Daemon:
                 if asyncio.iscoroutine(result):
                     await result
             except Exception:
-                log.exception("housekeeping failed; going on")
+                log.exception("housekeeping failed; continuing")
             await asyncio.sleep(period_s)
 
     async def _sample(self) -> None:
@@ -231,12 +231,12 @@ class Daemon:
     async def _repair(self, what: str, work: Callable[[], Any], slice_name: str = "") -> None:
         """`work` says whether anything was missing."""
 
-        async def told() -> None:
+        async def repair() -> None:
             made = work()
             if await made if inspect.isawaitable(made) else made:
                 self.note(ev.Log("socket.repaired", f"{what} was removed and is back", slice_name))
 
-        await self._upkeep.do(what, told)
+        await self._upkeep.do(what, repair)
 
     def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None:
         """What the driver counts for a slice beyond its ledger is the slice's from now on."""
@@ -251,7 +251,7 @@ class Daemon:
         self._capacity_changed()
 
     def device_faulted(self, device_uuid: str, xid: int) -> None:
-        """The owners of jobs on it are told."""
+        """Notifies the owners of jobs on the device."""
         self._queue.progress.faulted(device_uuid, xid)
 
     def dead(self) -> list[int]:
@@ -278,9 +278,9 @@ class Daemon:
     async def submit(self, event: ev.Event) -> Slice | Denied | None:
         """A user's request: decided, saved, carried out, in this order; saved() says when the disk has it.
 
-        New numbers of a slice that is there do not wait for the store: the arbiters have them first, and are told the
-        old ones again when they could not be saved. While another process holds the store, the request is decided anew
-        every time it is tried again, and others go on.
+        New numbers of an existing slice do not wait for the store: the arbiters have them first, and get the old ones
+        back when the new ones could not be saved. While another process holds the store, the request is decided again
+        at each try, and other requests continue.
         """
         live: list[ev.ApplySlice] = []
         try:
@@ -334,7 +334,7 @@ class Daemon:
         self._unsaved.clear()
 
     def _take_back(self, live: Iterable[ev.ApplySlice]) -> None:
-        """Has the arbiters go on with the slices as they are in our state."""
+        """Gives the arbiters the slices back as they are in our state."""
         for change in live:
             old = self.state.slices.get(change.slice.name)
             if old is None or old.serial != change.slice.serial:
@@ -356,14 +356,14 @@ class Daemon:
             log.error("%s", error)
 
     def run(self, event: ev.Event) -> list[ev.Command]:
-        """An event that nobody waits for: what cannot be saved now is saved with what comes later."""
+        """An event without a caller that waits for its answer: what cannot be saved now is saved with later events."""
         commands = step(self.state, event, time.monotonic_ns())
         try:
             self._save(commands)
             self._save_fault = ""
         except StoreBusyError:
             self._unsaved += saved_ones(commands)
-        except StoreError as error:  # no room, for example: nothing new is admitted, so there is not much of this
+        except StoreError as error:  # a full disk, for example: nothing new is admitted, so there is little of this
             if isinstance(error, StoreUnwritableError):
                 self._unsaved += saved_ones(commands)
             if str(error) != self._save_fault:
@@ -532,8 +532,8 @@ class Daemon:
         except OSError as error:
             return Denied(Reason.INVALID, f"the arbiter refuses {changes}: {error.strerror}", field="params")
         if changes:
-            told = ", ".join(f"{name} {value}" for name, value in changes.items())
-            self.note(ev.Log("arbiter.changed", f"arbiter: {told}"))
+            text = ", ".join(f"{name} {value}" for name, value in changes.items())
+            self.note(ev.Log("arbiter.changed", f"arbiter: {text}"))
         return self._arbiters.times_ns
 
     def observe(self, method: str, code: str, seconds: float) -> None:

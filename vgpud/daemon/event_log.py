@@ -11,7 +11,7 @@ from vgpud.core.observed import ADMINS, Entry
 
 #: attach refusals that a slice's strangers can put into the log per second; the rest is only counted
 NOISY_PER_S = 10
-#: slices that are gone of which it is known whose they were: what is told of them later is for that user
+#: deleted slices whose owner is remembered: later events about them are for that user
 OWNERS_MAX = 4096
 #: entries that are looked at in one go
 AFTER_MAX = 500

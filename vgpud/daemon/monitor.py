@@ -1,4 +1,4 @@
-"""The part of the composition root that looks at what the driver says: readings for display, and who goes past us.
+"""The part of the composition root that asks the driver: readings for display, and processes outside slices.
 
 Made by Daemon. Reads in a thread of its own, for a driver that hangs must not stop the loop, nor its end; decides on
 the loop.
@@ -33,14 +33,14 @@ log = logging.getLogger("vgpud")
 
 #: how often the driver is asked what its devices do
 READ_S = 0.5
-#: with every second reading, who uses them
+#: with every second reading, the processes that use them
 LOOK_EVERY = 2
 #: with every how many readings, whether something has a whole device: that looks at every process of the machine
 HOLDERS_EVERY = 10
-#: a program that closed its connection to us attaches again by itself in about a second; what has not by then is
-#: watched as a program without a slice
+#: a program that closed its connection attaches again by itself in about a second; one that has not after this time is
+#: treated as a program without a slice
 RETURN_S = 30.0
-#: threads that deal with programs: each asks the driver once more before
+#: threads that act on programs: each asks the driver once more before
 ACTORS = 4
 
 
@@ -72,7 +72,7 @@ class UsageMonitor:
         self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
         self._holders: dict[str, str] = {}  # of whole devices
         self._lost: dict[str, str] = {}  # devices that are not there now, and why
-        self._acting: set[tuple[str, int]] = set()  # (device, pid) that somebody is at; each thing is done once a time
+        self._acting: set[tuple[str, int]] = set()  # (device, pid) that is being acted on: one action at a time
         self._actors = ThreadPoolExecutor(ACTORS, "enforce")  # of our own, as a driver may hang
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
@@ -80,8 +80,9 @@ class UsageMonitor:
 
     def start(self) -> None:
         if not self._devices.knows_pids:
-            text = "vgpud is not in the host's pid namespace, so the driver's pids mean nothing to it: programs that go"
-            text += " past their slices are neither seen, charged nor stopped; run it there (docker run --pid=host)"
+            text = "vgpud is not in the host's pid namespace, so the driver's pids mean nothing to it: programs that"
+            text += " use devices outside their slices are neither seen, charged nor stopped; run it there"
+            text += " (docker run --pid=host)"
             self._host.note(ev.Log("device.unwatched", text))
         self._read_holders()  # before anything is placed
         self._take({})
@@ -97,7 +98,7 @@ class UsageMonitor:
             self._devices.close()
 
     def _attached(self) -> dict[int, list[Process]]:
-        """By pid. One that has ended is kept while a child holds its socket, for the driver may then still list it. One
+        """By pid. One that has ended is kept while a child holds its socket, as the driver may then still list it. One
         that closed its connection is a stranger unless it soon attaches again."""
         known = self._host.state.processes
         dead = [process for process_id in self._host.dead() if (process := known.get(process_id))]
@@ -137,8 +138,8 @@ class UsageMonitor:
                     self._read_holders()
                 if turn % LOOK_EVERY == 0:
                     self._read_processes()
-            except Exception:  # who could make this end would be seen by nobody
-                log.exception("a reading of the devices failed; going on")
+            except Exception:  # a process that could end this thread would never be seen again
+                log.exception("a reading of the devices failed; continuing")
             if self._stopping.wait(READ_S):
                 return
 
@@ -162,7 +163,7 @@ class UsageMonitor:
         self._on_loop(self._look, running, self._seen)
 
     def _see(self, pid: int) -> Seen:
-        """Who a stranger is. Where nothing may be done to it, that is read once; else whether it stands still, too."""
+        """What a stranger is. Read once where the policy only logs it; else also whether it is stopped, each time."""
         known = self._seen.get(pid)
         if known is None or known.started != processes.start_time(pid):
             return enforcement.see(pid)

@@ -1,7 +1,7 @@
-"""Has slices paused, evicted and going on again: the core decides each step, the driver's helper moves the memory.
+"""Pauses, evicts and resumes slices: the core decides each step, the driver's helper moves the memory.
 
-Part of the composition root. A slice is never left half way: what the driver refuses is taken back, what it does not
-answer any more is said, and a step that a crash of the daemon cut short is put right at the next start.
+Part of the composition root. A slice is never left half way: what the driver refuses is undone, a driver that no
+longer answers is reported, and a step that a crash of the daemon cut short is completed or undone at the next start.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ class SuspendController:
         self._settling: dict[str, asyncio.Task[None]] = {}
 
     async def suspend(self, name: str, evict: bool, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
-        """Paused or evicted, or refused and as before."""
+        """Paused or evicted, or refused and unchanged."""
         return await self._alone(name, job_id, lambda: self._suspend(name, evict, job_id, deadline_s))
 
     async def resume(self, name: str, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
-        """It goes on where it was, or is refused and as before."""
+        """Resumed where it was, or refused and unchanged."""
         return await self._alone(name, job_id, lambda: self._resume(name, job_id, deadline_s))
 
     async def _alone(
         self, name: str, job_id: int, work: Callable[[], Coroutine[Any, Any, Slice | Denied]]
     ) -> Slice | Denied:
-        """To its end, also when whoever asked has gone: the driver is at it, and the slice is what it comes to."""
+        """Runs to its end even if the caller goes away: the driver is moving memory."""
         if settling := self._settling.get(name):
             await asyncio.wait({settling})
         while moving := self._moving.get(name):
             if not job_id:
                 text = f"slice {name} is being suspended or resumed by another request: wait for its end"
                 return Denied(Reason.PRECONDITION, text)
-            await asyncio.wait({moving})  # the queue's own wishes come one by one: it is somebody who is refused
+            await asyncio.wait({moving})  # the queue's own requests wait their turn; only users' are refused
         task = self._moving[name] = asyncio.create_task(work())
         task.add_done_callback(lambda _: self._moving.pop(name))
         return await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""The part of the composition root that the attach sockets need: who may join a slice, what it uses, who has gone.
+"""The part of the composition root that the attach sockets need: admission to a slice, its usage, ends of processes.
 
 Made by Daemon; decided by the core, with the arbiters' counters.
 """
@@ -76,16 +76,16 @@ class AttachBackend:
         )
         self._next_process_id += 1
         found = self._host.state.slices.get(greeting.slice_name)
-        room: tuple[tuple[str, int], ...] = ()
+        credit: tuple[tuple[str, int], ...] = ()
         if greeting.held and found:
-            room = tuple((s.device_uuid, self._room(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
-        commands = self._host.run(ev.ProcessAttached(process, greeting.held, room))
+            credit = tuple((s.device_uuid, self._credit(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
+        commands = self._host.run(ev.ProcessAttached(process, greeting.held, credit))
         for command in commands:
             if isinstance(command, ev.AdmitProcess):
                 return Admission(process, command.slice, dict(command.held), self._host.state.devices)
         return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
 
-    def _room(self, made: Slice, device: str, limit_bytes: int) -> int:
+    def _credit(self, made: Slice, device: str, limit_bytes: int) -> int:
         now = self._arbiters.slice_stats(made.serial, device)  # past the ledger may be what this very process claims
         return max(0, limit_bytes - now.mem_held_bytes + now.mem_unattributed_bytes)
 
@@ -97,7 +97,7 @@ class AttachBackend:
         return bounds.account(account_uid, self._containers.container_id(cgroups))
 
     def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied:
-        """The slice's numbers for somebody who only asks."""
+        """The slice's numbers for a program that only reads them."""
         found = self._host.state.slices.get(slice_name)
         if found is None:
             return unknown(slice_name)
@@ -122,7 +122,7 @@ class AttachBackend:
         return Usage([s.mem_used_bytes for s in stats], [round(s.share_ratio * 1000) for s in stats], rows)
 
     def gone(self, process_id: int) -> None:
-        """A process is no tenant any more, at once."""
+        """A process is no longer a tenant, at once."""
         self._host.run(ev.ProcessGone(process_id))
 
     def disconnected(self, process_id: int) -> None:
@@ -130,7 +130,7 @@ class AttachBackend:
         self._host.run(ev.ProcessDisconnected(process_id))
 
     def ended(self, process_id: int) -> None:
-        """A process has ended. A real driver may take a moment to give its memory back: it is asked first (D7)."""
+        """A process has ended. A real driver may take a moment to release its memory: it is asked first (D7)."""
         process = self._host.state.processes.get(process_id)
         real = any(not d.simulated for d in self._host.state.devices.values())
         if process is None or process.holder or not real:

@@ -44,7 +44,7 @@ def _tree(directory: Path) -> list[Path]:
 
 
 def _is_populated(directory: Path) -> bool:
-    """In the kernel's own word, where it has one: who is read from a list of pids may have forked and ended by then."""
+    """By the kernel's own file, where it has one: a process from a list of pids may have forked and ended since."""
     try:
         return "populated 0" not in (directory / "cgroup.events").read_text()
     except OSError:
@@ -87,7 +87,7 @@ def _kill(pid: int, start: int) -> None:
 
 
 def _kill_cgroup(directory: Path) -> None:
-    """All at once, also those that are forking: version 2 can, and version 1's freezer lets nobody run meanwhile."""
+    """All at once, also those that are forking: version 2 can, and version 1's freezer stops all of them meanwhile."""
     if _put(directory / "cgroup.kill", "1"):
         return
     frozen = _put(directory / "cgroup.freeze", "1") or _put(directory / "freezer.state", "FROZEN")

@@ -36,7 +36,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a job, as it shall run. Who the user is comes from the kernel, never from a message."""
+    """One attempt of a job, as it shall run. The user's identity comes from the kernel, never from a message."""
 
     job_id: int
     number: int  # of the attempt, from 1
@@ -98,7 +98,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an attempt ended. `exit_code` as a shell says it; `lost`: its supervisor could not say, so nobody knows."""
+    """How an attempt ended. `exit_code` as a shell says it; `lost`: its supervisor could not say, so it is unknown."""
 
     exit_code: int
     signal: int = 0
@@ -176,7 +176,7 @@ def _limit(name: str, soft: int, hard: int) -> str:
 
 
 def parse_answer(raw: bytes) -> Started | Refused | None:
-    """Who supervises it now, or why it cannot be begun; None: another supervisor had begun it before."""
+    """Its supervisor, or why it cannot be begun; None: another supervisor had begun it before."""
     lines = raw.decode("utf-8", "replace").split("\n")
     word, _, rest = lines[0].partition(" ")
     if word == "begun":

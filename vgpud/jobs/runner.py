@@ -3,7 +3,7 @@
 Of an elastic job each worker has one, since workers come and go while the attempt lasts.
 
 A supervisor outlives the daemon and needs nothing of it; what is known of an attempt is in its directory, so a daemon
-that starts anew finds every one of them: running, ended, or never begun. Where systemd offers a socket for it, systemd
+that is restarted finds every one of them: running, ended, or never begun. Where systemd offers a socket for it, systemd
 starts the supervisor, in a unit of its own and without the daemon's sandbox; else it is our child.
 """
 
@@ -58,7 +58,7 @@ PIDS_MAX = (1024, 32_768)
 #: for what runs and is not known any more
 STRAY_GRACE_S = 5.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-#: exit code of an attempt of which nobody knows how it ended: as of a command that was killed
+#: exit code of an attempt whose end is unknown: as of a command that was killed
 LOST_CODE = 137
 SANDBOXED = "the daemon's service has a sandbox, in which no job can run: run `vgpu setup systemd` and"
 SANDBOXED += " systemctl restart vgpud, which start vgpu-job.socket"
@@ -79,9 +79,9 @@ class Backend(Protocol):
 class Found(Enum):
     """What became of an attempt that has no result."""
 
-    RUNS = "runs"  # or its supervisor was killed: its end is told when all of it has gone
+    RUNS = "runs"  # or its supervisor was killed: its end is reported when all of it has gone
     NEVER_BEGAN = "never began"
-    GIVEN_UP = "given up"  # and never begins: nobody has answered
+    GIVEN_UP = "given up"  # and never begins: no supervisor has answered
 
 
 class StartError(VgpudError):
@@ -100,7 +100,7 @@ class _Watched:
     pid: int
     start: int
     pidfd: int = -1
-    stray: bool = False  # nobody is told of its end
+    stray: bool = False  # its end is not reported
 
 
 class Jobs:
@@ -120,7 +120,7 @@ class Jobs:
         self._pids_max = _pids_max()
         self._sandboxed = _is_sandboxed_service()
         self._watched: dict[Key, _Watched] = {}
-        self._children: set[int] = set()  # that nobody watches yet, or will: those that refused
+        self._children: set[int] = set()  # that are not watched yet, or never will be: those that refused
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -129,7 +129,7 @@ class Jobs:
         return list(self._watched)
 
     def close(self) -> None:
-        """Ends the watch; jobs go on."""
+        """Ends the watch; jobs keep running."""
         for watched in list(self._watched.values()):
             self._forget(watched)
         for task in self._tasks:
@@ -202,7 +202,7 @@ class Jobs:
         return self._watch(key, await self._begun(key))
 
     def _take_place(self, key: Key) -> bool:
-        """Whether the attempt had not begun, and can no more: as in shim/job/attempt.c, who is first has it."""
+        """Whether the attempt had not begun, and can no more: as in shim/job/attempt.c, the first one gets it."""
         made = self._directory / f".{attempt_name(*key)}.given-up"
         try:
             made.mkdir(mode=0o700, exist_ok=True)
@@ -317,7 +317,7 @@ class Jobs:
     # ---- stopping ----
 
     async def stop(self, job_id: int, attempt: int, grace_s: float, worker: int = -1) -> bool:
-        """SIGTERM to all of it and SIGKILL after the grace. Whether it runs; its end is told as any other."""
+        """SIGTERM to all of it and SIGKILL after the grace. Whether it runs; its end is reported as any other."""
         watched = self._watched.get(attempt_key(job_id, attempt, worker))
         if watched is None:
             return False
@@ -383,7 +383,7 @@ class Jobs:
             paths.make_private_dir(self._directory)
         except DeniedError:
             raise
-        except VgpudError as error:  # no room, or read-only: nothing can have begun there
+        except VgpudError as error:  # full, or read-only: nothing can have begun there
             log.error("no job can be started: %s", error)
         keys = set(known)
         await asyncio.to_thread(self._drop_variables, keys)
@@ -435,7 +435,7 @@ class Jobs:
             log.error("%s: %s", self._directory / ".boot", error.strerror)
 
     def _drop_variables(self, known: set[Key]) -> None:
-        """Files with environments of attempts that nobody knows: their daemon was killed before these began."""
+        """Files with environments of unknown attempts: their daemon was killed before they began."""
         for file in self._directory.glob("*.env"):
             key = tuple(int(part) for part in file.name.split(".")[:-2] if part.isdigit())
             if key not in known:
@@ -471,7 +471,7 @@ def _is_sandboxed_service() -> bool:
 
 
 def _pids_max() -> int:
-    """Processes and threads that each member may have where nobody says: a fork bomb leaves the others their own."""
+    """Default limit of processes and threads of each member: a fork bomb leaves the others theirs."""
     try:
         most = int(Path("/proc/sys/kernel/threads-max").read_text())
     except (OSError, ValueError):

@@ -152,7 +152,7 @@ def test_elastic_jobs_give_room_to_who_has_waited() -> None:
     desk.sleep(10)
     (text, *_) = texts(desk.ask(job_id), "help")
     assert text == "elastic jobs can give 0.75 GPU, and do when it has waited 30 s: in 20 s"
-    assert texts(desk.ask(1), "size")[0].startswith("1 GPU of 0.25..1: more while it is idle, less when somebody waits")
+    assert texts(desk.ask(1), "size")[0].startswith("1 GPU of 0.25..1: grows while capacity is idle, shrinks when other")
     (resized,) = texts(desk.ask(1), "resize")
     assert "0.25" in resized or "idle" in resized
 
@@ -169,7 +169,7 @@ def test_one_that_runs() -> None:
         " left there"
     )
     assert facts[1:4] == [
-        ("neighbour", "nobody else has a part of device 0"),
+        ("neighbour", "no other slice has a part of device 0"),
         ("size", "0.5 GPU, as submitted; 8GiB of memory, as submitted"),
         ("prediction", "net:make on h200: 50 % of it (40 % to 60 %) and 8GiB (7GiB to 9GiB) predicted"),
     ]

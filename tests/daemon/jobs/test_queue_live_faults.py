@@ -216,10 +216,10 @@ def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.Monke
     job = Job(7, JobSpec(Ask(Spec(500)), members=2), 0, state=JobState.RUNNING, attempt=1)
     denied = asyncio.run(jobs.slices.resume(job))
     assert denied and [made.suspended for made in host.state.slices.values()] == [EVICTED, EVICTED]
-    asyncio.run(jobs._go_on(job))
+    asyncio.run(jobs._resume_found(job))
     assert [made.suspended for made in host.state.slices.values()] == ["", ""]
     (note,) = host.notes
-    assert note.message == "job 7: it does not go on, and is asked to again: the disk is full"
+    assert note.message == "job 7: it could not be resumed, trying again: the disk is full"
 
 
 def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:

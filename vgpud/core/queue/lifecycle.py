@@ -19,6 +19,7 @@ from vgpud.core.jobs.events import (
     Submitted,
 )
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.jobs.states import END_EVENTS, JobEvent, enter
 from vgpud.core.queue import estimate, reasons, sizes
 from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.resizing import Resizing
@@ -61,7 +62,7 @@ class Lifecycle:
             job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns)
             self.jobs[job_id] = job
             if event.held:
-                job.state = JobState.HELD
+                enter(job, JobEvent.HOLD)
             estimate.expect(self._world, job, now_ns)
             self._save(job)
             self._depend(job, now_ns)
@@ -131,12 +132,12 @@ class Lifecycle:
     def hold(self, job: Job, now_ns: int) -> None:
         if job.state is JobState.PENDING:
             self._leave(job, now_ns)
-            job.state = JobState.HELD
+            enter(job, JobEvent.HOLD)
             self._save(job)
 
     def release(self, job: Job, now_ns: int) -> None:
         if job.state is JobState.HELD:
-            job.state = JobState.PENDING
+            enter(job, JobEvent.RELEASE)
             job.waiting_since_ns = now_ns
             self._save(job)
             self.admit(job, now_ns)
@@ -233,7 +234,7 @@ class Lifecycle:
 
     def _anew(self, job: Job, now_ns: int) -> None:
         """The job waits to start from the beginning: its progress is lost, its attained service is not."""
-        job.state = JobState.PENDING
+        enter(job, JobEvent.RESTART)
         job.spec = sizes.at_least(job.spec)
         job.placement, job.suspended_how = (), None
         job.executed_ns = job.promoted_executed_ns = 0
@@ -259,7 +260,8 @@ class Lifecycle:
         if how is How.REQUEUE:
             self._anew(job, now_ns)
         else:
-            job.state, job.suspended_how = JobState.SUSPENDED, how
+            enter(job, JobEvent.SUSPEND)
+            job.suspended_how = how
             job.waiting_since_ns = now_ns if running else job.waiting_since_ns
             self.begins_again(job)
             self._world.park(job)
@@ -289,7 +291,8 @@ class Lifecycle:
         if how is None or stop_to is JobState.PENDING:
             self._anew(job, now_ns)
         else:
-            job.state, job.waiting_since_ns = JobState.SUSPENDED, now_ns
+            enter(job, JobEvent.SUSPEND)
+            job.waiting_since_ns = now_ns
             self._world.park(job)
             self._save(job)
         self._note("job.start_failed", job, event.why)
@@ -316,7 +319,8 @@ class Lifecycle:
 
     def _close(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
         world = self._world
-        job.state, job.reason, job.ended_ns = state, why, now_ns
+        enter(job, END_EVENTS[state])
+        job.reason, job.ended_ns = why, now_ns
         job.placement, job.suspended_how = (), None
         world.wish_why.pop(job.job_id, None)
         for other_id in world.unmet.pop(job.job_id, ()):
@@ -368,7 +372,8 @@ class Lifecycle:
         resume = job.state is JobState.SUSPENDED
         if not resume:
             job.attempt += 1
-        job.state, job.started_ns = JobState.RUNNING, now_ns
+        enter(job, JobEvent.START)
+        job.started_ns = now_ns
         if job.first_started_ns < 0:
             job.first_started_ns = now_ns
         world.acted_ns = now_ns

@@ -1,4 +1,4 @@
-"""Which jobs have changed since when, for those who watch: bounded, the oldest changes are forgotten first."""
+"""Which jobs have changed since when, for watchers: bounded, the oldest changes are forgotten first."""
 
 from __future__ import annotations
 

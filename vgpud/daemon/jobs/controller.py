@@ -1,9 +1,9 @@
 """The part of the composition root that runs the queue: its machine decides, its commands are carried out here.
 
 Made by Daemon. What the machine has decided is written before anything of it is done, so a daemon that is killed at any
-point finds each job as it was, asks the runner what became of those that were running, and goes on. The order is always
-the same: the decision on the disk, the job's slices, its supervisor; and back: its supervisor's end, its slices gone,
-the result on the disk, its directory removed.
+point finds each job as it was, asks the runner what became of those that were running, and continues. The order is
+always the same: the decision on the disk, the job's slices, its supervisor; and back: its supervisor's end, its slices
+removed, the result on the disk, its directory removed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ log = logging.getLogger("vgpud")
 
 #: how often the accounting's rows are brought up to now
 ROWS_S = 10.0
-#: how long a daemon that starts waits at most for what it puts right
+#: how long a daemon that starts waits at most for the repairs of what it found
 SETTLE_S = 5.0
-#: and how long one that runs and is still suspended waits before it is resumed again
+#: delay before a running job whose slices are still suspended is resumed again
 RESUME_S, RESUME_MAX_S = 1.0, 60.0
 DAY_NS = 86_400_000_000_000
 #: jobs that have ended from which a daemon that starts learns how long jobs take
@@ -60,7 +60,7 @@ DURATIONS_MAX = 2000
 ENDED_MAX = 1000
 #: notes that wait for a store which cannot be written
 NOTES_MAX = 10_000
-#: exit code of what never came to run before it was told to end: as if SIGTERM had ended it
+#: exit code of a job that was stopped before it ran: as if SIGTERM had ended it
 TERMINATED = 143
 #: how jobs can be stopped here, the cheapest first
 HOWS = (How.PAUSE, How.EVICT, How.REQUEUE)
@@ -79,12 +79,12 @@ class JobLock:
 
 
 def _has_processes(job: Job) -> bool:
-    """Whether an attempt of it is there, running or suspended where it was."""
+    """Whether an attempt has processes, running or suspended."""
     return job.state is JobState.RUNNING or (job.state is JobState.SUSPENDED and job.suspended_how is not None)
 
 
 class JobController:
-    """jobs.Backend, and what requests.py answers requests with."""
+    """jobs.Backend, and the state that requests.py answers from."""
 
     def __init__(self, host: Host, store: JobStore) -> None:
         self.node = host.node
@@ -129,12 +129,12 @@ class JobController:
     # ---- life ----
 
     async def start(self) -> None:
-        """Takes up what the former daemon left: who still runs, who has ended, who never began."""
+        """Adopts the jobs of the former daemon: those that still run, have ended, or never began."""
         self._drop_orphans()
         live = [job for job in self._kept if _has_processes(job)]
         found = await self.runner.adopt([key for job in live for key in self.elastic.keys(job)])
         self.machine.remember(self._histories, self._history_at_ns)
-        told_again = self.machine.restore(self._kept, self.clock.now_ns())
+        commands = self.machine.restore(self._kept, self.clock.now_ns())
         self.progress.start()
         for job in self._kept:
             self.counts.see(job)
@@ -142,12 +142,12 @@ class JobController:
         for job in live:
             if has_workers(job):
                 self.elastic.settle(job, found)
-                self._go_on_if_running(job)
+                self._resume_if_running(job)
             else:
                 self._settle(job, found[job.job_id, job.attempt])
-        self._carry_out(told_again)
+        self._carry_out(commands)
         self._kept = ()
-        if self._tasks:  # who has ended makes room before all decisions
+        if self._tasks:  # jobs that have ended release their capacity before the first decision
             await asyncio.wait(self._tasks, timeout=SETTLE_S)
         if not self._unsaved and not self._unsaved_groups:
             await self.runner.note_boot()
@@ -155,11 +155,11 @@ class JobController:
         self.process_events(*self._durations(), qe.Woken())
 
     def _durations(self) -> list[qe.Event]:
-        """How long jobs took that ended for former daemons."""
+        """Durations of jobs that ended under former daemons."""
         try:
             known = self.store.durations(DURATIONS_MAX)
         except StoreError as error:
-            log.warning("how long jobs take is learnt anew: %s", error)
+            log.warning("how long jobs take is learned again: %s", error)
             return []
         return [qe.DurationsKnown(known)] if known else []
 
@@ -172,25 +172,25 @@ class JobController:
         elif fate is Found.NEVER_BEGAN:
             self.start_again(job)
         else:
-            self._go_on_if_running(job)
+            self._resume_if_running(job)
 
     def start_again(self, job: Job) -> None:
-        """An attempt that was decided on and that nothing of has begun."""
+        """An attempt that was decided on and of which nothing has begun."""
         self.spawn(self._start(qe.StartJob(job.job_id, job.attempt, job.placement)))
 
-    def _go_on_if_running(self, job: Job) -> None:
+    def _resume_if_running(self, job: Job) -> None:
         if job.state is JobState.RUNNING:
-            self.spawn(self._go_on(job))
+            self.spawn(self._resume_found(job))
 
     def _drop_orphans(self) -> None:
-        """Slices of jobs that have none: the daemon was killed between the two."""
+        """Slices whose job does not run: the daemon was killed between the end of the job and theirs."""
         live = {job.job_id for job in self._kept if _has_processes(job)}
         for made in list(self.host.state.slices.values()):
             if made.job_id and made.job_id not in live:
                 self.host.run(ev.DeleteSlice("", made.name, True, job_id=made.job_id))
 
     async def stop(self) -> None:
-        """Jobs go on; the next daemon finds them."""
+        """Jobs keep running; the next daemon adopts them."""
         if self._timer:
             self._timer.cancel()
         for task in self._tasks:
@@ -210,7 +210,7 @@ class JobController:
         self._save_history()
 
     def tick(self) -> None:
-        """Once a second: what jobs do, what the store could not take, and now and then the accounting."""
+        """Once a second: progress of jobs, what the store could not take, and every ROWS_S the accounting."""
         self.progress.tick()
         try:
             waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
@@ -228,14 +228,14 @@ class JobController:
                 log.warning("%s", error)
 
     def _save_history(self) -> None:
-        """When it has changed: a node that nobody uses writes nothing."""
+        """If it has changed: an idle node writes nothing."""
         now_ns = self.clock.now_ns()
         found = {spec.name: self.machine.history(spec.name, now_ns) for spec in self.queues.specs}
         if found != self._histories:
             self.store.save_history(found, now_ns)
             self._histories = found
 
-    # ---- what the daemon says ----
+    # ---- slice observer ----
 
     def slice_changed(self, made: Slice) -> None:
         self.queues.slice_changed(made)
@@ -263,12 +263,12 @@ class JobController:
         )
 
     def capacity_changed(self) -> None:
-        """Slices came or went, or devices are offered otherwise than before."""
+        """Slices were created or deleted, or other devices are offered than before."""
         self._loop.call_soon(self._look_at_capacity)
 
     def _look_at_capacity(self) -> None:
-        """Tells the machine what slices that are no jobs', and others, hold, when that has changed: also what workers
-        have that it does not count for their job."""
+        """Tells the machine what is held by slices outside jobs and by other processes, when that has changed; also by
+        workers that it does not count for their job."""
         state = self.host.state
         direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
         held = quotas.used_milli(state, jobs=False)
@@ -281,33 +281,33 @@ class JobController:
             for share in made.shares:
                 direct[share.device_uuid][0] += share.min_milli * made.keeps_time
                 direct[share.device_uuid][1] += share.mem_min_bytes * made.keeps_memory
-        room = qe.RoomChanged(
+        capacity = qe.RoomChanged(
             node=self.node,
             direct=tuple((device, milli, size) for device, (milli, size) in direct.items()),
             offered=tuple(uuid for uuid in state.devices if not state.closed(uuid)),
             held=tuple((queue, milli, 0, 0) for queue, milli in sorted(held.items()) if milli),
         )
-        if room != self._capacity:
-            self._capacity = room
-            self.process_events(room)
+        if capacity != self._capacity:
+            self._capacity = capacity
+            self.process_events(capacity)
 
     # ---- events in, commands out ----
 
     def enqueue_event(self, event: qe.Event) -> None:
-        """With all others of this moment: they are decided on and written together."""
+        """Together with all others of this moment: they are decided on and written at once."""
         if not self._pending:
             self._loop.call_soon(self.process_events)
         self._pending.append(event)
 
     def process_events(self, *events: qe.Event, request: Request | None = None) -> None:
-        """Decides. What cannot be written now is kept for later, and nothing of it is begun before."""
-        told = [*self._pending, *events]
+        """Decides on these and all that are enqueued. What cannot be written now is carried out when it is written."""
+        found = [*self._pending, *events]
         self._pending.clear()
-        if not told:
+        if not found:
             return
         now_ns = self.clock.now_ns()
-        commands = self.machine.steps(told, now_ns)
-        self._recorder.add(now_ns, told, commands)
+        commands = self.machine.steps(found, now_ns)
+        self._recorder.add(now_ns, found, commands)
         if request:
             self._unsaved_requests.append(request)
         self._carry_out(commands)
@@ -344,7 +344,7 @@ class JobController:
                 self._tell(command.kind, command.job_id, command.text)
 
     def note(self, kind: str, job: Job, text: str) -> None:
-        """What users read of a job: in the event log, and in its own trail."""
+        """A note for users: in the event log, and in the job's own trail."""
         self._trace(kind, job.job_id, text)
         self._tell(kind, job.job_id, text)
 
@@ -364,11 +364,11 @@ class JobController:
         return [Fact(note.at_ns, note.kind, note.text) for note in (*kept, *fresh)]
 
     def anomalies_of(self, job_id: int) -> tuple[str, ...]:
-        """What is odd with a job that runs, and not over."""
+        """The anomalies of a running job that are still present."""
         return self.progress.anomalies_of(job_id)
 
     def save_group(self, job_id: int, text: str | None) -> None:
-        """The workers of a job as they are now, None: there are none any more. On the disk with on_disk()."""
+        """The worker group of a job as it is now, None: it has ended. On the disk after on_disk()."""
         self._unsaved_groups[job_id] = text
 
     def _write(self, jobs: dict[int, Job]) -> None:
@@ -385,7 +385,7 @@ class JobController:
         self.queues.saved()
 
     def refusal(self) -> Denied | None:
-        """Why nothing new is queued: what was decided before cannot be written."""
+        """Why no job can be queued: earlier decisions cannot be written."""
         try:
             if self.store.database.unwritable:
                 raise StoreUnwritableError(self.store.database.unwritable)
@@ -398,7 +398,7 @@ class JobController:
         return None
 
     def requested(self, uid: int, request_id: str) -> Request | None:
-        """The submission that had this id, also one that is still to be written. Raises StoreError."""
+        """The submission with this id, written or still to be written. Raises StoreError."""
         for request in reversed(self._unsaved_requests):
             if (request.uid, request.request_id) == (uid, request_id):
                 return request if request.until_ns else None
@@ -434,11 +434,11 @@ class JobController:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("a job's step failed; going on", exc_info=error)
+            log.error("a job's step failed; continuing", exc_info=error)
 
     @contextlib.asynccontextmanager
     async def job_lock(self, job_id: int) -> AsyncIterator[None]:
-        """What is done to one job is done in the order in which it was decided."""
+        """Held for all that is done to one job, in the order in which it was decided."""
         lock = self._locks.setdefault(job_id, JobLock())
         lock.users += 1
         try:
@@ -458,7 +458,7 @@ class JobController:
             try:
                 await self.on_disk([job.job_id])
                 if job.stopping or (job.state, job.attempt) != (JobState.RUNNING, command.attempt):
-                    return  # whoever has told it to end finds that nothing runs
+                    return  # the request that stopped it finds that nothing runs
                 denied = await (self.slices.resume(job) if command.resume else self._begin(job))
                 if denied is None:
                     self.elastic.reconcile_running(job)
@@ -499,8 +499,8 @@ class JobController:
         if started.note:
             self.note("job.warning", job, f"it runs, but {started.note}")
 
-    async def _go_on(self, job: Job) -> None:
-        """One that runs, found again: the former daemon may have been at suspending it."""
+    async def _resume_found(self, job: Job) -> None:
+        """A running job of the former daemon, which may have been about to suspend it."""
         attempt, wait_s = job.attempt, RESUME_S
         while True:
             async with self.job_lock(job.job_id):
@@ -508,7 +508,7 @@ class JobController:
             if denied is None:
                 self.elastic.reconcile_running(job)
                 return
-            self.note("job.warning", job, f"it does not go on, and is asked to again: {denied.message}")
+            self.note("job.warning", job, f"it could not be resumed, trying again: {denied.message}")
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, RESUME_MAX_S)
             if job.stopping or (job.state, job.attempt) != (JobState.RUNNING, attempt):
@@ -526,7 +526,7 @@ class JobController:
                 return
             grace_s = self.host.config.job_grace_s
             if await (self.elastic.stop(job) if has_workers(job) else self.runner.stop(job.job_id, attempt, grace_s)):
-                return  # its end comes as any other
+                return  # job_ended() follows
         await self.end(job.job_id, attempt, Result(TERMINATED, stopped=True))
 
     # ---- ending ----
@@ -549,14 +549,14 @@ class JobController:
             self.slices.remove(job)
             self._keep_result(job, result)
             self.elastic.forget(job_id)
-            cut_short = result.stopped or result.lost  # whatever its code: who saves his state at SIGTERM exits with 0
+            # whatever its code: a program that saves its state at SIGTERM exits with 0
+            cut_short = result.stopped or result.lost
             if job.stop_to is JobState.SUSPENDED and cut_short:
                 self.enqueue_event(qe.JobSuspended(job_id, How.REQUEUE))
             else:
                 if job.stop_to is None and cut_short and not result.lost:
-                    self.enqueue_event(
-                        qe.Requeued(job_id)
-                    )  # told to make room by a daemon that did not live to hear of it
+                    # preempted by a daemon that was killed before it heard of the end
+                    self.enqueue_event(qe.Requeued(job_id))
                 self.enqueue_event(qe.JobEnded(job_id, attempt, result.exit_code, result.why))
             if result.lost:
                 self.note("job.lost", job, result.why)
@@ -569,11 +569,11 @@ class JobController:
         await self.runner.forget(job_id, attempt)
 
     def _keep_result(self, job: Job, result: Result) -> None:
-        """What it used beside its slices, all attempts together."""
+        """CPU time and memory of all attempts together."""
         try:
             before = self.store.facts(job.job_id)
             if int(before.get("attempt", 0)) >= job.attempt:
-                return  # the former daemon was killed before it had kept that it ended
+                return  # the former daemon was killed before it had saved the end
             cpu_ns = int(before.get("cpu_ns", 0)) + result.cpu_ns
             peak = max(int(before.get("ram_peak_bytes", 0)), result.ram_peak_bytes)
             before |= {"cpu_ns": cpu_ns, "ram_peak_bytes": peak, "attempt": job.attempt}

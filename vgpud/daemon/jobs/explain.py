@@ -1,7 +1,7 @@
 """The part of the composition root that says why a job is as it is: its size, device, neighbours, resizes, duration.
 
 Facts come from the machine (what holds now), from the job's trail (what was decided, with the numbers of then) and from
-what its submitter's client predicted. In the order in which somebody reads them who has been woken for this job.
+what its submitter's client predicted. In the order in which an operator on call reads them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOW = -1
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the controller knows of the job beside the machine. `viewer_uid`: who asks; None: an admin."""
+    """What the controller knows of the job beside the machine. `viewer_uid`: the asking user; None: an admin."""
 
     facts: Facts
     trail: Sequence[Fact]
@@ -50,10 +50,10 @@ class Known:
 
 def explain(machine: Machine, state: State, job: Job, known: Known) -> list[Fact]:
     """`job`: as it is shown, with the reason why it waits."""
-    told = {about: [f for f in known.trail if _ABOUT.get(f.kind) == about][-most:] for about, most in _LAST.items()}
+    notes = {about: [f for f in known.trail if _ABOUT.get(f.kind) == about][-most:] for about, most in _LAST.items()}
 
     def trail(about: str) -> Iterator[Fact]:
-        yield from (Fact(fact.at_ns, about, fact.text) for fact in told[about])
+        yield from (Fact(fact.at_ns, about, fact.text) for fact in notes[about])
 
     lives = job.job_id in machine.jobs and not job.state.ended
     found: list[Fact] = []
@@ -92,7 +92,7 @@ def _waits(machine: Machine, job: Job, known: Known) -> Iterator[Fact]:
     yield from (Fact(_NOW, "help", text) for text in machine.advice(job.job_id, known.now_ns))
 
 
-# ---- who is beside it ----
+# ---- neighbours ----
 
 
 def _neighbours(machine: Machine, state: State, job: Job, known: Known) -> Iterator[Fact]:
@@ -109,7 +109,7 @@ def _neighbours(machine: Machine, state: State, job: Job, known: Known) -> Itera
             gpus = format_gpus(sum(share.min_milli for share in shares))
             found.append(f"{name} has {gpus} GPU of {_devices(state, [s.device_uuid for s in shares])}")
     if own and not found:
-        yield Fact(_NOW, "neighbour", f"nobody else has a part of {_devices(state, sorted(own))}")
+        yield Fact(_NOW, "neighbour", f"no other slice has a part of {_devices(state, sorted(own))}")
     yield from (Fact(_NOW, "neighbour", text) for text in found[:NEIGHBOURS_MAX])
     if len(found) > NEIGHBOURS_MAX:
         yield Fact(_NOW, "neighbour", f"and {len(found) - NEIGHBOURS_MAX} more")
@@ -158,7 +158,7 @@ def _size(job: Job, state: State) -> str:
             text += f"; {job.wished_members} are worth it by what was measured ({elastic.heuristic or 'efficiency'})"
     elif elastic:
         between = f"{format_gpus(elastic.least_milli)}..{format_gpus(elastic.most_milli)}"
-        text = f"{gpus} of {between}: more while it is idle, less when somebody waits for it"
+        text = f"{gpus} of {between}: grows while capacity is idle, shrinks when other jobs are waiting"
     else:
         text = f"{gpus} for each of {spec.members} members" if spec.members > 1 else f"{gpus}, as submitted"
     if asked.min_milli is not None and asked.min_milli != asked.gpus_milli:

@@ -82,7 +82,7 @@ def _member(
         return Member(launch.command, submitted | own, log, given[0] if given else "")
     if given is None:
         return Member(launch.command, environment.unhooked(submitted) | own, log)
-    # nothing is looked for where the submitter says: it is we who would open it
+    # no path of the submitter is searched: the daemon would open it
     libraries = submitted.pop("LD_LIBRARY_PATH", "")
     variables = environment.for_slice(submitted, node, pb.Slice(attach_socket=given[1]), simulated)
     if libraries:

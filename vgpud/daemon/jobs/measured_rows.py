@@ -1,6 +1,6 @@
 """The site's own measured jobs: a row of each job that ended and had been predicted, for `vgpu predict train`.
 
-The file grows to a bound and then begins anew, the one before is kept beside it. It waits for a disk: not for the loop.
+The file grows to a limit and is then rotated, one former file is kept. It writes to disk: call it off the loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def row_of(
         return None
     try:
         features = Features({name: known[name] for name in FEATURES})
-    except ValueError:  # a submitter's numbers, which nobody could train from
+    except ValueError:  # a submitter's numbers, which are useless for training
         return None
     row = dataset.Row(
         device=device,
@@ -50,7 +50,7 @@ def row_of(
 
 
 def append(directory: Path, row: dataset.Row) -> None:
-    """What cannot be written is told in the log: no job is held up for it."""
+    """A failure is only logged: no job waits for it."""
     path = directory / FILE_NAME
     try:
         if path.exists() and path.stat().st_size > FILE_BYTES:

@@ -1,9 +1,10 @@
-"""The part of the composition root that watches what running jobs do, and says what follows from it.
+"""The part of the composition root that monitors running jobs: progress, usage, anomalies.
 
-Made by JobController, which asks it once a second. From what programs report, or from their launches as the hooks count
-them, it feeds an autoscaler for each job with workers (core/elastic), whose wishes go to the queue; from the arbiters'
-account of device time it tells the queue what jobs use where that is what they are placed by (core/colocate), who loses
-beside whom, and their owners what is odd (core/anomalies). What took long to learn is saved for the next daemon.
+Made by JobController, which calls it once a second. It feeds what programs report, or their launches as the hooks count
+them, to an autoscaler for each job with workers (core/elastic), whose targets go to the queue. From the arbiters'
+account of device time it tells the queue what jobs use, where they are placed by that, and which jobs slow each other
+down (core/colocate); owners are notified of anomalies (core/queue/anomalies.py). What took long to learn is saved for
+the next daemon.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ log = logging.getLogger("vgpud")
 
 #: how often jobs are looked at, and what was learnt is saved
 LOOK_NS, SAVE_NS = 5 * SECOND_NS, 30 * SECOND_NS
-#: what is measured is told in such steps, and again when it is off by two of them, so often at most
+#: resolution of measured usage; it is reported again when it is off by two steps, and after AGAIN_NS at the earliest
 STEP_MILLI = 50
 AGAIN_NS = 600 * SECOND_NS
-#: others may have so much of a device that a job still has to itself: counts are rounded
+#: share of a device that others may have while a job still counts as alone on it: counts are rounded
 OTHERS_MILLI = 10
 #: pairs that could not be saved yet
 PAIRS_MAX = 1000
@@ -65,8 +66,8 @@ class Watched:
     unit: str = ""
     rate: float = 0.0  # of that, in a second
     measured_milli: int = -1
-    told_ns: int = -1
-    to_itself: bool = True  # whenever it was looked at: what it did and used is what it does and uses alone
+    reported_ns: int = -1
+    to_itself: bool = True  # at each look: what it did and used is what it does and uses alone
     peak_bytes: int = 0
 
     def peaked(self, counters: Sequence[SliceStats]) -> None:
@@ -91,7 +92,7 @@ class ProgressMonitor:
     # ---- what happens ----
 
     def see(self, job: Job) -> None:
-        """A job that has been decided on, as it is now."""
+        """A job that has been decided on, in its present state."""
         known = self._watched.get(job.job_id)
         if job.state is not JobState.RUNNING:
             if known:
@@ -105,7 +106,7 @@ class ProgressMonitor:
             known = self._watched[job.job_id] = Watched(job.attempt)
         if known.resized_ns != job.resized_ns:
             known.resized_ns = job.resized_ns
-            known.first_used_ns = known.told_ns = -1  # what it used with another size is not measured
+            known.first_used_ns = known.reported_ns = -1  # what it used with another size is not measured
             known.anomalies.changed()
 
     def reported(self, report: ProgressReport) -> None:
@@ -123,9 +124,9 @@ class ProgressMonitor:
                 report.worker, report.samples, report.seconds_ns, report.steps, now_ns, waited_ns=report.waited_ns
             )
             if ignored and not known.ignored:
-                known.ignored = True  # it is told once
+                known.ignored = True  # noted once
                 job = self._jobs.machine.jobs[report.job_id]
-                self._jobs.note("job.anomaly", job, f"what it reports is not counted: {ignored}")
+                self._jobs.note("job.anomaly", job, f"its reports are not counted: {ignored}")
 
     def joined(self, job: Job, members: tuple[int, ...]) -> None:
         """All members of another membership work."""
@@ -144,11 +145,11 @@ class ProgressMonitor:
             if kept:
                 return Autoscaler.restored(job.spec.elastic, json.loads(kept))
         except (StoreError, ValueError) as error:
-            log.warning("what was learnt of job %d is learnt anew: %s", job.job_id, error)
+            log.warning("what was learned of job %d is learned again: %s", job.job_id, error)
         return Autoscaler(job.spec.elastic)
 
     def faulted(self, device_uuid: str, xid: int) -> None:
-        """The driver has reported a fault of a device, perhaps of one that jobs run on."""
+        """The driver has reported a fault of a device."""
         device = self._jobs.host.state.devices.get(device_uuid)
         if device is None or not faults.is_devices(xid):
             return
@@ -162,7 +163,7 @@ class ProgressMonitor:
     # ---- what is known ----
 
     def anomalies_of(self, job_id: int) -> tuple[str, ...]:
-        """What is odd with a job that runs, and not over."""
+        """The anomalies of a running job that are still present."""
         known = self._watched.get(job_id)
         return known.anomalies.present if known else ()
 
@@ -181,7 +182,7 @@ class ProgressMonitor:
     # ---- now and then ----
 
     def start(self) -> None:
-        """What the former daemon has learnt."""
+        """Loads what the former daemon has learned."""
         try:
             pairs = ElasticStore(self._jobs.store.database).pairs()
         except StoreError as error:
@@ -204,10 +205,10 @@ class ProgressMonitor:
             self.save()
 
     def _ask(self, job: Job, scaler: Autoscaler, now_ns: int) -> None:
-        # who says nothing, and launches nothing, may have as many as there is room for
-        if wish := scaler.wish(now_ns) if scaler.rate_milli else None:
-            self._jobs.enqueue_event(qe.Wished(job.job_id, wish.members, wish.why))
-            self._jobs.note("job.wished", job, f"{wish.members} workers are worth it: {wish.why}")
+        # a job of which nothing is known may have as many workers as there is capacity for
+        if target := scaler.wish(now_ns) if scaler.rate_milli else None:
+            self._jobs.enqueue_event(qe.Wished(job.job_id, target.members, target.why))
+            self._jobs.note("job.wished", job, f"{target.members} workers are worth it: {target.why}")
         for straggler in scaler.stragglers(now_ns):
             self._jobs.note("job.anomaly", job, straggler.why)
             self._jobs.spawn(self._elastic.replace_straggler(job.job_id, straggler.worker, straggler.why))
@@ -305,17 +306,17 @@ class ProgressMonitor:
             return
         mean = sum(found) // len(found)
         milli = min(MILLI_PER_DEVICE, -(-mean // STEP_MILLI) * STEP_MILLI)
-        again = known.told_ns >= 0 and (
-            now_ns - known.told_ns < AGAIN_NS or abs(milli - known.measured_milli) < 2 * STEP_MILLI
+        too_soon = known.reported_ns >= 0 and (
+            now_ns - known.reported_ns < AGAIN_NS or abs(milli - known.measured_milli) < 2 * STEP_MILLI
         )
-        if again:
+        if too_soon:
             return
-        known.measured_milli, known.told_ns = milli, now_ns
+        known.measured_milli, known.reported_ns = milli, now_ns
         if job.spec.ask.kind:  # its queue goes by it
             self._jobs.enqueue_event(qe.Measured(job.job_id, milli))
 
     def _has_to_itself(self, job: Job) -> bool:
-        """Whether nobody else uses its devices, and nothing keeps it from using all of them."""
+        """Whether no other slice uses its devices, and no maximum keeps it from using all of them."""
         return all(
             share.max_milli >= MILLI_PER_DEVICE
             and self._busy(share.device_uuid) <= round(now.share_60s_ratio * MILLI_PER_DEVICE) + OTHERS_MILLI
@@ -336,7 +337,7 @@ class ProgressMonitor:
         return next(now.share_60s_ratio for share, now in counters if share.device_uuid == device_uuid)
 
     def _look_for_losers(self, now_ns: int) -> None:
-        """Gandiva's undo (Xiao et al., OSDI'18): who gets less done together than one after the other is parted."""
+        """Gandiva's undo (Xiao et al., OSDI'18): separates jobs that get less done together than in turn."""
         for device_uuid in self._jobs.host.state.devices:
             for lost in self._watch.look(device_uuid, self._seen(device_uuid), now_ns):
                 self._jobs.enqueue_event(lost)

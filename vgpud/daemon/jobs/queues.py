@@ -1,4 +1,4 @@
-"""The part of the composition root that knows queues: who may use which, what they hold, and the accounting of it all.
+"""The part of the composition root that knows queues: their users, what they hold, and the accounting.
 
 Made by JobController; the machine decides on jobs, core/quotas.py on slices that are made otherwise.
 """
@@ -67,8 +67,8 @@ class QueueRegistry:
     def _tell(self) -> None:
         """The core's part: limits and members, for slices that are made otherwise."""
         known = self._queues.values()
-        told = (Quota(spec.name, spec.parent, spec.limit_milli, members) for spec, members in known)
-        self._host.run(ev.QuotasChanged(tuple(told)))
+        known_quotas = (Quota(spec.name, spec.parent, spec.limit_milli, members) for spec, members in known)
+        self._host.run(ev.QuotasChanged(tuple(known_quotas)))
 
     def choose(self, name: str, asker: Asker) -> str | Denied:
         """The queue of that name if it is for him, or his default queue for ""."""
@@ -95,7 +95,11 @@ class QueueRegistry:
         if name not in self._queues:
             return Denied(Reason.NOT_FOUND, f"no queue {name!r}: there are {', '.join(sorted(self._queues))}", "name")
         if name == DEFAULT_QUEUE:
-            return Denied(Reason.PRECONDITION, f"queue {name} is where everybody else is: change it instead", "name")
+            return Denied(
+                Reason.PRECONDITION,
+                f"queue {name} is that of all users without another queue: change it instead",
+                "name",
+            )
         children = [spec.name for spec in self.specs if spec.parent == name]
         slices = [made.name for made in self._host.state.slices.values() if made.queue == name and not made.job_id]
         for count, what, first in ((len(children), "queue(s)", children), (len(slices), "slice(s)", slices)):
@@ -138,7 +142,7 @@ class QueueRegistry:
         if before:
             until_ns = job.ended_ns if job.state.ended else self._now_ns()
             if job.state is ASKS and job.waiting_since_ns == before.waiting_since_ns:
-                until_ns = before.waiting_since_ns  # it goes on waiting
+                until_ns = before.waiting_since_ns  # it is still waiting
             if row := waited(before, until_ns):
                 self._keep(row)
         if job.state is ASKS:
@@ -169,7 +173,7 @@ class QueueRegistry:
     async def usage(
         self, since_ns: int, until_ns: int, by: str, uid: int | None, jobs: Sequence[Job]
     ) -> list[UsageRow]:
-        """Sums over that time; `jobs`: those that have not ended. Others go on while this reads."""
+        """Sums over that time; `jobs`: those that have not ended. Other calls are served while this reads."""
         self._see_all()
         now_ns = self._now_ns()
         until_ns = min(until_ns, now_ns)

@@ -1,4 +1,4 @@
-"""The queue's clock, and the recording of what its machine was told and decided (config key record_queue).
+"""The queue's clock, and the recording of its machine's events and decisions (config key record_queue).
 
 A recording can be replayed by `vgpu simulate`: the same events give the same decisions in the same order.
 """
@@ -22,7 +22,7 @@ log = logging.getLogger("vgpud")
 
 
 class Clock:
-    """Wall time that never goes back: it begins after all that was written, and goes on whatever is set."""
+    """Wall time that never goes back: it begins after all times in the store and ignores later clock changes."""
 
     def __init__(self, latest_ns: int) -> None:
         self._offset_ns = max(time.time_ns(), latest_ns + 1) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -57,7 +57,7 @@ class Recorder:
         self._write({name: encode(value) for name, value in given.items()})
 
     def add(self, at_ns: int, events: Sequence[Event], commands: Sequence[Command]) -> None:
-        """What was told at one moment, and what came of it: beside the last event."""
+        """The events of one step; its commands are on the line of the last event."""
         if self._file is None:
             return
         for number, event in enumerate(events, 1):

@@ -54,11 +54,11 @@ class JobRequests:
         self._host.observe(method, code, seconds)
 
     def owner(self, job_id: int) -> int | None:
-        """Whose a job is; None: there is none."""
+        """The owner's uid; None: there is no such job."""
         job = self._jobs.machine.jobs.get(job_id)
         return job.spec.uid if job else self._jobs.store.owner(job_id)
 
-    # ---- looking ----
+    # ---- jobs ----
 
     def _find(self, job_id: int) -> Job | None:
         known = self._jobs.machine.jobs.get(job_id)
@@ -132,7 +132,7 @@ class JobRequests:
         return replace(made, position=position, estimated_start_ns=start_ns, estimated_ns=takes_ns)
 
     async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
-        """Why it is as it is; `uid`: who asks, None: an admin."""
+        """Why a job is in its state; `uid`: the asking user, None: an admin."""
         jobs = self._jobs
         try:
             trail = jobs.trail(job.job_id)
@@ -152,7 +152,7 @@ class JobRequests:
     async def wait_job_change(self, after: int, timeout_s: float) -> None:
         await self._jobs.changes.wait(after, timeout_s)
 
-    # ---- wishes about jobs ----
+    # ---- requests about jobs ----
 
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
         """All of the array or nothing."""
@@ -180,13 +180,13 @@ class JobRequests:
             await jobs.on_disk(ids)
         except StoreError as error:
             gone = [Cancelled(i, "it could not be saved") for i in ids if not jobs.machine.jobs[i].state.ended]
-            # repeated, it is not to be told of these
+            # a repeated request must not be answered with these
             jobs.process_events(*gone, request=replace(request, until_ns=0) if submission.request_id else None)
             return _unavailable(error)
         return ids
 
     def _too_many(self, uid: int, count: int) -> Denied | None:
-        """So that nobody fills the daemon's memory."""
+        """So that no user fills the daemon's memory."""
         config, total = self._host.config, self._jobs.counts.total
         mine = self._jobs.counts.of_user(uid)
         if mine + count > config.jobs_per_user_max:
@@ -208,7 +208,7 @@ class JobRequests:
         return Denied(Reason.INVALID, text, field="request_id")
 
     def _is_past(self, job_id: int) -> bool:
-        """Whether a job that nobody remembers but the store has ended: the API has looked how."""
+        """Whether a job is only in the store, so has ended: the API has looked how."""
         return job_id not in self._jobs.machine.jobs and self._jobs.store.owner(job_id) is not None
 
     async def _request(self, *events: Event) -> Denied | None:
@@ -246,7 +246,7 @@ class JobRequests:
     async def requeue_job(self, job_id: int) -> Denied | None:
         return await self._request(Requeued(job_id))
 
-    # ---- what programs of jobs say ----
+    # ---- reports of jobs' programs ----
 
     def open_work(self, report: ProgressReport) -> Mailbox | Denied:
         return self._jobs.elastic.open_stream(report)

@@ -43,7 +43,7 @@ class Host(Protocol):
 
 
 class JobSlices:
-    """`workers`: the numbers of those that a job has, None for one whose members are as many as they always were."""
+    """`workers`: the numbers of a job's workers, None for a job without workers."""
 
     def __init__(
         self, host: Host, now_ns: Callable[[], int], workers: Callable[[Job], Sequence[int] | None] = lambda job: None
@@ -91,7 +91,7 @@ class JobSlices:
         return answer if isinstance(answer, Denied) else None
 
     async def resize(self, job: Job, name: str, shares: tuple[Share, ...]) -> Denied | None:
-        """It has these numbers from now on, on the devices where it is: what runs in it goes on."""
+        """Changes its numbers in place, on its devices: the programs in it keep running."""
         there = self._host.state.slices.get(name)
         if there is None or there.shares == shares:
             return None  # it has gone, and its job with it; or it was resized before a restart
@@ -108,7 +108,7 @@ class JobSlices:
             self.remove_one(job.job_id, made.name)
 
     async def resume(self, job: Job) -> Denied | None:
-        """It goes on where it was: all of its slices or none."""
+        """Resumes all of its slices or none."""
         done: list[Slice] = []
         for made in self.of(job):
             if not made.suspended:
@@ -122,12 +122,12 @@ class JobSlices:
         return None
 
     async def suspend(self, job: Job, evict: bool) -> bool:
-        """All of its slices or none."""
+        """Suspends all of its slices or none. Whether it has been suspended."""
         done: list[Slice] = []
         for made in self.of(job):
             answer = await self._host.suspend_job(made.name, evict, job.job_id)
             if isinstance(answer, Denied):
-                log.info("job %d is started anew instead: %s", job.job_id, answer.message)
+                log.info("job %d is stopped and started again instead: %s", job.job_id, answer.message)
                 for other in done:
                     await self._host.resume_job(other.name, job.job_id)
                 return False
@@ -136,7 +136,7 @@ class JobSlices:
 
 
 def _sized(spec: Spec, shares: tuple[Share, ...]) -> Spec:
-    """What was asked for, with the GPUs of these shares: whoever gave bounds of his own has them moved along."""
+    """The spec with the GPUs of these shares; bounds that the user gave move with them."""
     low, high = (sum(numbers) for numbers in zip(*((s.min_milli, s.max_milli) for s in shares), strict=True))
     if spec.min_milli is None:
         return replace(spec, gpus_milli=low, max_milli=None if spec.max_milli is None else high)
