@@ -76,14 +76,14 @@ def test_a_queue_that_is_removed_while_queues_are_listed_is_left_out(monkeypatch
     """Other requests go first between the queues; what is not there has no state to be shown."""
     world = World()
     for name in ("a", "b", "c"):
-        world.desk.tree[name] = QueueSpec(name)
+        world.backend.tree[name] = QueueSpec(name)
 
     def queue_now(name: str) -> QueueNow:
-        world.desk.tree.pop("b", None)
-        assert name in world.desk.tree
+        world.backend.tree.pop("b", None)
+        assert name in world.backend.tree
         return QueueNow((), 0, 0, 0, 0)
 
-    monkeypatch.setattr(world.desk, "queue_now", queue_now)
+    monkeypatch.setattr(world.backend, "queue_now", queue_now)
     listed = world.call(world.queues.ListQueues, pb.ListQueuesRequest(), ROOT).queues
     assert [queue.name for queue in listed if queue.name in "abc"] == ["a", "c"]
 
@@ -92,7 +92,7 @@ def test_others_go_first_between_the_jobs_that_a_watch_names(monkeypatch: pytest
     """There may be thousands, and each that has ended is read from the store."""
     world = World()
     steps: list[str] = []
-    find = world.desk.job
+    find = world.backend.job
 
     async def job(job_id: int) -> Job | None:
         steps.append("read")
@@ -109,7 +109,7 @@ def test_others_go_first_between_the_jobs_that_a_watch_names(monkeypatch: pytest
 
     for _ in range(3):
         world.submit()
-    monkeypatch.setattr(world.desk, "job", job)
+    monkeypatch.setattr(world.backend, "job", job)
     monkeypatch.setattr(jobs, "breathe", breathe)
     asyncio.run(first())
     assert steps[:6] == ["read", "others"] * 3
