@@ -74,3 +74,7 @@ class StoreUnwritableError(StoreError):
 
 class StoreBusyError(StoreError):
     """Another process holds the state database at this moment."""
+
+
+class StoreFlushingError(StoreBusyError):
+    """A flush of this very process holds the state database: it ends when the disk is ready."""

@@ -29,6 +29,7 @@ from vgpud.daemon.daemon import Daemon
 from vgpud.errors import StoreBusyError, StoreError
 from vgpud.store import database as stores
 from vgpud.store.database import Store
+from vgpud.store import flush
 from vgpud.store.flush import Flushing
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -168,6 +169,36 @@ def test_a_held_database_is_said_at_once_and_nothing_is_written(tmp_path: Path) 
             store.apply([SaveSlice(slice_of("a"))])
     assert not store.unflushed
     assert store.load(1).slices == ()
+
+
+def test_a_request_waits_for_a_flush_as_long_as_the_disk_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For another process that holds the database it waits BUSY_S."""
+    monkeypatch.setattr(flush, "BUSY_S", 0.0)
+    store = Store(tmp_path)
+    store.erase()
+    begun, ready = threading.Event(), threading.Event()
+    begin_log = stores._begin_log
+
+    def slow_disk(db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        begun.set()
+        ready.wait(60)
+        db.execute("ROLLBACK")
+        begin_log(db)
+
+    monkeypatch.setattr(stores, "_begin_log", slow_disk)
+
+    async def story() -> None:
+        flushed = asyncio.create_task(asyncio.to_thread(store.flush))
+        await asyncio.to_thread(begun.wait, 60)
+        kept = asyncio.create_task(flush.while_busy(lambda: store.apply([SaveSlice(slice_of("a"))])))
+        done, _ = await asyncio.wait([kept], timeout=0.2)
+        assert not done, kept.exception()
+        ready.set()
+        await asyncio.gather(flushed, kept)
+
+    asyncio.run(story())
+    assert [s.name for s in store.load(1).slices] == ["a"]
 
 
 def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:

@@ -32,7 +32,7 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import Container, Drain, Remembered, Slice
 from vgpud.core.observed import Entry
-from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError
+from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError, StoreUnwritableError
 from vgpud.host import private_files
 from vgpud.store import backups, elastic, jobs
 from vgpud.store import quarantine as quarantined
@@ -128,6 +128,7 @@ class Store:
         self._path = directory / FILE_NAME
         self._log = directory / f"{FILE_NAME}-wal"
         self.unflushed = False
+        self._flushing = False  # a flush, perhaps in another thread, may hold the database
         self._erase = False  # something secret was taken out, which files still hold
         self._copies = True  # backups may hold environments
         self._recover_s = 0.0  # recover() is not worth trying before
@@ -180,7 +181,7 @@ class Store:
             shown = error if known else type(error).__name__
             text = f"cannot {what} the state database {self._path}: {shown}; {fault.value}"
             if fault is Fault.BUSY:
-                raise StoreBusyError(text) from error
+                raise (StoreFlushingError if self._flushing else StoreBusyError)(text) from error
             raise (StoreUnwritableError if fault in PASSING else StoreError)(text) from error
 
     def load(self, events_max: int) -> Loaded:
@@ -218,6 +219,7 @@ class Store:
             raise StoreUnwritableError(self.unwritable)
         erase, self._erase = self._erase, False
         erased = not erase
+        self._flushing = True
         try:
             with contextlib.suppress(FileNotFoundError):  # closed: all is in the database's file, and that on the disk
                 log = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
@@ -229,6 +231,7 @@ class Store:
                 if long or erase:
                     erased |= self._begin_anew(erase)
         finally:
+            self._flushing = False
             if not erased:
                 self.erase()
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from vgpud.errors import StoreBusyError, StoreError
+from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError
 
 log = logging.getLogger("vgpud")
 
@@ -22,13 +22,18 @@ BUSY_S, BUSY_EVERY_S = 2.0, 0.01
 
 
 async def while_busy(work: Callable[[], T]) -> T:
-    """Does it, again and again while another process, or a flush, holds the store. Raises as it does."""
-    deadline_ns = time.monotonic_ns() + int(BUSY_S * 1e9)
+    """Does it, again and again while another process (for BUSY_S), or our own flush, holds the store. Raises as it does.
+
+    A flush takes as long as the disk does, and saved() waits for it afterwards in any case.
+    """
+    since_ns = time.monotonic_ns()
     while True:
         try:
             return work()
+        except StoreFlushingError:
+            since_ns = time.monotonic_ns()
         except StoreBusyError:
-            if time.monotonic_ns() > deadline_ns:
+            if time.monotonic_ns() - since_ns > int(BUSY_S * 1e9):
                 raise
         await asyncio.sleep(BUSY_EVERY_S)
 

@@ -152,7 +152,9 @@ def test_elastic_jobs_give_room_to_who_has_waited() -> None:
     desk.sleep(10)
     (text, *_) = texts(desk.ask(job_id), "help")
     assert text == "elastic jobs can give 0.75 GPU, and do when it has waited 30 s: in 20 s"
-    assert texts(desk.ask(1), "size")[0].startswith("1 GPU of 0.25..1: grows while capacity is idle, shrinks when other")
+    assert texts(desk.ask(1), "size")[0].startswith(
+        "1 GPU of 0.25..1: grows while capacity is idle, shrinks when other"
+    )
     (resized,) = texts(desk.ask(1), "resize")
     assert "0.25" in resized or "idle" in resized
 
