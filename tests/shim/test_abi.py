@@ -27,7 +27,7 @@ LAYOUT = {
     "vg_attach_usage": (
         "12496 magic@0 bytes@4 device_count@8 process_count@12 used_bytes@16 busy_milli@144 processes@208"
     ),
-    "vg_control_header": "20 magic@0 abi_version@4 device_count@8 mode@12 bell@16",
+    "vg_control_header": "20 magic@0 abi_version@4 device_count@8 mode@12 helper_wake@16",
     "vg_coast_slot": "8 begin_us@0 end_us@4",
     "vg_control_device": (
         "160 gate@0 neighbour_waits@4 heartbeat_ns@8 bound_ns@16 min_milli@24 max_milli@28 "
