@@ -91,7 +91,8 @@ static bool is_programmatic(const CUlaunchConfig *config) {
 static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *config, CUfunction f,
                                                           void **kernelParams, void **extra, bool per_thread) {
   __typeof__(&cuLaunchKernelEx) launch = per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx);
-  if (!config) return launch(config, f, kernelParams, extra);
+  /* Outside of a slice only the driver reads the program's memory: it may refuse the call before it looks there. */
+  if (!config || vg_gate_solo_slow()) return launch(config, f, kernelParams, extra);
   struct vg_ticket ticket;
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);
