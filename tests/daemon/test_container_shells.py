@@ -300,7 +300,7 @@ def test_a_driver_on_a_hanging_disk_takes_one_thread_and_is_said_once(
 # ---- a disk that hangs ----
 
 
-class Desk:
+class Backend:
     """A daemon that says yes to everything."""
 
     def __init__(self, folder: Path) -> None:
@@ -376,12 +376,12 @@ def test_whatever_fails_is_answered_and_leaves_nothing(
     config = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=0.5"]}}).encode()
 
     async def scenario() -> None:
-        desk = Desk(tmp_path)
-        made = Containers(desk)
+        backend = Backend(tmp_path)
+        made = Containers(backend)
         made.start(tmp_path / "runtime.sock", tmp_path / "private.sock", 0o660, -1)
         status, body = await talk(tmp_path / "runtime.sock", engine.message("create", config, id="c", bundle="/b"))
         assert status == "refused" and said in body, body
-        assert not desk.known and desk.ended == ["it could not be prepared"]
+        assert not backend.known and backend.ended == ["it could not be prepared"]
         await made.stop()
 
     asyncio.run(scenario())
@@ -402,7 +402,7 @@ def test_files_of_former_containers_go_and_those_of_new_ones_stay(
         return await in_thread(work, *arguments)
 
     async def scenario() -> None:
-        made = Containers(Desk(tmp_path))
+        made = Containers(Backend(tmp_path))
         me = os.getpid()
         made.adopt([replace(KNOWN, container_id="lives", pid=me, pid_start=processes.start_time(me), cgroup="")])
         monkeypatch.setattr(asyncio, "to_thread", late)
@@ -436,7 +436,7 @@ def test_one_process_takes_few_of_the_requests_in_hand(tmp_path: Path) -> None:
     """Also by connections that say nothing; what is closed is free."""
 
     async def scenario() -> None:
-        made = Containers(Desk(tmp_path))
+        made = Containers(Backend(tmp_path))
         path = tmp_path / "runtime.sock"
         made.start(path, tmp_path / "private.sock", 0o660, -1)
         silent = [await asyncio.open_unix_connection(str(path)) for _ in range(server.PER_PROCESS_MAX)]
@@ -461,8 +461,8 @@ def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
     config = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=0.5"]}}).encode()
 
     async def scenario() -> None:
-        desk = Desk(tmp_path)
-        made = Containers(desk)
+        backend = Backend(tmp_path)
+        made = Containers(backend)
         path = tmp_path / "runtime.sock"
         made.start(path, tmp_path / "private.sock", 0o660, -1)
         assert path.stat().st_mode & 0o777 == 0o660
@@ -470,14 +470,14 @@ def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
             asyncio.create_task(talk(path, engine.message("create", config, id=f"c{number}", bundle="/b")))
             for number in range(disk_work.ACTIVE_MAX)
         ]
-        while len(desk.known) < disk_work.ACTIVE_MAX:
+        while len(backend.known) < disk_work.ACTIVE_MAX:
             await asyncio.sleep(0.01)
         state = json.dumps({"id": "c0", "bundle": "/b", "pid": 0}).encode()
         assert await talk(path, engine.message("stopped", state)) == ("ok", b""), "answered while all workers hang"
         assert not any(task.done() for task in stuck)
         for status, body in await asyncio.gather(*stuck):
             assert status == "refused" and b"longer than 3 s" in body, body
-        assert not desk.known, "nothing is kept for containers that could not be prepared"
+        assert not backend.known, "nothing is kept for containers that could not be prepared"
         plain = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=none"]}}).encode()
         assert (await talk(path, engine.message("create", plain, id="d", bundle="/b")))[0] == "pass", (
             "what hangs is left"

@@ -18,7 +18,7 @@ from vgpud.core.queue.machine import Machine
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.interference import FULL, Interference
 from vgpud.simulate.scalers import Scalers
-from vgpud.simulate.sharing_monitor import Guest, SharingMonitor
+from vgpud.simulate.sharing_monitor import Resident, SharingMonitor
 from vgpud.simulate.trace import TraceJob
 from vgpud.simulate.worker_groups import WorkerGroups
 
@@ -99,7 +99,7 @@ class Simulation:
         wakes: bool = True,
         scalers: Scalers | None = None,
     ) -> None:
-        """`monitor`: sees how jobs share devices, as the daemon does, and says so. `scalers`: how they scale.
+        """`monitor`: measures how jobs share devices, as the daemon does. `scalers`: how they scale.
 
         `wakes`: the machine is woken when it asks for it; else only when it is told (tell(at, Woken())).
         """
@@ -352,7 +352,7 @@ class Simulation:
         others = {other.job_id: other for uuid in uuids for other in self._on.get(uuid, ()) if other is not run}
         if self._monitor:
             for uuid in uuids:
-                self._monitor.before(uuid, self._guests(uuid), self._now_ns)
+                self._monitor.before(uuid, self._residents(uuid), self._now_ns)
         for uuid in uuids:
             on = self._on.setdefault(uuid, [])
             on.append(run) if arrives else on.remove(run)
@@ -365,7 +365,7 @@ class Simulation:
                 self._plan(other)
         if self._monitor:
             for uuid in uuids:
-                self._monitor.after(uuid, self._guests(uuid), self._now_ns)
+                self._monitor.after(uuid, self._residents(uuid), self._now_ns)
                 self._look_later(uuid, self._monitor)
 
     def _speed(self, run: _Run) -> int:
@@ -377,20 +377,20 @@ class Simulation:
                 speed = min(speed, self._interference.speed(run.job, beside))
         return max(1, speed * alone // FULL)
 
-    # ---- what is seen of jobs that share devices ----
+    # ---- usage of shared devices ----
 
-    def _guests(self, uuid: str) -> list[Guest]:
+    def _residents(self, uuid: str) -> list[Resident]:
         found = []
         for run in self._on.get(uuid, ()):
             self._settle(run)
             done = run.job.attempt(run.attempt)[0] * FULL - run.left
-            found.append(Guest(self._known[run.job_id], run.job, done // FULL))
+            found.append(Resident(self._known[run.job_id], run.job, done // FULL))
         return found
 
     def _look(self, uuid: str) -> list[events.Event]:
         if self._monitor is None or self._looks[uuid][1] != self._now_ns:
             return []
-        found = self._monitor.look(uuid, self._guests(uuid), self._now_ns)
+        found = self._monitor.look(uuid, self._residents(uuid), self._now_ns)
         self._look_later(uuid, self._monitor)
         return found
 

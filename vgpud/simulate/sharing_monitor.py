@@ -1,7 +1,7 @@
-"""What the daemon's hooks see of jobs that share devices, in the simulator: it goes to the same watch as there.
+"""Usage of devices by jobs that share them, as the daemon's hooks would measure it, for the daemon's own watch.
 
 A device is busy as long as one of its jobs has work for it; jobs that together have more than it can do each get their
-part of it. How much slower they are beside each other is the interference's business, which this does not know.
+part of it. How much they slow each other down is decided in interference.py, which this does not use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Meter:
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class Resident:
     """A job on a device: what it is, and the work that it has done in this run."""
 
     job: Job
@@ -45,7 +45,7 @@ class Guest:
 
 
 class SharingMonitor:
-    """Of one simulation. Times in it are constant between two changes, so that it looks only a few times after each."""
+    """For one simulation. Rates are constant between two changes, so a few looks after each change suffice."""
 
     def __init__(self, watch: Watch | None = None) -> None:
         self._watch = watch or Watch()
@@ -54,52 +54,52 @@ class SharingMonitor:
         self._looks: dict[str, int] = {}  # left until the next change
         self._firsts: dict[int, tuple[int, int, int]] = {}  # of a job: begin, its own meter and its device's then
         self._due: defaultdict[str, list[int]] = defaultdict(list)  # by device, when a job has run for a minute
-        self.parted = 0
+        self.separated = 0
 
-    def before(self, device: str, guests: Sequence[Guest], now_ns: int) -> None:
-        """Who is on this device is about to change."""
-        self._look(device, guests, now_ns)
-        for guest in guests:
-            self._jobs[guest.job.job_id, device].advance(now_ns, 0)  # of who leaves
+    def before(self, device: str, residents: Sequence[Resident], now_ns: int) -> None:
+        """The jobs on this device are about to change."""
+        self._look(device, residents, now_ns)
+        for resident in residents:
+            self._jobs[resident.job.job_id, device].advance(now_ns, 0)  # also of the one that leaves
 
-    def after(self, device: str, guests: Sequence[Guest], now_ns: int) -> None:
-        """It has."""
+    def after(self, device: str, residents: Sequence[Resident], now_ns: int) -> None:
+        """The jobs on this device have changed."""
         self._looks[device] = 1 + self._watch.patience.windows
-        self._look(device, guests, now_ns)
-        for guest in guests:
-            if guest.job.job_id not in self._firsts:
-                used, busy = self._jobs[guest.job.job_id, device], self._devices[device]
-                self._firsts[guest.job.job_id] = now_ns, used.total, busy.total
+        self._look(device, residents, now_ns)
+        for resident in residents:
+            if resident.job.job_id not in self._firsts:
+                used, busy = self._jobs[resident.job.job_id, device], self._devices[device]
+                self._firsts[resident.job.job_id] = now_ns, used.total, busy.total
                 self._due[device].append(now_ns + FIRST_LOOK_NS)
 
-    def look(self, device: str, guests: Sequence[Guest], now_ns: int) -> list[events.Event]:
+    def look(self, device: str, residents: Sequence[Resident], now_ns: int) -> list[events.Event]:
         """Time has passed: next_look_ns()."""
         known: list[events.Event] = []
         if now_ns == self._watch_ns(device):
             self._looks[device] -= 1
-        found = self._look(device, guests, now_ns)
+        found = self._look(device, residents, now_ns)
         self._due[device] = [at_ns for at_ns in self._due[device] if at_ns > now_ns]
-        for guest in guests:
-            if self._firsts[guest.job.job_id][0] + FIRST_LOOK_NS == now_ns:
-                known.append(self._measured(device, guest))
+        for resident in residents:
+            if self._firsts[resident.job.job_id][0] + FIRST_LOOK_NS == now_ns:
+                known.append(self._measured(device, resident))
         return known + list(found)
 
     def next_look_ns(self, device: str) -> int:
-        """0 = nothing more is to be learnt until somebody comes or goes."""
+        """0 = nothing more is to be learned until jobs start or leave there."""
         times = [at_ns for at_ns in (self._watch_ns(device), *self._due[device][:1]) if at_ns]
         return min(times, default=0)
 
     def _watch_ns(self, device: str) -> int:
         return self._watch.next_look_ns(device) if self._looks[device] > 0 else 0
 
-    def _measured(self, device: str, guest: Guest) -> events.Measured:
+    def _measured(self, device: str, resident: Resident) -> events.Measured:
         """Of a job that began a minute ago."""
-        job_id = guest.job.job_id
+        job_id = resident.job.job_id
         _, used, busy = self._firsts[job_id]
         used_milli = (self._jobs[job_id, device].total - used) // FIRST_LOOK_NS
         device_milli = (self._devices[device].total - busy) // FIRST_LOOK_NS
         return events.Measured(
-            job_id, utilisation_milli(used_milli, device_milli, guest.job.spec.ask.utilisation_milli)
+            job_id, utilisation_milli(used_milli, device_milli, resident.job.spec.ask.utilisation_milli)
         )
 
     def gone(self, job_id: int, device: str) -> None:
@@ -113,28 +113,28 @@ class SharingMonitor:
 
     # ---- meters ----
 
-    def _meter(self, device: str, guests: Sequence[Guest], now_ns: int) -> None:
-        wants = [interference.utilisation_milli(guest.traced) for guest in guests]
+    def _meter(self, device: str, residents: Sequence[Resident], now_ns: int) -> None:
+        wants = [interference.utilisation_milli(resident.traced) for resident in residents]
         total = max(MILLI_PER_DEVICE, sum(wants))
-        for guest, milli in zip(guests, wants, strict=True):
-            meter = self._jobs.setdefault((guest.job.job_id, device), _Meter(now_ns))
+        for resident, milli in zip(residents, wants, strict=True):
+            meter = self._jobs.setdefault((resident.job.job_id, device), _Meter(now_ns))
             meter.advance(now_ns, milli * MILLI_PER_DEVICE // total)
         self._devices.setdefault(device, _Meter(now_ns)).advance(now_ns, min(MILLI_PER_DEVICE, sum(wants)))
 
-    def _look(self, device: str, guests: Sequence[Guest], now_ns: int) -> list[events.PairLoses]:
-        self._meter(device, guests, now_ns)
-        found = self._watch.look(device, [self._seen(device, guest) for guest in guests], now_ns)
-        self.parted += len(found)
+    def _look(self, device: str, residents: Sequence[Resident], now_ns: int) -> list[events.PairLoses]:
+        self._meter(device, residents, now_ns)
+        found = self._watch.look(device, [self._seen(device, resident) for resident in residents], now_ns)
+        self.separated += len(found)
         return found
 
-    def _seen(self, device: str, guest: Guest) -> Seen:
-        spec = guest.job.spec
+    def _seen(self, device: str, resident: Resident) -> Seen:
+        spec = resident.job.spec
         return Seen(
-            guest.job.job_id,
+            resident.job.job_id,
             spec.ask.kind,
-            guest.job.started_ns,
-            guest.done_ns,
+            resident.job.started_ns,
+            resident.done_ns,
             _UNIT,
-            self._jobs[guest.job.job_id, device].total // MILLI_PER_DEVICE,
+            self._jobs[resident.job.job_id, device].total // MILLI_PER_DEVICE,
             spec.ask.utilisation_milli,
         )

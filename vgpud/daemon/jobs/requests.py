@@ -1,4 +1,4 @@
-"""The part of the composition root that answers the API's questions and requests about jobs and queues (api_jobs.Desk).
+"""The part of the composition root that answers the API about jobs and queues (api.jobs.JobBackend).
 
 Made by Daemon; the controller holds the state, and decides, saves and carries out what is requested.
 """
