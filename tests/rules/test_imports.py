@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterable, Iterator
 
-from .tree import components, imports, tracked
+from .tree import components, imports, parse, tracked
 
 #: what the core may import of Python's own library: nothing with a clock, a file or a socket
 CORE_MODULES = {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "hashlib", "heapq"}
@@ -182,3 +183,47 @@ def test_few_files_lie_at_the_top() -> None:
     """A new module belongs into a package that says what it is."""
     at_top = [n for n in tracked("", under="vgpud/") if n.count("/") == 1]
     assert len(at_top) <= 8, at_top
+
+
+#: packages whose modules may import in functions -> why
+LAZY = {
+    "cli": "a command loads only what it uses: `vgpu` must start at once",
+    "client": "programs import it, and pay for gRPC only when they are in a job",
+    "elastic": "torch is imported only by programs that have it",
+    "predict": "torch, numpy and scikit-learn are optional",
+    "simulate": "matplotlib is optional",
+    "serve": "`vgpud serve --help` must not load the daemon",
+}
+#: where annotations may name what is not imported at run time; environment: `vgpu run` starts without protobuf
+TYPES_ONLY = {"cli", "predict", "libraries.environment"}
+
+
+def _is_in(module: str, packages: Iterable[str]) -> bool:
+    name = module.removeprefix("vgpud.")
+    return any(name == known or name.startswith(f"{known}.") for known in packages)
+
+
+def _late_imports(name: str) -> Iterator[int]:
+    """Lines of imports in functions."""
+    for function in ast.walk(parse(name)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from (n.lineno for n in ast.walk(function) if isinstance(n, ast.Import | ast.ImportFrom))
+
+
+def test_imports_are_at_the_top() -> None:
+    wrong = [
+        f"{name}:{line}: an import in a function hides a dependency, often a circle"
+        for module, name in MODULES.items()
+        if not _is_in(module, LAZY)
+        for line in sorted(set(_late_imports(name)))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_for_the_type_checker_only_are_where_loading_is_lazy() -> None:
+    wrong = [
+        f"{name} imports for the type checker only: move the type below both modules"
+        for module, name in MODULES.items()
+        if not _is_in(module, TYPES_ONLY) and any(dotted == "typing.TYPE_CHECKING" for _, dotted in imports(name))
+    ]
+    assert not wrong, "\n".join(wrong)
