@@ -28,8 +28,8 @@ from vgpud.core.observed import Entry
 from vgpud.daemon.daemon import Daemon
 from vgpud.errors import StoreBusyError, StoreError
 from vgpud.store import database as stores
-from vgpud.store.database import Store
 from vgpud.store import flush
+from vgpud.store.database import Store
 from vgpud.store.flush import Flushing
 from vgpud.v1 import vgpud_pb2 as pb
 
