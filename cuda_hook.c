@@ -59,6 +59,7 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   __attribute__((visibility("hidden"))) CUresult jump_gated_##name(IN_REGISTERS) __asm__("vg_gated_" #name);           \
   __attribute__((visibility("default"))) CUresult jump_##name(IN_REGISTERS) __asm__(#name);                            \
   CUresult vg_gated_##name parameters {                                                                                \
+    if (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_slow()) return REAL(name) arguments;       \
     struct vg_ticket ticket;                                                                                           \
     uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                      \
     vg_gate_enter(&ticket, hStream, per_thread, f, threads);                                                           \
@@ -91,8 +92,7 @@ static bool is_programmatic(const CUlaunchConfig *config) {
 static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *config, CUfunction f,
                                                           void **kernelParams, void **extra, bool per_thread) {
   __typeof__(&cuLaunchKernelEx) launch = per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx);
-  /* Outside a slice, and before cuInit, the driver has not looked at the pointer: nor does the shim. */
-  if (!config || vg_gate_solo_slow()) return launch(config, f, kernelParams, extra);
+  if (!config || vg_gate_solo()) return launch(config, f, kernelParams, extra); /* before cuInit it may be wild */
   struct vg_ticket ticket;
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);

@@ -84,10 +84,7 @@ static struct vg_estimate *estimate_of(struct vg_work *work, const void *functio
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
   struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
   ticket->device = NULL;
-  if (VG_UNLIKELY(!device)) {
-    if (vg_gate_solo_slow()) return;
-    device = vg_context_device();
-  }
+  if (VG_UNLIKELY(!device)) device = vg_context_device();
   struct vg_gate_line *line = VG_LIKELY(vg_gate_own_line != NULL) ? vg_gate_own_line : vg_gate_make_line();
   struct vg_work *work = line && device ? work_on(line, device) : NULL;
   if (VG_UNLIKELY(!work) || captures(stream, per_thread)) return;

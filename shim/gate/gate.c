@@ -25,7 +25,6 @@ int vg_gate_attach(struct vg_device *device) {
 }
 
 bool vg_gate_solo_slow(void) {
-  if (VG_LOAD_RELAXED(&vg_gate_only_device)) return false; /* vg_gate_solo_fast() has answered */
   const struct vg_device *device = vg_context_device();
   return !device || vg_gate_solo_device(device);
 }

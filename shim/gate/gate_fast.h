@@ -11,7 +11,7 @@
 
 /* The device when there is just one, or NULL: several (see context/context.h) or none (no slice: everything passes). */
 extern struct vg_device *vg_gate_only_device __attribute__((visibility("hidden")));
-/* Slow path: several devices, or no slice. */
+/* The same question where vg_gate_only_device is NULL: several devices, or no slice. */
 bool vg_gate_solo_slow(void);
 
 static inline bool vg_gate_solo_device(const struct vg_device *device) {
@@ -19,7 +19,7 @@ static inline bool vg_gate_solo_device(const struct vg_device *device) {
   return word == VG_LOAD_RELAXED(&device->open_word) && (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
 }
 
-/* False: vg_gate_solo_slow() or vg_gate_enter() decides. */
+/* False: the launch is counted, or vg_gate_only_device is NULL. */
 static inline bool vg_gate_solo_fast(void) {
   const struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
   return VG_LIKELY(device != NULL) && vg_gate_solo_device(device);
