@@ -4,9 +4,14 @@ PY := $(VENV)/bin/python
 C_FILES := cuda_hook.c $(shell find shim tests benchmarks -name '*.[ch]' -not -path 'shim/gen/*' -not -path 'shim/pyabi/*' 2>/dev/null)
 NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name build_shim.py 2>/dev/null) cuda_hook.c
 NATIVE := vgpud/lib/.built
+# what a contributor runs at each change: without devices, engines and torch, whose tests wait or compute
+QUICK := $(addprefix tests/,cli core libraries oci predict rules simulate tools userfiles test_docs.py test_scheduling.py)
+QUICK += --ignore=tests/predict/test_torch.py --ignore=tests/predict/test_collect.py -m "not slow and not alone"
+# Tests start some thousand interpreters: each would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify clean
+.PHONY: help demo test test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -17,7 +22,13 @@ demo: $(VENV)/.demo $(NATIVE) ## two training programs share one device (DEMO=--
 	@$(PY) -m vgpud.cli.main demo $(DEMO)
 
 test: $(VENV)/.test $(NATIVE) ## all tests that this machine can run (PYTEST="-k gate" picks some)
-	@$(PY) -m pytest $(PYTEST)
+	@$(PY) -m pytest -n auto $(PYTEST)
+
+test-quick: $(VENV)/.test $(NATIVE) ## the tests of decisions, documents, rules and the command line: under 3 minutes on two processors
+	@$(PY) -m pytest -n auto $(QUICK) $(PYTEST)
+
+test-nightly: $(VENV)/.test $(NATIVE) ## all tests, and all random input that they were written for
+	@$(PY) -m pytest -n auto --hypothesis-profile=nightly $(PYTEST)
 
 test-c: $(VENV)/.test ## the C unit tests, under ASan + UBSan and under TSan
 	@$(PY) -m pytest tests/test_c.py

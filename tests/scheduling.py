@@ -5,6 +5,7 @@ the only worker that is left.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ class ByFile(LoadScopeScheduling):
     def _reschedule(self, node: WorkerController) -> None:
         if node in self.registered_collections:  # else it takes another's place, and has still to collect
             super()._reschedule(node)
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """A worker that takes another's place may find files that were edited meanwhile: it goes, else all wait for it."""
+        super().add_node_collection(node, collection)
+        if node not in self.registered_collections:
+            node.shutdown()
 
     def remove_node(self, node: WorkerController) -> str | None:
         """A test that its worker has not survived has failed: xdist would give it to worker after worker, and hang."""

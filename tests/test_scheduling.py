@@ -105,3 +105,15 @@ def test_a_worker_that_dies_is_replaced_and_its_test_has_failed(tmp_path: Path) 
     run.scheduler.schedule()
     run.to_the_end()
     assert sorted([crashed, *(test for _, test, _ in run.ran)]) == sorted(BESIDE + LAST)
+
+
+def test_a_worker_that_finds_other_tests_is_sent_home(tmp_path: Path) -> None:
+    run = Run(tmp_path, 2, [*BESIDE, *LAST])
+    late = Worker()
+    node = cast(WorkerController, late)
+    run.scheduler.add_node(node)
+    run.scheduler.add_node_collection(node, BESIDE)
+    assert late.shutting_down
+    run.workers.append(late)
+    run.to_the_end()
+    assert sorted(test for _, test, _ in run.ran) == sorted(BESIDE + LAST)

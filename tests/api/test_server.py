@@ -55,62 +55,59 @@ def test_node_and_devices(node: Node) -> None:
     assert not rest.next_page_token
 
 
-def test_four_numbers_are_answered_and_kept(node: Node) -> None:
-    node.start()
-    made = node.create(milli=500, spec={"min_milli": 300, "max_milli": 800, "mem_max_bytes": 8 * GIB})
+def test_four_numbers_are_answered_and_kept(emptied: Node) -> None:
+    made = emptied.create(milli=500, spec={"min_milli": 300, "max_milli": 800, "mem_max_bytes": 8 * GIB})
     (share,) = made.devices
     assert (share.min_milli, share.max_milli, share.mem_min_bytes, share.mem_max_bytes) == (300, 800, 8 * GIB, 8 * GIB)
     assert made.node == share.node == "n1"
-    assert made.attach_socket == node.socket()
-    kept = node.get()
+    assert made.attach_socket == emptied.socket()
+    kept = emptied.get()
     assert (kept.uid, kept.revision, kept.spec) == (made.uid, made.revision, made.spec)
-    (device,) = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
+    (device,) = emptied.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert (device.milli_reserved, device.memory_reserved_bytes) == (300, 8 * GIB)
 
 
-def test_invalid_names_the_field(node: Node) -> None:
-    node.start()
+def test_invalid_names_the_field(emptied: Node) -> None:
     for milli, spec in ((0, {}), (-1000, {}), (2500, {}), (500, {"min_milli": 900, "max_milli": 800})):
-        error = refused(lambda m=milli, s=spec: node.create(milli=m, spec=s))
+        error = refused(lambda m=milli, s=spec: emptied.create(milli=m, spec=s))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
         violation = detail(error, error_details_pb2.BadRequest).field_violations[0]
         assert violation.description == error.details()
         assert violation.field in ("gpus_milli", "min_milli")
-    over = refused(lambda: node.create(spec={"mem_max_bytes": 81 * GIB, "mem_min_bytes": 0}))
+    over = refused(lambda: emptied.create(spec={"mem_max_bytes": 81 * GIB, "mem_min_bytes": 0}))
     assert over.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "81GiB" in over.details()
-    assert node.names() == []
+    assert emptied.names() == []
 
 
-def test_other_refusals(node: Node) -> None:
-    node.start()
-    node.create("a", 700)
-    full = refused(lambda: node.create("b", 500))
+def test_other_refusals(emptied: Node) -> None:
+    emptied.create("a", 700)
+    full = refused(lambda: emptied.create("b", 500))
     assert full.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert detail(full, error_details_pb2.QuotaFailure).violations[0].subject.startswith("GPU-")
     assert detail(full, error_details_pb2.ErrorInfo).reason == "NO_CAPACITY"
-    assert refused(lambda: node.create("a", 100)).code() is grpc.StatusCode.ALREADY_EXISTS
+    assert refused(lambda: emptied.create("a", 100)).code() is grpc.StatusCode.ALREADY_EXISTS
     for call in (
-        lambda: node.get("nope"),
-        lambda: node.slices.DeleteSlice(pb.DeleteSliceRequest(name="nope")),
-        lambda: node.slices.UpdateSlice(pb.UpdateSliceRequest(name="nope")),
-        lambda: node.slices.ListProcesses(pb.ListProcessesRequest(slice="nope")),
+        lambda: emptied.get("nope"),
+        lambda: emptied.slices.DeleteSlice(pb.DeleteSliceRequest(name="nope")),
+        lambda: emptied.slices.UpdateSlice(pb.UpdateSliceRequest(name="nope")),
+        lambda: emptied.slices.ListProcesses(pb.ListProcessesRequest(slice="nope")),
     ):
         error = refused(call)
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert "'nope'" in error.details()
     for elsewhere in (
-        lambda: node.slices.GetSlice(pb.GetSliceRequest(node="n2", name="a")),
-        lambda: node.create("b", 100, node="n2"),
-        lambda: node.slices.UpdateSlice(pb.UpdateSliceRequest(node="n2", name="a")),
-        lambda: node.slices.DeleteSlice(pb.DeleteSliceRequest(node="n2", name="a")),
-        lambda: node.slices.ListProcesses(pb.ListProcessesRequest(node="n2", slice="a")),
+        lambda: emptied.slices.GetSlice(pb.GetSliceRequest(node="n2", name="a")),
+        lambda: emptied.create("b", 100, node="n2"),
+        lambda: emptied.slices.UpdateSlice(pb.UpdateSliceRequest(node="n2", name="a")),
+        lambda: emptied.slices.DeleteSlice(pb.DeleteSliceRequest(node="n2", name="a")),
+        lambda: emptied.slices.ListProcesses(pb.ListProcessesRequest(node="n2", slice="a")),
     ):
         error = refused(elsewhere)
         assert error.code() is grpc.StatusCode.NOT_FOUND
         assert "not 'n2'" in error.details()
-    assert node.names() == ["a"]
-    token = refused(lambda: node.slices.ListSlices(pb.ListSlicesRequest(page_token="%%%")))  # noqa: S106
+    assert emptied.names() == ["a"]
+    token = refused(lambda: emptied.slices.ListSlices(pb.ListSlicesRequest(page_token="%%%")))  # noqa: S106
     assert token.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -125,27 +122,25 @@ def test_what_names_a_device_a_slice_or_a_process_names_its_node() -> None:
             assert "node" in fields, message.name
 
 
-def test_repeated_request_gets_the_first_answer(node: Node) -> None:
-    node.start()
-    first = node.create("a", 100, request_id="r1")
-    again = node.create("a", 100, request_id="r1")
+def test_repeated_request_gets_the_first_answer(emptied: Node) -> None:
+    first = emptied.create("a", 100, request_id="r1")
+    again = emptied.create("a", 100, request_id="r1")
     assert (again.uid, again.revision, again.spec) == (first.uid, first.revision, first.spec)
-    error = refused(lambda: node.create("b", 100, request_id="r1"))
+    error = refused(lambda: emptied.create("b", 100, request_id="r1"))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert node.names() == ["a"]
+    assert emptied.names() == ["a"]
 
 
-def test_pages(node: Node) -> None:
-    node.start()
+def test_pages(emptied: Node) -> None:
     for name in ("c", "a", "b", "e", "d"):
-        node.create(name, 100)
+        emptied.create(name, 100)
     shown: list[str] = []
     request = pb.ListSlicesRequest(page_size=2)
     while True:
-        answer = node.slices.ListSlices(request)
+        answer = emptied.slices.ListSlices(request)
         shown += [s.name for s in answer.slices]
         if len(shown) == 2:
-            node.slices.DeleteSlice(pb.DeleteSliceRequest(name="b"))  # pages stay right while slices go
+            emptied.slices.DeleteSlice(pb.DeleteSliceRequest(name="b"))  # pages stay right while slices go
         request.page_token = answer.next_page_token
         if not request.page_token:
             break
@@ -173,23 +168,21 @@ def test_an_update_tells_what_has_changed(node: Node) -> None:
     assert message.endswith("; weight 0 -> 10000; priority 0 -> 3; class batch -> latency")
 
 
-def test_what_is_too_long_to_be_repeated_is_cut(node: Node) -> None:
-    node.start()
+def test_what_is_too_long_to_be_repeated_is_cut(emptied: Node) -> None:
     for name in ("a" * 6000, "\u00fc" * 6000):
         with pytest.raises(grpc.RpcError) as error:
-            node.slices.GetSlice(pb.GetSliceRequest(name=name))
+            emptied.slices.GetSlice(pb.GetSliceRequest(name=name))
         assert error.value.code() is grpc.StatusCode.NOT_FOUND
         assert rpc_status.from_call(error.value).code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
-def test_update_changes_what_the_mask_names(node: Node) -> None:
-    node.start()
-    node.create("a", 500, spec={"max_milli": 900, "weight": 5, "priority": 7, "service_class": "latency"})
+def test_update_changes_what_the_mask_names(emptied: Node) -> None:
+    emptied.create("a", 500, spec={"max_milli": 900, "weight": 5, "priority": 7, "service_class": "latency"})
 
     def update(*paths: str, **spec: Any) -> pb.Slice:
         mask = field_mask_pb2.FieldMask(paths=paths)
         request = pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(**spec), update_mask=mask)
-        return node.slices.UpdateSlice(request).slice
+        return emptied.slices.UpdateSlice(request).slice
 
     back = update("max_milli", "weight", min_milli=100, priority=9)
     assert (back.devices[0].min_milli, back.devices[0].max_milli) == (500, 500)
@@ -208,7 +201,7 @@ def test_update_changes_what_the_mask_names(node: Node) -> None:
         error = refused(lambda p=paths, s=spec: update(*p, **s))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert word in error.details()
-    assert node.get("a").revision == 4
+    assert emptied.get("a").revision == 4
 
 
 def test_class_and_spread_survive_a_restart(node: Node) -> None:
@@ -220,11 +213,10 @@ def test_class_and_spread_survive_a_restart(node: Node) -> None:
     assert node.get("a").spec == made.spec
 
 
-def test_watch_sends_a_change_at_once(node: Node) -> None:
-    node.start()
-    stream = node.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000))
+def test_watch_sends_a_change_at_once(emptied: Node) -> None:
+    stream = emptied.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000))
     assert list(next(stream).slices) == []
-    threading.Timer(0.1, node.create).start()
+    threading.Timer(0.1, emptied.create).start()
     assert [s.name for s in next(stream).slices] == ["a"]
     stream.cancel()
 
@@ -241,18 +233,17 @@ def test_watch_events_from_a_number_on(node: Node) -> None:
     stream.cancel()
 
 
-def test_watches_are_bounded(node: Node) -> None:
-    node.start()
-    streams = [node.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000)) for _ in range(64)]
+def test_watches_are_bounded(emptied: Node) -> None:
+    streams = [emptied.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000)) for _ in range(64)]
     for stream in streams:
         next(stream)
-    error = refused(next, node.slices.WatchSlices(pb.WatchSlicesRequest()))
+    error = refused(next, emptied.slices.WatchSlices(pb.WatchSlicesRequest()))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     for stream in streams:
         stream.cancel()
 
     def watched_again() -> bool:
-        again = node.slices.WatchSlices(pb.WatchSlicesRequest())
+        again = emptied.slices.WatchSlices(pb.WatchSlicesRequest())
         try:
             return next(again) is not None
         except grpc.RpcError:
@@ -277,12 +268,11 @@ def test_arbiter_is_tuned_live(node: Node) -> None:
     assert node.nodes.SetArbiterParams(pb.SetArbiterParamsRequest()).params == now
 
 
-def test_health_and_reflection(node: Node) -> None:
-    node.start()
-    health = health_pb2_grpc.HealthStub(node.channel())
+def test_health_and_reflection(emptied: Node) -> None:
+    health = health_pb2_grpc.HealthStub(emptied.channel())
     for service in ("", "vgpud.v1.SliceService"):
         assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == 1
-    mirror = reflection_pb2_grpc.ServerReflectionStub(node.channel())
+    mirror = reflection_pb2_grpc.ServerReflectionStub(emptied.channel())
     ask = reflection_pb2.ServerReflectionRequest(list_services="")
     (answer,) = mirror.ServerReflectionInfo(iter([ask]))
     listed = {s.name for s in answer.list_services_response.service}
@@ -327,8 +317,7 @@ def test_garbage_is_answered(shared: Node, raw: bytes, method: str) -> None:
     assert shared.names() == before
 
 
-def test_oversized_request_is_refused(node: Node) -> None:
-    node.start()
-    error = refused(lambda: node.create("x" * (1 << 20)))
+def test_oversized_request_is_refused(emptied: Node) -> None:
+    error = refused(lambda: emptied.create("x" * (1 << 20)))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert node.names() == []
+    assert emptied.names() == []

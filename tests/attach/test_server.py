@@ -119,10 +119,9 @@ def test_control_page_cannot_be_written(node: Node) -> None:
     tenant.close()
 
 
-def test_descriptors_are_the_ones_listed(node: Node) -> None:
-    node.start()
-    node.create()
-    tenant = client.attach(node.socket())
+def test_descriptors_are_the_ones_listed(emptied: Node) -> None:
+    emptied.create()
+    tenant = client.attach(emptied.socket())
     names = [os.readlink(f"/proc/self/fd/{fd}").split(" ")[0] for fd in tenant.fds]
     assert names == ["/memfd:vgpu-control", "/memfd:vgpu-report", "anon_inode:[eventfd]"]
     tenant.close()
@@ -414,30 +413,28 @@ def test_exec_replaces_the_old_program(node: Node) -> None:
     eventually(lambda: [p.process_id for p in node.processes()] == [new.process_id])
 
 
-def test_ephemeral_slice_ends_with_its_last_program(node: Node) -> None:
-    node.start()
-    node.create(ephemeral=True)
-    programs = [spawn(node), spawn(node)]
+def test_ephemeral_slice_ends_with_its_last_program(emptied: Node) -> None:
+    emptied.create(ephemeral=True)
+    programs = [spawn(emptied), spawn(emptied)]
     for program in programs:
-        assert node.names() == ["a"]
+        assert emptied.names() == ["a"]
         program.send_signal(signal.SIGKILL)
         program.wait()
-        eventually(lambda: len(node.processes()) < 2)
-    eventually(lambda: node.names() == [], "the end of the slice")
-    assert not Path(node.socket()).exists()
+        eventually(lambda: len(emptied.processes()) < 2)
+    eventually(lambda: emptied.names() == [], "the end of the slice")
+    assert not Path(emptied.socket()).exists()
 
 
-def test_holder_keeps_the_slice(node: Node) -> None:
-    node.start()
-    node.create(ephemeral=True)
-    holder = client.attach(node.socket(), client.request(client.HOLD))
+def test_holder_keeps_the_slice(emptied: Node) -> None:
+    emptied.create(ephemeral=True)
+    holder = client.attach(emptied.socket(), client.request(client.HOLD))
     assert (holder.status, holder.fds) == (client.OK, [])
-    program = spawn(node)
+    program = spawn(emptied)
     kill(program)
-    eventually(lambda: node.processes() == [])
-    assert node.names() == ["a"]
+    eventually(lambda: emptied.processes() == [])
+    assert emptied.names() == ["a"]
     holder.close()
-    eventually(lambda: node.names() == [], "the end of the slice")
+    eventually(lambda: emptied.names() == [], "the end of the slice")
 
 
 def test_unattached_ephemeral_slice_ends(node: Node) -> None:
@@ -447,17 +444,16 @@ def test_unattached_ephemeral_slice_ends(node: Node) -> None:
     eventually(lambda: node.names() == [], "the end of the slice")
 
 
-def test_deleted_slice_lets_its_programs_go(node: Node) -> None:
+def test_deleted_slice_lets_its_programs_go(emptied: Node) -> None:
     from vgpud.v1 import vgpud_pb2 as pb
 
-    node.start()
-    node.create()
-    tenant = client.attach(node.socket())
-    node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a", force=True))
+    emptied.create()
+    tenant = client.attach(emptied.socket())
+    emptied.slices.DeleteSlice(pb.DeleteSliceRequest(name="a", force=True))
     tenant.sock.settimeout(PATIENCE_S)
     assert tenant.sock.recv(1) == b""
     with pytest.raises(OSError, match=r"No such file|refused"):
-        client.connect(node.socket())
+        client.connect(emptied.socket())
 
 
 def test_socket_that_was_removed_comes_back(node: Node) -> None:

@@ -185,3 +185,11 @@ def shared(fake_driver: Path) -> Iterator[Node]:
         yield made.start()
         assert made.stop() == 0
         assert "Traceback" not in made.log.read_text()
+
+
+@pytest.fixture
+def emptied(shared: Node) -> Node:
+    """The running daemon of the module, without slices: for tests that neither stop nor configure it."""
+    for name in shared.names():
+        shared.slices.DeleteSlice(pb.DeleteSliceRequest(name=name, force=True))
+    return shared

@@ -44,6 +44,7 @@ def test_json_and_its_bytes(vgpu: Any) -> None:
     assert right["jct_s"]["mean"] < run["jct_s"]["mean"], "wrong durations cost something"
 
 
+@pytest.mark.slow
 def test_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     """Sets and hashes of strings are another in each process; no figure is."""
     found = set()
