@@ -46,9 +46,7 @@ def _document(path: Path) -> Any:
         with zipfile.ZipFile(path) as archive:
             found = archive.infolist()
             if len(found) > MEMBERS_MAX:
-                raise GraphError(
-                    f"{path.name} has {len(found)} members, over {MEMBERS_MAX}: is it the right file?"
-                )
+                raise GraphError(f"{path.name} has {len(found)} members, over {MEMBERS_MAX}: is it the right file?")
             text = _member(path, archive, found)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise GraphError(f"{path.name} is not a program of torch.export: {label(str(error))}") from error

@@ -93,9 +93,7 @@ def _batch(entry: str, answer: object, shapes: Sequence[Sequence[int]], batch: i
     if isinstance(answer, torch.nn.Module):
         return shapes[0][0] if shapes else batch
     if shapes and not any(shape[0] % batch == 0 or (len(shape) > 2 and shape[1] == batch) for shape in shapes):
-        raise GraphError(
-            f"{entry}({batch}) returns inputs of another batch size: create them for the batch it gets"
-        )
+        raise GraphError(f"{entry}({batch}) returns inputs of another batch size: create them for the batch it gets")
     return batch
 
 
