@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Usage of devices by jobs that share them, as the daemon's hooks would measure it, for the daemon's own watch.
-=======
-"""Simulated measurements of jobs that share devices, for the same monitor as the daemon's.
->>>>>>> 064b61f (predict, simulate: plain words in messages and module docstrings)
 
 A device is busy as long as one of its jobs has work for it; jobs that together have more than it can do each get their
 part of it. How much they slow each other down is decided in interference.py, which this does not use.
