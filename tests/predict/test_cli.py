@@ -105,7 +105,7 @@ def test_unknown_operations_are_out_of_range_whatever_the_sizes(
     ("args", "code", "words"),
     [
         (["missing.onnx", "--gpu", "h200"], 4, "there is no file 'missing.onnx'"),
-        (["weights.pt", "--gpu", "h200"], 2, "holds weights, and loading it could run code"),
+        (["weights.pt", "--gpu", "h200"], 2, "has only weights, and loading it could run code"),
         (["x.onnx", "--gpu", "abacus"], 4, "device 'abacus' is not in the table of devices"),
         (["x.onnx", "--batch", "0"], 2, "0 is not in the range"),
         (["x.onnx", "--dim", "seq"], 2, "'seq' is not a dimension: write for example seq=128"),
@@ -123,7 +123,7 @@ def test_without_a_daemon_the_device_is_asked_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, mlp: Path
 ) -> None:
     code, _out, err = said(capsys, "predict", mlp, "--host", f"unix://{tmp_path}/none.sock")
-    assert code == 3 and "name one with --gpu, for example --gpu h200" in err and err.count("\n") == 1
+    assert code == 3 and "give one with --gpu, as in --gpu h200" in err and err.count("\n") == 1
 
 
 def test_train_is_a_command_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,9 +134,9 @@ def test_train_is_a_command_of_its_own(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        ("none/o.json", "none is no directory"),
+        ("none/o.json", "none is not a directory"),
         (".", "it is a directory"),
-        ("/dev/null", "/dev/null: it is no regular file"),
+        ("/dev/null", "/dev/null: it is not a regular file"),
     ],
 )
 def test_where_no_model_can_be_written_none_is_trained(

@@ -226,7 +226,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_of_something_else(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "model"
     path.write_bytes(data)
-    with pytest.raises(model.ModelError, match="no trained model"):
+    with pytest.raises(model.ModelError, match="not a trained model"):
         model.load(path)
 
 
@@ -236,7 +236,7 @@ def test_huge_files_are_not_read(tmp_path: Path) -> None:
         file.truncate(10 << 30)
     with pytest.raises(model.ModelError, match="MiB"):
         model.load(path)
-    with pytest.raises(model.ModelError, match="/dev/zero: it is no regular file"):
+    with pytest.raises(model.ModelError, match="/dev/zero: it is not a regular file"):
         model.load(Path("/dev/zero"))
     with pytest.raises(model.ModelError, match="cannot read"):
         model.load(tmp_path)

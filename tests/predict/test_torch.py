@@ -157,9 +157,9 @@ def test_another_free_dimension_is_named_with_the_mend(programs: dict[str, Path]
     name = str(told.value).rpartition("--dim ")[2].partition("=")[0]
     made = torch_pt2.read(programs["two free"], 4, {name: 32})
     assert made.tensors["words"].shape == (4, 32)
-    with pytest.raises(GraphError, match="leaves no dimension 'nope' open: leave out --dim nope=N"):
+    with pytest.raises(GraphError, match="has no free dimension 'nope': leave out --dim nope=N"):
         torch_pt2.read(programs["two free"], 4, {name: 32, "nope": 3})
-    with pytest.raises(GraphError, match="leaves no dimension 'seq' open"):
+    with pytest.raises(GraphError, match="has no free dimension 'seq'"):
         entry.read(Asked("tests.predict.models:perceptron", dims={"seq": 3}))
 
 
@@ -231,17 +231,17 @@ def _deep(depth: int) -> str:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ("{", "no JSON"),
-        (_deep(200_000), "no JSON"),
-        ("[]", "no program of torch.export"),
+        ("{", "not JSON"),
+        (_deep(200_000), "not JSON"),
+        ("[]", "not a program of torch.export"),
         ("{}", "graph_module"),
-        ('{"graph_module": 7}', "no program of torch.export"),
+        ('{"graph_module": 7}', "not a program of torch.export"),
         (
             '{"graph_module": {"graph": {"tensor_values": 5}, "signature": {"input_specs": [{"parameter": 1}]}}}',
             "known",
         ),
-        (b"\xff\xfe", "no JSON"),
-        ("9" * 100_000, "no JSON"),
+        (b"\xff\xfe", "not JSON"),
+        ("9" * 100_000, "not JSON"),
     ],
 )
 def test_documents_that_are_none(tmp_path: Path, document: str | bytes, words: str) -> None:
@@ -263,7 +263,7 @@ def test_archives_that_are_none(tmp_path: Path, programs: dict[str, Path]) -> No
     words = {"compiled.pt2": "AOTInductor", "two.pt2": "has 2 programs"}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(GraphError, match=words.get(name, f"{name} is no program of torch.export")):
+        with pytest.raises(GraphError, match=words.get(name, f"{name} is not a program of torch.export")):
             torch_pt2.read(tmp_path / name, 1, {})
 
 
@@ -343,11 +343,11 @@ def test_what_an_entry_point_prints_is_no_answer() -> None:
 BAD_ENTRIES = [
     ("bare", "returns a model without inputs: let it return (model, example inputs)"),
     ("nothing", "returns 'NoneType': let it return (model, example inputs)"),
-    ("of_seven", "returns inputs of another batch: make them of as many as it is called with"),
+    ("of_seven", "returns inputs of another batch size: create them for the batch it gets"),
     ("failing", "cannot be traced: ValueError: no model for 8"),
     ("on_a_gpu", "traced without a GPU: leave .cuda() and device= to the training program"),
     ("choosing", "cannot be traced: DataDependentOutputException"),
-    ("number", "is no function of the batch"),
+    ("number", "is not a function of the batch"),
     ("missing", "cannot be loaded: AttributeError"),
     ("exiting", "SystemExit: 4"),
 ]
@@ -394,10 +394,10 @@ def test_an_entry_point_that_takes_too_much_memory_is_refused(monkeypatch: pytes
     ("model", "words"),
     [
         ("missing.onnx", "there is no file 'missing.onnx'"),
-        ("weights.pt", "holds weights, and loading it could run code"),
-        ("notes.txt", "is no model that can be read: MODEL is an ONNX file"),
-        ("a b:c", "is no model that can be read"),
-        ("os:system;x", "is no model that can be read"),
+        ("weights.pt", "has only weights, and loading it could run code"),
+        ("notes.txt", "is not a readable model: MODEL must be an ONNX file"),
+        ("a b:c", "is not a readable model"),
+        ("os:system;x", "is not a readable model"),
         ("no_such_module:f", "cannot be loaded: ModuleNotFoundError"),
     ],
 )

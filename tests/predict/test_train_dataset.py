@@ -67,7 +67,7 @@ def test_other_columns_and_order_are_fine() -> None:
         ({"flops": "nan"}, "file:2: flops is nan"),
         ({"flops": "inf"}, "file:2: flops is inf"),
         ({"flops": "1e31"}, "file:2: flops is 1e31"),
-        ({"flops": "many"}, "no number"),
+        ({"flops": "many"}, "not a number"),
         ({"flops": ""}, "flops is empty"),
         ({"utilisation": "37"}, "from 0 to 1"),
         ({"memory_bytes": "-5"}, "memory_bytes is -5"),
@@ -88,7 +88,7 @@ def test_cells_that_cannot_be_meant(changes: dict[str, str], says: str) -> None:
 def test_headers_that_cannot_be_meant() -> None:
     with pytest.raises(dataset.DataError, match=r"columns missing: .* and \d+ more"):
         dataset.parse("model,batch\nx,1\n", "file")
-    with pytest.raises(dataset.DataError, match="'batch' is there twice"):
+    with pytest.raises(dataset.DataError, match="'batch' appears twice"):
         dataset.parse(text().replace("flops", "batch"), "file")
     with pytest.raises(dataset.DataError, match="columns missing"):
         dataset.parse("", "file")

@@ -62,5 +62,5 @@ def test_refused_files(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"c\.csv:2: gpu is -2"):
         clusters.parse(str(path))
     path.write_text("x,y\n1,2\n")
-    with pytest.raises(TraceError, match="no known cluster"):
+    with pytest.raises(TraceError, match="no cluster has these columns"):
         clusters.parse(str(path))

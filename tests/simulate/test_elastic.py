@@ -155,7 +155,7 @@ def test_a_trace_says_which_jobs_are_elastic(tmp_path: Path) -> None:
 
 
 def test_bounds_that_fall_are_refused_with_their_line(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"trace.csv:3: min_gpu 4, num_gpu 2, max_gpu 8: they must not fall"):
+    with pytest.raises(TraceError, match=r"trace.csv:3: min_gpu 4, num_gpu 2, max_gpu 8: must be in ascending order"):
         read(tmp_path, "4,0,100,,\n2,0,400,4,8\n")
 
 

@@ -1,4 +1,4 @@
-"""What PyTorch's caching allocator holds while a model trains, by doing what it does with the sizes alone. Pure.
+"""Memory that PyTorch's caching allocator holds while a model trains, by replaying its rules with sizes alone. Pure.
 
 Sizes are rounded to 512 bytes; up to 1 MiB come from segments of 2 MiB, up to 10 MiB from segments of 20 MiB, larger
 ones get a segment of their own in steps of 2 MiB; the best fit is split, neighbours that are free are merged, and no
@@ -75,7 +75,7 @@ class Allocator:
         return size
 
     def give(self, *blocks: Block) -> None:
-        """Blocks that are no longer needed."""
+        """Frees blocks that are no longer needed."""
         for pool, segment, offset in blocks:
             size = self._sizes[segment].pop(offset)
             after = self._sizes[segment].get(offset + size)

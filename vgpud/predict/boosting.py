@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How boosters are grown."""
+    """Settings of boosters."""
 
     trees: int = 300
     depth: int = 5
@@ -85,7 +85,7 @@ def _table(tree: Any, rate: float) -> dict[str, list[Any]]:
     if any(
         not end and int(left) != node + 1 for node, (end, left) in enumerate(zip(leaf, tree.children_left, strict=True))
     ):
-        raise VgpudError("this version of scikit-learn numbers the nodes of its trees otherwise than depth first")
+        raise VgpudError("this version of scikit-learn does not number the nodes of its trees depth first")
     values = tree.value[:, 0, 0] * rate
     return {
         "feature": [-1 if end else int(x) for end, x in zip(leaf, tree.feature, strict=True)],

@@ -1,6 +1,6 @@
-"""The CSV of measured jobs: what `collect` writes, the daemon appends, and `vgpu predict train` reads.
+"""The CSV of measured jobs: `collect` writes it, the daemon appends to it, and `vgpu predict train` reads it.
 
-One row is one job that had a device to itself: where it ran, what was known before (features), what was measured then.
+One row is one job that had a device to itself: its device, its features, which are known beforehand, and measurements.
 An empty cell was not measured.
 """
 
@@ -36,13 +36,13 @@ TEXT_MAX = 100
 
 
 class DataError(VgpudError):
-    """A file of measured jobs cannot be meant."""
+    """A file of measured jobs is invalid."""
 
     exit_code = ExitCode.USAGE
 
 
 class OtherColumns(DataError):
-    """A file of another version's rows: nothing is wrong with it but that no row of ours can follow."""
+    """A valid file of another version, to which this version cannot append rows."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def parse(text: str, name: str) -> list[Row]:
             if len(values) != len(header):
                 raise DataError(f"{where}: {len(values)} values where the header has {len(header)} columns")
             if len(rows) == ROWS_MAX:
-                raise DataError(f"{where}: more than {ROWS_MAX} rows: take a part of them")
+                raise DataError(f"{where}: more than {ROWS_MAX} rows: use a part of them")
             rows.append(_row(where, dict(zip(header, values, strict=True))))
     except csv.Error as error:
         raise DataError(f"{name}:{reader.line_num}: {error}") from error
@@ -102,7 +102,7 @@ def parse(text: str, name: str) -> list[Row]:
 def _check(header: list[str], name: str) -> None:
     twice = next((column for column, count in Counter(header).items() if count > 1), None)
     if twice is not None:
-        raise DataError(f"{name}:1: column {twice!r} is there twice: which one is meant?")
+        raise DataError(f"{name}:1: column {twice!r} appears twice: remove one")
     missing = [column for column in COLUMNS if column not in header]
     if missing:
         shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
@@ -113,7 +113,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
     texts = {name: cells[name].strip()[:TEXT_MAX] for name in TEXTS}
     empty = next((name for name in TEXTS if not texts[name]), None)
     if empty is not None:
-        raise DataError(f"{where}: {empty} is empty: say on which device and of which kind the job was")
+        raise DataError(f"{where}: {empty} is empty: name the job's device, family and architecture")
     known: dict[str, float] = {}
     for name in FEATURES:
         value = _number(where, name, cells[name])
@@ -124,7 +124,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
     nothing = next((name for name in POSITIVE if (value := measured[name]) is not None and value < 1), None)
     if nothing is not None:
         found = cells[nothing].strip()[:40]
-        raise DataError(f"{where}: {nothing} is {found}, which nothing that ran has: leave it empty if not measured")
+        raise DataError(f"{where}: {nothing} is {found}, which is impossible: leave it empty if it was not measured")
     return Row(**texts, features=Features(known), **measured)  # type: ignore[arg-type]  # names are the fields'
 
 
@@ -132,11 +132,11 @@ def _number(where: str, name: str, cell: str, most: float = VALUE_MAX) -> float 
     if not cell.strip():
         return None
     try:
-        if "_" in cell or not cell.isascii():  # Python's numbers, nobody else's
+        if "_" in cell or not cell.isascii():  # valid in Python only
             raise ValueError
         value = float(cell)
     except ValueError as error:
-        raise DataError(f"{where}: {name} is {cell[:40]!r}, no number") from error
+        raise DataError(f"{where}: {name} is {cell[:40]!r}, not a number") from error
     if not math.isfinite(value) or not 0 <= value <= most:
         raise DataError(f"{where}: {name} is {cell[:40].strip()}: it must be from 0 to {most:g}")
     return value
@@ -183,7 +183,7 @@ def append(path: Path, rows: list[Row], mode: int = 0o644) -> None:
                 if os.pread(file.fileno(), 1, size - 1) != b"\n":  # a writer died in its last row
                     text = b"\n" + text
             if size + len(text) > FILE_BYTES_MAX:
-                raise DataError(f"{path} is full ({size >> 20} MiB): move it away and a new one begins")
+                raise DataError(f"{path} is full ({size >> 20} MiB): move it away, a new one is started")
             file.write(text)
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror}") from error
@@ -192,4 +192,4 @@ def append(path: Path, rows: list[Row], mode: int = 0o644) -> None:
 def _same_columns(path: Path, start: bytes) -> None:
     first = start.split(b"\n", 1)[0].decode("utf-8-sig", "replace").strip()
     if first != ",".join(COLUMNS):
-        raise OtherColumns(f"{path} has other columns than this version writes: move it away and a new one begins")
+        raise OtherColumns(f"{path} has other columns than this version writes: move it away, a new one is started")

@@ -1,4 +1,4 @@
-"""What MODEL names, and reading it in a process of its own: at most so long, with so much memory, without a device.
+"""Reading MODEL in a separate process, with limits of time and memory and without a device.
 
 Nothing of a model file is executed. An entry point is the user's own code and runs as the user, as his training would;
 its model computes nothing, as its tensors have shapes only.
@@ -42,7 +42,7 @@ _START = "import sys; sys.path[:]=sys.argv[1:]; from vgpud.predict.graph_child i
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be predicted. batch None: as the file has it, else BATCH."""
+    """The model to predict. batch None: the file's, or BATCH."""
 
     model: str
     batch: int | None = None
@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Read:
-    """What is known of a model before it runs."""
+    """A model's prediction and what it is based on."""
 
     counts: Counts
     memory: Estimate
@@ -74,7 +74,7 @@ def known(found: Read, asked: Asked, gpu: Gpu) -> Features:
     try:
         return features(counts.ops, step, gpu.at(asked.precision))
     except (ValueError, OverflowError) as error:
-        raise GraphError(f"{asked.model} has sizes that no device has: {error}") from error
+        raise GraphError(f"{asked.model} has impossible sizes: {error}") from error
 
 
 def memory_bytes(found: Read, gpu: Gpu) -> Estimate:
@@ -94,8 +94,8 @@ def kind_of(model: str) -> str:
         return "entry"
     what = "an ONNX file (.onnx), a program of torch.export (.pt2) or module:function"
     if suffix in (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors"):
-        raise GraphError(f"{label(model)} holds weights, and loading it could run code: MODEL is {what}")
-    raise GraphError(f"{label(model)} is no model that can be read: MODEL is {what}")
+        raise GraphError(f"{label(model)} has only weights, and loading it could run code: MODEL must be {what}")
+    raise GraphError(f"{label(model)} is not a readable model: MODEL must be {what}")
 
 
 def read(asked: Asked) -> Read:
@@ -115,7 +115,7 @@ def read(asked: Asked) -> Read:
         "seconds": int(4 * asked.timeout_s),  # of the processor; the clock is watched from here
     }
     here = os.getcwd()
-    # where vgpud itself lies comes last: it may be the working directory, whose other files nobody means
+    # vgpud's own directory comes last: it may be the working directory, whose other files must not be imported
     path = [here, *sys.path] if kind == "entry" else [*(p for p in sys.path if p and p != here), _ROOT]
     answer = _ran(asked, json.dumps(request), path)
     if "refused" in answer:

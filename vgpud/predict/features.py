@@ -1,7 +1,7 @@
-"""What of a model and a device is known before anything runs, as named numbers. Pure.
+"""Features: numbers of a model and a device that are known before anything runs. Pure.
 
-Readers of graphs (ONNX, torch) and of tables make `Op`s; `features` is the one place that counts and estimates, so that
-what is predicted from is what was trained on. Device time per step is a roofline (Williams et al., CACM'09): each
+Readers of graphs (ONNX, torch) and of tables make `Op`s; `features` is the one place that counts and estimates, so
+prediction and training use the same numbers. Device time per step is a roofline (Williams et al., CACM'09): each
 operation takes as long as its FLOPs or its bytes, whichever is longer, and never less than a kernel does.
 """
 
@@ -24,7 +24,7 @@ HOST_BYTES_PER_S = 4_000_000_000
 #: edge of the part of a matrix that one thread block computes
 TILE = 128
 
-#: name -> what it is; all of one training step unless said otherwise. A model file names those that it goes by.
+#: name -> what it is; all of one training step unless said otherwise. A model file names those that it uses.
 FEATURES: dict[str, str] = {
     "batch": "samples in a step",
     "batch_mean": "mean samples in a step: the last step of an epoch is shorter",
@@ -72,7 +72,7 @@ class Features:
     def __post_init__(self) -> None:
         for name, value in self.values.items():
             if name not in FEATURES:
-                raise ValueError(f"no feature is called {name!r}")
+                raise ValueError(f"there is no feature {name!r}")
             if not 0 <= value <= VALUE_MAX:  # what is not a number is neither
                 raise ValueError(f"feature {name} is {value:g}: it must be from 0 to {VALUE_MAX:g}")
 
@@ -94,7 +94,7 @@ COUNTED = {
 
 
 def features(ops: Iterable[Op], step: Step, device: Hardware) -> Features:
-    """All of FEATURES. Raises ValueError when a number cannot be meant."""
+    """All of FEATURES. Raises ValueError for an invalid number."""
     ops = tuple(ops)
     if step.batch < 1 or min(device.sm_count, device.bandwidth, device.peak_flops) < 1:
         raise ValueError("batch, SMs, bandwidth and peak FLOPs must be at least 1")

@@ -25,15 +25,15 @@ ITEM_BYTES = {**FLOATS, "complex128": 16, "complex64": 8, "int64": 8, "int32": 4
 
 
 class GraphError(VgpudError):
-    """A model that cannot be read or meant: one line that names what is wrong and the mend."""
+    """An unreadable or invalid model: one line that names the error and the remedy."""
 
     exit_code = ExitCode.USAGE
 
 
 def refuse_unused(model: str, names: set[str]) -> None:
-    """Raises GraphError for names of --dim that the model has not: the figures would not be those that are meant."""
+    """Raises GraphError for names of --dim that the model does not have: the figures would be wrong."""
     if names:
-        raise GraphError(f"{label(model)} leaves no dimension {label(min(names))} open: leave out --dim {min(names)}=N")
+        raise GraphError(f"{label(model)} has no free dimension {label(min(names))}: leave out --dim {min(names)}=N")
 
 
 class Role(Enum):
@@ -144,9 +144,9 @@ class Graph:
     roots: dict[str, str] = field(default_factory=dict)
 
     def tensor(self, name: str, tensor: Tensor) -> None:
-        """Takes a tensor in. Raises GraphError where it cannot be."""
+        """Adds a tensor. Raises GraphError if it is invalid."""
         if len(tensor.shape) > RANK_MAX or any(size < 0 for size in tensor.shape) or tensor.elements > ELEMENTS_MAX:
-            raise GraphError(f"tensor {label(name)} has the shape {label(list(tensor.shape))}, which no device has")
+            raise GraphError(f"tensor {label(name)} has the shape {label(list(tensor.shape))}, which is impossible")
         if len(self.tensors) >= TENSORS_MAX:
             raise GraphError(f"the model has more than {TENSORS_MAX} tensors: predict a part of it")
         self.tensors[name] = tensor
@@ -154,7 +154,7 @@ class Graph:
             self.scaled.add(name)
 
     def op(self, op: Op) -> None:
-        """Takes the next operation in; its tensors are known."""
+        """Adds the next operation; its tensors are known."""
         if len(self.ops) >= OPS_MAX:
             raise GraphError(f"the model has more than {OPS_MAX} operations: predict a part of it")
         self.ops.append(op)
@@ -196,7 +196,7 @@ class Graph:
 
 
 def label(what: object) -> str:
-    """Somebody else's text for a line of ours: short, quoted, nothing that a terminal would obey."""
+    """Untrusted text for a message: short, quoted, without control characters."""
     text = ascii(what)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

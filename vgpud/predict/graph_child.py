@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """When whoever asked is gone, by Ctrl-C or killed, nobody waits for an answer."""
+    """Ends with the parent process: after Ctrl-C or a kill no process waits for the answer."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it was before
         sys.exit(1)
@@ -91,7 +91,7 @@ def _graph(asked: dict[str, Any]) -> Graph:
         from vgpud.predict import torch_pt2
 
         return torch_pt2.read(Path(model), batch, dims)
-    raise GraphError(f"{label(model)} is of no kind that is known")
+    raise GraphError(f"{label(model)} is of an unknown type")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sizes that depend on others, as exported graphs write them: sympy's notation, evaluated without sympy or eval."""
+"""Sizes that depend on others, in the sympy notation of exported graphs, evaluated without sympy or eval."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _OPERATORS: dict[type[ast.operator], str] = {
 def parse(expression: str) -> ast.expr:
     """The expression's tree. Raises GraphError."""
     if len(expression) > _TEXT_MAX:
-        raise GraphError(f"a size is an expression of {len(expression)} characters, {_TEXT_MAX} is the most")
+        raise GraphError(f"a size is an expression of {len(expression)} characters, at most {_TEXT_MAX} are allowed")
     try:
         return ast.parse(expression, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise GraphError(f"a size is written as {label(expression)}, which is no expression") from error
+        raise GraphError(f"a size is written as {label(expression)}, which is not an expression") from error
 
 
 def symbols(expression: str) -> set[str]:
@@ -98,9 +98,9 @@ def _value(node: ast.expr, values: Mapping[str, int], depth: int = 0) -> int:
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
         found = _FUNCTIONS[node.func.id]([_value(child, values, below) for child in node.args])
     else:
-        raise GraphError(f"a size is written with {label(ast.unparse(node))}, which is no arithmetic that is known")
+        raise GraphError(f"a size is written with {label(ast.unparse(node))}, which is not supported")
     if abs(found) > ELEMENTS_MAX:
-        raise GraphError(f"a size is {label(found)}, which no device has")
+        raise GraphError(f"a size is {label(found)}, which is impossible")
     return found
 
 

@@ -2,7 +2,7 @@
 
 The step is walked tensor by tensor against PyTorch's caching allocator: weights, what the forward pass keeps for the
 backward pass, gradients as they come and go, the optimizer's states and temporaries, libraries' workspaces. A context
-comes on top. The interval is for what no graph shows: workspaces that cuDNN picks, when Python lets go of a tensor,
+comes on top. The interval covers effects that no graph shows: cuDNN's workspaces, when Python frees a tensor,
 fragmentation.
 """
 
@@ -27,7 +27,7 @@ _CONV_WORKSPACE_MAX = 256 * MIB
 _RESERVE_PARTS = 3
 #: between the ends of the interval, of what is not context
 _LOW, _HIGH = 0.9, 1.15
-#: ... and for a graph with operations that nobody knows
+#: ... and for a graph with unknown operations
 _HIGH_UNKNOWN = 2.0
 
 
@@ -99,7 +99,7 @@ class _Walk:
         return list(dict.fromkeys(map(self.made.root, names)))
 
     def _forward(self) -> list[tuple[str, ...]]:
-        """What each operation keeps until its backward pass."""
+        """Tensors that each operation keeps until its backward pass."""
         last = {name: number for number, op in enumerate(self.made.ops) for name in self._roots(op.inputs)}
         kept: list[tuple[str, ...]] = []
         needed: set[str] = set()

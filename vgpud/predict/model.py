@@ -34,7 +34,7 @@ DEPTH_MAX = 64
 
 
 class ModelError(VgpudError):
-    """A file is no trained model of ours."""
+    """A file is not a trained model."""
 
     exit_code = ExitCode.USAGE
 
@@ -53,7 +53,7 @@ class Predicted:
     """Shares of a device as 0..1. Out of range: only good to be shown, and `why` is a sentence that says so."""
 
     utilisation: Interval
-    sm_activity: Interval | None  # None: nobody measured it where the model was trained
+    sm_activity: Interval | None  # None: not measured where the model was trained
     memory_bytes: Interval
     in_range: bool
     why: str = ""
@@ -121,7 +121,7 @@ class Model:
         """Raises ValueError when a feature that the model goes by is missing."""
         missing = [name for name in self.features if name not in known.values]
         if missing:
-            raise ValueError(f"the model goes by features that are not there: {', '.join(missing)}")
+            raise ValueError(f"the model needs features that are missing: {', '.join(missing)}")
         point = coordinates([known[name] for name in self.features])
         found = self.trained.judge(known)
         intervals = {name: target.predict(point, known, found.widen) for name, target in self.targets.items()}
@@ -151,11 +151,11 @@ def _shipped() -> Model:
 
 def _read(path: Path) -> bytes:
     try:
-        if path.exists() and not path.is_file():  # a pipe would keep us waiting
-            raise ModelError(f"cannot read {path}: it is no regular file")
+        if path.exists() and not path.is_file():  # reading a pipe could block
+            raise ModelError(f"cannot read {path}: it is not a regular file")
         return read_bytes(path, FILE_BYTES_MAX)
     except (FileError, OSError) as error:
-        raise ModelError(f"no trained model: {error}") from error
+        raise ModelError(f"not a trained model: {error}") from error
 
 
 def parse(data: bytes, name: str) -> Model:
@@ -165,7 +165,7 @@ def parse(data: bytes, name: str) -> Model:
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
         said = " ".join(str(error).split())[:120]
         what = f"{said} is missing" if isinstance(error, KeyError) else said or type(error).__name__
-        raise ModelError(f"{name} is no trained model ({what}): make one with `vgpu predict train`") from error
+        raise ModelError(f"{name} is not a trained model ({what}): create one with `vgpu predict train`") from error
 
 
 def _model(data: Any) -> Model:
@@ -181,7 +181,7 @@ def _model(data: Any) -> Model:
     targets = {name: _target(given[name], len(names), counted, MEASURED[name]) for name in chosen}
     card = data["card"]
     if not isinstance(card, dict):
-        raise ValueError("the data card is no table")
+        raise ValueError("the data card is not a table")
     return Model(names, targets, ranges.parse(data["trained"]), card)
 
 
@@ -191,12 +191,12 @@ def _target(data: Any, features: int, counted: list[int], limit: float) -> Targe
         raise ValueError(f"feature {estimate[:40]!r} is not known")
     spread = tuple((_number(most), _number(b), _number(a)) for most, b, a in _list(data["spread"], 1000))
     if not spread or any(min(b, a) < 0 for _, b, a in spread):
-        raise ValueError("an interval is not there, or its ends are changed over")
+        raise ValueError("an interval is missing, or its ends are reversed")
     offset, scale, most = (_number(data[key]) for key in ("offset", "scale", "most"))
     if offset <= 0 or scale <= 0 or most <= 0:
-        raise ValueError("offset, scale and most of a target must be above 0")
+        raise ValueError("offset, scale and maximum of a target must be above 0")
     if most > limit:
-        raise ValueError(f"the most of a target is above {limit:g}")
+        raise ValueError(f"the maximum of a target is above {limit:g}")
     trees = []
     for each in _list(data["trees"], TREES_MAX):
         trees.append(_tree(each, features))
@@ -217,13 +217,13 @@ def _tree(data: Any, features: int) -> Tree:
     number = tuple(_number(x) for x in _list(data["number"], NODES_MAX))
     right = tuple(_index(x, size) for x in _list(data["right"], NODES_MAX))
     if not size or len(number) != size or len(right) != size:
-        raise ValueError("a tree's columns are not of one length")
+        raise ValueError("a tree's columns have different lengths")
     depth = [0] * size
     for node in range(size):
         if feature[node] < 0:
             continue
         if right[node] <= node + 1:
-            raise ValueError("a tree's node has a child that is not after it")
+            raise ValueError("a tree's node has a child that does not come after it")
         for child in (node + 1, right[node]):
             depth[child] = max(depth[child], depth[node] + 1)
     if max(depth) > DEPTH_MAX:

@@ -27,7 +27,7 @@ def read(path: Path, batch: int, dims: Mapping[str, int]) -> Graph:
     model = _parsed(path)
     body = model.graph
     if not body.node:
-        raise GraphError(f"{path.name} is no ONNX model: it has no operations")
+        raise GraphError(f"{path.name} is not an ONNX model: it has no operations")
     weights = {tensor.name for tensor in body.initializer}
     inputs = [one for one in body.input if one.name not in weights]
     _strip(body, 0)
@@ -48,13 +48,13 @@ def _parsed(path: Path) -> ModelProto:
     try:
         size = os.stat(path).st_size
         if size > FILE_BYTES_MAX:
-            text = f"{path.name} has {size / 2**30:.1f} GiB, an ONNX file 2 GiB at most"
+            text = f"{path.name} has {size / 2**30:.1f} GiB, but an ONNX file has at most 2 GiB"
             raise GraphError(f"{text}: save it with its weights beside it (save_as_external_data=True)")
         return onnx.load(str(path), format="protobuf", load_external_data=False)
     except (DecodeError, ValueError, EOFError, RecursionError) as error:
         if isinstance(error, GraphError):
             raise
-        raise GraphError(f"{path.name} is no ONNX model: {label(str(error))}") from error
+        raise GraphError(f"{path.name} is not an ONNX model: {label(str(error))}") from error
     except OSError as error:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
 

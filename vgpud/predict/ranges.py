@@ -1,4 +1,4 @@
-"""Where a model may be believed: the families, devices and ranges of what it was trained on. Pure."""
+"""A model's range of validity: the families, devices and values of its training data. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a model was trained on."""
+    """The ranges of a model's training data."""
 
     families: tuple[str, ...]
     devices: tuple[str, ...]
@@ -100,16 +100,16 @@ def as_json(trained: Trained) -> dict[str, Any]:
 def parse(data: Any) -> Trained:
     """That of a model file. Raises ValueError."""
     if not isinstance(data, dict) or not isinstance(data["ranges"], dict):
-        raise ValueError("what it was trained on is no table")
+        raise ValueError("the training ranges are not a table")
     for key in ("families", "devices"):
         names = data[key]
         good = isinstance(names, list) and 0 < len(names) <= NAMES_MAX
         if not good or not all(isinstance(name, str) and 0 < len(name) <= NAME_MAX for name in names):
-            raise ValueError(f"{key} is no list of names")
+            raise ValueError(f"{key} is not a list of names")
     found: dict[str, tuple[float, float]] = {}
     for name, pair in data["ranges"].items():
         numbers = isinstance(pair, list) and len(pair) == 2 and all(type(x) in (int, float) for x in pair)
         if name not in FEATURES or not numbers or not all(map(math.isfinite, pair)) or pair[0] > pair[1]:
-            raise ValueError(f"range of {name[:40]!r} is none")
+            raise ValueError(f"range of {name[:40]!r} is invalid")
         found[name] = (float(pair[0]), float(pair[1]))
     return Trained(tuple(data["families"]), tuple(data["devices"]), found)

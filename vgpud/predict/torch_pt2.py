@@ -38,7 +38,7 @@ def read(path: Path, batch: int, dims: Mapping[str, int]) -> Graph:
         return _Reader(path.name, module, batch, dims).read()
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError) as error:
         what = f"{type(error).__name__}: {label(str(error))}"
-        raise GraphError(f"{path.name} is no program of torch.export that is known here ({what})") from error
+        raise GraphError(f"{path.name} is not a program of torch.export that is known here ({what})") from error
 
 
 def _document(path: Path) -> Any:
@@ -46,16 +46,16 @@ def _document(path: Path) -> Any:
         with zipfile.ZipFile(path) as archive:
             found = archive.infolist()
             if len(found) > MEMBERS_MAX:
-                raise GraphError(f"{path.name} has {len(found)} members, {MEMBERS_MAX} is the most: what is it?")
+                raise GraphError(f"{path.name} has {len(found)} members, over {MEMBERS_MAX}: is it the right file?")
             text = _member(path, archive, found)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise GraphError(f"{path.name} is no program of torch.export: {label(str(error))}") from error
+        raise GraphError(f"{path.name} is not a program of torch.export: {label(str(error))}") from error
     except OSError as error:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise GraphError(f"{path.name} has a graph that is no JSON: {label(str(error))}") from error
+        raise GraphError(f"{path.name} has a graph that is not JSON: {label(str(error))}") from error
 
 
 def _member(path: Path, archive: zipfile.ZipFile, found: list[zipfile.ZipInfo]) -> bytes:
@@ -65,10 +65,10 @@ def _member(path: Path, archive: zipfile.ZipFile, found: list[zipfile.ZipInfo]) 
     if not models:
         compiled = any("/aotinductor/" in m.filename for m in found)
         why = "it is compiled (AOTInductor) and has no graph" if compiled else "it has no models/model.json"
-        raise GraphError(f"{path.name} is no program of torch.export: {why}; write one with torch.export.save")
+        raise GraphError(f"{path.name} is not a program of torch.export: {why}; write one with torch.export.save")
     if len(models) > 1:
         names = ", ".join(label(os.path.basename(m.filename)) for m in models[:4])
-        raise GraphError(f"{path.name} has {len(models)} programs ({names}): save the one that is trained alone")
+        raise GraphError(f"{path.name} has {len(models)} programs ({names}): save only the one that is trained")
     with archive.open(models[0]) as member:
         text = member.read(JSON_BYTES_MAX + 1)
     if len(text) > JSON_BYTES_MAX:
@@ -174,13 +174,13 @@ class _Reader:
             made.tensor(name, self._tensor(name, Role.VALUE))
         unknown = next((name for name in inputs if name not in made.tensors), None)
         if unknown is not None:
-            raise GraphError(f"{self.name} uses tensor {label(unknown)}, which nothing makes")
+            raise GraphError(f"{self.name} uses tensor {label(unknown)}, which no operation makes")
         torch_ops.add(made, str(node["target"]), inputs, outputs)
 
 
 def _whole(number: object) -> int:
     if type(number) is not int:
-        raise GraphError(f"a size is {label(number)}, no whole number")
+        raise GraphError(f"a size is {label(number)}, not a whole number")
     return number
 
 

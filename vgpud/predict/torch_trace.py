@@ -52,12 +52,12 @@ def _found(entry: str) -> Any:
     except (Exception, SystemExit) as error:
         raise GraphError(f"entry point {entry} cannot be loaded: {_told(error)}") from error
     if not callable(found):
-        raise GraphError(f"entry point {entry} is no function of the batch that returns (model, inputs)")
+        raise GraphError(f"entry point {entry} is not a function of the batch that returns (model, inputs)")
     return found
 
 
 def _told(error: BaseException) -> str:
-    """An error of somebody else's code as part of a line, with the mend where it is known."""
+    """An error of the user's code as part of a line, with the remedy if it is known."""
     text = " ".join(str(error).split())[:240]
     if "cuda" in text.lower() or "NVIDIA" in text:
         return f"{text}; it is traced without a GPU: leave .cuda() and device= to the training program"
@@ -93,7 +93,7 @@ def _batch(entry: str, answer: object, shapes: Sequence[Sequence[int]], batch: i
     if isinstance(answer, torch.nn.Module):
         return shapes[0][0] if shapes else batch
     if shapes and not any(shape[0] % batch == 0 or (len(shape) > 2 and shape[1] == batch) for shape in shapes):
-        raise GraphError(f"{entry}({batch}) returns inputs of another batch: make them of as many as it is called with")
+        raise GraphError(f"{entry}({batch}) returns inputs of another batch size: create them for the batch it gets")
     return batch
 
 

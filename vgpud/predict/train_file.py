@@ -1,4 +1,4 @@
-"""A model file from measured jobs: what is checked first, what is grown, what its data card says."""
+"""A model file from measured jobs: the checks, the training and the data card."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def varying(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def trained(rows: Sequence[Row]) -> ranges.Trained:
-    """Where a model of these rows may be believed."""
+    """The ranges in which a model of these rows is valid."""
     seen = {name: [row.features[name] for row in rows] for name in FEATURES}
     return ranges.Trained(
         families=tuple(sorted({row.family for row in rows})),
@@ -152,13 +152,13 @@ def check(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"cannot write {path}: it is a directory, name a file in it")
     if path.exists() and not path.is_file():  # /dev/null would be gone
-        raise DataError(f"cannot write {path}: it is no regular file")
+        raise DataError(f"cannot write {path}: it is not a regular file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise DataError(f"cannot write {path}: {path.parent} is no directory that you may write to")
+        raise DataError(f"cannot write {path}: {path.parent} is not a directory that you may write to")
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
-    """All of the file or nothing. Raises DataError."""
+    """Writes the file atomically. Raises DataError."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n"
     model.parse(text.encode(), str(path))  # nothing is written that could not be read
     temporary = ""

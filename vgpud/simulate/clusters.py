@@ -13,7 +13,7 @@ from vgpud.simulate.trace import GPUS_MAX, Row, TraceError
 #: traces say nothing of devices' memory: all have the same, and jobs take it in proportion to their share
 MEMORY_BYTES = 80 << 30
 GRANULE_BYTES = 2 * MIB
-#: of one node: what a description can mean; the openb list has 8
+#: maximum of one node in a description; the openb list has 8
 GPUS_PER_NODE_MAX = 100_000
 EXAMPLE = "write NODESxGPUS, for example 8x8, or 4x8:V100+2x4:T4, or name a file"
 _PART = re.compile(r"(\d{1,7})x(\d{1,7})(?::([\w.-]+))?")
@@ -45,7 +45,7 @@ def _from_file(path: Path) -> tuple[Node, ...]:
             names.add(node.name)
         return _checked(nodes, str(path))
     raise TraceError(
-        f"{path}: columns of no known cluster (Tiresias: num_node_p_switch, num_gpu_p_node; openb: sn, gpu): {EXAMPLE}"
+        f"{path}: no cluster has these columns (Tiresias: num_node_p_switch, num_gpu_p_node; openb: sn, gpu): {EXAMPLE}"
     )
 
 
@@ -69,7 +69,7 @@ def _openb(row: Row, index: int) -> Node:
 def _numbered(kinds: list[tuple[int, str, int, int]], what: str) -> tuple[Node, ...]:
     """Nodes n0, n1, ... of (GPUs, model, CPU, memory)."""
     if sum(max(1, gpus) for gpus, *_ in kinds) > GPUS_MAX:
-        raise TraceError(f"cluster {what!r} is too large: {GPUS_MAX} GPUs or nodes are the most")
+        raise TraceError(f"cluster {what!r} is too large: at most {GPUS_MAX} GPUs or nodes are possible")
     return _checked(tuple(make_node(f"n{index}", index, *kind) for index, kind in enumerate(kinds)), what)
 
 

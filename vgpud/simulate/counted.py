@@ -34,7 +34,7 @@ class Counted:
         return placement
 
     def lose(self, class_name: str, other: str) -> None:
-        """Nobody knows who shares a device."""
+        """Devices are not known, so neither is sharing."""
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
         return ()

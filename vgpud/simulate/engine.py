@@ -1,8 +1,7 @@
 """The simulation: events in order of time, fed to the queue's machine as the daemon feeds it, its commands carried out.
 
-Pure and deterministic: a heap of (time, kind, serial), integers only. Time moves when everything of an instant has
-happened, and all of an instant is decided upon at once. Only this file knows what the machine does
-not: when a job ends.
+Pure and deterministic: a heap of (time, kind, serial), integers only. Time advances when all events of an instant have
+happened, and they are decided upon together. Only this file knows the end of each job, which the machine does not.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ KILLED = 143  # exit code: 128 + SIGTERM
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What is not free of charge: a job has its devices meanwhile and makes no progress."""
+    """Times in which a job has its devices but makes no progress."""
 
     start_ns: int = 0  # from the decision until its program works
     suspend_ns: int = 0  # to give its devices up: a checkpoint, or the grace of a signal
@@ -49,7 +48,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a trace."""
+    """The outcome of a trace."""
 
     capacity_milli: int
     jobs: list[tuple[TraceJob, Job]] = field(default_factory=list)  # in the order of the trace

@@ -1,4 +1,4 @@
-"""What jobs on one device cost each other, from tables of measured pairs. Speeds are in millionths of that alone."""
+"""Slowdown of jobs on one device, from tables of measured pairs. Speeds are in millionths of that alone."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def gavel(path: Path, device: str) -> Pairs:
                 pairs = {other: got for other, got in row.items() if other != "null" and other.endswith(", 1)")}
                 speeds |= {(_model(kind), _model(other)): _speed(got[0], alone) for other, got in pairs.items()}
     except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
-        raise TraceError(f"{path} is no table of throughputs as Gavel writes it: {error!r}") from error
+        raise TraceError(f"{path} is not a table of throughputs in Gavel's format: {error!r}") from error
     return Pairs(speeds | _families(speeds))
 
 

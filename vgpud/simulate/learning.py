@@ -1,4 +1,4 @@
-"""Traces whose users say nothing: how long jobs take is learnt while they run, by what the trace tells of them.
+"""Traces without expected durations: durations are learnt from ended jobs, by the attributes in the trace.
 
 Classes are made of the user, the model and the GPUs, as far as the trace has them, as vgpud.core.jobs.similarity makes
 them of what the daemon knows.

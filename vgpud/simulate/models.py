@@ -1,4 +1,4 @@
-"""What placement wants to know of a model that a trace only names: how skewed its tensors are.
+"""Skew of a model's tensors, for placement, from the model's name in a trace.
 
 Tiresias measures the part that the largest tensor has in all that a job sends. For training with one gradient for each
 parameter that follows from the architecture: the parameters of the largest layer over all of them.

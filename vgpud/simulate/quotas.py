@@ -24,7 +24,7 @@ def read(path: Path) -> tuple[QueueSpec, ...]:
     except FileError as error:
         raise TraceError(f"queues: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise TraceError(f"{path} is no JSON: {error}") from error
+        raise TraceError(f"{path} is not JSON: {error}") from error
     listed = data.get("queues") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not listed:
         raise TraceError(f"{path} has no queues: write `vgpu quota get -o json > {path.name}`")

@@ -1,6 +1,6 @@
 """Reading traces: Tiresias and Muri, Philly, Alibaba's openb, and what `vgpu usage` exports; the header tells which.
 
-A row that cannot be meant is refused with its line; nothing is skipped silently.
+An invalid row is refused with its line; nothing is skipped silently.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def numbers(path: str) -> list[Fraction]:
     """The numbers of a table with the one column `duration`, as Tiresias has them for Gittins. Raises TraceError."""
     columns, rows = table(Path(path))
     if columns != {"duration"}:
-        raise TraceError(f"{path}: a table of durations has the one column duration, not {', '.join(sorted(columns))}")
+        raise TraceError(f"{path}: a table of durations has one column, duration, not {', '.join(sorted(columns))}")
     return [Fraction(row.number("duration")) for row in rows]
 
 
@@ -81,7 +81,7 @@ def _from_csv(path: Path, file: Iterable[str]) -> Iterator[Any]:
             raise TraceError(f"{path}:1: {len(header)} columns: {COLUMNS_MAX} is the limit")
         twice = next((name for name in header if name and header.count(name) > 1), "")
         if twice:
-            raise TraceError(f"{path}:1: column {twice} is there twice: which one is meant?")
+            raise TraceError(f"{path}:1: column {twice} appears twice: remove one")
         yield set(header)
         for values in reader:
             if not values:
@@ -99,7 +99,7 @@ def _from_json(path: Path, text: str) -> Iterator[Any]:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise TraceError(f"{path} is no JSON: {error}") from error
+        raise TraceError(f"{path} is not JSON: {error}") from error
     if isinstance(data, dict):
         data = next((data[key] for key in ("jobs", "usage") if key in data), None)
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
@@ -159,7 +159,7 @@ def _elastic(job: TraceJob, row: Row) -> TraceJob:
     least = row.positive("min_gpu") if row.text("min_gpu") else asked
     most = row.positive("max_gpu") if row.text("max_gpu") else asked
     if not least <= asked <= most:
-        raise TraceError(f"{row.where}: min_gpu {least}, num_gpu {asked}, max_gpu {most}: they must not fall")
+        raise TraceError(f"{row.where}: min_gpu {least}, num_gpu {asked}, max_gpu {most}: must be in ascending order")
     spec = replace(job.spec, members=least, elastic=Elastic(least_members=least, most_members=most))
     return replace(job, spec=spec, scaling=LINEAR, scaled_from=asked)
 

@@ -1,8 +1,8 @@
-"""Recordings of a live queue (config key record_queue) told again: to the machine alone, and to the simulation.
+"""Replays recordings of a live queue (config key record_queue): to the machine alone, and to the simulation.
 
-Both must decide as the daemon did. Told the same events, the machine gives the same commands in the same order. Told
-only what came from outside, the clock included, with jobs that run as long and take as long to make room as they did,
-the simulation starts and stops the same jobs in the same order.
+Both must decide as the daemon did. Given the same events, the machine gives the same commands in the same order. Given
+only the external events, the clock included, and jobs that run and take to give way as long as they did, the simulation
+starts and stops the same jobs in the same order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MORE_NS = SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the machine was told at one time, and what it said."""
+    """The machine's events at one time, and its commands."""
 
     at_ns: int
     events: tuple[events.Event, ...]
@@ -61,7 +61,7 @@ class Recording:
 
 
 def read(path: Path) -> Recording:
-    """Raises TraceError with the line that cannot be meant."""
+    """Raises TraceError with the invalid line."""
     try:
         lines = read_text(path, FILE_BYTES_MAX).splitlines()
     except FileError as error:
@@ -80,7 +80,7 @@ def read(path: Path) -> Recording:
                 steps.append(Step(data["at_ns"], tuple(told), tuple(data["commands"])))
                 told = []
     except KeyError as error:
-        raise TraceError(f"{path}:{number}: {error} is missing: it is no recording of a queue") from error
+        raise TraceError(f"{path}:{number}: {error} is missing: this is not a recording of a queue") from error
     except (AttributeError, TypeError, ValueError) as error:
         raise TraceError(f"{path}:{number}: {error}") from error
     return replace(recording, steps=tuple(steps))

@@ -1,4 +1,4 @@
-"""What a simulation leaves behind: a document for programs, a table of jobs as CSV, plots."""
+"""Outputs of a simulation: a document for programs, a table of jobs as CSV, plots."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _utilisation(axes: Any, outcomes: Mapping[str, Outcome]) -> None:
         hours = [at_s / 3600 for at_s, _ in points]
         used = [100 * milli / outcome.capacity_milli for _, milli in points]
         axes.step(hours, used, where="post", label=policy, linewidth=1.2)
-    axes.set(ylim=(0, 104), xlabel="hours", ylabel="GPU time that jobs have (%)")
+    axes.set(ylim=(0, 104), xlabel="hours", ylabel="GPU time assigned to jobs (%)")
 
 
 def means(samples: Sequence[Sample], count: int) -> list[tuple[float, float]]:

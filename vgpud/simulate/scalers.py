@@ -1,4 +1,4 @@
-"""Elastic workers' autoscalers in the simulator: the daemon's own, told what a job's curve says it does."""
+"""Elastic workers' autoscalers in the simulator: the daemon's own, fed with the throughput of a job's curve."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def parse(text: str) -> Curve:
     try:
         pairs = [(int(size), int(rate)) for size, rate in (part.split(":") for part in text.split(","))]
     except ValueError:
-        raise ValueError(f"{text!r} is no curve: {EXAMPLE}") from None
+        raise ValueError(f"{text!r} is not a curve: {EXAMPLE}") from None
     before = (0, 0)
     for size, rate in pairs:
         if size <= before[0] or rate < before[1] or not rate or max(size, rate) > _MOST:

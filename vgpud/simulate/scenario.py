@@ -1,4 +1,4 @@
-"""One simulation from its parts: which machine, which room, which policy. What commands and benchmarks call."""
+"""One simulation from its parts: the machine, the cluster and the policy. Called by commands and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace, whatever file it came from: jobs in the order of their submission, and rows that know where they stand."""
+"""A trace from any format: jobs in the order of their submission, and rows that know their line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GPUS_MAX = 1_000_000
 
 
 class TraceError(VgpudError):
-    """A trace or a cluster that cannot be meant: the file, the line, what is wrong and the mend."""
+    """An invalid trace or cluster: the file, the line, the error and the remedy."""
 
     exit_code = ExitCode.USAGE
 
@@ -68,7 +68,7 @@ class Row:
         """A number from 0 to `most`."""
         text = self.text(column)
         try:
-            value = Decimal("NaN" if "_" in text else text)  # what Python takes for a number, and nobody else
+            value = Decimal("NaN" if "_" in text else text)  # a number in Python only
         except InvalidOperation:
             value = Decimal("NaN")
         if not value.is_finite():
@@ -76,7 +76,7 @@ class Row:
         if value < 0:
             raise TraceError(f"{self.where}: {column} is {text}: it must not be negative")
         if value > most:
-            raise TraceError(f"{self.where}: {column} is {text}: {most} is the most")
+            raise TraceError(f"{self.where}: {column} is {text}: it must be at most {most}")
         return value
 
     def ns(self, column: str) -> int:
@@ -112,7 +112,7 @@ def ordered(jobs: Iterable[TraceJob], sort: bool) -> list[TraceJob]:
         if job.submitted_ns < before.submitted_ns:
             raise TraceError(
                 f"{job.where}: submitted {_s(before.submitted_ns - job.submitted_ns)} s before the row above: "
-                "put the rows in order of time, or use --sort"
+                "sort the rows by time, or use --sort"
             )
     first_ns = found[0].submitted_ns if found else 0
     return [replace(job, submitted_ns=job.submitted_ns - first_ns) for job in found] if first_ns else found

@@ -22,7 +22,7 @@ BUSY_S, BUSY_EVERY_S = 2.0, 0.01
 
 
 async def while_busy(work: Callable[[], T]) -> T:
-    """Does it, again and again while another process (for BUSY_S) or our own flush holds the store. Raises as it does.
+    """Retries it while another process (for BUSY_S), or our own flush, holds the store. Raises as it does.
 
     A flush takes as long as the disk does, and saved() waits for it afterwards in any case.
     """

@@ -157,7 +157,7 @@ def test_why_jobs_wait(real: Any) -> None:
     after = submit(real, "--gpus", "0.5", "--after", waits, "--", "true")
     held = submit(real, "--gpus", "0.5", "--hold", "--", "true")
     reasons = {row["job_id"]: row["reason"] for row in real("queue", "ls", "-o", "json").json["jobs"]}
-    says = "queue team has 0.5 of its limit of 0.5 GPUs in use, and this needs 0.5; held by job "
+    says = "queue team has 0.5 of its limit of 0.5 GPUs in use, and this needs 0.5; in use by job "
     assert reasons[int(waits)].startswith(says)
     assert reasons[int(after)] == f"it waits for job {waits} to complete"
     assert reasons[int(held)] == f"it is held: release it with vgpu queue release {held}"

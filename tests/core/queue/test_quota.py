@@ -23,7 +23,7 @@ def test_a_limit_keeps_jobs_waiting_and_the_reason_names_it() -> None:
     job = at.submit(gpus(1))
     assert at.running == {1}
     assert at.reason(job) == (
-        "queue default has 1 of its limit of 1.5 GPUs in use, and this needs 1; held by job 1 (1)"
+        "queue default has 1 of its limit of 1.5 GPUs in use, and this needs 1; in use by job 1 (1 GPU)"
     )
 
 
@@ -35,7 +35,7 @@ def test_cpus_and_ram_count_as_well() -> None:
     ):
         spec = replace(gpus(1), ask=replace(gpus(1).ask, **much))
         first, second = at.submit(spec), at.submit(spec)
-        assert first in at.running and at.reason(second).startswith(f"{says}; held by job 1 (1)")
+        assert first in at.running and at.reason(second).startswith(f"{says}; in use by job 1 (1 GPU)")
 
 
 def test_the_limit_of_a_parent_counts_its_children() -> None:
@@ -46,7 +46,7 @@ def test_the_limit_of_a_parent_counts_its_children() -> None:
     assert at.running == {1, other}
     assert (
         at.reason(job)
-        == "queue team has 3 of its limit of 3 GPUs in use, and this needs 2; held by job 1 (2), job 3 (1)"
+        == "queue team has 3 of its limit of 3 GPUs in use, and this needs 2; in use by job 1 (2 GPU), job 3 (1 GPU)"
     )
 
 
@@ -178,12 +178,12 @@ def test_slices_that_are_no_jobs_count() -> None:
     job = at.submit(gpus(1))
     assert at.running == {1}
     assert (
-        at.reason(job)
-        == "queue default has 3 of its limit of 3 GPUs in use, and this needs 1; held by job 1 (1), slices (2)"
+        at.reason(job) == "queue default has 3 of its limit of 3 GPUs in use, and this needs 1"
+        "; in use by job 1 (1 GPU), slices (2 GPU)"
     )
     denied = at.machine.check_direct("default", 500)
     assert denied is not None and denied.message == (
-        "queue default has 3 of its limit of 3 GPUs in use, and this needs 0.5; held by job 1 (1), slices (2)"
+        "queue default has 3 of its limit of 3 GPUs in use, and this needs 0.5; in use by job 1 (1 GPU), slices (2 GPU)"
     )
     at.send(RoomChanged("n", (), ("all",), ()))
     assert at.running == {1, job}

@@ -59,10 +59,20 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.option("--compare", multiple=True, metavar="POLICY", help="A policy to compare with; may be repeated.")
 @click.option("--placement", metavar="RULE", help="As for a queue (default: best-fit), or count: only count GPUs.")
 @click.option(
-    "--policies", is_flag=True, is_eager=True, expose_value=False, callback=_names("policies"), help="List them."
+    "--policies",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_names("policies"),
+    help="List the policies.",
 )
 @click.option(
-    "--placements", is_flag=True, is_eager=True, expose_value=False, callback=_names("placements"), help="List."
+    "--placements",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_names("placements"),
+    help="List the placements.",
 )
 @click.option("--spread", is_flag=True, help="Spread jobs over nodes and devices instead of packing.")
 @click.option("--backfill", is_flag=True, help="With strict: jobs that end in time may overtake the first one.")

@@ -134,14 +134,14 @@ def holders(world: QueueState, account: Account) -> str:
 def _holders(world: QueueState, account: Account) -> str:
     running = [j for line in world.lines.values() if account in line.account.chain for j in line.running]
     widest = sorted((world.jobs[j] for j in running), key=lambda job: (-job.width_milli, job.job_id))
-    parts = [f"job {job.job_id} ({format_gpus(job.width_milli)})" for job in widest[:_NAMED_MAX]]
+    parts = [f"job {job.job_id} ({format_gpus(job.width_milli)} GPU)" for job in widest[:_NAMED_MAX]]
     more = len(widest) - _NAMED_MAX
     if more > 0:
         parts.append(f"{more} more job{'s' if more > 1 else ''}")
     slices = sum(amount.milli for amount in account.direct.values())
     if slices:
-        parts.append(f"slices ({format_gpus(slices)})")
-    return f"; held by {', '.join(parts)}" if parts else ""
+        parts.append(f"slices ({format_gpus(slices)} GPU)")
+    return f"; in use by {', '.join(parts)}" if parts else ""
 
 
 def _on(world: QueueState, devices: set[str], job: Job) -> list[int]:
