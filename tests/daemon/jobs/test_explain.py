@@ -16,7 +16,7 @@ from tests.examples import examples
 from vgpud.core.jobs.events import Measured, Note
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Predicted
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
-from vgpud.core.jobs.similarity import kinds
+from vgpud.core.jobs.similarity import classes
 from vgpud.core.model import Share, Slice, Spec, State
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
@@ -57,7 +57,7 @@ class Desk(Shell):
 def spec(gpus: float = 0.5, mem: int = 8 * GIB, uid: int = ANN, name: str = "train", **fields: object) -> JobSpec:
     wanted = ask(round(gpus * 1000), mem_min_bytes=mem, mem_max_bytes=mem)
     made = JobSpec(wanted, uid=uid, name=name, **fields)  # type: ignore[arg-type]
-    return replace(made, kinds=kinds(name, "", (name,), uid, made))
+    return replace(made, kinds=classes(name, "", (name,), uid, made))
 
 
 def texts(facts: Sequence[tuple[str, str]], kind: str) -> list[str]:
