@@ -22,19 +22,19 @@ from vgpud.simulate.sharing_monitor import Resident, SharingMonitor
 from vgpud.simulate.trace import TraceJob
 from vgpud.simulate.worker_groups import WorkerGroups
 
-#: what happens first in an instant: room becomes free, jobs come, jobs are looked at and report, a time has come
+#: order within an instant: capacity is released, jobs are submitted, measured and report, a deadline passes
 _FREED, _RESIZED, _TOLD, _LOOKED, _REPORTED, _WOKEN = range(6)
 KILLED = 143  # exit code: 128 + SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What is not free of charge: a job has its devices meanwhile and makes no progress."""
+    """What takes time: meanwhile a job has its devices and makes no progress."""
 
     start_ns: int = 0  # from the decision until its program works
     suspend_ns: int = 0  # to give its devices up: a checkpoint, or the grace of a signal
-    resume_ns: int = 0  # to go on: the checkpoint read back
-    resize_ns: int = 0  # to become larger or smaller: its members find each other anew
+    resume_ns: int = 0  # to resume: the checkpoint read back
+    resize_ns: int = 0  # to grow or shrink: its members rendezvous again
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Outcome:
     refused: list[tuple[TraceJob, str]] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     decisions: int = 0
-    resizes: int = 0  # how often a job was told to become larger or smaller
+    resizes: int = 0  # resizes of all jobs
     longest_wait_ns: int = 0  # of any job, at one time
-    spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): who had its devices when
+    spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): when a job had its devices
 
 
 @dataclass(slots=True, eq=False)
@@ -69,19 +69,19 @@ class _Run:
     job: TraceJob
     left: int = 0
     placement: Placement = ()
-    resizing: Placement = ()  # what it is becoming
-    resized_ns: int = 0  # and when it will be that
+    resizing: Placement = ()  # what it is being resized to
+    resized_ns: int = 0  # and when that is done
     held_milli: int = 0
     running: bool = False
     started_ns: int = 0  # it has its devices since
-    working_since_ns: int = 0  # may lie ahead: it is being started
+    working_since_ns: int = 0  # in the future while it is being started
     speed: int = FULL
     ends_ns: int = NEVER_NS
-    leaves: events.Event | None = None  # it is being stopped: what is said when it has gone
+    leaves: events.Event | None = None  # it is being stopped: the event when it has gone
     waits_since_ns: int = -1  # -1 = it does not
     attempt: int = 0
-    stops: int = 0  # how often it has been told to give its room up
-    resizes: int = 0  # and to become larger or smaller
+    stops: int = 0  # times that it was preempted or stopped
+    resizes: int = 0  # times that it was resized
     reports_ns: int = NEVER_NS  # when its workers report next
 
 
@@ -113,7 +113,7 @@ class Simulation:
         self._looks: dict[str, tuple[int, int]] = {}  # by device: its number, when it is looked at next
         self._listener = listener
         self._wakes = wakes
-        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in what is told)
+        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in _told)
         self._told: list[events.Event] = []
         self._work: dict[int, TraceJob] = {}
         self._serial = 0
@@ -121,23 +121,23 @@ class Simulation:
         self._wake_ns = -1
         self._runs: dict[int, _Run] = {}
         self._known: dict[int, Job] = {}
-        self._on: dict[str, list[_Run]] = {}  # by device, who runs there: for the interference
+        self._on: dict[str, list[_Run]] = {}  # by device, the jobs that run there: for the interference
         self._taken: dict[str, int] = {}  # by device, milli of those that are shared
         self._held_milli = self._waiting = self._fragmented_milli = 0
         self.outcome = Outcome(capacity_milli)
 
     def submit(self, job_id: int, job: TraceJob) -> None:
-        """This job will come in its time."""
+        """Submits the job at its time."""
         self.tell(job.submitted_ns, events.Submitted((job_id,), job.spec), {job_id: job})
 
     def tell(self, at_ns: int, event: events.Event, work: dict[int, TraceJob] | None = None) -> None:
-        """The machine will hear this then. Of jobs that it submits: `work`, what they will really do."""
+        """The machine gets the event then. `work`: of jobs that it submits, what they will really do."""
         self._work |= work or {}
         self._told.append(event)
         self._push(at_ns, _TOLD, len(self._told) - 1)
 
     def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
-        """Until all have ended. `progress` hears how many have."""
+        """Until all jobs have ended. `progress` gets the number of those that have."""
         ended = 0
         while self._heap:
             happened = self._next()
@@ -203,7 +203,7 @@ class Simulation:
         return events.Woken()
 
     def _freed(self, job_id: int) -> events.Event | None:
-        """A job leaves its devices: it has ended, or has been stopped."""
+        """A job leaves its devices: it has ended, or was stopped."""
         run = self._runs[job_id]
         if run.ends_ns != self._now_ns:
             return None
@@ -327,7 +327,7 @@ class Simulation:
     # ---- work ----
 
     def _alone(self, run: _Run) -> int:
-        """Its speed at its size, if nobody is beside it."""
+        """Its speed at its size, alone on its devices."""
         job = run.job
         if job.scaling is None:
             return FULL
@@ -345,7 +345,7 @@ class Simulation:
         self._push(run.ends_ns, _FREED, run.job_id)
 
     def _neighbours(self, run: _Run, arrives: bool) -> None:
-        """It comes to its devices or leaves them: who shares one of them gets another speed."""
+        """The job starts on its devices or leaves them: the speed of jobs that share one of them changes."""
         if self._interference is None and self._monitor is None:
             return
         uuids = _devices(run.placement)
@@ -369,7 +369,7 @@ class Simulation:
                 self._look_later(uuid, self._monitor)
 
     def _speed(self, run: _Run) -> int:
-        """That of its slowest device: its members wait for each other."""
+        """The speed on its slowest device: its members wait for each other."""
         speed, alone = FULL, self._alone(run)
         for uuid in _devices(run.placement):
             beside = [other.job for other in self._on[uuid] if other is not run]

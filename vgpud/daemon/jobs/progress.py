@@ -276,7 +276,7 @@ class ProgressMonitor:
             self._measure(job, known, now_ns)
 
     def _go_by_launches(self, job: Job, known: Watched, by_slice: dict[str, int], now_ns: int) -> None:
-        """Its program sends no reports. Of a fixed batch, a worker gets less if there are more; its launches do not change."""
+        """Its program sends no reports. More workers each get less of a fixed batch, with as many launches."""
         group = self._elastic.group(job)
         if group is None or known.looked_ns < 0:
             return
