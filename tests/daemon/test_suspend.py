@@ -144,7 +144,7 @@ async def test_whose_time_was_given_away_meanwhile_is_paused(monkeypatch: pytest
     driver.go.set()
     refused = await asked
     assert isinstance(refused, Denied)
-    assert refused.message == "slice a is paused, for others have its time now: the driver refused"
+    assert refused.message == "slice a is paused, as others have its time now: the driver refused"
     assert host.now == PAUSED
     invariants.check(host.state)
 

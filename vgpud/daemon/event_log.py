@@ -1,4 +1,4 @@
-"""The event log in memory: bounded, numbered, with what is still to be written to the store."""
+"""The event log in memory: bounded, numbered, and the entries that are still to be written to the store."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from vgpud.core.observed import ADMINS, Entry
 
-#: attach refusals that a slice's strangers can put into the log per second; the rest is only counted
+#: entries that one key can add to the log per second; the rest is only counted
 NOISY_PER_S = 10
 #: deleted slices whose owner is remembered: later events about them are for that user
 OWNERS_MAX = 4096
-#: entries that are looked at in one go
+#: entries that after() returns at once
 AFTER_MAX = 500
 _NS = 1_000_000_000
 
@@ -41,7 +41,7 @@ class EventLog:
         return tuple(itertools.islice(self._entries, first, first + AFTER_MAX))
 
     def take_unwritten(self) -> list[Entry]:
-        """What has come since the last call, for the store. Give it back with keep_unwritten if that fails."""
+        """Entries since the last call, for the store. Return them with keep_unwritten if that fails."""
         taken = list(self._unwritten)
         self._unwritten.clear()
         return taken
@@ -58,14 +58,14 @@ class EventLog:
         return count >= NOISY_PER_S
 
     def remember_owner(self, slice_name: str, owner_uid: int) -> None:
-        """Whose a slice was that goes now."""
+        """The owner of a slice that is about to be deleted."""
         self._owners[slice_name] = owner_uid
         self._owners.move_to_end(slice_name)
         if len(self._owners) > OWNERS_MAX:
             self._owners.popitem(last=False)
 
     def owner(self, slice_name: str) -> int:
-        """Whose the last slice of this name was that has gone."""
+        """The owner of the last deleted slice of this name."""
         return self._owners.get(slice_name, ADMINS)
 
     def forget_noise(self, key: str) -> None:

@@ -21,12 +21,12 @@ log = logging.getLogger("vgpud.suspend")
 
 #: what moving a process may take: a device's whole memory over a slow link, and some
 DEADLINE_S = 120.0
-#: how often a store that cannot be written is asked again
+#: how often writing is tried again
 AGAIN_S = 1.0
 
 
 class Host(Protocol):
-    """What of the daemon is needed."""
+    """What is needed of the daemon."""
 
     state: State
 
@@ -37,7 +37,7 @@ class Host(Protocol):
 
 
 class SuspendController:
-    """One at a time for each slice: the core refuses a second one while the driver is at it."""
+    """One operation at a time for each slice: the core refuses a second one while the driver works on the first."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -74,7 +74,7 @@ class SuspendController:
             return answer
         moved = await self._move("evict", name, deadline_s)
         if moved.state == AWAY:
-            return await self._come_to(name, EVICTED, job_id)
+            return await self._save_outcome(name, EVICTED, job_id)
         return await self._undone(name, before.suspended if before else "", job_id, moved)
 
     async def _resume(self, name: str, job_id: int, deadline_s: float) -> Slice | Denied:
@@ -86,11 +86,11 @@ class SuspendController:
             return answer
         moved = await self._move("restore", name, deadline_s)
         if moved.state == RUNS:
-            return await self._come_to(name, "", job_id)
+            return await self._save_outcome(name, "", job_id)
         return await self._undone(name, EVICTED, job_id, moved)
 
     def settle(self) -> None:
-        """At start: programs come back by themselves; then it is seen how far the driver got with them."""
+        """At start: waits until programs attach again, then asks the driver how far it got with them."""
         for made in list(self._host.state.slices.values()):
             if made.suspended in (EVICTING, RESTORING):
                 task = asyncio.create_task(self._settle(made.name, made.job_id))
@@ -101,28 +101,30 @@ class SuspendController:
         del self._settling[name]
 
     async def stop(self) -> None:
-        """What is cut short is put right by the next daemon."""
+        """What is cut short is repaired by the next daemon."""
         tasks: list[asyncio.Task[Any]] = [*self._settling.values(), *self._moving.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _settle(self, name: str, job_id: int) -> None:
-        for _ in range(50):  # a locked program comes back all the same: its hook's own thread calls no driver for that
+        for _ in range(
+            50
+        ):  # a locked program attaches again all the same: its hook's own thread calls no driver for that
             if self._program(name) or name not in self._host.state.slices:
                 break
             await asyncio.sleep(0.1)
         moved = await self._move("settle", name, DEADLINE_S)
-        await self._come_to(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
+        await self._save_outcome(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
 
     async def _undone(self, name: str, back: str, job_id: int, moved: Moved) -> Denied:
-        """It did not go; the slice is what the process is, and `back` where that does not say it."""
+        """The driver refused or failed; the slice becomes what the process is, or `back` where that is unknown."""
         wholly = moved.state in (AWAY, RUNS)
         now = EVICTED if moved.state == AWAY else "" if wholly and back == EVICTED else back
-        came = await self._come_to(name, now, job_id)
+        came = await self._save_outcome(name, now, job_id)
         words = "still evicted" if now == EVICTED else "as before"
         if isinstance(came, Slice) and came.suspended != now:
-            words = "paused, for others have its time now"
+            words = "paused, as others have its time now"
         text = f"slice {name} is {words}: {moved.refused}"
         if not wholly:
             program = self._program(name)
@@ -131,9 +133,9 @@ class SuspendController:
             self._host.note(ev.Log("slice.broken", text, name))
         return Denied(Reason.PRECONDITION, text)
 
-    async def _come_to(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
-        """What the driver has done is so, and said until it can be kept. Who cannot go on, for others have been given
-        its time meanwhile, is paused."""
+    async def _save_outcome(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
+        """Retried until the store has it: the driver has already done it. A slice whose time was given to others
+        meanwhile is paused instead of resumed."""
         while True:
             answer = await self._step(name, to, job_id, why)
             if isinstance(answer, Denied) and answer.reason is Reason.UNAVAILABLE:

@@ -218,7 +218,8 @@ class Lifecycle:
         elif event.exit_code == 0:
             self._finish(job, JobState.COMPLETED, "", now_ns)
         else:
-            self._failed(job, f"it ended with exit code {event.exit_code}" + f": {event.why}" * bool(event.why), now_ns)
+            reason = f": {event.why}" if event.why else ""
+            self._failed(job, f"it ended with exit code {event.exit_code}{reason}", now_ns)
 
     def _failed(self, job: Job, why: str, now_ns: int) -> None:
         """Another try if it has one left."""

@@ -55,7 +55,7 @@ class ElasticController:
         self._groups: dict[int, LiveGroup] = {}
         self._kept: dict[int, WorkerGroup] = {}  # of the former daemon, until they are asked for
         self._mailboxes: dict[tuple[int, int], Mailbox] = {}  # by job and worker
-        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._timers: dict[int, tuple[int, asyncio.TimerHandle]] = {}  # by job: when, ns of the monotonic clock
         self.on_progress: Callable[[ProgressReport], None] = lambda report: None
         self.on_joined: Callable[[Job, tuple[int, ...]], None] = lambda job, workers: None
         self._handlers: dict[type, Callable[[LiveGroup, Any], None]] = {
@@ -109,8 +109,8 @@ class ElasticController:
         if group:
             self._arm(group)
             ended = _ended(job_id, group.saved.attempt)
-            for number in group.streams:
-                self._mailboxes.pop((job_id, number)).put(ended)
+            for key in [key for key in self._mailboxes if key[0] == job_id]:
+                self._mailboxes.pop(key).put(ended)
         if group or kept:
             self._jobs.save_group(job_id, None)
 
@@ -140,12 +140,24 @@ class ElasticController:
 
     def _arm(self, group: LiveGroup) -> None:
         """One timer for a group, however many deadlines it has."""
-        job_id, at_ns = group.job.job_id, group.next_deadline_ns()
-        if timer := self._timers.pop(job_id, None):
-            timer.cancel()
-        if at_ns is not None and self._groups.get(job_id) is group:
+        job_id = group.job.job_id
+        at_ns = group.next_deadline_ns() if self._groups.get(job_id) is group else None
+        if job_id in self._timers and self._timers[job_id][0] == at_ns:
+            return  # most messages of workers change no deadline
+        self._disarm(job_id)
+        if at_ns is not None:
             loop, delay_s = asyncio.get_running_loop(), max(0.0, (at_ns - time.monotonic_ns()) / 1e9)
-            self._timers[job_id] = loop.call_later(delay_s, lambda: self._spawn_feed(group, we.Tick()))
+            self._timers[job_id] = at_ns, loop.call_later(delay_s, lambda: self._jobs.spawn(self._tick(group)))
+
+    def _disarm(self, job_id: int) -> None:
+        if job_id in self._timers:
+            self._timers.pop(job_id)[1].cancel()
+
+    async def _tick(self, group: LiveGroup) -> None:
+        async with self._jobs.job_lock(group.job.job_id):
+            if self._groups.get(group.job.job_id) is group:
+                self._disarm(group.job.job_id)
+                await self._feed(group, we.Tick())
 
     def _spawn_feed(self, group: LiveGroup, event: we.Event) -> None:
         self._jobs.spawn(self._feed_alone(group, event))

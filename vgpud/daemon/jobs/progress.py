@@ -49,29 +49,29 @@ PAIRS_MAX = 1000
 
 @dataclass(slots=True)
 class Watched:
-    """A job that runs. Counts are of this attempt, since the daemon knows of it."""
+    """A running job. Counts are of this attempt, since this daemon was started."""
 
     attempt: int
     anomalies: Anomalies = field(default_factory=Anomalies)
     resized_ns: int = -1
-    first_used_ns: int = -1  # when it was first seen to use a device
-    said_ns: int = -1  # when its program last reported
-    ignored: bool = False  # something of that made no sense
+    first_used_ns: int = -1  # when it first used a device
+    said_ns: int = -1  # when its program last sent a report
+    ignored: bool = False  # a report was ignored as impossible
     samples: int = 0
     steps: int = 0
-    spent_ns: int = 0  # of its reports
-    launches: dict[str, int] = field(default_factory=dict)  # by slice, when it was last looked at
+    spent_ns: int = 0  # time in its reports
+    launches: dict[str, int] = field(default_factory=dict)  # by slice, at the last look
     looked_ns: int = -1
-    done: int = -1  # when it was last looked at, and of what
+    done: int = -1  # units at the last look, -1 = not known; then the unit
     unit: str = ""
-    rate: float = 0.0  # of that, in a second
+    rate: float = 0.0  # units per second
     measured_milli: int = -1
-    reported_ns: int = -1
+    reported_ns: int = -1  # when the queue last heard of measured_milli
     to_itself: bool = True  # at each look: what it did and used is what it does and uses alone
     peak_bytes: int = 0
 
     def peaked(self, counters: Sequence[SliceStats]) -> None:
-        """What one of its slices has held at most; a slice without counters says nothing."""
+        """Peak memory of its slices; a slice without counters adds nothing."""
         self.peak_bytes = max([self.peak_bytes, *(now.mem_peak_bytes for now in counters)])
 
 
@@ -81,15 +81,15 @@ class ProgressMonitor:
         self._elastic = elastic
         self._watched: dict[int, Watched] = {}
         self._scalers: dict[int, Autoscaler] = {}
-        self._saved: dict[int, str] = {}  # what of an autoscaler the store has
+        self._saved: dict[int, str] = {}  # state of each autoscaler in the store
         self._watch = Watch()
         self._unsaved_pairs: list[tuple[str, str]] = []
         self._look_at_ns = self._save_at_ns = 0
-        self._busy_milli: dict[str, int] = {}  # by device, found out once in a look
+        self._busy_milli: dict[str, int] = {}  # by device, computed once in a look
         elastic.on_progress = self.reported
         elastic.on_joined = self.joined
 
-    # ---- what happens ----
+    # ---- events ----
 
     def see(self, job: Job) -> None:
         """A job that has been decided on, in its present state."""
@@ -106,7 +106,7 @@ class ProgressMonitor:
             known = self._watched[job.job_id] = Watched(job.attempt)
         if known.resized_ns != job.resized_ns:
             known.resized_ns = job.resized_ns
-            known.first_used_ns = known.reported_ns = -1  # what it used with another size is not measured
+            known.first_used_ns = known.reported_ns = -1  # usage with another size does not count
             known.anomalies.changed()
 
     def reported(self, report: ProgressReport) -> None:
@@ -160,7 +160,7 @@ class ProgressMonitor:
                 if text:
                     self._jobs.note("job.anomaly", job, text)
 
-    # ---- what is known ----
+    # ---- results ----
 
     def anomalies_of(self, job_id: int) -> tuple[str, ...]:
         """The anomalies of a running job that are still present."""
@@ -179,7 +179,7 @@ class ProgressMonitor:
         known = self._watched.get(job_id)
         return known.measured_milli if known else -1
 
-    # ---- now and then ----
+    # ---- periodic ----
 
     def start(self) -> None:
         """Loads what the former daemon has learned."""
@@ -214,7 +214,7 @@ class ProgressMonitor:
             self._jobs.spawn(self._elastic.replace_straggler(job.job_id, straggler.worker, straggler.why))
 
     def save(self) -> None:
-        """What has changed since it was last saved."""
+        """Saves what has changed since the last call."""
         try:
             for job_id, scaler in self._scalers.items():
                 text = json.dumps(scaler.state())
@@ -222,8 +222,8 @@ class ProgressMonitor:
                     self._jobs.store.set_facts(job_id, self._jobs.store.facts(job_id) | {"scaler": text})
                     self._saved[job_id] = text
             while self._unsaved_pairs:
-                kinds = self._unsaved_pairs[0]
-                ElasticStore(self._jobs.store.database).add_pair(*kinds, self._jobs.clock.now_ns())
+                pair = self._unsaved_pairs[0]
+                ElasticStore(self._jobs.store.database).add_pair(*pair, self._jobs.clock.now_ns())
                 self._unsaved_pairs.pop(0)
         except StoreError as error:
             log.warning("%s", error)
@@ -241,7 +241,7 @@ class ProgressMonitor:
             self._look_at(job, known, now_ns)
             shared = shared or bool(job.spec.ask.kind)
         if shared:
-            self._look_for_losers(now_ns)
+            self._look_for_slow_pairs(now_ns)
 
     def _look_at(self, job: Job, known: Watched, now_ns: int) -> None:
         used_ns = waited_ns = launches = devices = 0
@@ -276,7 +276,7 @@ class ProgressMonitor:
             self._measure(job, known, now_ns)
 
     def _go_by_launches(self, job: Job, known: Watched, by_slice: dict[str, int], now_ns: int) -> None:
-        """Its program does not say what it does. Of a fixed batch a worker's part gets less, its launches do not."""
+        """Its program sends no reports. More workers each get less of a fixed batch, with as many launches."""
         group = self._elastic.group(job)
         if group is None or known.looked_ns < 0:
             return
@@ -294,7 +294,7 @@ class ProgressMonitor:
                 scaler.reported(number, max(1, samples), now_ns - known.looked_ns, 0, now_ns)
 
     def _measure(self, job: Job, known: Watched, now_ns: int) -> None:
-        """What it uses of each of its devices: in the last minute, alone (core/colocate/usage.py)."""
+        """Its usage of each of its devices in the last minute, as if alone (core/colocate/usage.py)."""
         slices = self._jobs.slices.of(job)
         predicted = job.spec.ask.utilisation_milli if known.measured_milli < 0 else known.measured_milli
         found = [
@@ -325,7 +325,7 @@ class ProgressMonitor:
         )
 
     def _busy(self, device_uuid: str) -> int:
-        """Part of a device's time in the last minute that slices had."""
+        """Milli of a device's time in the last minute that slices used."""
         if device_uuid not in self._busy_milli:
             on_it = (made for made in self._jobs.host.state.slices.values() if made.share(device_uuid))
             share = sum(self._share(made, device_uuid) for made in on_it)
@@ -336,15 +336,15 @@ class ProgressMonitor:
         counters = zip(made.shares, self._jobs.host.slice_counters(made), strict=True)
         return next(now.share_60s_ratio for share, now in counters if share.device_uuid == device_uuid)
 
-    def _look_for_losers(self, now_ns: int) -> None:
+    def _look_for_slow_pairs(self, now_ns: int) -> None:
         """Gandiva's undo (Xiao et al., OSDI'18): separates jobs that get less done together than in turn."""
         for device_uuid in self._jobs.host.state.devices:
             for lost in self._watch.look(device_uuid, self._seen(device_uuid), now_ns):
                 self._jobs.enqueue_event(lost)
                 jobs = self._jobs.machine.jobs
-                kinds = jobs[lost.job_id].spec.ask.kind, jobs[lost.other_id].spec.ask.kind
-                if all(kinds) and len(self._unsaved_pairs) < PAIRS_MAX:
-                    self._unsaved_pairs.append(kinds)
+                pair = jobs[lost.job_id].spec.ask.kind, jobs[lost.other_id].spec.ask.kind
+                if all(pair) and len(self._unsaved_pairs) < PAIRS_MAX:
+                    self._unsaved_pairs.append(pair)
                     self.save()
 
     def _seen(self, device_uuid: str) -> Iterator[Seen]:
@@ -371,7 +371,7 @@ class ProgressMonitor:
     # ---- a job ends ----
 
     def ends(self, job: Job, well: bool) -> None:
-        """Nothing of its attempt is left, but its slices' counters are still there: what was measured is kept."""
+        """Its processes have gone, its slices' counters are still there: saves what was measured."""
         known, launch = self._watched.get(job.job_id), job.spec.run
         if scaler := self._scalers.get(job.job_id):
             scaler.changed((), self._jobs.clock.now_ns())

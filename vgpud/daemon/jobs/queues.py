@@ -21,14 +21,14 @@ from vgpud.store.jobs import INTEGER_MAX, JobStore, Kept
 
 #: states in which a job waits for its turn
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
-#: the one in which nothing else says what it asks for: a suspended job has its slices, whose rows do
+#: the state in which only the job says what it requests: a suspended job has slices, whose rows say it
 ASKS = JobState.PENDING
 #: of the store, read in one go
 ROWS_AT_ONCE = 50
 
 
 class Host(Protocol):
-    """What of the daemon is needed."""
+    """What is needed of the daemon."""
 
     state: State
 
@@ -125,7 +125,7 @@ class QueueRegistry:
         return sum(stats.charged_ns for stats in self._host.slice_counters(made))
 
     def slice_changed(self, made: Slice) -> None:
-        """It is new, or has other numbers from now on."""
+        """The slice is new, or has other numbers from now on."""
         if self._ledger.knows(made.uid):
             self._keep(self._ledger.see(made, self._used_ns(made), self._now_ns()))
         else:
@@ -137,7 +137,7 @@ class QueueRegistry:
             self._keep(self._ledger.close(made, self._used_ns(made), self._now_ns()))
 
     def job_changed(self, job: Job) -> None:
-        """What it has waited is asked for; to be called whenever it is saved."""
+        """Counts the time that the job has waited; to be called whenever it is saved."""
         before = self._waiting.pop(job.job_id, None)
         if before:
             until_ns = job.ended_ns if job.state.ended else self._now_ns()
