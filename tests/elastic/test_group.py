@@ -117,17 +117,17 @@ def test_who_has_done_most_gives_its_state(
 
 
 def test_a_group_that_fails_again_and_again_is_the_programs_fault(tmp_path: Any, capsys: Any) -> None:
-    from vgpud.elastic.crew import Elastic
+    from vgpud.elastic.peers import Elastic
 
     env = {"VGPU_JOB_ID": "1", "VGPU_WORKER": "2", "VGPU_HOST": f"unix://{tmp_path}/nobody.sock"}
-    crew = Elastic(env, timeout_s=1)
+    peers = Elastic(env, timeout_s=1)
     fault = RuntimeError("shapes differ\nat length")
     for _ in range(2):
-        crew._strike(fault)
-    crew.step_done(1, 1, 0.1, 0.0)
+        peers._strike(fault)
+    peers.step_done(1, 1, 0.1, 0.0)
     for _ in range(2):
-        crew._strike(fault)
+        peers._strike(fault)
     with pytest.raises(RuntimeError, match="shapes differ"):
-        crew._strike(fault)
-    crew.end(completed=False)
+        peers._strike(fault)
+    peers.end(completed=False)
     assert capsys.readouterr().err.splitlines()[0].endswith("the group of generation 0 has failed: shapes differ")

@@ -21,12 +21,12 @@ def run(program: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_is_reported_adds_up(tmp_path: Path) -> None:
-    with Coordinator(tmp_path, []) as crew:
-        run(LOOP, crew.environment())
-        assert sum(r.samples for r in crew.reports) == 29 * 64, "all but the first, which took nobody knows how long"
-        assert sum(r.steps for r in crew.reports) == 29
-        assert sum(r.seconds for r in crew.reports) == pytest.approx(29 * 0.05, rel=0.5)
-        assert len(crew.reports) <= 4 and {r.job_id for r in crew.reports} == {7}
+    with Coordinator(tmp_path, []) as peers:
+        run(LOOP, peers.environment())
+        assert sum(r.samples for r in peers.reports) == 29 * 64, "all but the first, which took nobody knows how long"
+        assert sum(r.steps for r in peers.reports) == 29
+        assert sum(r.seconds for r in peers.reports) == pytest.approx(29 * 0.05, rel=0.5)
+        assert len(peers.reports) <= 4 and {r.job_id for r in peers.reports} == {7}
 
 
 def test_no_daemon_no_trouble(tmp_path: Path) -> None:
@@ -55,21 +55,21 @@ def test_a_child_that_was_forked_off_is_silent(tmp_path: Path) -> None:
     program = (
         LOOP + "import os\npid = os.fork()\nif not pid:\n    c.report(samples=10**6)\n    raise SystemExit\nos.wait()\n"
     )
-    with Coordinator(tmp_path, []) as crew:
-        done = run(program, crew.environment())
-        assert sum(r.samples for r in crew.reports) == 29 * 64
+    with Coordinator(tmp_path, []) as peers:
+        done = run(program, peers.environment())
+        assert sum(r.samples for r in peers.reports) == 29 * 64
         assert not done.stderr, "grpc has nothing to say about forks"
 
 
 def test_forks_of_an_elastic_worker_are_silent_too(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = (
-        "import os, time, vgpud.elastic\nfrom vgpud.elastic.crew import Elastic\ncrew = Elastic(os.environ, 1)\n"
-        "time.sleep(1)\nif not os.fork():\n    os._exit(0)\nos.wait()\ncrew.end(False)\n"
+        "import os, time, vgpud.elastic\nfrom vgpud.elastic.peers import Elastic\npeers = Elastic(os.environ, 1)\n"
+        "time.sleep(1)\nif not os.fork():\n    os._exit(0)\nos.wait()\npeers.end(False)\n"
     )
-    with Coordinator(tmp_path, []) as crew:
-        done = run(program, crew.environment() | {"VGPU_WORKER": "0"})
-        assert [request.worker for request in crew.requests] == [0], "there was a stream"
+    with Coordinator(tmp_path, []) as peers:
+        done = run(program, peers.environment() | {"VGPU_WORKER": "0"})
+        assert [request.worker for request in peers.requests] == [0], "there was a stream"
         assert not done.stderr
 
 

@@ -24,34 +24,34 @@ IDLE_MAX_S = 20.0  # a hang is a failure; how short it is, the benchmark says
 
 
 @pytest.fixture
-def crew(tmp_path: Path) -> Iterator[Coordinator]:
+def peers(tmp_path: Path) -> Iterator[Coordinator]:
     with Coordinator(tmp_path, [*PROGRAM, "--steps", STEPS, "--pause", "0.05"]) as coordinator:
         yield coordinator
 
 
-def begin(crew: Coordinator, count: int, later: int = 0) -> list[int]:
+def begin(peers: Coordinator, count: int, later: int = 0) -> list[int]:
     """So many workers that work together, and some more that are ready; the numbers of these."""
-    numbers = crew.start(count + later)
-    crew.wait_ready(numbers)
-    crew.wait_joined(crew.set(numbers[:count]))
+    numbers = peers.start(count + later)
+    peers.wait_ready(numbers)
+    peers.wait_joined(peers.set(numbers[:count]))
     return numbers[count:]
 
 
-def steps_of(crew: Coordinator, number: int) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in crew.lines(number)]
+def steps_of(peers: Coordinator, number: int) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in peers.lines(number)]
     return [line for line in lines if line["event"] == "step"]
 
 
-def last_step(crew: Coordinator, number: int) -> int:
-    done = steps_of(crew, number)
+def last_step(peers: Coordinator, number: int) -> int:
+    done = steps_of(peers, number)
     return int(done[-1]["step"]) if done else -1
 
 
-def curve(crew: Coordinator, numbers: Sequence[int]) -> dict[int, float]:
+def curve(peers: Coordinator, numbers: Sequence[int]) -> dict[int, float]:
     """Loss by step; all who have done a step must say the same."""
     found: dict[int, float] = {}
     for number in numbers:
-        for line in steps_of(crew, number):
+        for line in steps_of(peers, number):
             assert found.setdefault(line["step"], line["loss"]) == pytest.approx(line["loss"], rel=1e-12), line
     return found
 
@@ -70,147 +70,147 @@ def same(found: dict[int, float], wanted: dict[int, float]) -> None:
     assert [found[step] for step in sorted(found)] == pytest.approx([wanted[s] for s in sorted(wanted)], rel=1e-9)
 
 
-def test_grows_and_shrinks_with_the_curve_of_one(crew: Coordinator, tmp_path: Path) -> None:
-    newcomers = begin(crew, 1, later=3)
-    pids = {number: process.pid for number, process in crew.processes.items()}
-    grown = crew.set([0, *newcomers])
-    joined = crew.wait_joined(grown)
-    at = last_step(crew, 0)
-    wait_for("some steps of four", lambda: last_step(crew, 0) > at + 5)
-    shrunk = crew.set([0, 1])
-    crew.wait_joined(shrunk)
-    assert crew.wait_ended([2, 3]) == [0, 0]
-    assert crew.wait_ended([0, 1]) == [0, 0]
-    same(curve(crew, range(4)), alone(tmp_path, "--steps", STEPS))
-    assert all({line["pid"] for line in steps_of(crew, n)} == {pids[n]} for n in range(4))
-    assert {line["workers"] for line in steps_of(crew, 0)} == {1, 4, 2}
+def test_grows_and_shrinks_with_the_curve_of_one(peers: Coordinator, tmp_path: Path) -> None:
+    newcomers = begin(peers, 1, later=3)
+    pids = {number: process.pid for number, process in peers.processes.items()}
+    grown = peers.set([0, *newcomers])
+    joined = peers.wait_joined(grown)
+    at = last_step(peers, 0)
+    wait_for("some steps of four", lambda: last_step(peers, 0) > at + 5)
+    shrunk = peers.set([0, 1])
+    peers.wait_joined(shrunk)
+    assert peers.wait_ended([2, 3]) == [0, 0]
+    assert peers.wait_ended([0, 1]) == [0, 0]
+    same(curve(peers, range(4)), alone(tmp_path, "--steps", STEPS))
+    assert all({line["pid"] for line in steps_of(peers, n)} == {pids[n]} for n in range(4))
+    assert {line["workers"] for line in steps_of(peers, 0)} == {1, 4, 2}
     assert all(r.idle_seconds == 0 for r in joined if r.worker)
     assert 0 < next(r.idle_seconds for r in joined if r.worker == 0) < IDLE_MAX_S
 
 
-def test_a_worker_that_is_killed_costs_no_step(crew: Coordinator, tmp_path: Path) -> None:
-    begin(crew, 3)
-    wait_for("some steps", lambda: last_step(crew, 0) > 5)
-    crew.processes[1].kill()
-    crew.processes[1].wait()
-    again = crew.replace_dead()
-    crew.wait_joined(again)
-    assert crew.wait_ended([0, 2]) == [0, 0]
-    assert {r.worker for r in crew.said(1, "lost")} <= {0, 2}
-    same(curve(crew, [0, 2]), alone(tmp_path, "--steps", STEPS))
+def test_a_worker_that_is_killed_costs_no_step(peers: Coordinator, tmp_path: Path) -> None:
+    begin(peers, 3)
+    wait_for("some steps", lambda: last_step(peers, 0) > 5)
+    peers.processes[1].kill()
+    peers.processes[1].wait()
+    again = peers.replace_dead()
+    peers.wait_joined(again)
+    assert peers.wait_ended([0, 2]) == [0, 0]
+    assert {r.worker for r in peers.said(1, "lost")} <= {0, 2}
+    same(curve(peers, [0, 2]), alone(tmp_path, "--steps", STEPS))
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3])
-def test_who_waits_only_for_survivors_hears_of_a_death_too(crew: Coordinator, tmp_path: Path, rank: int) -> None:
-    begin(crew, 4)
-    wait_for("some steps", lambda: last_step(crew, 0) > 3)
-    os.kill(crew.processes[rank].pid, signal.SIGSTOP)
+def test_who_waits_only_for_survivors_hears_of_a_death_too(peers: Coordinator, tmp_path: Path, rank: int) -> None:
+    begin(peers, 4)
+    wait_for("some steps", lambda: last_step(peers, 0) > 3)
+    os.kill(peers.processes[rank].pid, signal.SIGSTOP)
     time.sleep(0.5)  # until all stand in an exchange
-    crew.processes[rank].kill()
-    crew.processes[rank].wait()
-    crew.wait_joined(crew.replace_dead())
+    peers.processes[rank].kill()
+    peers.processes[rank].wait()
+    peers.wait_joined(peers.replace_dead())
     left = [number for number in range(4) if number != rank]
-    assert crew.wait_ended(left) == [0, 0, 0]
-    same(curve(crew, range(4)), alone(tmp_path, "--steps", STEPS))
+    assert peers.wait_ended(left) == [0, 0, 0]
+    same(curve(peers, range(4)), alone(tmp_path, "--steps", STEPS))
 
 
-def test_the_first_dies_before_its_store_is_known(crew: Coordinator, tmp_path: Path) -> None:
-    newcomers = begin(crew, 2, later=1)
-    crew.withholds_store = True
-    crew.set([0, 1, *newcomers])
-    crew.processes[0].kill()
-    crew.processes[0].wait()
-    crew.withholds_store = False
-    crew.wait_joined(crew.replace_dead())
-    assert crew.wait_ended([1, 2]) == [0, 0]
-    same(curve(crew, [0, 1, 2]), alone(tmp_path, "--steps", STEPS))
+def test_the_first_dies_before_its_store_is_known(peers: Coordinator, tmp_path: Path) -> None:
+    newcomers = begin(peers, 2, later=1)
+    peers.withholds_store = True
+    peers.set([0, 1, *newcomers])
+    peers.processes[0].kill()
+    peers.processes[0].wait()
+    peers.withholds_store = False
+    peers.wait_joined(peers.replace_dead())
+    assert peers.wait_ended([1, 2]) == [0, 0]
+    same(curve(peers, [0, 1, 2]), alone(tmp_path, "--steps", STEPS))
 
 
-def test_a_newcomer_dies_while_others_wait_for_it(crew: Coordinator, tmp_path: Path) -> None:
-    (newcomer,) = begin(crew, 2, later=1)
-    os.kill(crew.processes[newcomer].pid, signal.SIGSTOP)  # so it never comes to the meeting
-    crew.set([0, 1, newcomer])
+def test_a_newcomer_dies_while_others_wait_for_it(peers: Coordinator, tmp_path: Path) -> None:
+    (newcomer,) = begin(peers, 2, later=1)
+    os.kill(peers.processes[newcomer].pid, signal.SIGSTOP)  # so it never comes to the meeting
+    peers.set([0, 1, newcomer])
     time.sleep(1.0)
-    crew.processes[newcomer].kill()
-    crew.processes[newcomer].wait()
-    crew.wait_joined(crew.replace_dead())
-    assert crew.wait_ended([0, 1]) == [0, 0]
-    same(curve(crew, [0, 1]), alone(tmp_path, "--steps", STEPS))
+    peers.processes[newcomer].kill()
+    peers.processes[newcomer].wait()
+    peers.wait_joined(peers.replace_dead())
+    assert peers.wait_ended([0, 1]) == [0, 0]
+    same(curve(peers, [0, 1]), alone(tmp_path, "--steps", STEPS))
 
 
-def test_training_goes_on_while_the_daemon_is_away(crew: Coordinator, tmp_path: Path) -> None:
-    begin(crew, 2)
-    crew.stop()
-    at = last_step(crew, 0)
-    wait_for("steps without a daemon", lambda: last_step(crew, 0) > at + 10)
-    crew.requests.clear()
-    crew.serve()
-    wait_for("both are back", lambda: {r.worker for r in crew.requests} == {0, 1})
-    assert {r.generation for r in crew.requests[:1]} == {1}, "says what it works in"
-    crew.wait_joined(crew.set([1]))
-    assert crew.wait_ended([0, 1]) == [0, 0]
-    same(curve(crew, [0, 1]), alone(tmp_path, "--steps", STEPS))
+def test_training_goes_on_while_the_daemon_is_away(peers: Coordinator, tmp_path: Path) -> None:
+    begin(peers, 2)
+    peers.stop()
+    at = last_step(peers, 0)
+    wait_for("steps without a daemon", lambda: last_step(peers, 0) > at + 10)
+    peers.requests.clear()
+    peers.serve()
+    wait_for("both are back", lambda: {r.worker for r in peers.requests} == {0, 1})
+    assert {r.generation for r in peers.requests[:1]} == {1}, "says what it works in"
+    peers.wait_joined(peers.set([1]))
+    assert peers.wait_ended([0, 1]) == [0, 0]
+    same(curve(peers, [0, 1]), alone(tmp_path, "--steps", STEPS))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_happens_the_curve_is_that_of_one(crew: Coordinator, tmp_path: Path, seed: int) -> None:
+def test_whatever_happens_the_curve_is_that_of_one(peers: Coordinator, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    ready = begin(crew, 2, later=6)
+    ready = begin(peers, 2, later=6)
     for _ in range(6):
-        at = last_step(crew, crew.memberships[-1].workers[0])
+        at = last_step(peers, peers.memberships[-1].workers[0])
         steps = chance.randrange(4)  # 0: while the change before is under way
-        wait_for(f"{steps} steps", lambda at=at, n=steps: last_step(crew, crew.memberships[-1].workers[0]) >= at + n)
-        there = list(crew.memberships[-1].workers)
+        wait_for(f"{steps} steps", lambda at=at, n=steps: last_step(peers, peers.memberships[-1].workers[0]) >= at + n)
+        there = list(peers.memberships[-1].workers)
         if chance.random() < 0.3 and len(there) > 1:
-            dead = crew.processes[chance.choice(there)]
+            dead = peers.processes[chance.choice(there)]
             dead.kill()
             dead.wait()
-            crew.replace_dead()
+            peers.replace_dead()
         else:
             kept = sorted(chance.sample(there, chance.randint(1, len(there))), key=there.index)
             come = [ready.pop() for _ in range(min(len(ready), chance.randrange(3)))]
-            crew.set([*kept, *come])
-    last = list(crew.memberships[-1].workers)
-    assert crew.wait_ended(last) == [0] * len(last)
-    same(curve(crew, range(8)), alone(tmp_path, "--steps", STEPS))
+            peers.set([*kept, *come])
+    last = list(peers.memberships[-1].workers)
+    assert peers.wait_ended(last) == [0] * len(last)
+    same(curve(peers, range(8)), alone(tmp_path, "--steps", STEPS))
 
 
 def test_a_batch_of_the_daemons(tmp_path: Path) -> None:
-    with Coordinator(tmp_path, [*PROGRAM, "--steps", "20"]) as crew:
-        crew.batch = 45
-        begin(crew, 2)
-        assert crew.wait_ended([0, 1]) == [0, 0]
-        assert json.loads(crew.lines(0)[-1])["samples"] == 20 * 45
+    with Coordinator(tmp_path, [*PROGRAM, "--steps", "20"]) as peers:
+        peers.batch = 45
+        begin(peers, 2)
+        assert peers.wait_ended([0, 1]) == [0, 0]
+        assert json.loads(peers.lines(0)[-1])["samples"] == 20 * 45
 
 
-def test_a_batch_that_grows_with_the_workers(crew: Coordinator) -> None:
-    ready = begin(crew, 1, later=2)
-    crew.batch = 90
-    crew.wait_joined(crew.set([0, *ready]))
-    assert crew.wait_ended([0, *ready]) == [0, 0, 0]
-    ends = [json.loads(crew.lines(number)[-1]) for number in range(3)]
-    small = sum(line["workers"] == 1 for line in steps_of(crew, 0))
+def test_a_batch_that_grows_with_the_workers(peers: Coordinator) -> None:
+    ready = begin(peers, 1, later=2)
+    peers.batch = 90
+    peers.wait_joined(peers.set([0, *ready]))
+    assert peers.wait_ended([0, *ready]) == [0, 0, 0]
+    ends = [json.loads(peers.lines(number)[-1]) for number in range(3)]
+    small = sum(line["workers"] == 1 for line in steps_of(peers, 0))
     assert 0 < small < int(STEPS)
     assert {end["samples"] for end in ends} == {30 * small + 90 * (int(STEPS) - small)}
     assert len({end["checksum"] for end in ends}) == 1, "all have the same model"
 
 
 def test_more_workers_than_samples(tmp_path: Path) -> None:
-    with Coordinator(tmp_path, [*PROGRAM, "--steps", "8", "--batch", "2"]) as crew:
-        begin(crew, 3)
-        assert crew.wait_ended([0, 1, 2]) == [0, 0, 0]
-        same(curve(crew, range(3)), alone(tmp_path, "--steps", "8", "--batch", "2"))
+    with Coordinator(tmp_path, [*PROGRAM, "--steps", "8", "--batch", "2"]) as peers:
+        begin(peers, 3)
+        assert peers.wait_ended([0, 1, 2]) == [0, 0, 0]
+        same(curve(peers, range(3)), alone(tmp_path, "--steps", "8", "--batch", "2"))
 
 
 def test_a_straggler_shows_in_what_the_others_wait(tmp_path: Path) -> None:
     command = [*PROGRAM, "--steps", "40", "--pause", "0.05", "--slow", "1", "--slow-s", "0.1"]
-    with Coordinator(tmp_path, command) as crew:
-        begin(crew, 2)
-        assert crew.wait_ended([0, 1]) == [0, 0]
+    with Coordinator(tmp_path, command) as peers:
+        begin(peers, 2)
+        assert peers.wait_ended([0, 1]) == [0, 0]
         work_s = {}
         for number in (0, 1):
-            said = [r for r in crew.said(1, "steps") if r.worker == number]
+            said = [r for r in peers.said(1, "steps") if r.worker == number]
             assert all(0 <= r.waited_seconds <= r.seconds for r in said)
             work_s[number] = sum(r.seconds - r.waited_seconds for r in said) / sum(r.steps for r in said)
             assert sum(r.steps for r in said) == 39, "all but the first"
@@ -219,8 +219,8 @@ def test_a_straggler_shows_in_what_the_others_wait(tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_not_known_ends_with_a_line(tmp_path: Path) -> None:
-    with Coordinator(tmp_path, [*PROGRAM, "--steps", "5"]) as crew:
-        crew.answers = False
-        crew.start(1)
-        assert crew.wait_ended([0]) == [1]
-        assert "there is no job 7" in crew.err(0).read_text().splitlines()[-1]
+    with Coordinator(tmp_path, [*PROGRAM, "--steps", "5"]) as peers:
+        peers.answers = False
+        peers.start(1)
+        assert peers.wait_ended([0]) == [1]
+        assert "there is no job 7" in peers.err(0).read_text().splitlines()[-1]

@@ -57,13 +57,13 @@ def test_what_was_predicted_and_the_batch_stay_with_the_launch(store: Store) -> 
     assert found and found.spec.run == launch
 
 
-def test_crews_are_kept_until_they_are_said_to_be_gone(store: Store) -> None:
+def test_worker_groups_are_kept_until_they_are_said_to_be_gone(store: Store) -> None:
     jobs, elastic = JobStore(store), ElasticStore(store)
-    jobs.save([], crews={1: "one", 2: "two"})
-    jobs.save([], crews={1: "other"})
-    assert elastic.crews() == {1: "other", 2: "two"}
-    jobs.save([], crews={1: None})
-    assert elastic.crews() == {2: "two"}
+    jobs.save([], groups={1: "one", 2: "two"})
+    jobs.save([], groups={1: "other"})
+    assert elastic.groups() == {1: "other", 2: "two"}
+    jobs.save([], groups={1: None})
+    assert elastic.groups() == {2: "two"}
 
 
 def test_notes_are_bounded_and_the_first_ones_stay(store: Store) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from vgpud.elastic import averaging, parts
-from vgpud.elastic.crew import Crew, find
+from vgpud.elastic.peers import Peers, find
 from vgpud.elastic.state import NEWCOMER, Stateful
 
 W = TypeVar("W", bound="Workers")
@@ -37,19 +37,19 @@ class Workers:
         self.loss = 0.0  # mean over the whole batch of the last step that was given one
         self._state = (*state, self)
         self._timeout_s = timeout_s
-        self._crew: Crew | None = None
+        self._peers: Peers | None = None
         self._failed: RuntimeError | None = None
         self._exchanged = self._leaves = False
         self._begin_s = self._waited_s = 0.0
         self._order: tuple[tuple[int, int, int], Any] = ((-1, 0, 0), None)
 
     def __enter__(self: W) -> W:
-        self._crew = find(os.environ, self._timeout_s)
+        self._peers = find(os.environ, self._timeout_s)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self._with().end(completed=kind is None)
-        self._crew = None
+        self._peers = None
 
     # ---- rank and size ----
 
@@ -68,38 +68,38 @@ class Workers:
         """Total seconds this worker was stalled by membership changes."""
         return self._with().idle_s
 
-    def _with(self) -> Crew:
-        if self._crew is None:
+    def _with(self) -> Peers:
+        if self._peers is None:
             raise RuntimeError("use Workers in a `with`: with Workers(...) as workers")
-        return self._crew
+        return self._peers
 
     # ---- the loop ----
 
     def steps(self, total: int) -> Iterator[int]:
         """The numbers of the remaining steps; a step that failed because a worker is gone is repeated."""
-        crew = self._with()
-        crew.begin(self._state, self.step or NEWCOMER)
+        peers = self._with()
+        peers.begin(self._state, self.step or NEWCOMER)
         while self.step < total:
-            self.batch = crew.batch or self.batch
+            self.batch = peers.batch or self.batch
             self._begin_s, self._waited_s = time.monotonic(), 0.0
             self._exchanged = self._leaves = False
             yield self.step
-            if not self._exchanged and crew.size > 1:
+            if not self._exchanged and peers.size > 1:
                 self.average(())
             if self._failed is None:
-                self._completed(crew)
+                self._completed(peers)
             if self._failed is not None or (self._leaves and self.step < total):
                 self._exchanged = False
                 failed, self._failed = self._failed, None
-                crew.change(self._state, self.step, failed)
+                peers.change(self._state, self.step, failed)
 
-    def _completed(self, crew: Crew) -> None:
+    def _completed(self, peers: Peers) -> None:
         self.step += 1
         self.samples += self.batch
         self._exchanged = False
-        crew.step_done(self._share()[1], self.batch, time.monotonic() - self._begin_s, self._waited_s)
-        if crew.size == 1:
-            self._leaves = crew.leads_elsewhere()
+        peers.step_done(self._share()[1], self.batch, time.monotonic() - self._begin_s, self._waited_s)
+        if peers.size == 1:
+            self._leaves = peers.leads_elsewhere()
 
     def average(self, model: Any, loss: Any = 0.0) -> bool:
         """Replaces the gradients of a module (or of parameters) by their means over the whole batch.
@@ -107,21 +107,21 @@ class Workers:
         `self.loss` is then the mean of `loss`. False: a worker is gone and the step is repeated; there are no
         gradients, so an optimizer changes nothing, but a scheduler must not be stepped.
         """
-        crew = self._with()
+        peers = self._with()
         parameters = list(model.parameters() if hasattr(model, "parameters") else model)
         averaging.check(parameters)
         own = float(getattr(loss, "detach", lambda: loss)())
         self._exchanged = True
         if self._failed is not None:
             return False
-        if crew.size == 1:
+        if peers.size == 1:
             self.loss = own
             return True
         averaging.settle(parameters)
         begin_s = time.monotonic()
         weight = self._share()[1] / self.batch
         try:
-            self.loss, leaves = averaging.exchange(parameters, weight, own, crew.leads_elsewhere())
+            self.loss, leaves = averaging.exchange(parameters, weight, own, peers.leads_elsewhere())
         except RuntimeError as error:
             # without its traceback, whose frames keep the group alive: others wait until its connections are closed
             self._failed = error.with_traceback(None)

@@ -33,9 +33,9 @@ class Noted:
     text: str
 
 
-def save(db: Any, crews: Mapping[int, str | None], notes: Iterable[Noted]) -> None:
-    """Crews as they are now, None: it has ended; and what was noted since."""
-    for job_id, body in crews.items():
+def save(db: Any, groups: Mapping[int, str | None], notes: Iterable[Noted]) -> None:
+    """Worker groups as they are now, None: it has ended; and what was noted since."""
+    for job_id, body in groups.items():
         if body is None:
             db.execute("DELETE FROM job_crews WHERE job_id = ?", (job_id,))
         else:
@@ -65,7 +65,7 @@ class ElasticStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def crews(self) -> dict[int, str]:
+    def groups(self) -> dict[int, str]:
         def read(db: Any) -> dict[int, str]:
             return dict(db.execute("SELECT job_id, body FROM job_crews").fetchall())
 

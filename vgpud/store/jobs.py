@@ -154,7 +154,7 @@ class JobStore:
         requests: Sequence[Request] = (),
         next_id: int = 0,
         rows: Sequence[Row] = (),
-        crews: Mapping[int, str | None] = MappingProxyType({}),
+        groups: Mapping[int, str | None] = MappingProxyType({}),
         notes: Sequence[Noted] = (),
     ) -> None:
         """Jobs as they are now, the requests that made them, what they have used, their workers and what was noted of
@@ -175,9 +175,9 @@ class JobStore:
                 statement = "INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?, ?)"
                 db.execute(statement, (*row, request.until_ns, row_sum))
             _save_rows(db, rows)
-            elastic.save(db, crews, notes)
+            elastic.save(db, groups, notes)
 
-        if jobs or requests or rows or crews or notes:
+        if jobs or requests or rows or groups or notes:
             self._db.write(write)
         if erased:
             _launch.cache_clear()

@@ -155,7 +155,7 @@ def _queue(row: Row) -> None:
         raise ValueError("its column is not the name of the queue in it")
 
 
-def _crew(row: Row) -> None:
+def _worker_group(row: Row) -> None:
     body = _body(row["body"])
     if body.get("job_id") != row["job_id"]:
         raise ValueError("its column is not the job in it")
@@ -238,7 +238,7 @@ CHECKS: dict[str, tuple[dict[str, str], Callable[[Row], None]]] = {
         },
         _job_request,
     ),
-    "job_crews": ({"job_id": "integer", "body": "text"}, _crew),
+    "job_crews": ({"job_id": "integer", "body": "text"}, _worker_group),
 }
 
 #: tables with many rows, whose invalid ones are found by SQL

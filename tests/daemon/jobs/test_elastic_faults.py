@@ -41,16 +41,16 @@ def change(queue: QueueNode, job_id: int, changed: Callable[[Job, WorkerGroup], 
     """Has the database say something else, as it would if the daemon had been killed at another point."""
     store = Store(queue.node.state)
     jobs = JobStore(store)
-    job, group = jobs.find(job_id), group_record.parse(ElasticStore(store).crews()[job_id])
+    job, group = jobs.find(job_id), group_record.parse(ElasticStore(store).groups()[job_id])
     assert job
     changed(job, group)
-    jobs.save([job], crews={job_id: group_record.dump(group)})
+    jobs.save([job], groups={job_id: group_record.dump(group)})
     store.close()
 
 
 def drop_group(queue: QueueNode, job_id: int) -> None:
     store = Store(queue.node.state)
-    JobStore(store).save([], crews={job_id: None})
+    JobStore(store).save([], groups={job_id: None})
     store.close()
 
 

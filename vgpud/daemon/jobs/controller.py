@@ -98,7 +98,7 @@ class JobController:
         self._loop = asyncio.get_running_loop()
         self._unsaved_groups: dict[int, str | None] = {}
         self._unsaved_notes: list[Noted] = []
-        self.elastic = ElasticController(self, ElasticStore(store.database).crews())
+        self.elastic = ElasticController(self, ElasticStore(store.database).groups())
         self.progress = ProgressMonitor(self, self.elastic)
         self.slices = JobSlices(host, self.clock.now_ns, self.elastic.numbers)
         self.queues = QueueRegistry(host, store, kept, self.clock.now_ns)

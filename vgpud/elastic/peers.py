@@ -19,7 +19,7 @@ from vgpud.elastic.state import Stateful, agree, check
 FAILURES_MAX = 3
 
 
-class Crew(Protocol):
+class Peers(Protocol):
     """What the training loop asks of those that it works with."""
 
     rank: int
@@ -43,7 +43,7 @@ class Crew(Protocol):
         """After the last step, or before an exception goes on."""
 
 
-def find(env: Mapping[str, str], timeout_s: float) -> Crew:
+def find(env: Mapping[str, str], timeout_s: float) -> Peers:
     """By the environment: a worker of an elastic job, else one of torchrun's or of the program's own, or alone."""
     if "VGPU_JOB_ID" in env and "VGPU_WORKER" in env:
         return Elastic(env, timeout_s)
