@@ -12,7 +12,7 @@ from vgpud.core.queue import stretch
 from vgpud.core.queue.estimate import ends_ns, expected_start_ns
 from vgpud.core.queue.reasons import duration
 from vgpud.core.queue.state import QueueState
-from vgpud.core.queue.waiting import Line
+from vgpud.core.queue.waiting import JobQueue
 from vgpud.core.units import format_gpus
 
 #: steps in which smaller asks are tried
@@ -35,7 +35,7 @@ def advice(world: QueueState, job: Job, now_ns: int) -> list[str]:
     return [*_shrinking(world, job, line, now_ns), *_smaller(world, job)]
 
 
-def _shrinking(world: QueueState, job: Job, line: Line, now_ns: int) -> Iterator[str]:
+def _shrinking(world: QueueState, job: Job, line: JobQueue, now_ns: int) -> Iterator[str]:
     """Elastic jobs shrink for a job that has waited long enough."""
     lent_milli = stretch.lent_milli(world, now_ns)
     left_ns = line.spec.lent_after_ns - job.waited_at(now_ns)
@@ -45,7 +45,7 @@ def _shrinking(world: QueueState, job: Job, line: Line, now_ns: int) -> Iterator
         yield f"elastic jobs can give {gpus} GPU, and do when it has waited {bound}: in {duration(left_ns)}"
 
 
-def _passing(world: QueueState, job: Job, first: Job, line: Line, now_ns: int) -> Iterator[str]:
+def _passing(world: QueueState, job: Job, first: Job, line: JobQueue, now_ns: int) -> Iterator[str]:
     """A job that ends before the first waiting job can start may be backfilled."""
     starts_ns = expected_start_ns(world, first, now_ns)
     if not line.spec.backfill:
