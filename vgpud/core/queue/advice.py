@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState
 from vgpud.core.model import Spec
-from vgpud.core.queue import stretch
+from vgpud.core.queue import elasticity
 from vgpud.core.queue.estimate import ends_ns, expected_start_ns
 from vgpud.core.queue.reasons import duration
 from vgpud.core.queue.state import QueueState
@@ -37,7 +37,7 @@ def advice(world: QueueState, job: Job, now_ns: int) -> list[str]:
 
 def _shrinking(world: QueueState, job: Job, line: JobQueue, now_ns: int) -> Iterator[str]:
     """Elastic jobs shrink for a job that has waited long enough."""
-    lent_milli = stretch.lent_milli(world, now_ns)
+    lent_milli = elasticity.lent_milli(world, now_ns)
     left_ns = line.spec.lent_after_ns - job.waited_at(now_ns)
     if lent_milli and left_ns > 0 and line.spec.lent_after_ns < NEVER_NS and not line.account.limit_for(job.spec):
         bound = duration(line.spec.elastic_wait_ns)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
-from vgpud.core.queue import sizes, stretch
+from vgpud.core.queue import elasticity, sizes
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
@@ -192,14 +192,14 @@ class Decision:
         for job in sorted(running, key=lambda one: line.running.entry(one.job_id)):
             if line.policy.preempts and line.running.entry(job.job_id) > first:
                 return
-            if sizes.size(job.spec) >= sizes.most(job) or not stretch.may_change(world, job, self.now_ns):
+            if sizes.size(job.spec) >= sizes.most(job) or not elasticity.may_change(world, job, self.now_ns):
                 continue
             due_ns = max(job.resized_ns, job.started_ns) + line.spec.elastic_idle_ns
             if due_ns > self.now_ns:
                 self.look_again_ns = min(self.look_again_ns, due_ns)
                 continue
             before = job.spec
-            if stretch.grow_to_most(world, job, self.now_ns):
+            if elasticity.grow_to_most(world, job, self.now_ns):
                 self.grown[job.job_id] = before
                 self._given += 1
                 key = line.running.entry(job.job_id)[0]
@@ -209,7 +209,7 @@ class Decision:
     def _grow(self, job: Job) -> None:
         """An elastic job that starts takes free capacity, up to its maximum."""
         while sizes.size(job.spec) < sizes.most(job):
-            more = stretch.one_more(self.world, job)
+            more = elasticity.one_more(self.world, job)
             if more is None:
                 return
             self.world.hold(job, ())
@@ -254,20 +254,20 @@ class Decision:
         """What all elastic jobs could give; recomputed when room has been given or taken."""
         at = self._given, self._stopped
         if self._lent_at != at:
-            self._lent_at, self._all_lent_milli = at, stretch.lent_milli(self.world, self.now_ns)
+            self._lent_at, self._all_lent_milli = at, elasticity.lent_milli(self.world, self.now_ns)
         return self._all_lent_milli
 
     def _is_barred(self, request: Request) -> bool:
         """A quota keeps it waiting, and no elastic job in that quota can give anything: none shrinks for it."""
         over = request.line.account.limit_for(request.spec)
-        lenders = (other for other in self.world.elastic.values() if stretch.surplus_milli(other))
+        lenders = (other for other in self.world.elastic.values() if elasticity.surplus_milli(other))
         return over is not None and not any(over.account in self.world.line(one).account.chain for one in lenders)
 
     def _has_waited(self, job: Job, line: JobQueue) -> bool:
         return job.state in WAITING and job.waited_at(self.now_ns) >= line.spec.lent_after_ns
 
     def _cuts(self, request: Request) -> Iterator[Cut]:
-        return stretch.cuts(self.world, self.trims, self.now_ns, self._may_give(request))
+        return elasticity.cuts(self.world, self.trims, self.now_ns, self._may_give(request))
 
     def _may_give(self, request: Request) -> Callable[[Job, int], bool]:
         """Whether an elastic job gives so much to this one: which has waited, has a guarantee or comes before it."""
