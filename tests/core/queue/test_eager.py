@@ -12,7 +12,7 @@ from vgpud.core.jobs.events import Held, JobEnded, Released, ResizeJob, StopJob,
 from vgpud.core.jobs.model import SECOND_NS, Node, QueueSpec
 from vgpud.core.model import Device
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue import stretch
+from vgpud.core.queue import elasticity
 from vgpud.core.queue.machine import Machine
 
 
@@ -214,8 +214,8 @@ def test_nobody_is_asked_for_room_by_who_comes_after_all_that_run(monkeypatch: p
     at = shell(8, eager(policy="priority"))
     at.submit(workers(1, 8, priority=1))
     asked = []
-    cuts = stretch.cuts
-    monkeypatch.setattr(stretch, "cuts", lambda *args: asked.append(args) or cuts(*args))
+    cuts = elasticity.cuts
+    monkeypatch.setattr(elasticity, "cuts", lambda *args: asked.append(args) or cuts(*args))
     waiting = at.submit(gpus(2))
     assert at.state(waiting) == "pending" and not asked
     first = at.submit(gpus(2, priority=2))

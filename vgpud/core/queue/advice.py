@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState
 from vgpud.core.model import Spec
-from vgpud.core.queue import stretch
+from vgpud.core.queue import elasticity
 from vgpud.core.queue.estimate import ends_ns, expected_start_ns
 from vgpud.core.queue.reasons import duration
 from vgpud.core.queue.state import QueueState
-from vgpud.core.queue.waiting import Line
+from vgpud.core.queue.waiting import JobQueue
 from vgpud.core.units import format_gpus
 
 #: steps in which smaller asks are tried
@@ -35,9 +35,9 @@ def advice(world: QueueState, job: Job, now_ns: int) -> list[str]:
     return [*_shrinking(world, job, line, now_ns), *_smaller(world, job)]
 
 
-def _shrinking(world: QueueState, job: Job, line: Line, now_ns: int) -> Iterator[str]:
+def _shrinking(world: QueueState, job: Job, line: JobQueue, now_ns: int) -> Iterator[str]:
     """Elastic jobs shrink for a job that has waited long enough."""
-    lent_milli = stretch.lent_milli(world, now_ns)
+    lent_milli = elasticity.lent_milli(world, now_ns)
     left_ns = line.spec.lent_after_ns - job.waited_at(now_ns)
     if lent_milli and left_ns > 0 and line.spec.lent_after_ns < NEVER_NS and not line.account.limit_for(job.spec):
         bound = duration(line.spec.elastic_wait_ns)
@@ -45,7 +45,7 @@ def _shrinking(world: QueueState, job: Job, line: Line, now_ns: int) -> Iterator
         yield f"elastic jobs can give {gpus} GPU, and do when it has waited {bound}: in {duration(left_ns)}"
 
 
-def _passing(world: QueueState, job: Job, first: Job, line: Line, now_ns: int) -> Iterator[str]:
+def _passing(world: QueueState, job: Job, first: Job, line: JobQueue, now_ns: int) -> Iterator[str]:
     """A job that ends before the first waiting job can start may be backfilled."""
     starts_ns = expected_start_ns(world, first, now_ns)
     if not line.spec.backfill:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
-from vgpud.core.queue import sizes, stretch
+from vgpud.core.queue import elasticity, sizes
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.sizes import Cut, Trim
 from vgpud.core.queue.state import WAITING, QueueState
-from vgpud.core.queue.waiting import Line
+from vgpud.core.queue.waiting import JobQueue
 
 #: jobs looked at for backfill, at most
 BACKFILL_JOBS_MAX = 1000
@@ -31,7 +31,7 @@ TRY_COST = 4
 class Turn:
     """Where a queue is in this decision."""
 
-    line: Line
+    line: JobQueue
     cursor: Entry | None = None  # the job looked at last
     failed: int = 0  # bits (waiting.Shapes) of the shapes that no longer fit
     until_ns: int = -1  # start of the reservation, by which backfilled jobs must have ended; -1 = none
@@ -49,7 +49,7 @@ class Request:
     turn: Turn
 
     @property
-    def line(self) -> Line:
+    def line(self) -> JobQueue:
         return self.turn.line
 
 
@@ -124,7 +124,7 @@ class Decision:
             return turn.until_ns < NEVER_NS  # behind an unknown start nothing can be backfilled
         return True
 
-    def _none_fits(self, line: Line) -> bool:
+    def _none_fits(self, line: JobQueue) -> bool:
         """The free capacity is too small for every waiting job, and no job makes room for them."""
         if line.policy.preempts or self.world.elastic:
             return False
@@ -182,7 +182,7 @@ class Decision:
 
     # ---- eager queues: the first job gets all that it can use before the next one starts ----
 
-    def _grow_ahead(self, line: Line) -> None:
+    def _grow_ahead(self, line: JobQueue) -> None:
         """Running elastic jobs that come before all waiting jobs grow into free capacity."""
         world, first = self.world, line.waiting.next(None, 0)
         making_room = world.going or world.leaving or world.claims or self.victims or self.trims or self.reclaimed
@@ -192,14 +192,14 @@ class Decision:
         for job in sorted(running, key=lambda one: line.running.entry(one.job_id)):
             if line.policy.preempts and line.running.entry(job.job_id) > first:
                 return
-            if sizes.size(job.spec) >= sizes.most(job) or not stretch.may_change(world, job, self.now_ns):
+            if sizes.size(job.spec) >= sizes.most(job) or not elasticity.may_change(world, job, self.now_ns):
                 continue
             due_ns = max(job.resized_ns, job.started_ns) + line.spec.elastic_idle_ns
             if due_ns > self.now_ns:
                 self.look_again_ns = min(self.look_again_ns, due_ns)
                 continue
             before = job.spec
-            if stretch.grow_to_most(world, job, self.now_ns):
+            if elasticity.grow_to_most(world, job, self.now_ns):
                 self.grown[job.job_id] = before
                 self._given += 1
                 key = line.running.entry(job.job_id)[0]
@@ -209,7 +209,7 @@ class Decision:
     def _grow(self, job: Job) -> None:
         """An elastic job that starts takes free capacity, up to its maximum."""
         while sizes.size(job.spec) < sizes.most(job):
-            more = stretch.one_more(self.world, job)
+            more = elasticity.one_more(self.world, job)
             if more is None:
                 return
             self.world.hold(job, ())
@@ -254,20 +254,20 @@ class Decision:
         """What all elastic jobs could give; recomputed when room has been given or taken."""
         at = self._given, self._stopped
         if self._lent_at != at:
-            self._lent_at, self._all_lent_milli = at, stretch.lent_milli(self.world, self.now_ns)
+            self._lent_at, self._all_lent_milli = at, elasticity.lent_milli(self.world, self.now_ns)
         return self._all_lent_milli
 
     def _is_barred(self, request: Request) -> bool:
         """A quota keeps it waiting, and no elastic job in that quota can give anything: none shrinks for it."""
         over = request.line.account.limit_for(request.spec)
-        lenders = (other for other in self.world.elastic.values() if stretch.surplus_milli(other))
+        lenders = (other for other in self.world.elastic.values() if elasticity.surplus_milli(other))
         return over is not None and not any(over.account in self.world.line(one).account.chain for one in lenders)
 
-    def _has_waited(self, job: Job, line: Line) -> bool:
+    def _has_waited(self, job: Job, line: JobQueue) -> bool:
         return job.state in WAITING and job.waited_at(self.now_ns) >= line.spec.lent_after_ns
 
     def _cuts(self, request: Request) -> Iterator[Cut]:
-        return stretch.cuts(self.world, self.trims, self.now_ns, self._may_give(request))
+        return elasticity.cuts(self.world, self.trims, self.now_ns, self._may_give(request))
 
     def _may_give(self, request: Request) -> Callable[[Job, int], bool]:
         """Whether an elastic job gives so much to this one: which has waited, has a guarantee or comes before it."""
@@ -296,7 +296,7 @@ class Decision:
         behind = self._behind(line, entry), self._parked_behind(line, entry)
         return self._make_room(request, _in_turn(self._cuts(request), *behind))
 
-    def _behind(self, line: Line, entry: Entry) -> Iterator[Job]:
+    def _behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         at = line.running.worst(None)
         while at is not None and at > entry:
             victim = self.world.jobs[at[1]]
@@ -304,7 +304,7 @@ class Decision:
                 yield victim
             at = line.running.worst(at)
 
-    def _parked_behind(self, line: Line, entry: Entry) -> Iterator[Job]:
+    def _parked_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         parked = [j for j in self.world.parked if j in line.waiting and line.waiting.entry(j) > entry]
         for job_id in sorted(parked, key=line.waiting.entry, reverse=True):
             yield self.world.jobs[job_id]
@@ -330,7 +330,7 @@ class Decision:
         givers = covered, partly, self._parked_elsewhere(claimant)
         return self._make_room(request, _in_turn(self._cuts(request), *givers))
 
-    def _most_above(self, lines: list[Line], claimant: Account, *, whole: bool) -> Iterator[Job]:
+    def _most_above(self, lines: list[JobQueue], claimant: Account, *, whole: bool) -> Iterator[Job]:
         """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
 
         `whole`: as long as that leaves it all of its guarantee. Other jobs run partly on the guarantee of their
@@ -350,7 +350,7 @@ class Decision:
             if (not whole or excess_milli >= victim.width_milli) and self._may_stop(victim, line):
                 yield victim
 
-    def _may_stop(self, job: Job, line: Line) -> bool:
+    def _may_stop(self, job: Job, line: JobQueue) -> bool:
         if not job.spec.preemptible or job.resizing:
             return False
         until_ns = job.started_ns + line.spec.min_run_ns

@@ -9,7 +9,7 @@ from itertools import islice
 
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.queue.state import QueueState
-from vgpud.core.queue.waiting import Line
+from vgpud.core.queue.waiting import JobQueue
 
 #: jobs of a queue for which starts are estimated
 _AHEAD_JOBS_MAX = 1000
@@ -97,7 +97,7 @@ def estimated_start_ns(world: QueueState, job: Job, now_ns: int) -> int:
     return max(now_ns, starts.get(job.job_id, NEVER_NS))
 
 
-def _starts(world: QueueState, line: Line, now_ns: int) -> dict[int, int]:
+def _starts(world: QueueState, line: JobQueue, now_ns: int) -> dict[int, int]:
     """Estimated starts of the first waiting jobs of a queue: none fits now, so each needs others to end before."""
     free_milli = world.room.free_milli()
     ends = [(ends_ns(world, world.jobs[j], now_ns, likely=True), world.jobs[j].width_milli) for j in world.held]

@@ -41,7 +41,7 @@ from vgpud.core.model import Denied
 from vgpud.core.model import Policy as Site
 from vgpud.core.placement.base import Room
 from vgpud.core.policy.base import Policy
-from vgpud.core.queue import advice, check, estimate, reasons, sharing, sizes, stretch
+from vgpud.core.queue import advice, check, elasticity, estimate, reasons, sharing, sizes
 from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.decide import Decision
 from vgpud.core.queue.lifecycle import Lifecycle
@@ -188,7 +188,7 @@ class Machine:
             if nobody_leaves or not world.line(job).account.limit_for(job.spec, standing=True):
                 self._lives.start(job, now_ns)
         if world.elastic:
-            self._stretch(decision, now_ns)
+            self._resize_elastic(decision, now_ns)
 
     def _resize(self, decision: Decision, now_ns: int) -> None:
         """Elastic jobs grow and shrink, as decided; jobs that stop as a whole do neither first."""
@@ -207,25 +207,25 @@ class Machine:
                 claimant = self.jobs[decision.trimmed_for[job_id]]
                 self._lives.resizing.begin(job, before, reasons.shrunk(world, job, claimant, now_ns), now_ns)
 
-    def _stretch(self, decision: Decision, now_ns: int) -> None:
+    def _resize_elastic(self, decision: Decision, now_ns: int) -> None:
         """What elastic jobs do for themselves: give what they have no use for, take what idles."""
         world, resizing = self._world, self._lives.resizing
         for job_id in sorted(world.wish_why.keys() & world.elastic.keys()):
             job = world.elastic[job_id]
             wanted = sizes.most(job)
-            if sizes.size(job.spec) > wanted and stretch.may_change(world, job, now_ns):
+            if sizes.size(job.spec) > wanted and elasticity.may_change(world, job, now_ns):
                 before = job.spec
                 world.resize(job, sizes.sized(before, wanted), world.held[job.job_id][:wanted], now_ns)
                 resizing.begin(job, before, world.wish_why[job_id], now_ns)
-        self._look_again_ns = min(self._look_again_ns, stretch.tried_again_ns(world, now_ns))
+        self._look_again_ns = min(self._look_again_ns, elasticity.tried_again_ns(world, now_ns))
         if decision.shrink_deadline_ns < NEVER_NS:
             return  # another job is about to be given some of it
-        at_ns = stretch.grow_at_ns(world, now_ns)
+        at_ns = elasticity.grow_at_ns(world, now_ns)
         if at_ns > now_ns:
             self._look_again_ns = min(self._look_again_ns, at_ns)
             return
         idle_ns = now_ns - world.acted_ns
-        for job_id, (spec, _) in stretch.grow(world, now_ns).items():
+        for job_id, (spec, _) in elasticity.grow(world, now_ns).items():
             job = self.jobs[job_id]
             resizing.begin(job, spec, reasons.grown(world, job, spec, idle_ns), now_ns)
 
@@ -298,7 +298,7 @@ class Machine:
     def may_borrow(self, job_id: int, place: Place) -> bool:
         """Whether the shell may start one more worker of a job there for a while; it reports that with RoomChanged
         meanwhile."""
-        return stretch.may_borrow(self._world, self.jobs[job_id], place)
+        return elasticity.may_borrow(self._world, self.jobs[job_id], place)
 
     def reason(self, job_id: int, now_ns: int) -> str:
         """Why it waits, or how it ended: one sentence."""

@@ -19,7 +19,7 @@ from vgpud.core.policy.base import Policy
 from vgpud.core.queue import sizes
 from vgpud.core.queue.deadlines import Deadline, Deadlines, Due
 from vgpud.core.queue.quota import Account, Amount
-from vgpud.core.queue.waiting import Line
+from vgpud.core.queue.waiting import JobQueue
 
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
 
@@ -34,7 +34,7 @@ class QueueState:
         self.moves = moves
         self.half_life_ns = half_life_ns
         self.jobs: dict[int, Job] = {}
-        self.lines: dict[str, Line] = {}
+        self.lines: dict[str, JobQueue] = {}
         self.held: dict[int, Placement] = {}  # what is reserved for a job
         self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
         self.leaving: dict[
@@ -73,10 +73,10 @@ class QueueState:
             self.lines[spec.name] = self._line(spec, before.get(spec.name), Account(spec, index, parent), now_ns)
         self.room.rules({q.name: (q.placement, q.spread) for q in queues})
 
-    def _line(self, spec: QueueSpec, old: Line | None, account: Account, now_ns: int) -> Line:
+    def _line(self, spec: QueueSpec, old: JobQueue | None, account: Account, now_ns: int) -> JobQueue:
         if old is None:
             account.history_at_ns = now_ns
-            return Line(spec, self.make_policy(spec.policy), account)
+            return JobQueue(spec, self.make_policy(spec.policy), account)
         old.account.learn(now_ns, self.half_life_ns)
         same_parent = old.spec.parent == spec.parent
         account.adopt(old.account)
@@ -89,7 +89,7 @@ class QueueState:
         old.spec = spec
         return old
 
-    def line(self, job: Job) -> Line:
+    def line(self, job: Job) -> JobQueue:
         return self.lines[job.spec.queue]
 
     # ---- order ----
@@ -108,14 +108,14 @@ class QueueState:
         line.run(job, line.policy.key(job, now_ns))
         self._watch(job, line, now_ns)
 
-    def touch(self, job: Job, now_ns: int, line: Line | None = None) -> None:
+    def touch(self, job: Job, now_ns: int, line: JobQueue | None = None) -> None:
         """Recomputes the job's place in its policy's order."""
         line = line or self.line(job)
         line.policy.touch(job, now_ns)
         line.rekey(job, now_ns)
         self._watch(job, line, now_ns)
 
-    def _watch(self, job: Job, line: Line, now_ns: int) -> None:
+    def _watch(self, job: Job, line: JobQueue, now_ns: int) -> None:
         at_ns = line.policy.changes_at(job, now_ns)
         if at_ns <= now_ns:
             at_ns = now_ns + 1  # a policy that does not move a job when it said it would must not stop the clock

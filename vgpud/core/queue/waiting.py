@@ -33,7 +33,7 @@ class Shapes:
             heappush(self._free, known[0])
 
 
-class Line:
+class JobQueue:
     """A queue's jobs in order. Jobs with a claim, and jobs that have been told to stop, are in neither order."""
 
     def __init__(self, spec: QueueSpec, policy: Policy, account: Account) -> None:

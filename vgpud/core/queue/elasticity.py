@@ -157,5 +157,5 @@ def one_more(world: QueueState, job: Job) -> tuple[JobSpec, Placement] | None:
     if sizes.by_members(spec):
         newcomer = world.newcomer(job)
         return None if newcomer is None else (larger, room + newcomer)
-    stretched = sizes.slice_of(room, wanted)
-    return (larger, stretched) if world.could_have(job, stretched) else None
+    grown = sizes.slice_of(room, wanted)
+    return (larger, grown) if world.could_have(job, grown) else None
