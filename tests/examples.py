@@ -8,20 +8,11 @@ from hypothesis import settings
 
 QUICK = 25
 
-settings.register_profile("quick", max_examples=QUICK, derandomize=True)
-settings.register_profile("nightly")
+settings.register_profile("quick", max_examples=QUICK, derandomize=True, deadline=None)
+settings.register_profile("nightly", deadline=None)
 settings.load_profile("quick")
-
-
-def _all() -> bool:
-    return settings().max_examples > QUICK
 
 
 def examples(nightly: int) -> int:
     """max_examples of a test that needs more or fewer than others."""
-    return nightly if _all() else min(nightly, QUICK)
-
-
-def seeds(nightly: int, quick: int) -> range:
-    """For a test that makes its input of seeds."""
-    return range(nightly if _all() else quick)
+    return nightly if settings().max_examples > QUICK else min(nightly, QUICK)

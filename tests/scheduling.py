@@ -48,7 +48,7 @@ class ByFile(LoadScopeScheduling):
             super()._reschedule(node)
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
-        """A worker that takes another's place may find edited files: it goes, or all would wait for it."""
+        """A worker in another's place may find that files were edited meanwhile: it goes, else all wait for it."""
         super().add_node_collection(node, collection)
         if node not in self.registered_collections:
             node.shutdown()

@@ -241,7 +241,8 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             context.abort(grpc.StatusCode.PERMISSION_DENIED, self.trace_denied)
         lease = [(1_000_000, "open", "count"), (4_000_000, "close", "closed"), (5_000_000, "open", "count")]
         yield pb.WatchTraceResponse(
-            events=[pb.TraceEvent(time_ns=t, slice=request.name, kind=kind, text=text) for t, kind, text in lease]
+            events=[pb.TraceEvent(time_ns=t, slice=request.name, kind=kind, text=text) for t, kind, text in lease],
+            now_ns=7_000_000,
         )
         while context.is_active() and request.name in self.slices:
             yield pb.WatchTraceResponse(now_ns=7_000_000)
