@@ -232,7 +232,7 @@ def test_an_image_without_glibc_is_refused(docker: engine.Docker, system: OwnSys
         docker,
         done,
         f"this image cannot be held to a slice: no glibc for {platform.machine()} in it, it has no C library at all, or"
-        " another machine's; build on a glibc image such as debian:bookworm-slim, or take VGPU away",
+        " another machine's; build on a glibc image such as debian:bookworm-slim, or run it without VGPU",
     )
     assert not slices(system)
 

@@ -147,7 +147,7 @@ def test_what_dockerd_does_not_take_over_is_put_back(setup: Setup, dockerd: engi
     config.write_text(mistaken)
     refused = setup("docker", "--config", str(config))
     assert (refused.returncode, config.read_text()) == (1, mistaken)
-    assert f"did not take {config} over" in refused.stderr
+    assert f"did not accept {config}" in refused.stderr
     assert "vgpu" not in runtimes(dockerd)
 
 
@@ -161,7 +161,7 @@ def test_runtimes_on_dockerds_command_line(setup: Setup, dockerd: engine.Docker,
         until("dockerd", lambda: dockerd.cli("version", check=False).returncode == 0)
         refused = setup("docker", "--config", str(config))
         assert (refused.returncode, config.read_text()) == (1, DAEMON_JSON)
-        assert re.search(r"dockerd \(pid \d+\) has --add-runtime, and .* may not have runtimes as well", refused.stderr)
+        assert re.search(r"dockerd \(pid \d+\) has --add-runtime, so .* must not have runtimes as well", refused.stderr)
         assert not lib.exists()
     finally:
         process.send_signal(signal.SIGTERM)

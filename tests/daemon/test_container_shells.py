@@ -442,7 +442,7 @@ def test_one_process_takes_few_of_the_requests_in_hand(tmp_path: Path) -> None:
         silent = [await asyncio.open_unix_connection(str(path)) for _ in range(server.PER_PROCESS_MAX)]
         state = json.dumps({"id": "c0", "bundle": "/b", "pid": 0}).encode()
         status, body = await talk(path, engine.message("stopped", state))
-        said = f"pid {os.getpid()} has {server.PER_PROCESS_MAX} requests in hand"
+        said = f"pid {os.getpid()} has {server.PER_PROCESS_MAX} requests in progress"
         assert (status, said.encode() in body) == ("refused", True)
         for _reader, writer in silent:
             writer.close()

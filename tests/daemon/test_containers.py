@@ -233,7 +233,7 @@ def test_a_container_that_runs_keeps_its_id(made: Engine, site: Node, cgroups: l
     init = made.started(cgroups[0], HALF)
     before = site.get(NAME).uid
     status, body, _runtime = made.create("VGPU=1")
-    assert status == "refused" and b"runs already" in body
+    assert status == "refused" and b"is already running" in body
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hasty:  # the same, and does not wait for the answer
         hasty.connect(made.socket)
         hasty.sendall(engine.message("create", (made.bundle(HALF) / "config.json").read_bytes()))
@@ -333,11 +333,11 @@ def test_its_files_go_with_it_also_while_no_daemon_ran(made: Engine, site: Node)
         (b"GET / HTTP/1.1\r\n\r\nx\n\n", b"vgpu-runtime and vgpud of one release"),
         (b"vgpu-runtime 2\nop create\n\n", b"vgpu-runtime and vgpud of one release"),
         (engine.message("destroy", b""), b"'destroy'"),
-        (engine.message("create", b"{}", body=99999999), b"no length"),
-        (engine.message("create", b"{}", body=-1), b"no length"),
+        (engine.message("create", b"{}", body=99999999), b"not a length"),
+        (engine.message("create", b"{}", body=-1), b"not a length"),
         (engine.message("create", b"{}", body=1), b"after the body"),
-        (engine.message("create", b"{}", body=3), b"before it is complete"),
-        (engine.message("create", b"{}", bundle="relative"), b"no absolute path"),
+        (engine.message("create", b"{}", body=3), b"is incomplete"),
+        (engine.message("create", b"{}", bundle="relative"), b"not an absolute path"),
         (engine.message("create", b"no json"), b"config.json"),
         (engine.message("create", b"[1]"), b"config.json"),
         (engine.message("create", b"[" * 100000), b"config.json"),
@@ -485,7 +485,7 @@ def test_a_bundle_of_a_hook_is_not_waited_for(with_device: Engine, site: Node, c
     os.mkfifo(config)
     for _ in range(2 * disk_work.ACTIVE_MAX):
         status, body = with_device.hook("started", pid=init.pid)
-        assert status == "refused" and b"no regular file" in body, body
+        assert status == "refused" and b"not a regular file" in body, body
     assert with_device.create(HALF, container_id=OTHER)[0] == "config"
 
 
@@ -500,7 +500,7 @@ def test_an_engine_with_other_pids_is_refused(made: Engine, site: Node) -> None:
     apart.stdin.write(request)
     apart.stdin.close()
     status, body = engine.parse(apart.stdout.read(int(apart.stdout.readline())))
-    assert status == "refused" and b"pid namespace of its own" in body
+    assert status == "refused" and b"its own pid namespace" in body
     assert site.names() == []
 
 
