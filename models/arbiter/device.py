@@ -61,12 +61,12 @@ def another_waits(device: Device, s: Slice) -> bool:
 
 def any_waits(device: Device, but: Slice) -> bool:
     """Another slice waits at its closed gate, and not because of its own maximum."""
-    return any(s is not but and s.wants and s.state != State.OPEN and has_cap(device, s) for s in device.slices)
+    return any(s is not but and s.wants and s.state != State.OPEN and below_maximum(device, s) for s in device.slices)
 
 
 def keeps_others_waiting(device: Device, s: Slice) -> bool:
     """Another saturating slice waits, and not because of its own maximum."""
-    return any(o is not s and waits(o) and has_cap(device, o) for o in saturating(device))
+    return any(o is not s and waits(o) and below_maximum(device, o) for o in saturating(device))
 
 
 def shares_device(s: Slice, now_ns: int) -> bool:
@@ -104,7 +104,7 @@ def cap_needed(device: Device, s: Slice) -> int:
     return min(worth_ns, scaled(device.params.cap_depth_ns, s.params.max_milli) // 2)
 
 
-def has_cap(device: Device, s: Slice) -> bool:
+def below_maximum(device: Device, s: Slice) -> bool:
     """Its maximum lets it run, and it is not paused."""
     if s.params.paused:
         return False
@@ -116,7 +116,7 @@ def has_cap(device: Device, s: Slice) -> bool:
 
 def may_precede(device: Device, s: Slice) -> bool:
     """It is of the latency class, and within its guarantee."""
-    return s.params.latency and not s.overdrawn and has_cap(device, s)
+    return s.params.latency and not s.overdrawn and below_maximum(device, s)
 
 
 def within(ns: int, most_ns: int) -> int:

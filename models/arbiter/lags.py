@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, free, has_cap, lately_active, may_precede, saturating, waits, within
+from models.arbiter.device import Device, below_maximum, free, lately_active, may_precede, saturating, waits, within
 from models.arbiter.model import (
     AHEAD_NS,
     DEBT_MAX_NS,
@@ -46,7 +46,7 @@ def beyond_pauses(device: Device, lag_ns: int, entitlement_ppm: int) -> int:
 
 def is_short(device: Device, s: Slice) -> bool:
     """A free slice that wants to run and has had less than its entitlement."""
-    return not s.saturating and s.active and s.free_lag_ns > SHORT_NS and has_cap(device, s)
+    return not s.saturating and s.active and s.free_lag_ns > SHORT_NS and below_maximum(device, s)
 
 
 def holder_is_active(device: Device, s: Slice) -> bool:
@@ -61,7 +61,7 @@ def must_not_run(s: Slice) -> bool:
 
 def is_candidate(device: Device, s: Slice) -> bool:
     """A saturating slice that may have the slot next."""
-    if must_not_run(s) or not has_cap(device, s):
+    if must_not_run(s) or not below_maximum(device, s):
         return False
     return holder_is_active(device, s) if s.state == State.OPEN else waits(s)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from models.arbiter.device import (
     Device,
+    below_maximum,
     cap_needed,
     free,
-    has_cap,
     keeps_others_waiting,
     lately_active,
     others_active,
@@ -107,7 +107,7 @@ def gang_veto(device: Device, s: Slice) -> bool:
     if not s.saturating or not s.follows:
         return False
     ahead_ns = 0 if s.gang_veto else device.params.quantum_ns * PPM // s.entitlement_ppm
-    waiting = (o for o in saturating(device) if not o.follows and waits(o) and has_cap(device, o))
+    waiting = (o for o in saturating(device) if not o.follows and waits(o) and below_maximum(device, o))
     return device.vacated or any(o.virtual_ns + ahead_ns < s.virtual_ns for o in waiting)
 
 
@@ -195,6 +195,6 @@ def cap_deadline(device: Device, s: Slice, now_ns: int) -> int:
         return NEVER
     if s.state == State.OPEN:
         return now_ns + max(0, s.cap_ns) * MILLI // (MILLI - s.params.max_milli) + 1000
-    if has_cap(device, s):
+    if below_maximum(device, s):
         return NEVER
     return now_ns + (cap_needed(device, s) - s.cap_ns) * MILLI // s.params.max_milli + 1000

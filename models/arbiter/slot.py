@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, another_waits, has_cap, lately_active, leads_beside_others, saturating, within
+from models.arbiter.device import (
+    Device,
+    another_waits,
+    below_maximum,
+    lately_active,
+    leads_beside_others,
+    saturating,
+    within,
+)
 from models.arbiter.entitlements import measure_demand
 from models.arbiter.free_slices import first_latency
 from models.arbiter.gates import close_gate, let_overlap, may_open, open_gate, renew
@@ -142,7 +150,7 @@ def is_a_lease_ahead(device: Device, s: Slice, of: Slice) -> bool:
 def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
     """Whether the holder keeps the slot, and until when."""
     rethought = holder.quiet and holder.wants and may_open(holder, now_ns)
-    if rethought or device.vacated or must_not_run(holder) or not has_cap(device, holder):
+    if rethought or device.vacated or must_not_run(holder) or not below_maximum(device, holder):
         close_gate(holder, now_ns)
         return
     if holder.gave_up_while_waiting and may_open(holder, now_ns):  # a new word lets that process in, too

@@ -51,7 +51,7 @@ static void sum_up(struct vg_memory_table *table) {
 }
 
 /* The memory for this slice once all other slices' minima, or what they hold if that is more, are set aside. */
-static uint64_t device_room(const struct vg_memory_table *table, const struct vg_memory_slice *slice) {
+static uint64_t device_free(const struct vg_memory_table *table, const struct vg_memory_slice *slice) {
   uint64_t others_bytes = 0;
   for (int i = 0; i < table->slice_count; i++) {
     const struct vg_memory_slice *other = &table->slices[i];
@@ -61,8 +61,8 @@ static uint64_t device_room(const struct vg_memory_table *table, const struct vg
 }
 
 static uint64_t headroom(const struct vg_memory_table *table, const struct vg_memory_slice *slice) {
-  uint64_t room_bytes = slice->away ? UINT64_MAX : device_room(table, slice);
-  uint64_t allowed_bytes = at_most(slice->max_bytes, at_least(slice->min_bytes, room_bytes));
+  uint64_t free_bytes = slice->away ? UINT64_MAX : device_free(table, slice);
+  uint64_t allowed_bytes = at_most(slice->max_bytes, at_least(slice->min_bytes, free_bytes));
   return minus(allowed_bytes, slice->held_bytes);
 }
 

@@ -11,13 +11,13 @@
 /* A follower has precedence over all other saturating slices. So that a gang whose leader lets it run does not starve
  * them, the leader is to stop it when it is a lease ahead of a slice that waits here, or when the slot is to be empty.
  */
-static bool must_make_room(const struct vg_core *core, const struct vg_core_slice *slice) {
+static bool must_yield(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!vg_core_in_slot(slice) || !vg_core_follows(slice)) return false;
   uint64_t ahead_ns = slice->out.gang_veto ? 0 : core->params.quantum_ns * VG_CORE_PPM / slice->out.entitlement_ppm;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     bool waiting =
-        vg_core_in_slot(other) && !vg_core_follows(other) && vg_core_waits(other) && vg_core_has_cap(core, other);
+        vg_core_in_slot(other) && !vg_core_follows(other) && vg_core_waits(other) && vg_core_below_maximum(core, other);
     if (waiting && other->slot.virtual_ns + ahead_ns < slice->slot.virtual_ns) return true;
   }
   return core->vacated;
@@ -59,7 +59,7 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
     crowd.turns += active && slice->saturating;
     crowd.takers += lately && slice->saturating;
     crowd.capped += lately && !vg_core_uncapped(slice);
-    crowd.ready += vg_core_in_slot(slice) && vg_core_waits(slice) && vg_core_has_cap(core, slice);
+    crowd.ready += vg_core_in_slot(slice) && vg_core_waits(slice) && vg_core_below_maximum(core, slice);
     crowd.throttles |= active && slice->free.throttled;
     crowd.limited |= lately && slice->bucket.limited;
     if (lately && !slice->saturating && slice->free.lag_ns > VG_CORE_SHORT_NS) note_behind(&crowd, slice);
@@ -101,13 +101,13 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   uint32_t wanted = alone && !counted ? VG_GATE_SOLO : VG_GATE_COUNT;
   if (slice->gate.state == VG_CORE_OPEN && (slice->out.word & VG_GATE_STATE_MASK) != wanted)
     vg_core_set_word(slice, wanted);
-  bool keeps = slice->saturating && crowd->ready > (vg_core_waits(slice) && vg_core_has_cap(core, slice));
+  bool keeps = slice->saturating && crowd->ready > (vg_core_waits(slice) && vg_core_below_maximum(core, slice));
   slice->out.neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NO_NEIGHBOUR_WAITS;
   bool others = crowd->attached > slice->in.attached;
   bool latency = crowd->latency > (slice->in.attached && slice->params.latency);
   bool crowded = is_crowded(crowd);
   bool edges = (!slice->saturating && others && (crowded || crowd->latency)) || cap_may_end(core, slice, now_ns);
-  slice->out.gang_veto = must_make_room(core, slice);
+  slice->out.gang_veto = must_yield(core, slice);
   slice->out.watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
   if (edges) slice->out.watch |= VG_WATCH_EDGES;
   if (slice->params.gang) slice->out.watch |= VG_WATCH_GANG;
@@ -132,7 +132,7 @@ static uint64_t cap_deadline(const struct vg_core *core, const struct vg_core_sl
     uint64_t left_ns = slice->bucket.cap_ns > 0 ? (uint64_t)slice->bucket.cap_ns : 0;
     return now_ns + left_ns * VG_CORE_MILLI / (VG_CORE_MILLI - max_milli) + 1000;
   }
-  if (vg_core_has_cap(core, slice)) return VG_CORE_NEVER;
+  if (vg_core_below_maximum(core, slice)) return VG_CORE_NEVER;
   int64_t need_ns = vg_core_cap_needed(core, slice) - slice->bucket.cap_ns;
   return now_ns + (uint64_t)need_ns * VG_CORE_MILLI / max_milli + 1000;
 }

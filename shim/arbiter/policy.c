@@ -30,7 +30,7 @@ static bool must_not_run(const struct vg_core_slice *slice) {
 }
 
 static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (!vg_core_in_slot(slice) || must_not_run(slice) || !vg_core_has_cap(core, slice)) return false;
+  if (!vg_core_in_slot(slice) || must_not_run(slice) || !vg_core_below_maximum(core, slice)) return false;
   return slice->gate.state == VG_CORE_OPEN ? active_holder(core, slice) : vg_core_waits(slice);
 }
 
@@ -172,7 +172,7 @@ void vg_core_note_drains(struct vg_core *core, uint64_t now_ns) {
 
 /* It is of the latency class, and within its guarantee. */
 static bool may_precede(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->params.latency && !slice->free.overdrawn && vg_core_has_cap(core, slice);
+  return slice->params.latency && !slice->free.overdrawn && vg_core_below_maximum(core, slice);
 }
 
 static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -194,7 +194,7 @@ static const struct vg_core_slice *first_latency(const struct vg_core *core) {
 
 static bool is_short(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!slice->present || slice->saturating || !vg_core_active(slice)) return false;
-  return slice->free.lag_ns > VG_CORE_SHORT_NS && vg_core_has_cap(core, slice);
+  return slice->free.lag_ns > VG_CORE_SHORT_NS && vg_core_below_maximum(core, slice);
 }
 
 static bool slot_is_short(const struct vg_core *core) {
@@ -282,7 +282,7 @@ void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
     if (!slice->present || slice->saturating) continue;
     slice->free.has_precedence = slice == first;
     bool yields = !may_precede(core, slice) && had_too_much(core, slice, furthest_ns);
-    slice->free.throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
+    slice->free.throttled = !vg_core_below_maximum(core, slice) || (slice != first && (first || yields));
     if (slice->free.throttled && slice->gate.state == VG_CORE_OPEN)
       vg_core_close_gate(slice, now_ns);
     else if (slice->free.throttled || !vg_core_may_open(slice, now_ns))
@@ -299,7 +299,7 @@ void vg_core_note_turns(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating || !slice->free.throttled) continue;
-    shut |= vg_core_active(slice) && vg_core_has_cap(core, slice);
+    shut |= vg_core_active(slice) && vg_core_below_maximum(core, slice);
   }
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
@@ -363,7 +363,7 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
   bool rethought =
       holder->in.quiet && holder->in.wants &&
       vg_core_may_open(holder, now_ns); /* it gave up the device and wants it again: a word is given up once */
-  if (rethought || core->vacated || must_not_run(holder) || !vg_core_has_cap(core, holder)) {
+  if (rethought || core->vacated || must_not_run(holder) || !vg_core_below_maximum(core, holder)) {
     vg_core_close_gate(holder, now_ns);
     return;
   }

@@ -68,7 +68,7 @@ int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slic
   return vg_core_min((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
 }
 
-bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
+bool vg_core_below_maximum(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (slice->params.paused) return false;
   /* Work that spins since a launch of its gang waits at another device's gate would be charged for ever. */
   bool caught = vg_core_leads(slice) && slice->gate.state == VG_CORE_OVERLAP;
@@ -79,7 +79,8 @@ bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *sli
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && vg_core_in_slot(other) && vg_core_waits(other) && vg_core_has_cap(core, other)) return true;
+    if (other != self && vg_core_in_slot(other) && vg_core_waits(other) && vg_core_below_maximum(core, other))
+      return true;
   }
   return false;
 }
@@ -141,7 +142,7 @@ bool vg_core_any_waits(const struct vg_core *core, const struct vg_core_slice *b
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (other == but || !other->present || !other->in.wants || other->gate.state == VG_CORE_OPEN) continue;
-    if (vg_core_has_cap(core, other)) return true;
+    if (vg_core_below_maximum(core, other)) return true;
   }
   return false;
 }

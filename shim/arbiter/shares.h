@@ -145,7 +145,7 @@ static inline bool vg_core_others_active(const struct vg_core *core, const struc
 void vg_core_count_lately(struct vg_core *core);
 /* Tokens from which a gate that was closed for its maximum opens again: enough to be worth opening it. */
 int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slice *slice);
-bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice);
+bool vg_core_below_maximum(const struct vg_core *core, const struct vg_core_slice *slice);
 /* Another saturating slice waits, and not because of its own maximum. */
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self);
 /* Charges the time since the last step to the slices that have used it. */

@@ -210,7 +210,7 @@ def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tu
     for share in shares:
         device = state.devices.get(share.device_uuid)
         if device is None:
-            return Denied(Reason.NO_CAPACITY, f"device {share.device_uuid} is not there", subject=share.device_uuid)
+            return Denied(Reason.NO_CAPACITY, f"device {share.device_uuid} is missing", subject=share.device_uuid)
         had = old.share(share.device_uuid) if old else None
         if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
@@ -219,7 +219,7 @@ def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tu
             return closed
         milli, size = state.reserved(share.device_uuid, without=old.name if old else "")
         size += 0 if had and share.mem_min_bytes <= had.mem_min_bytes else state.foreign_bytes(share.device_uuid)
-        if milli + share.min_milli > MILLI_PER_DEVICE or size + share.mem_min_bytes > device.memory_bytes:
+        if not _fits(share, milli, size, device):
             text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} and"
             text += f" {format_bytes(device.memory_bytes - size)} left, not {format_gpus(share.min_milli)} and"
             text += f" {format_bytes(share.mem_min_bytes)}: it is tried again when capacity is free"
@@ -278,7 +278,7 @@ def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> 
             continue
         milli, size = state.reserved(device.uuid, without)
         size += _foreign(share, state, without)
-        if milli + share.min_milli > MILLI_PER_DEVICE or size + share.mem_min_bytes > device.memory_bytes:
+        if not _fits(share, milli, size, device):
             continue
         fullness = milli * device.memory_bytes + size * MILLI_PER_DEVICE
         rank = fullness if part.gpus_milli == MILLI_PER_DEVICE else -fullness
@@ -287,7 +287,12 @@ def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> 
         return min(fits, key=lambda fit: fit[0])[1]
     if refusals and len(refusals) == len(devices):
         return refusals[0]
-    return _no_room(part, devices, state, without)
+    return _no_capacity(part, devices, state, without)
+
+
+def _fits(share: Share, milli: int, size: int, device: Device) -> bool:
+    """Minima never add up to more than the device. milli, size (bytes): what other slices and programs have of it."""
+    return milli + share.min_milli <= MILLI_PER_DEVICE and size + share.mem_min_bytes <= device.memory_bytes
 
 
 def _foreign(share: Share, state: State, without: str) -> int:
@@ -297,7 +302,7 @@ def _foreign(share: Share, state: State, without: str) -> int:
     return state.foreign_bytes(share.device_uuid) if share.mem_min_bytes > (had.mem_min_bytes if had else 0) else 0
 
 
-def _no_room(part: Part, devices: list[Device], state: State, without: str) -> Denied:
+def _no_capacity(part: Part, devices: list[Device], state: State, without: str) -> Denied:
     """Names the device with the most left, so that the user knows what would work."""
 
     def left(device: Device) -> tuple[int, int]:

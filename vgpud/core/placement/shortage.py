@@ -182,12 +182,12 @@ def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
     for place in placement:
         node = nodes.get(place.node)
         if node is None:
-            return f"node {place.node} is not there"
+            return f"node {place.node} is missing"
         at = {device.uuid: i for i, device in enumerate(node.devices)}
         for share in place.shares:
             i = at.get(share.device_uuid)
             if i is None:
-                return f"device {share.device_uuid} of {node.name} is not there"
+                return f"device {share.device_uuid} of {node.name} is missing"
             name = f"device {node.devices[i].index} of {node.name}"
             if not node.offered[i]:
                 return f"{name} is not offered"
