@@ -147,7 +147,7 @@ def test_wrong_metrics_addresses(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "mend"),
+    ("line", "remedy"),
     [
         ("container_latency = 1", "1 is not true or false: write for example true$"),
         ("container_priority_max = true", "True is not a whole number"),
@@ -158,9 +158,9 @@ def test_wrong_metrics_addresses(text: str) -> None:
         ('on_excess = ""', '"log" or "freeze" or "kill"$'),
     ],
 )
-def test_wrong_values_of_the_site(tmp_path: Path, line: str, mend: str) -> None:
+def test_wrong_values_of_the_site(tmp_path: Path, line: str, remedy: str) -> None:
     (tmp_path / "c.toml").write_text(line)
-    with pytest.raises(ConfigError, match=mend):
+    with pytest.raises(ConfigError, match=remedy):
         config.load(tmp_path / "c.toml")
 
 

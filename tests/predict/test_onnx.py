@@ -190,13 +190,13 @@ def test_custom_operations_are_unknown_and_widen(tmp_path: Path) -> None:
     assert unknown.high / unknown.value > known.high / known.value
 
 
-@pytest.mark.parametrize(("size", "mend"), [("length", "--dim length=N"), (None, "--dim x.1=N"), (0, "--dim x.1=N")])
-def test_other_free_dimensions_are_named_with_the_mend(tmp_path: Path, size: int | str | None, mend: str) -> None:
+@pytest.mark.parametrize(("size", "remedy"), [("length", "--dim length=N"), (None, "--dim x.1=N"), (0, "--dim x.1=N")])
+def test_other_free_dimensions_are_named_with_the_mend(tmp_path: Path, size: int | str | None, remedy: str) -> None:
     path = file(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": (4, size)})
     with pytest.raises(GraphError) as told:
         onnx_model.read(path, 4, {})
-    assert str(told.value) == f"dimension 1 of input 'x' is dynamic: give it with {mend}"
-    name = mend.split()[1].partition("=")[0]
+    assert str(told.value) == f"dimension 1 of input 'x' is dynamic: give it with {remedy}"
+    name = remedy.split()[1].partition("=")[0]
     assert onnx_model.read(path, 4, {name: 32}).tensors["y"].shape == (4, 32)
     with pytest.raises(GraphError, match=r"m.onnx' has no free dimension 'nope': leave out --dim nope=N"):
         onnx_model.read(path, 4, {name: 32, "nope": 3})

@@ -1,4 +1,4 @@
-"""`vgpu doctor`: each thing that can be wrong is found and has a mend."""
+"""`vgpu doctor`: each thing that can be wrong is found and has a remedy."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_every_problem_has_a_mend_and_fail_is_exit_1(vgpu: Any, tmp_path: Path) 
     for line in data["checks"]:
         assert line["level"] in ("ok", "warn", "fail")
         assert line["text"]
-        assert line["level"] == "ok" or line["mend"], line
+        assert line["level"] == "ok" or line["fix"], line
     daemon = next(line for line in data["checks"] if line["check"] == "daemon")
     assert (daemon["level"], daemon["text"]) == ("fail", "daemon not running")
-    assert "vgpud serve" in daemon["mend"]
+    assert "vgpud serve" in daemon["fix"]
 
 
 def test_names_are_the_checks_that_are_not_ok(vgpu: Any, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "found", "mend"),
+    ("variable", "value", "found", "remedy"),
     [
         ("FAKE_COMPUTE_MODE", "3", "exclusive-process", "nvidia-smi -i 0 -c DEFAULT"),
         ("FAKE_MIG", "1", "MIG mode", "-mig 0"),
@@ -158,7 +158,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_devices_that_cannot_be_shared(
-    library: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, found: str, mend: str
+    library: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, found: str, remedy: str
 ) -> None:
     monkeypatch.delenv("VGPU_SIM_DIR", raising=False)
     assert [f.level for f in checks._shareable(checks.Look(Settings()), library, library)] == ["ok"]
@@ -166,7 +166,7 @@ def test_devices_that_cannot_be_shared(
     finding = next(checks._shareable(checks.Look(Settings()), library, library))
     assert (finding.check, finding.level) == ("shareable", "fail")
     assert found in finding.text
-    assert mend in finding.remedy
+    assert remedy in finding.remedy
 
 
 def test_a_device_of_two_that_cannot_be_shared(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`vgpu doctor` on containers: each way in which engines, front and daemon disagree is found and has a mend."""
+"""`vgpu doctor` on containers: each way in which engines, front and daemon disagree is found and has a remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 
 def by_check(findings: Iterator[Finding]) -> dict[str, Finding]:
-    """The findings by name; every one that is not ok must have a mend."""
+    """The findings by name; every one that is not ok must have a remedy."""
     found = {}
     for finding in findings:
         assert finding.level == "ok" or finding.remedy, finding
@@ -97,19 +97,19 @@ def test_a_front_that_asks_another_daemon(lib: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "said", "mend"),
+    ("runtime", "said", "remedy"),
     [
         ("nvidia-container-runtime", "mounts the driver over the shim", "--runtime runc"),
         ("/no/such/runc", "no /no/such/runc", "install runc"),
         ("no-such-runtime", "no no-such-runtime in /usr/local/sbin", "install runc"),
     ],
 )
-def test_low_level_runtimes_that_cannot_be(lib: Path, runtime: str, said: str, mend: str) -> None:
+def test_low_level_runtimes_that_cannot_be(lib: Path, runtime: str, said: str, remedy: str) -> None:
     (lib / "current/vgpu-runtime.conf").write_text(conf_text(lib, runtime))
     found = by_check(checks_containers.front(look()))["low-level-runtime"]
     assert found.level == "fail"
     assert said in found.text
-    assert mend in found.remedy
+    assert remedy in found.remedy
 
 
 def test_noexec_mounts(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def doctor(settings: Settings) -> int:
         return table
 
     failed = [f for f in findings if f.level == "fail"]
-    checks = [{"check": f.check, "level": f.level, "text": f.text, "mend": f.remedy} for f in findings]
+    checks = [{"check": f.check, "level": f.level, "text": f.text, "fix": f.remedy} for f in findings]
     data = {"ok": not failed, "checks": checks}
     emit(settings, data, [f.check for f in findings if f.level != "ok"], grid)
     return int(ExitCode.OTHER if failed else ExitCode.OK)
