@@ -213,10 +213,11 @@ def test_class_and_spread_survive_a_restart(node: Node) -> None:
     assert node.get("a").spec == made.spec
 
 
-def test_watch_sends_a_change_at_once(emptied: Node) -> None:
-    stream = emptied.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000))
+def test_watch_sends_a_change_at_once(node: Node) -> None:
+    node.start()
+    stream = node.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000))
     assert list(next(stream).slices) == []
-    threading.Timer(0.1, emptied.create).start()
+    threading.Timer(0.1, node.create).start()
     assert [s.name for s in next(stream).slices] == ["a"]
     stream.cancel()
 
@@ -233,17 +234,18 @@ def test_watch_events_from_a_number_on(node: Node) -> None:
     stream.cancel()
 
 
-def test_watches_are_bounded(emptied: Node) -> None:
-    streams = [emptied.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000)) for _ in range(64)]
+def test_watches_are_bounded(node: Node) -> None:
+    node.start()
+    streams = [node.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000)) for _ in range(64)]
     for stream in streams:
         next(stream)
-    error = refused(next, emptied.slices.WatchSlices(pb.WatchSlicesRequest()))
+    error = refused(next, node.slices.WatchSlices(pb.WatchSlicesRequest()))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     for stream in streams:
         stream.cancel()
 
     def watched_again() -> bool:
-        again = emptied.slices.WatchSlices(pb.WatchSlicesRequest())
+        again = node.slices.WatchSlices(pb.WatchSlicesRequest())
         try:
             return next(again) is not None
         except grpc.RpcError:

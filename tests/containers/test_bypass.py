@@ -126,7 +126,7 @@ def test_an_image_whose_environment_preloads_its_driver(docker: engine.Docker, w
     half_a_gpu_is_seen(view(docker.run(*HALF, *at(ways), image, "/programs/view")))
     is_held(seen(docker.run(*HALF, *at(ways), image, "/programs/way", "default", "libcuda.so.1", TOO_MUCH)))
     done = docker.run(*HALF, "-e", f"LD_PRELOAD=/lib/x.so:{REAL}", image, "true")
-    assert done.returncode == docker.REFUSED and f"LD_PRELOAD={REAL} would load the driver past" in done.stderr, done
+    assert done.returncode == docker.REFUSED and f"LD_PRELOAD={REAL} would load the driver outside" in done.stderr, done
 
 
 @pytest.mark.parametrize("way", ["soname", "namespace"])
