@@ -138,10 +138,16 @@ def _version(command: tuple[str, ...]) -> str:
     return subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
 
 
+def _inputs(depends: Path) -> list[Path]:
+    """The files that an object is made of: what gcc -MMD lists, system headers left out. Names are quoted for make."""
+    words = re.findall(r"(?:\\.|[^\s\\])+", depends.read_text().replace("\\\n", " "))
+    return [ROOT / re.sub(r"\\(.)", r"\1", word).replace("$$", "$") for word in words[1:]]
+
+
 def _key(depends: Path) -> str:
-    """A hash of everything that an object file is made of: what gcc -MMD lists, system headers left out."""
-    names = depends.read_text().replace("\\\n", " ").split()[1:]
-    return hashlib.sha256(b"".join(hashlib.sha256((ROOT / name).read_bytes()).digest() for name in names)).hexdigest()
+    """A hash of the contents of everything that an object is made of."""
+    digests = (hashlib.sha256(path.read_bytes()).digest() for path in _inputs(depends))
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _compile(source: str, command: list[str], folder: Path) -> Path:
@@ -160,9 +166,13 @@ def _compile(source: str, command: list[str], folder: Path) -> Path:
             pass
         key.unlink(missing_ok=True)
         output = made.with_suffix(".new")  # renamed: others may be linking the old one
-        subprocess.run([*command, "-MMD", "-MF", str(depends), "-c", "-o", str(output), source], cwd=ROOT, check=True)
+        os.utime(lock.fileno())
+        begun_ns = os.fstat(lock.fileno()).st_mtime_ns
+        listing = ["-MMD", "-MT", "object", "-MF", str(depends)]
+        subprocess.run([*command, *listing, "-c", "-o", str(output), source], cwd=ROOT, check=True)
         output.replace(made)
-        key.write_text(_key(depends))
+        if all(path.stat().st_mtime_ns < begun_ns for path in _inputs(depends)):
+            key.write_text(_key(depends))  # else one was saved meanwhile, and the object may be of its contents before
     return made
 
 
