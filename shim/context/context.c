@@ -39,7 +39,8 @@ static struct {
 } life[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 uint32_t vg_context_generation = 1;
-__thread struct vg_context_here vg_context_here;
+/* A definition does not take the model from the header. */
+__thread struct vg_context_here vg_context_here __attribute__((tls_model("initial-exec")));
 
 static size_t index_of(const struct vg_device *device) {
   return (size_t)(device - vg_session.devices);

@@ -7,7 +7,8 @@
 
 #include "gate/gate_fast.h"
 
-__thread struct vg_gate_line *vg_gate_own_line;
+/* A definition does not take the model from the header. */
+__thread struct vg_gate_line *vg_gate_own_line __attribute__((tls_model("initial-exec")));
 static struct vg_gate_line *lines; /* all lines ever made; never freed, reused by later threads */
 static pthread_key_t line_key;
 static pthread_once_t line_once = PTHREAD_ONCE_INIT;

@@ -36,6 +36,14 @@ def test_needs_nothing_but_libc(shim: Path) -> None:
     assert [n for n in elf.Elf(shim).needed() if not allowed.fullmatch(n)] == []
 
 
+def test_thread_local_storage_is_reached_without_a_call(shim: Path) -> None:
+    """Launches and allocations read it, and the loader's function that gives its address may allocate memory."""
+    imports = subprocess.run(["nm", "-D", "-u", shim], capture_output=True, text=True, check=True).stdout
+    relocations = subprocess.run(["readelf", "-rW", shim], capture_output=True, text=True, check=True).stdout
+    assert "__tls_get_addr" not in imports
+    assert re.findall(r"R_\w+_(?:TLSDESC|DTPMOD|TLS_DTPMOD)\w*", relocations) == []
+
+
 def test_no_constructors(shim: Path) -> None:
     """The compiler's own frame_dummy is the only entry of .init_array, its counterpart of .fini_array."""
     sections = subprocess.run(["readelf", "-SW", shim], capture_output=True, text=True, check=True).stdout
