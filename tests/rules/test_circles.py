@@ -23,27 +23,35 @@ def _unit(name: str) -> str:
     return str(Path(name).with_suffix("")).removeprefix("shim/")
 
 
-def _symbols(compiled: str) -> tuple[set[str], set[str]]:
-    """(defined, used) global symbols of one object file."""
+def _symbols(compiled: str) -> tuple[set[str], set[str], set[str]]:
+    """(defined, weakly defined, used) global symbols of one object file."""
     listed = subprocess.run(["nm", compiled], capture_output=True, text=True, check=True).stdout
-    defined, used = set(), set()
+    defined, weak, used = set(), set(), set()
     for line in listed.splitlines():
         if found := _SYMBOL.match(line.strip()):
             kind, name = found.groups()
             if kind in "Uvw":
                 used.add(name)
+            elif kind in "VW":
+                weak.add(name)
             elif kind.isupper():
                 defined.add(name)
-    return defined, used
+    return defined, weak, used
+
+
+def _owners(symbols: dict[str, tuple[set[str], set[str], set[str]]]) -> dict[str, str]:
+    """Symbol -> the source whose definition is linked: a weak one (gen/) only where there is no other."""
+    owners = {name: _unit(source) for source, (_, weak, _) in symbols.items() for name in weak}
+    return owners | {name: _unit(source) for source, (defined, _, _) in symbols.items() for name in defined}
 
 
 def graph(sources: list[str]) -> dict[str, dict[str, set[str]]]:
     """Source -> source that it needs -> the symbols by which it does."""
     objects = build_shim.compile_objects(sources, build_shim.CFLAGS)  # those of the product: nothing is compiled twice
     both = dict(zip(sources, map(_symbols, objects), strict=True))
-    owner = {name: _unit(source) for source, (defined, _) in both.items() for name in defined}
+    owner = _owners(both)
     needs: dict[str, dict[str, set[str]]] = {}
-    for source, (_, used) in both.items():
+    for source, (_, _, used) in both.items():
         for name in used & set(owner):
             if owner[name] != _unit(source):
                 needs.setdefault(_unit(source), {}).setdefault(owner[name], set()).add(name)
@@ -68,6 +76,21 @@ def test_no_two_files_need_each_other(target: str) -> None:
     sources = build_shim.arbiter_sources() if target == "arbiter" else build_shim.targets()[target][0]
     circles, ties = told(sources)
     assert not circles, f"{[len(c) for c in circles]} files in circles:\n{ties}"
+
+
+def test_generated_stubs_hide_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weak functions of gen/ stand for hooks that are not written: a hook that is there is what others need."""
+    texts = {
+        "one": "void one(void); void other(void); void one(void) { other(); }",
+        "other": "void one(void); void other(void); void other(void) { one(); }",
+        "stubs": "__attribute__((weak)) void one(void); void one(void) {} __attribute__((weak)) void other(void) {}",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.c").write_text(text)
+    monkeypatch.setattr(build_shim, "ROOT", tmp_path)
+    monkeypatch.setattr(build_shim, "OBJECTS", tmp_path / "objects")
+    circles, _ = told([f"{name}.c" for name in texts])
+    assert circles == [{"one", "other"}]
 
 
 def test_no_two_headers_include_each_other() -> None:
