@@ -21,8 +21,7 @@ struct entry {
   struct vg_device *device;
   int references;
   bool primary;
-  bool green; /* a handle to the primary one with streams of its own: not counted, and not the owner of its allocations
-               */
+  bool green;   /* a handle to the primary one, with streams of its own; not counted, owns no memory */
   bool retired; /* about to be destroyed: not listed */
 };
 
@@ -166,8 +165,7 @@ CUcontext vg_context_primary(const struct vg_device *device) {
   return found;
 }
 
-/* True when the context was not on the list before. Without memory for the list the context is not accounted but works.
- */
+/* True when the context was not on the list before. Without memory for the list it works and is not accounted. */
 static bool add(struct vg_device *device, CUcontext context, enum vg_context_kind kind) {
   pthread_mutex_lock(&list_lock);
   struct entry *known = find_locked(context);

@@ -33,8 +33,7 @@ void vg_context_unlock(void);
 struct vg_device *vg_context_ordinal(CUdevice ordinal);
 /* The calling thread's current context, as the driver has it, and its device (NULL: pass on, nothing is accounted). */
 struct vg_device *vg_context_current(CUcontext *ret_context);
-CUdevice
-vg_context_handle(const struct vg_device *device); /* the driver's ordinal; -1: the driver does not show the device */
+CUdevice vg_context_handle(const struct vg_device *device);      /* the driver's ordinal; -1: it has no such device */
 struct vg_device *vg_context_device_of(CUcontext context);       /* NULL: a context that is not on the list */
 void vg_context_map(CUdevice ordinal, struct vg_device *device); /* hooks/device.c, after cuInit */
 void vg_context_switched(void); /* the calling thread's current context may have changed */
@@ -42,12 +41,11 @@ void vg_context_switched(void); /* the calling thread's current context may have
 /* Life of contexts: begin, the driver's call, then end. Between them the device's other creations and destructions
  * wait, so that each is paid for and paid back exactly once. */
 enum vg_context_kind { VG_CONTEXT_OWN, VG_CONTEXT_PRIMARY, VG_CONTEXT_GREEN };
-int vg_context_begin(
-    struct vg_device *device,
-    enum vg_context_kind kind); /* -ENOMEM: not enough free memory for the context; no lock is held then */
-void vg_context_end(struct vg_device *device, CUcontext created,
-                    enum vg_context_kind kind); /* created NULL: it failed */
-void vg_context_attached(CUcontext context);    /* one more reference */
+/* -ENOMEM: not enough free memory for the context; no lock is held then. */
+int vg_context_begin(struct vg_device *device, enum vg_context_kind kind);
+/* created NULL: it failed. */
+void vg_context_end(struct vg_device *device, CUcontext created, enum vg_context_kind kind);
+void vg_context_attached(CUcontext context); /* one more reference */
 /* Drops one reference, or all of them. When that may end the context it is taken off the list, and vg_context_retired()
  * must follow the driver's call. False: the context does not end, or is not on the list; just call the driver. */
 bool vg_context_retire(CUcontext context, bool all, struct vg_device **ret_device);

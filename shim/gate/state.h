@@ -52,8 +52,7 @@ void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate)
 
 struct vg_work *vg_gate_new_work(struct vg_device *device);   /* NULL: no memory */
 uint64_t vg_gate_outstanding(const struct vg_device *device); /* roughly, at any time */
-/* Each thread knows its own part and remembers that of the others for as long as it takes to launch a marker's worth.
- */
+/* Each thread knows its own part, and that of the others as of its last marker or wait. */
 void vg_gate_refresh_other_threads(const struct vg_device *device, struct vg_work *work);
 
 /* ---- waiting before a launch (wait.c) ---- */

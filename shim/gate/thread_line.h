@@ -20,8 +20,8 @@ struct vg_gate_line {       /* a cache line of its own */
 extern __thread struct vg_gate_line *vg_gate_own_line __attribute__((tls_model("initial-exec"), visibility("hidden")));
 struct vg_gate_line *vg_gate_make_line(void);           /* for a thread without one; NULL: no memory */
 bool vg_gate_in_flight(const struct vg_device *device); /* any thread but the caller, after a barrier */
-/* Under the gate's mutex. Gives the lease up if a neighbour waits and no launch is in
- * flight; true: it did, and rang the arbiter. */
+/* Under the gate's mutex. Gives the lease up if a neighbour waits and no launch is in flight; true: it did, and rang
+ * the arbiter. */
 bool vg_gate_give_up(struct vg_device *device);
 void vg_gate_lines_forked_child(void);
 
