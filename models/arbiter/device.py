@@ -108,9 +108,8 @@ def below_maximum(device: Device, s: Slice) -> bool:
     """Its maximum lets it run, and it is not paused."""
     if s.params.paused:
         return False
-    caught = (
-        s.leads and s.state == State.OVERLAP
-    )  # its work waits for a launch at another device's gate, and would be charged for ever
+    # its work waits for a launch at another device's gate, and would be charged for ever
+    caught = s.leads and s.state == State.OVERLAP
     return s.follows or caught or s.uncapped or s.cap_ns > cap_needed(device, s)
 
 

@@ -13,9 +13,8 @@ def deadline_of(s: Slice, now_ns: int) -> int:
 
 def note_activity(s: Slice, now_ns: int) -> None:
     if s.active:
-        if (
-            now_ns >= s.last_active_ns + IDLE_NS or not s.last_active_ns
-        ):  # its demand before the pause says nothing about now
+        if now_ns >= s.last_active_ns + IDLE_NS or not s.last_active_ns:
+            # its demand before the pause says nothing about now
             s.demand_ppm = PPM
             s.work_ns = s.idle_ns = s.window_work_ns = s.window_idle_ns = 0
             s.free_lag_ns, s.owed_ns = min(s.free_lag_ns, 0), min(s.owed_ns, 0)

@@ -162,9 +162,8 @@ def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
     if not holder_is_active(device, holder):
         close_gate(holder, now_ns)
         return
-    if (
-        not holder.lease_end_ns
-    ):  # a slice has just begun to wait: the open end becomes one lease, counted from its grant
+    if not holder.lease_end_ns:
+        # a slice has just begun to wait: the open end becomes one lease, counted from its grant
         set_lease(device, holder, now_ns, True)
         if holder.grant_ns + device.params.quantum_ns <= now_ns:
             holder.lease_end_ns = now_ns

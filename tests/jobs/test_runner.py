@@ -309,11 +309,8 @@ async def test_machine_was_restarted(place: Place, monkeypatch: pytest.MonkeyPat
     async with daemon(place, attempt.key, unseen.key) as (_, _, found):
         for key in (attempt.key, unseen.key):
             assert found[key].lost and found[key].why == "the machine was restarted while it ran"
-    async with daemon(place, attempt.key, unseen.key) as (
-        jobs,
-        _,
-        found,
-    ):  # the one before was killed before it had kept that
+    # the one before was killed before it had kept that
+    async with daemon(place, attempt.key, unseen.key) as (jobs, _, found):
         assert found[unseen.key].lost
         await jobs.note_boot()
     async with daemon(place, attempt.key, unseen.key) as (_, _, found):

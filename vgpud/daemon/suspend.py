@@ -108,9 +108,8 @@ class SuspendController:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _settle(self, name: str, job_id: int) -> None:
-        for _ in range(
-            50
-        ):  # a locked program attaches again all the same: its hook's own thread calls no driver for that
+        # a locked program attaches again all the same: its hook's own thread calls no driver for that
+        for _ in range(50):
             if self._program(name) or name not in self._host.state.slices:
                 break
             await asyncio.sleep(0.1)

@@ -175,11 +175,8 @@ def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warning
     files = {f.path: f for f in search.driver_files(view, edit.environment(config), machine, warnings)}
     for mount in edit.objects(config, "mounts"):
         spot = view.look(str(mount.get("destination") or "/"))
-        names = (
-            str(mount.get("destination")),
-            spot.path,
-            spot.inner,
-        )  # a driver by its name in the container, or on the host
+        # a driver by its name in the container, or on the host
+        names = str(mount.get("destination")), spot.path, spot.inner
         library = next(filter(None, map(search.library_for, names)), "")
         if library and search.mountable(spot, machine, warnings):
             files[spot.path] = DriverFile(spot.path, library)

@@ -175,9 +175,8 @@ class Store:
             return work()
         except (sqlite3.Error, OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             fault = fault_of(error)
-            known = isinstance(
-                error, sqlite3.Error | OSError
-            )  # other messages contain the value, which may be a secret
+            # other messages contain the value, which may be a secret
+            known = isinstance(error, sqlite3.Error | OSError)
             shown = error if known else type(error).__name__
             text = f"cannot {what} the state database {self._path}: {shown}; {fault.value}"
             if fault is Fault.BUSY:

@@ -456,6 +456,16 @@ def test_a_group_that_an_older_version_wrote_is_read() -> None:
     assert found.workers == tuple(expected)
 
 
+@pytest.mark.parametrize("flags", [{"stands_for": "x"}, {"stands_for": None}, {"leaving": 1}, {"state": ["active"]}])
+def test_a_damaged_group_is_refused_as_such(flags: dict[str, Any]) -> None:
+    group = WorkerGroup(1, 1)
+    group.add(place("a"))
+    body = group_record.encode(group)
+    body["workers"] = [body["workers"][0] | flags]
+    with pytest.raises(ValueError, match=f"{next(iter(flags))}|is not a valid"):
+        group_record.parse(group_record.seal(body))
+
+
 def test_every_state_is_reached_and_left_by_the_table() -> None:
     reached = {WorkerState.ACTIVE, WorkerState.STAND_IN, *WORKER_TRANSITIONS.values()}
     assert reached == set(WorkerState)

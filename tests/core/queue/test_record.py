@@ -27,9 +27,8 @@ def test_comes_back(kind: type) -> None:
         again = record.from_plain(plain)
         assert type(again) is kind
         assert record.to_plain(again) == plain
-        if (
-            kind is not events.SaveJob and kind is not events.Submitted
-        ):  # a Job is only equal to itself; `run` is not kept
+        # a Job is only equal to itself; `run` is not kept
+        if kind is not events.SaveJob and kind is not events.Submitted:
             assert again == said
 
     check()

@@ -15,6 +15,7 @@ from tests.core.elastic.worker_world import job_of
 from vgpud.api import workers as api_workers
 from vgpud.api.rpc import RefusedError
 from vgpud.api.workers import Mailbox, WorkCalls
+from vgpud.core.elastic.live_group import Deadline
 from vgpud.core.elastic.worker_group import Membership, ProgressReport, new_group
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.model import Denied
@@ -128,6 +129,19 @@ async def test_memberships_without_end_leave_no_timers_behind() -> None:
         await told(jobs.hello(0, 2 * generation))
     timers = [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
     assert len(timers) < 10
+
+
+@alone
+async def test_after_a_failure_later_deadlines_are_still_met() -> None:
+    jobs = Jobs(1)
+    await told(jobs.hello(0))
+    group = jobs.elastic.group(jobs.job)
+    assert group and group.deadlines
+    group.limit(Deadline.LOST, 1, 0)
+    jobs.save_group = lambda job_id, text: 1 // 0  # type: ignore[assignment,method-assign,return-value]
+    with pytest.raises(ZeroDivisionError):
+        await jobs.elastic._tick(group)
+    assert list(jobs.elastic._timers) == [1]
 
 
 @alone

@@ -31,7 +31,7 @@ JUMPS_MAX = 8
 #: workers that do not report for this long, while others do, are not waited for
 SILENT_NS = 30 * SECOND_NS
 #: after settling, two windows in a row of this many batches that are off by this much start a new search; after a rest
-#: that
+#: that doubles each time
 DRIFT_PERCENT = 20
 DRIFT_STEPS = 200
 REST_NS = 600 * SECOND_NS

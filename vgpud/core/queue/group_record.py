@@ -8,6 +8,9 @@ from vgpud.core.checksums import seal, unseal
 from vgpud.core.elastic.worker_group import WorkerGroup, WorkerState
 from vgpud.core.queue.record import decode, encode
 
+#: what older versions wrote of a worker instead of its state
+_FLAGS = {"leaving": bool, "done": bool, "stands_for": int, "again": bool}
+
 
 def dump(group: WorkerGroup) -> str:
     return seal(encode(group))
@@ -25,9 +28,12 @@ def parse(text: str) -> WorkerGroup:
 
 def _upgraded(worker: dict[str, Any]) -> dict[str, Any]:
     """Older versions had flags instead of a state."""
-    old = {name: worker[name] for name in ("leaving", "done", "stands_for", "again") if name in worker}
+    old = {name: worker[name] for name in _FLAGS if name in worker}
     if not old:
         return worker
+    for name, value in old.items():
+        if type(value) is not _FLAGS[name]:
+            raise ValueError(f"{name} = {value!r} is no {_FLAGS[name].__name__}")
     state = WorkerState.ACTIVE
     if old.get("done"):
         state = WorkerState.DONE

@@ -249,14 +249,11 @@ class Machine:
         for job in known:
             if job.state in (JobState.PENDING, JobState.HELD):
                 self._lives.begins_again(job)  # it may have been saved with a claim to more
-                self._lives.wait_for_others(
-                    job
-                )  # jobs that it depended on have ended, and it was not cancelled with them
+                # dependencies that have ended are fulfilled: else it would have been cancelled with them
+                self._lives.wait_for_others(job)
             if job.state is JobState.SUSPENDED and job.stop_to is JobState.SUSPENDED:
-                job.stop_to, job.stopping = (
-                    None,
-                    "",
-                )  # it was to give up its memory: only if another job still needs that
+                # it was to give up its memory: only if another job still needs that
+                job.stop_to, job.stopping = None, ""
             elif job.state is JobState.SUSPENDED and job.stop_to is not None:
                 self._lives.stop(job, None, job.stop_to, job.stopping, now_ns)
             self._lives.admit(job, now_ns)

@@ -37,9 +37,8 @@ class QueueState:
         self.lines: dict[str, JobQueue] = {}
         self.held: dict[int, Placement] = {}  # what is reserved for a job
         self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
-        self.leaving: dict[
-            int, Placement
-        ] = {}  # what an elastic job that has been told to shrink still has beyond `held`
+        #: what an elastic job that has been told to shrink still has beyond `held`
+        self.leaving: dict[int, Placement] = {}
         self.elastic: dict[int, Job] = {}  # elastic jobs that run
         self.left_alone_ns: dict[int, int] = {}  # elastic jobs that could not be resized: when that is tried again
         self.wish_why: dict[int, str] = {}  # elastic jobs: the reasons of their autoscalers' last targets

@@ -118,18 +118,20 @@ class ElasticController:
 
     async def _feed(self, group: LiveGroup, event: we.Event) -> bool:
         """Under the job's lock. Whether a worker that was told to stop did run."""
-        commands = deque(step(group, event, time.monotonic_ns()))
         did_run = False
-        while commands:
-            command = commands.popleft()
-            if isinstance(command, we.Start):
-                answer = await self._start(group, command.worker)
-                commands += step(group, answer, time.monotonic_ns())
-            elif isinstance(command, we.Stop):
-                did_run |= await self._stop(group, command.worker)
-            else:
-                self._handlers[type(command)](group, command)
-        self._arm(group)
+        try:
+            commands = deque(step(group, event, time.monotonic_ns()))
+            while commands:
+                command = commands.popleft()
+                if isinstance(command, we.Start):
+                    answer = await self._start(group, command.worker)
+                    commands += step(group, answer, time.monotonic_ns())
+                elif isinstance(command, we.Stop):
+                    did_run |= await self._stop(group, command.worker)
+                else:
+                    self._handlers[type(command)](group, command)
+        finally:  # what fails must not keep later deadlines from being met
+            self._arm(group)
         return did_run
 
     def _hear(self, group: LiveGroup, event: we.Event) -> None:
