@@ -137,9 +137,9 @@ def _check_numbers(spec: Spec) -> Denied | None:
             "mem_min_bytes",
         )
     if not 0 <= spec.weight <= WEIGHT_MAX:
-        return _invalid(f"weight {spec.weight} cannot be: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
+        return _invalid(f"weight {spec.weight} is out of range: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
     if not 0 <= spec.priority <= PRIORITY_MAX:
-        return _invalid(f"priority {spec.priority} cannot be: write 0 to {PRIORITY_MAX}", "priority")
+        return _invalid(f"priority {spec.priority} is out of range: write 0 to {PRIORITY_MAX}", "priority")
     if spec.service_class not in CLASSES:
         return _invalid(f"no class {spec.service_class!r}: write {' or '.join(CLASSES)}", "service_class")
     return None

@@ -479,10 +479,13 @@ def test_an_elastic_job_that_is_started_again_has_its_least() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (workers(4, 2), "4 workers at least are more than 2 at most: write the smaller number first, 2-4"),
-        (replace(workers(1, 2), elastic=Elastic(0, 0, 0, 2)), "0 workers at least cannot be: write 1 to 1024"),
+        (workers(4, 2), "a minimum of 4 workers is above the maximum of 2: write the smaller one first, 2-4"),
+        (
+            replace(workers(1, 2), elastic=Elastic(0, 0, 0, 2)),
+            "a minimum of 0 workers is out of range: write 1 to 1024",
+        ),
         (replace(workers(1, 8), members=0), "1 to 1024"),
-        (workers(1, 4096), "4096 workers at most cannot be"),
+        (workers(1, 4096), "a maximum of 4096 workers is out of range"),
         (workers(1, 64), "up to 64 workers: 64 GPUs are more than there are"),
         (replace(workers(1, 8), members=2), "it has 2 members and begins with 1 workers"),
         (replace(workers(1, 8), elastic=Elastic(1, 2, 1, 8)), "choose one"),
