@@ -114,7 +114,7 @@ def _split_memory(total: int | None, pieces: list[int]) -> Sequence[int | None]:
 def _check_numbers(spec: Spec) -> Denied | None:
     if spec.gpus_milli <= 0:
         return _invalid(
-            f"{format_gpus(spec.gpus_milli)} GPUs is nothing: ask for 0.001 or more, for example 0.5", "gpus_milli"
+            f"{format_gpus(spec.gpus_milli)} GPUs is too little: ask for 0.001 or more, for example 0.5", "gpus_milli"
         )
     if spec.gpus_milli > GPUS_MAX * MILLI_PER_DEVICE:
         return _invalid(

@@ -492,7 +492,7 @@ def test_an_elastic_job_that_is_started_again_has_its_least() -> None:
         (replace(workers(1, 8), elastic=Elastic()), "between nothing and nothing"),
         (replace(workers(1, 8), elastic=Elastic(0, 0, 1, 8, "guess")), "guess"),
         (stretchy(0.5, 0.25), "0.5 GPUs at least are more than 0.25 at most"),
-        (replace(stretchy(0.5, 1), elastic=Elastic(-1, 1000)), "is nothing"),
+        (replace(stretchy(0.5, 1), elastic=Elastic(-1, 1000)), "is too little"),
         (stretchy(0.5, 1.5), "an elastic slice stays on its device"),
         (replace(stretchy(0.5, 1), members=2), "a gang of 2 members cannot have elastic slices"),
         (replace(stretchy(0.5, 1), ask=Ask(gpus(0.75).ask.spec)), "0.75 GPUs are asked for and 0.5 are its least"),

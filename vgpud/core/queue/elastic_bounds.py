@@ -59,7 +59,7 @@ def _check_slice(spec: JobSpec, elastic: Elastic) -> Denied | None:
     least, most = elastic.least_milli, elastic.most_milli
     field = "elastic.gpus_milli_min"
     if least < 1:
-        return _invalid(f"{format_gpus(least)} GPUs at least is nothing: write 0.001 or more", field)
+        return _invalid(f"a minimum of {format_gpus(least)} GPUs is too little: write 0.001 or more", field)
     if least > most:
         return _invalid(
             f"{format_gpus(least)} GPUs at least are more than {format_gpus(most)} at most: write the smaller number"

@@ -87,7 +87,7 @@ def _items_decoder(sequence: Any, kinds: list[Any]) -> Decoder:
 
     def items(data: Any) -> Any:
         if not isinstance(data, list):
-            raise ValueError(f"{data!r} is no list")
+            raise ValueError(f"{data!r} is not a list")
         if many:
             return sequence([each(item) for item in data])
         if len(known) != len(data):
