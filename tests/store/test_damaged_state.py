@@ -90,7 +90,7 @@ def rewritten(text: str, **fields: Any) -> str:
 BAD_SLICES: dict[str, tuple[Callable[[str], object], str]] = {
     "negative": (lambda text: rewritten(text, min_milli=-5), "min_milli is -5, which is below its minimum"),
     "above a device": (lambda text: rewritten(text, max_milli=1001), "250 to 1001 thousandths"),
-    "10^20": (lambda text: rewritten(text, mem_max_bytes=10**20), "is 100000000000000000000, which is above its maximum"),
+    "10^20": (lambda text: rewritten(text, mem_max_bytes=10**20), "100000000000000000000, which is above its maximum"),
     "minimum above maximum": (lambda text: rewritten(text, mem_min_bytes=1 << 40), "bytes"),
     "negative time": (lambda text: rewritten(text, created_wall_ns=-1), "created_wall_ns is -1"),
     "not UTF-8": (lambda text: text[:20].encode() + b"\xff\xfe" + text[22:].encode(), "is not UTF-8"),
