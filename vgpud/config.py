@@ -306,7 +306,7 @@ def _octal(text: str, where: str) -> int:
     try:
         return int(text, 8)
     except ValueError as error:
-        raise ConfigError(f"{where}socket_mode = {text!r} is no file mode: write for example '0660'") from error
+        raise ConfigError(f"{where}socket_mode = {text!r} is not a file mode: write for example '0660'") from error
 
 
 #: keys whose new value the daemon takes over while it runs

@@ -94,11 +94,13 @@ def _queue_metrics(queues: Iterable[QueueSample]) -> Iterator[Metric]:
     """An admin makes queues, so that they are few; users are no labels."""
     jobs = GaugeMetricFamily("vgpu_jobs", "Jobs that have not ended.", labels=["queue", "state"])
     ended = CounterMetricFamily("vgpu_jobs_ended", "Jobs that have ended.", labels=["queue", "state"])
-    used = GaugeMetricFamily("vgpu_queue_used_gpus", "What counts against the queue's limit.", labels=["queue"])
-    guarantee = GaugeMetricFamily(
-        "vgpu_queue_guarantee_gpus", "Guaranteed GPUs (reclaimed by preemption).", labels=["queue"]
+    used = GaugeMetricFamily(
+        "vgpu_queue_used_gpus", "Guaranteed minima of the queue's jobs and other slices.", labels=["queue"]
     )
-    limit = GaugeMetricFamily("vgpu_queue_limit_gpus", "The most it may use; left out: no limit.", labels=["queue"])
+    guarantee = GaugeMetricFamily(
+        "vgpu_queue_guarantee_gpus", "Guaranteed GPUs, reclaimed by preemption.", labels=["queue"]
+    )
+    limit = GaugeMetricFamily("vgpu_queue_limit_gpus", "Limit; absent: no limit.", labels=["queue"])
     for queue in queues:
         for state, count in queue.jobs:
             jobs.add_metric([queue.name, state], count)
@@ -117,7 +119,7 @@ def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
     total = GaugeMetricFamily("vgpu_gpu_memory_total_bytes", "Memory that slices can have.", labels=labels)
     used = GaugeMetricFamily("vgpu_gpu_memory_used_bytes", "Memory in use according to NVML.", labels=labels)
     busy = GaugeMetricFamily("vgpu_gpu_utilization_ratio", "Utilisation according to NVML, 0 to 1.", labels=labels)
-    capacity = GaugeMetricFamily("vgpu_gpu_capacity_gpus", "What can be guaranteed: 1 per device.", labels=labels)
+    capacity = GaugeMetricFamily("vgpu_gpu_capacity_gpus", "Capacity that can be guaranteed: 1.", labels=labels)
     allocated = GaugeMetricFamily("vgpu_gpu_allocated_gpus", "Sum of the guaranteed minima.", labels=labels)
     for device in devices:
         key = [device.uuid, str(device.index)]
@@ -138,27 +140,27 @@ _SLICE_LABELS = ("slice", "gpu_uuid", "gpu_index")
 _LIMIT_METRICS = (
     ("vgpu_slice_compute_min_gpus", "Guaranteed share of SM time.", "min_gpus"),
     ("vgpu_slice_compute_max_gpus", "Cap on SM time.", "max_gpus"),
-    ("vgpu_slice_memory_limit_bytes", "Most memory the slice may have.", "memory_limit_bytes"),
+    ("vgpu_slice_memory_limit_bytes", "Memory limit.", "memory_limit_bytes"),
 )
 #: metric name, whether it is a counter, help text, field of SliceStats, how many of its unit are one of the metric's
 _SLICE_METRICS = (
-    ("vgpu_slice_compute_entitlement_gpus", False, "SM time due now.", "entitlement_milli", 1e3),
+    ("vgpu_slice_compute_entitlement_gpus", False, "Entitlement to SM time now.", "entitlement_milli", 1e3),
     ("vgpu_slice_compute_share_ratio", False, "Share of SM time in the last second, 0 to 1.", "share_ratio", 1),
-    ("vgpu_slice_compute_share_10s_ratio", False, "The same in the last 10 seconds.", "share_10s_ratio", 1),
-    ("vgpu_slice_compute_share_60s_ratio", False, "The same in the last minute.", "share_60s_ratio", 1),
-    ("vgpu_slice_compute_lag_seconds", False, "SM time got less than due; negative: debt.", "lag_ns", _NS_PER_S),
+    ("vgpu_slice_compute_share_10s_ratio", False, "Share of SM time in the last 10 seconds.", "share_10s_ratio", 1),
+    ("vgpu_slice_compute_share_60s_ratio", False, "Share of SM time in the last minute.", "share_60s_ratio", 1),
+    ("vgpu_slice_compute_lag_seconds", False, "Entitlement minus usage; negative: overdrawn.", "lag_ns", _NS_PER_S),
     ("vgpu_slice_compute_used_seconds", True, "SM time charged.", "charged_ns", _NS_PER_S),
-    ("vgpu_slice_compute_borrowed_seconds", True, "SM time beyond the guarantee.", "borrowed_ns", _NS_PER_S),
+    ("vgpu_slice_compute_borrowed_seconds", True, "SM time charged beyond the guarantee.", "borrowed_ns", _NS_PER_S),
     ("vgpu_slice_throttled_seconds", True, "Time that threads waited at the gate.", "throttled_ns", _NS_PER_S),
     ("vgpu_slice_launches", True, "Launches.", "launches", 1),
     ("vgpu_slice_leases", True, "Leases granted.", "grants", 1),
-    ("vgpu_slice_early_releases", True, "Leases given back before their end.", "early_releases", 1),
-    ("vgpu_slice_overruns", True, "Leases whose holder had not drained in time.", "overruns", 1),
-    ("vgpu_slice_drains", True, "Closings of the gate on work that was running.", "drains", 1),
-    ("vgpu_slice_drain_seconds", True, "From these closings to the end of the work.", "drain_total_ns", _NS_PER_S),
-    ("vgpu_slice_drain_max_seconds", False, "The longest of them.", "drain_max_ns", _NS_PER_S),
+    ("vgpu_slice_early_releases", True, "Leases returned before their end.", "early_releases", 1),
+    ("vgpu_slice_overruns", True, "Leases whose holder did not drain in time.", "overruns", 1),
+    ("vgpu_slice_drains", True, "Times that the gate was closed during work.", "drains", 1),
+    ("vgpu_slice_drain_seconds", True, "Time from closing the gate to the end of work.", "drain_total_ns", _NS_PER_S),
+    ("vgpu_slice_drain_max_seconds", False, "The longest drain.", "drain_max_ns", _NS_PER_S),
     ("vgpu_slice_memory_used_bytes", False, "Memory in use by the slice.", "mem_used_bytes", 1),
-    ("vgpu_slice_memory_unattributed_bytes", False, "Of it: past the ledger.", "mem_unattributed_bytes", 1),
+    ("vgpu_slice_memory_unattributed_bytes", False, "Memory in use beyond the ledger.", "mem_unattributed_bytes", 1),
     ("vgpu_slice_alloc_denied", True, "Allocations refused.", "mem_denied", 1),
 )
 
@@ -193,7 +195,7 @@ def _wait_metric(slices: Iterable[SliceSample]) -> Metric:
 def _regime_metric(devices: Iterable[DeviceSample], slices: Iterable[SliceSample]) -> Metric:
     """All regimes of every device, 1 for the present one: that of any slice on it."""
     labels = ["gpu_uuid", "gpu_index", "regime"]
-    family = GaugeMetricFamily("vgpu_gpu_regime", "How the device is shared: 1 for what it is now.", labels=labels)
+    family = GaugeMetricFamily("vgpu_gpu_regime", "How the device is shared: 1 for the present regime.", labels=labels)
     current = {sample.uuid: sample.now.regime for sample in slices if sample.now.regime}
     for device in devices:
         for regime in REGIMES:

@@ -200,22 +200,24 @@ class _Group(click.Group):
 def main() -> None:
     """The daemon that shares GPUs between programs, each held to its slice.
 
-    Exit codes: 0 stopped, 1 a fault that may pass (no room on a disk), 2 usage or configuration, 3 no working driver,
-    5 no permission, 8 another daemon is running, or has all devices, 9 a device cannot be shared (MPS, exclusive mode,
+    Exit codes: 0 stopped, 1 a fault that may pass (no space on a disk), 2 usage or configuration, 3 no working driver,
+    5 no permission, 8 another daemon is running or has all devices, 9 a device cannot be shared (MPS, exclusive mode,
     MIG). A service manager should try again after 1 and 8.
     """
 
 
 @main.command("serve")
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file (TOML).")
-@click.option("--runtime-dir", help="Sockets and locks.")
-@click.option("--state-dir", help="What survives restarts.")
+@click.option("--runtime-dir", help="Directory of sockets and locks.")
+@click.option("--state-dir", help="Directory of the state database.")
 @click.option("--device", multiple=True, help='"auto", "sim" (simulated), a UUID or an index; repeat for several.')
 @click.option("--sim-dir", help="Directory of the simulated device's server.")
 @click.option("--metrics", help='Address of the Prometheus endpoint, or "off".')
-@click.option("--mode", type=click.Choice(configuration.MODES), help="What tenants do without the daemon.")
+@click.option("--mode", type=click.Choice(configuration.MODES), help="What programs do while no daemon runs.")
 @click.option("--node", help="Name of this node.")
-@click.option("--in-container", is_flag=True, help="Refuse a container without the host's processes and folders.")
+@click.option(
+    "--in-container", is_flag=True, help="Do not start in a container without the host's processes and folders."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def serve_command(
     config_path: Path | None, device: tuple[str, ...], in_container: bool, verbose: bool, **flags: str | None
@@ -236,7 +238,7 @@ def serve_command(
 @main.command("check-config")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check_config(file: Path | None) -> None:
-    """Say whether a configuration file is right (default: the one that serve would read)."""
+    """Check a configuration file (default: the one that serve reads)."""
     configuration.load(file)
     click.echo(f"{file or paths.config_file()}: ok")
 
@@ -247,7 +249,7 @@ def check_config(file: Path | None) -> None:
 @click.option("--nvml", help="libnvidia-ml: a name or a path.")
 @click.option("--device", multiple=True, help="Only the device with this UUID or index; repeat for several.")
 def check_devices(config_path: Path | None, device: tuple[str, ...], **flags: str | None) -> None:
-    """Say whether the devices can be shared as they are; creates nothing. `vgpu doctor` asks this."""
+    """Check whether the devices can be shared; changes nothing. `vgpu doctor` runs it."""
     config = configuration.load(config_path, **flags, **_device_override(device))
     devices, inventory = open_devices(config)
     for found in inventory:

@@ -10,7 +10,7 @@ from models.arbiter.model import CLOSED, COUNT, SOLO, State
 class GateEvent(Enum):
     """What changes the state of a gate."""
 
-    OPEN = "the slice is let in"
+    OPEN = "the slice is admitted"
     TURN_ENDS = "its lease ends, or it pauses: the slot waits for its drain"
     CLOSE = "a free slice waits for others, or loses its place in the slot"
     GIVE_UP = "it has nothing outstanding, or no process is attached"

@@ -217,7 +217,7 @@ def test_no_request_names_more_jobs_than_are_looked_up_at_once() -> None:
     row, who = METHODS["/vgpud.v1.JobService/WatchJobs"], Caller(OWNER, OWNER, (), 1, admin=False)
     assert asked(row, who, pb.WatchJobsRequest(job_ids=[7] * JOBS_NAMED_MAX), site) is None
     denied = asked(row, who, pb.WatchJobsRequest(job_ids=[7] * (JOBS_NAMED_MAX + 1)), site)
-    assert denied is not None and denied.message == "10001 jobs are named: 10000 are the most"
+    assert denied is not None and denied.message == "10001 jobs are named: at most 10000 are allowed"
 
 
 @pytest.mark.parametrize(("priority", "most", "may"), [(0, 0, True), (-5, 0, True), (1, 0, False), (7, 7, True)])

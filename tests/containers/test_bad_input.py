@@ -24,7 +24,7 @@ OnBase = Callable[[str, str], str]
 #: (environment, what is said)
 REQUESTS = [
     (["VGPU=abc"], "VGPU: 'abc' is not a number of GPUs: write for example 0.5, 1 or 2.5"),
-    (["VGPU=0"], "VGPU: 0 GPUs is nothing: ask for 0.001 or more"),
+    (["VGPU=0"], "VGPU: 0 GPUs is too little: ask for 0.001 or more"),
     (
         ["VGPU=1.0001"],
         "VGPU: 1.0001 GPUs is finer than one thousandth: write at most three decimals, 0.001 is the smallest",

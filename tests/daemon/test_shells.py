@@ -153,7 +153,7 @@ def test_wrong_metrics_addresses(text: str) -> None:
         ("container_priority_max = true", "True is not a whole number"),
         ("container_priority_max = 1001", "write 0 to 1000$"),
         ("container_priority_max = -1", "write 0 to 1000$"),
-        ('container_gpus_max = "0"', "0 GPUs is nothing"),
+        ('container_gpus_max = "0"', "0 GPUs is too little"),
         ('on_stranger = "stop"', '"log" or "freeze" or "kill"$'),
         ('on_excess = ""', '"log" or "freeze" or "kill"$'),
     ],

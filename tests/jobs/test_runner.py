@@ -327,7 +327,7 @@ async def test_refusals(place: Place) -> None:
         rows = [
             (replace(good, directory="here"), "invalid line in the instructions: cwd=here"),
             (replace(good, members=(Member((), {}),)), "member 0 has no command"),
-            (replace(good, limits=(("nofile", 9, 3),)), "limit nofile: 9 is no soft limit below 3"),
+            (replace(good, limits=(("nofile", 9, 3),)), "limit nofile: 9 is not a soft limit below 3"),
             (replace(good, limits=(("files", 1, 1),)), "unknown limit 'files': write one of as, core,"),
             (replace(good, members=(Member(("a\0b",), {}),)), "arg 'a\\x00b' holds a zero byte"),
             (replace(good, members=(Member(("x" * (17 << 20),), {}),)), "command and environment are"),

@@ -138,7 +138,7 @@ def test_other_peoples_annotations_and_variables() -> None:
     ("env", "words"),
     [
         (["VGPU=abc"], ["VGPU", "'abc'", "0.5"]),
-        (["VGPU=0"], ["VGPU", "0 GPUs is nothing", "0.001"]),
+        (["VGPU=0"], ["VGPU", "0 GPUs is too little", "0.001"]),
         (["VGPU=-1"], ["'-1'"]),
         (["VGPU=1e3"], ["'1e3'"]),
         (["VGPU=inf"], ["'inf'"]),
@@ -148,7 +148,7 @@ def test_other_peoples_annotations_and_variables() -> None:
         (["VGPU=99"], ["99", "16"]),
         (["VGPU=0.5", "VGPU_MIN=0.5", "VGPU_MAX=0.25"], ["VGPU_MIN=0.5", "VGPU_MAX=0.25", "lower the minimum"]),
         (["VGPU=0.5", "VGPU_MAX=0.25"], ["VGPU=0.5", "VGPU_MAX=0.25", "VGPU_MIN"]),
-        (["VGPU=0.5", "VGPU_MAX=0"], ["VGPU_MAX", "0 GPUs is nothing"]),
+        (["VGPU=0.5", "VGPU_MAX=0"], ["VGPU_MAX", "0 GPUs is too little"]),
         (["VGPU=0.5", "VGPU_MEM=8x"], ["VGPU_MEM", "'8x'", "8G"]),
         (["VGPU=0.5", "VGPU_MEM=0"], ["VGPU_MEM"]),
         (["VGPU=0.5", "VGPU_MEM=1g", "VGPU_MEM_MIN=2g"], ["VGPU_MEM_MIN=2g", "VGPU_MEM=1g"]),

@@ -88,21 +88,21 @@ def rewritten(text: str, **fields: Any) -> str:
 # ---- single rows ----
 
 BAD_SLICES: dict[str, tuple[Callable[[str], object], str]] = {
-    "negative": (lambda text: rewritten(text, min_milli=-5), "min_milli is -5, which is less"),
+    "negative": (lambda text: rewritten(text, min_milli=-5), "min_milli is -5, which is below its minimum"),
     "above a device": (lambda text: rewritten(text, max_milli=1001), "250 to 1001 thousandths"),
-    "10^20": (lambda text: rewritten(text, mem_max_bytes=10**20), "is 100000000000000000000, which is more"),
+    "10^20": (lambda text: rewritten(text, mem_max_bytes=10**20), "100000000000000000000, which is above its maximum"),
     "minimum above maximum": (lambda text: rewritten(text, mem_min_bytes=1 << 40), "bytes"),
     "negative time": (lambda text: rewritten(text, created_wall_ns=-1), "created_wall_ns is -1"),
     "not UTF-8": (lambda text: text[:20].encode() + b"\xff\xfe" + text[22:].encode(), "is not UTF-8"),
-    "no JSON": (lambda text: text[:-9], "it is no JSON"),
+    "no JSON": (lambda text: text[:-9], "it is not JSON"),
     "deep JSON": (lambda _text: "[" * 100_000, "it is nested too deeply"),
-    "a list": (lambda _text: "[]", "it is no JSON object"),
-    "wrong types": (lambda text: rewritten(text, ephemeral="yes"), "it is no Slice of this version"),
-    "NULLs": (lambda text: rewritten(text, name=None), "it is no Slice of this version"),
-    "a number": (lambda _text: 5, "it is no JSON object"),  # which the column makes a text
+    "a list": (lambda _text: "[]", "it is not a JSON object"),
+    "wrong types": (lambda text: rewritten(text, ephemeral="yes"), "it is not a Slice of this version"),
+    "NULLs": (lambda text: rewritten(text, name=None), "it is not a Slice of this version"),
+    "a number": (lambda _text: 5, "it is not a JSON object"),  # which the column makes a text
     "a blob": (lambda _text: b"\x00\x01", "body is blob, not text"),
     "a field too many": (lambda text: text[:1] + '"extra": 1, ' + text[1:], "checksum"),
-    "a name that is a path": (lambda text: rewritten(text, name="../../etc"), "name is none"),
+    "a name that is a path": (lambda text: rewritten(text, name="../../etc"), "name is not a slice name"),
     "one digit": (lambda text: text.replace('"min_milli": 250', '"min_milli": 240'), "checksum does not match"),
 }
 
@@ -243,7 +243,7 @@ def test_a_daemon_starts_with_the_rest(node: Node) -> None:
     node.start()
     assert node.names() == ["b", "c"]
     (told,) = node.messages("state.repaired")
-    assert told == "slice 'a' was set aside in table quarantine: min_milli is -5, which is less than it can be"
+    assert told == "slice 'a' was set aside in table quarantine: min_milli is -5, which is below its minimum"
     assert told in node.log.read_text()
     assert client.attach(node.socket("b")).status == client.OK
     for name, kind, why in (("a", "slice.lost", "no slice 'a'"), ("c", "slice.waiting", "slice c is waiting")):

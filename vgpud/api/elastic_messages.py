@@ -44,26 +44,24 @@ def elastic_from(asked: pb.JobSpec) -> Elastic | None:
     elif any(gpus):
         _check_gpus(asked, *gpus)
     else:
-        raise _invalid("elastic says neither GPUs nor workers: give the least and the most of one", "elastic")
+        raise _invalid("elastic says neither GPUs nor workers: give the minimum and the maximum of one", "elastic")
     return Elastic(*gpus, *workers, heuristic=given.heuristic)
 
 
 def _check_gpus(asked: pb.JobSpec, least: int, most: int) -> None:
     """One member on one device, of which only the size changes."""
-    text = f"GPUs {format_gpus(least)}..{format_gpus(most)} cannot be"
+    text = f"GPUs {format_gpus(least)}..{format_gpus(most)} is not a valid range"
     if not 0 < least <= most:
-        raise _invalid(f"{text}: write the least first, above 0, as 0.25..1", "elastic.gpus_milli_min")
+        raise _invalid(f"{text}: write the minimum first, above 0, as 0.25..1", "elastic.gpus_milli_min")
     if most > MILLI_PER_DEVICE:
-        raise _invalid(
-            f"{text}: an elastic slice is on one device, so 1 is the most; --workers goes further", "elastic"
-        )
+        raise _invalid(f"{text}: an elastic slice is on one device, so at most 1; --workers goes further", "elastic")
     for name in ("min_milli", "max_milli", "spread"):
         if asked.slice.HasField(name) if name != "spread" else asked.slice.spread > 1:
             word = name.removesuffix("_milli")
             raise _invalid(f"{word} beside GPUs {format_gpus(least)}..{format_gpus(most)}: leave one of them out", name)
     if asked.slice.gpus_milli not in (0, least):
         own = format_gpus(asked.slice.gpus_milli)
-        raise _invalid(f"{text} beside {own} GPUs: it begins with the least, so leave that out", "slice.gpus_milli")
+        raise _invalid(f"{text} beside {own} GPUs: it begins with the minimum, so leave that out", "slice.gpus_milli")
     if asked.members > 1:
         raise _invalid(f"a gang of {asked.members} with elastic GPUs: its members stay as large as they are", "members")
     if asked.elastic.heuristic or asked.elastic.batch or asked.elastic.batch_max:
@@ -73,7 +71,7 @@ def _check_gpus(asked: pb.JobSpec, least: int, most: int) -> None:
 def _check_workers(asked: pb.JobSpec, least: int, most: int) -> None:
     given = asked.elastic
     if not 1 <= least <= most <= MEMBERS_MAX:
-        text = f"workers {least}-{most} cannot be: the least first, from 1 to {MEMBERS_MAX}"
+        text = f"workers {least}-{most} is not a valid range: write the minimum first, from 1 to {MEMBERS_MAX}"
         raise _invalid(text, "elastic.workers_min")
     if asked.members not in (0, least):
         raise _invalid(f"a gang of {asked.members} with {least}-{most} workers: leave one of them out", "members")
@@ -115,7 +113,9 @@ def prediction_from(asked: pb.JobSpec) -> Predicted | None:
     for field in ("model", "device"):
         _text(getattr(given, field), f"prediction.{field}")
     if len(given.features) > FEATURES_MAX:
-        raise _invalid(f"prediction has {len(given.features)} features: {FEATURES_MAX} is the most", "prediction")
+        raise _invalid(
+            f"prediction has {len(given.features)} features: at most {FEATURES_MAX} are allowed", "prediction"
+        )
     for name, value in given.features.items():
         _text(name, "prediction.features")
         if not math.isfinite(value):
@@ -140,7 +140,9 @@ def _text(text: str, field: str, most: int = TEXT_BYTES_MAX) -> None:
 def _range(given: pb.Range, field: str, high: float) -> tuple[float, float, float]:
     """Value, low, high."""
     if not 0 <= given.low <= given.value <= given.high <= high:  # false of what is no number, too
-        text = f"prediction of {field} {given.low:g} <= {given.value:g} <= {given.high:g} cannot be: 0 to {high:g}"
+        text = (
+            f"prediction of {field} {given.low:g} <= {given.value:g} <= {given.high:g} is out of range: 0 to {high:g}"
+        )
         raise _invalid(text, f"prediction.{field}")
     return given.value, given.low, given.high
 

@@ -51,14 +51,14 @@ def _invalid(message: str, field: str) -> RefusedError:
 
 def _number(value: int, low: int, high: int, field: str, what: str = "") -> int:
     if not low <= value <= high:
-        raise _invalid(f"{what or field} {value} cannot be: write {low} to {high}", field)
+        raise _invalid(f"{what or field} {value} is out of range: write {low} to {high}", field)
     return value
 
 
 def _text(value: str, limit_bytes: int, field: str) -> str:
     """One line without control characters."""
     if len(value.encode()) > limit_bytes:
-        raise _invalid(f"{field} has {len(value.encode())} bytes: {limit_bytes} is the most", field)
+        raise _invalid(f"{field} has {len(value.encode())} bytes: at most {limit_bytes} are allowed", field)
     if not value.isprintable():
         raise _invalid(f"{field} {value!r} has characters that cannot be printed: leave them out", field)
     return value
@@ -68,7 +68,7 @@ def duration_ns(given: Duration, field: str) -> int:
     """A time as ns; more than zero and at most ten years. Raises RefusedError."""
     total_ns = given.seconds * SECOND_NS + given.nanos
     if total_ns <= 0:
-        raise _invalid(f"{field} {total_ns / SECOND_NS:g} s is no time: write more than 0, or leave it out", field)
+        raise _invalid(f"{field} {total_ns / SECOND_NS:g} s is not a time: write more than 0, or leave it out", field)
     if total_ns > TIME_MAX_NS:
         raise _invalid(f"{field} {total_ns // SECOND_NS} s is more than ten years: leave it out for none", field)
     return total_ns
@@ -158,7 +158,9 @@ def _array(asked: pb.JobSpec) -> int:
     if not 1 <= first <= last:
         raise _invalid(f"array {first}-{last} has no job: write for example 1-8", "array_first")
     if last - first >= ARRAY_JOBS_MAX:
-        raise _invalid(f"array {first}-{last} has {last - first + 1} jobs: {ARRAY_JOBS_MAX} is the most", "array_last")
+        raise _invalid(
+            f"array {first}-{last} has {last - first + 1} jobs: at most {ARRAY_JOBS_MAX} are allowed", "array_last"
+        )
     return last - first + 1
 
 
@@ -168,16 +170,16 @@ def _expected(asked: pb.JobSpec) -> int:
 
 def _after(asked: pb.JobSpec) -> tuple[int, ...]:
     if len(asked.after) > AFTER_MAX:
-        raise _invalid(f"after names {len(asked.after)} jobs: {AFTER_MAX} is the most", "after")
+        raise _invalid(f"after names {len(asked.after)} jobs: at most {AFTER_MAX} are allowed", "after")
     wrong = [job_id for job_id in asked.after if job_id <= 0]
     if wrong:
-        raise _invalid(f"after {wrong[0]} is no job: `vgpu queue ls` lists them", "after")
+        raise _invalid(f"after {wrong[0]} is not a job: `vgpu queue ls` lists them", "after")
     return tuple(sorted(set(asked.after)))
 
 
 def _skew(skew: float) -> int:
     if not (math.isfinite(skew) and 0 <= skew <= 1):
-        raise _invalid(f"skew {skew:g} cannot be: write 0 (not known) to 1", "skew")
+        raise _invalid(f"skew {skew:g} is out of range: write 0 (not known) to 1", "skew")
     return round(skew * PPM) if skew else -1
 
 
@@ -225,13 +227,13 @@ def _check_words(asked: pb.JobSpec) -> None:
     if asked.command and not asked.command[0]:
         raise _invalid("command begins with an empty word: name the program", "command")
     if total > WORDS_BYTES_MAX:
-        text = f"command and environment have {total} bytes: {WORDS_BYTES_MAX} is the most, so leave variables out"
+        text = f"command and environment have {total} bytes: at most {WORDS_BYTES_MAX} are allowed, leave variables out"
         raise _invalid(text, "environment")
 
 
 def _path(path: str, field: str) -> str:
     if "\0" in path or len(path.encode()) > PATH_BYTES_MAX:
-        raise _invalid(f"{field} is no path: at most {PATH_BYTES_MAX} bytes, none of them zero", field)
+        raise _invalid(f"{field} is not a path: at most {PATH_BYTES_MAX} bytes, none of them zero", field)
     return path
 
 
@@ -260,7 +262,7 @@ def _limits(asked: Sequence[pb.ResourceLimit], own: Mapping[str, tuple[int, int]
         if limit.name not in LIMITS:
             raise _invalid(f"no limit is called {limit.name!r}: there are {', '.join(sorted(LIMITS))}", "limits")
         if limit.soft < -1 or limit.hard < -1 or _ordered(limit.soft) > _ordered(limit.hard):
-            text = f"limit {limit.name} of {limit.soft}:{limit.hard} cannot be: the soft one is at most the hard one"
+            text = f"limit {limit.name} of {limit.soft}:{limit.hard} is invalid: the soft one is above the hard one"
             raise _invalid(f"{text}, -1 is none", "limits")
         wanted[limit.name] = (limit.soft, limit.hard)
     held = []

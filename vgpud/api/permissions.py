@@ -130,7 +130,7 @@ async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Den
         owner = site.slice_owner(name) if name else None
         may = owner is None or who.owns(owner) or (row.who is Who.SLICE_USER and who.sees(owner))
         if not may:
-            return _denied(f"slice {name!r} is not of uid {who.uid}: ask its owner or an admin", row.field)
+            return _denied(f"slice {name!r} does not belong to uid {who.uid}: ask its owner or an admin", row.field)
     if row.job:
         ahead = _ahead(_at(request, row.job).priority, site.job_priority_max())
         if ahead:
@@ -149,11 +149,11 @@ def _ahead(priority: int, most: int) -> Denied | None:
 
 async def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field: str) -> Denied | None:
     if len(job_ids) > JOBS_NAMED_MAX:
-        return Denied(Reason.INVALID, f"{len(job_ids)} jobs are named: {JOBS_NAMED_MAX} are the most", field)
+        return Denied(Reason.INVALID, f"{len(job_ids)} jobs are named: at most {JOBS_NAMED_MAX} are allowed", field)
     for job_id in sorted(set(job_ids)):
         owner = site.job_owner(job_id)
         if owner is not None and not who.owns(owner):
-            return _denied(f"job {job_id} is not of uid {who.uid}: ask its owner or an admin", field)
+            return _denied(f"job {job_id} does not belong to uid {who.uid}: ask its owner or an admin", field)
         await breathe()
     return None
 
@@ -216,7 +216,7 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         """Waits for the caller's turn, or ends the call."""
         who = self._who(context)
         if who is None:
-            text = "who calls is not known: connect to the daemon's public socket, as a user that its namespace has"
+            text = "the caller is not known: connect to the daemon's public socket, as a user that its namespace has"
             await abort(context, _denied(text))
             raise LookupError(text)  # abort() has raised
         key = ADMINS if who.admin else who.uid

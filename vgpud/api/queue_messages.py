@@ -41,7 +41,7 @@ def queue_from(
     """The requested queue, and its members. `members`: its present ones. Raises RefusedError."""
     asked = request.queue
     if not _NAME.fullmatch(asked.name):
-        text = f"queue {asked.name!r} cannot be: up to 40 letters, digits and . _ -, a letter or a digit first"
+        text = f"queue {asked.name!r} is invalid: up to 40 letters, digits and . _ -, a letter or a digit first"
         raise _invalid(text, "name")
     given = {field.name for field, _ in asked.ListFields()}
     changed = set(request.update_mask.paths) or given & set(SETTINGS)
@@ -67,7 +67,7 @@ def _amount(high: int) -> Callable[[int, str], int]:
 
     def check(value: int, field: str) -> int:
         if not -1 <= value <= high:
-            raise _invalid(f"{field} {value} cannot be: write 0 to {high}, or -1 for none", field)
+            raise _invalid(f"{field} {value} is out of range: write 0 to {high}, or -1 for none", field)
         return NEVER_NS if value == -1 else value
 
     return check
@@ -75,13 +75,13 @@ def _amount(high: int) -> Callable[[int, str], int]:
 
 def _guarantee(value: int, field: str) -> int:
     if not 0 <= value <= MILLI_MAX:
-        raise _invalid(f"{field} {value} cannot be: write 0 to {MILLI_MAX}", field)
+        raise _invalid(f"{field} {value} is out of range: write 0 to {MILLI_MAX}", field)
     return value
 
 
 def _weight(value: int, field: str) -> int:
     if not 1 <= value <= WEIGHT_MAX:
-        raise _invalid(f"{field} {value} cannot be: write 1 to {WEIGHT_MAX}", field)
+        raise _invalid(f"{field} {value} is out of range: write 1 to {WEIGHT_MAX}", field)
     return value
 
 
@@ -103,7 +103,7 @@ def _placement(value: str, field: str) -> str:
 def _span(value: Any, field: str) -> int:
     span_ns = int(value.seconds) * SECOND_NS + int(value.nanos)
     if not 0 <= span_ns <= SPAN_MAX_NS:
-        raise _invalid(f"{field} {span_ns / SECOND_NS:g} s cannot be: write 0 s to a year", field)
+        raise _invalid(f"{field} {span_ns / SECOND_NS:g} s is out of range: write 0 s to a year", field)
     return span_ns
 
 
@@ -123,7 +123,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
 
 def _members(asked: Sequence[str]) -> tuple[str, ...]:
     if len(asked) > MEMBERS_MAX:
-        raise _invalid(f"{len(asked)} members: {MEMBERS_MAX} is the most, or name a group", "members")
+        raise _invalid(f"{len(asked)} members: at most {MEMBERS_MAX} are allowed, or name a group", "members")
     for member in asked:
         why = member_refusal(member)
         if why:

@@ -90,7 +90,7 @@ def _owner(asked_uid: int) -> int:
 def _deadline_s(given: Duration, was_given: bool) -> float:
     asked_s = given.seconds + given.nanos / 1e9 if was_given else DEADLINE_S
     if not _DEADLINE_MIN_S <= asked_s <= _DEADLINE_MAX_S:
-        text = f"deadline {asked_s:g} s cannot be: write {_DEADLINE_MIN_S:g} to {_DEADLINE_MAX_S:g} seconds"
+        text = f"deadline {asked_s:g} s is out of range: write {_DEADLINE_MIN_S:g} to {_DEADLINE_MAX_S:g} seconds"
         raise refuse(Reason.INVALID, text, "deadline")
     return asked_s
 

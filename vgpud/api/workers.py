@@ -105,12 +105,12 @@ def said_from(request: pb.WorkRequest | pb.ReportProgressRequest) -> ProgressRep
 
 def _count(value: int, field: str) -> None:
     if value > COUNT_MAX:
-        raise refuse(Reason.INVALID, f"{field} {value} cannot be: at most {COUNT_MAX}", field)
+        raise refuse(Reason.INVALID, f"{field} {value} is out of range: at most {COUNT_MAX}", field)
 
 
 def _ns(seconds: float, field: str) -> int:
     if not (math.isfinite(seconds) and 0 <= seconds <= SECONDS_MAX):
-        raise refuse(Reason.INVALID, f"{field} {seconds:g} cannot be: write 0 to {SECONDS_MAX:.0f}", field)
+        raise refuse(Reason.INVALID, f"{field} {seconds:g} is out of range: write 0 to {SECONDS_MAX:.0f}", field)
     return round(seconds * SECOND_NS)
 
 
@@ -118,7 +118,7 @@ def _store(store: str) -> str:
     host, _, port = store.rpartition(":")
     known = len(store) <= STORE_BYTES_MAX and store.isascii() and store.isprintable() and " " not in store
     if store and not (known and host and port.isdigit() and 0 < int(port) < 65536):
-        raise refuse(Reason.INVALID, f"store {store[:80]!r} is no address: write HOST:PORT", "store")
+        raise refuse(Reason.INVALID, f"store {store[:80]!r} is not an address: write HOST:PORT", "store")
     return store
 
 
@@ -142,7 +142,7 @@ class WorkCalls:
         if owner is None:
             raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours", "job_id")
         if not caller().owns(owner):
-            text = f"job {job_id} is not of uid {caller().uid}: only its own programs speak for it"
+            text = f"job {job_id} does not belong to uid {caller().uid}: only its own programs may report for it"
             raise refuse(Reason.DENIED, text, "job_id")
 
     @unary

@@ -114,7 +114,7 @@ def _split_memory(total: int | None, pieces: list[int]) -> Sequence[int | None]:
 def _check_numbers(spec: Spec) -> Denied | None:
     if spec.gpus_milli <= 0:
         return _invalid(
-            f"{format_gpus(spec.gpus_milli)} GPUs is nothing: ask for 0.001 or more, for example 0.5", "gpus_milli"
+            f"{format_gpus(spec.gpus_milli)} GPUs is too little: ask for 0.001 or more, for example 0.5", "gpus_milli"
         )
     if spec.gpus_milli > GPUS_MAX * MILLI_PER_DEVICE:
         return _invalid(
@@ -137,9 +137,9 @@ def _check_numbers(spec: Spec) -> Denied | None:
             "mem_min_bytes",
         )
     if not 0 <= spec.weight <= WEIGHT_MAX:
-        return _invalid(f"weight {spec.weight} cannot be: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
+        return _invalid(f"weight {spec.weight} is out of range: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
     if not 0 <= spec.priority <= PRIORITY_MAX:
-        return _invalid(f"priority {spec.priority} cannot be: write 0 to {PRIORITY_MAX}", "priority")
+        return _invalid(f"priority {spec.priority} is out of range: write 0 to {PRIORITY_MAX}", "priority")
     if spec.service_class not in CLASSES:
         return _invalid(f"no class {spec.service_class!r}: write {' or '.join(CLASSES)}", "service_class")
     return None

@@ -45,7 +45,7 @@ def unseal(text: str) -> dict[str, Any]:
     is_sealed(text)
     body = json.loads(_parts(text)[0])
     if not isinstance(body, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return body
 
 

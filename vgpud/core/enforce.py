@@ -36,7 +36,7 @@ def why_spared(act: Act, who: Seen) -> str:
     the daemon as well. Root of a container is not root here. A stopped process needs no freezing.
     """
     if who.uid < 0:
-        return "cannot be looked at from here"
+        return "cannot be inspected from here"
     if who.stopped and act.verb == FREEZE:
         return "is stopped"
     if act.cause == STRANGER and who.uid == 0 and not act.slice_name and not id_in(who.cgroups):

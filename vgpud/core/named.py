@@ -74,7 +74,7 @@ def _arguments(
     found = Arguments()
     items = [item.strip() for item in text.split(",")] if text.strip() else []
     if len(items) > ARGUMENTS_MAX:
-        raise InvalidSpec(f"{name} with {len(items)} parameters: {ARGUMENTS_MAX} are the most")
+        raise InvalidSpec(f"{name} with {len(items)} parameters: at most {ARGUMENTS_MAX} are allowed")
     for item in items:
         key, equals, value = (part.strip() for part in item.partition("="))
         if equals and key in choice.named and key not in found.named:

@@ -23,7 +23,7 @@ def member_refusal(member: str) -> str:
     kind, _, number = member.partition(":")
     if kind in ("uid", "gid") and number.isascii() and number.isdigit() and int(number) < 1 << 32:
         return ""
-    return f"{member!r} is no member: write uid:1000 or gid:1000"
+    return f"{member!r} is not a member: write uid:1000 or gid:1000"
 
 
 def _keys(asker: Asker) -> list[str]:

@@ -59,7 +59,7 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     if wrong:
         return wrong
     if not ANYONE <= owner_uid <= UID_MAX:
-        text = f"owner_uid {owner_uid} is no user: write a uid or -1 for anyone"
+        text = f"owner_uid {owner_uid} is not a user: write a uid or -1 for anyone"
         return Denied(Reason.INVALID, text, field="owner_uid")
     if wanted.cdi_device and _SIZE_SIGNS.issuperset(name):
         text = f"{name!r} is the CDI device of that size: choose a name with a letter in it"

@@ -96,7 +96,7 @@ def _room_refusal(state: State, old: Slice, to: str) -> Denied | None:
         if to == RESTORING:
             wanted += f" and memory {format_bytes(share.mem_min_bytes)}"
             has += f" and {format_bytes(max(0, left_bytes))}"
-        text = f"slice {old.name} needs {wanted} of device {device.index} to go on, which has {has} left now:"
+        text = f"slice {old.name} needs {wanted} of device {device.index} to resume, which has {has} left now:"
         text += " lower its minimum, or end or pause another slice there"
         return Denied(Reason.NO_CAPACITY, text, subject=share.device_uuid)
     width_milli = sum(share.min_milli for share in old.shares)

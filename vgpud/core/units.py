@@ -58,7 +58,7 @@ def parse_gpus(text: str, *, zero: bool = False) -> int:
             f"{clean} GPUs is finer than one thousandth: write at most three decimals, 0.001 is the smallest"
         )
     if milli == 0 and not zero:
-        raise UnitError(f"{clean} GPUs is nothing: ask for 0.001 or more")
+        raise UnitError(f"{clean} GPUs is too little: ask for 0.001 or more")
     if milli > GPUS_MAX * MILLI_PER_DEVICE:
         raise UnitError(f"{clean} GPUs is more than any node has: ask for {GPUS_MAX} or less")
     return int(milli)

@@ -81,7 +81,7 @@ class UsageMonitor:
     def start(self) -> None:
         if not self._devices.knows_pids:
             text = "vgpud is not in the host's pid namespace, so the driver's pids mean nothing to it: programs that"
-            text += " use devices outside their slices are neither seen, charged nor stopped; run it there"
+            text += " use devices outside their slices are neither detected, charged nor stopped; run it there"
             text += " (docker run --pid=host)"
             self._host.note(ev.Log("device.unwatched", text))
         self._read_holders()  # before anything is placed

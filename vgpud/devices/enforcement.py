@@ -60,7 +60,7 @@ def carry_out(act: Act, is_still: Callable[[], bool], attached: Collection[int])
         paths = {path for pid in attached if pid != act.pid for path in cgroups.paths_of(pid)}
         return f"{name} {_freeze(pidfd, act.pid, freezer_of(who, cgroups.paths_of(os.getpid()), paths))}"
     except OSError as error:
-        return f"pid {act.pid} cannot be dealt with: {error.strerror}"
+        return f"pid {act.pid} cannot be frozen or ended: {error.strerror}"
     finally:
         os.close(pidfd)
 
@@ -70,9 +70,9 @@ def _freeze(pidfd: int, pid: int, cgroup: str) -> str:
     folder = CGROUPS / cgroup.lstrip("/")
     if cgroup and _holds(folder, pid):
         (folder / "cgroup.freeze").write_text("1")
-        return f"was frozen with its container: `echo 0 > {folder}/cgroup.freeze` lets it go on"
+        return f"was frozen with its container: `echo 0 > {folder}/cgroup.freeze` lets it continue"
     signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
-    return f"was stopped: `kill -CONT {pid}` lets it go on"
+    return f"was stopped: `kill -CONT {pid}` lets it continue"
 
 
 def _is_frozen(cgroup: str, pid: int) -> bool:

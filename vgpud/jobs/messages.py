@@ -171,7 +171,7 @@ def _limit(name: str, soft: int, hard: int) -> str:
         raise WireError(f"unknown limit {name[:40]!r}: write one of {', '.join(sorted(LIMITS))}")
     low, high = (_UNLIMITED if value == -1 else value for value in (soft, hard))
     if not 0 <= low <= high <= _UNLIMITED:
-        raise WireError(f"limit {name}: {soft} is no soft limit below {hard}")
+        raise WireError(f"limit {name}: {soft} is not a soft limit below {hard}")
     return f"{number} {low} {high}"
 
 
@@ -197,7 +197,7 @@ def _fields(text: str) -> dict[str, str]:
 def _number(fields: Mapping[str, str], key: str) -> int:
     text = fields.get(key, "")
     if not text.isascii() or not text.isdigit():
-        raise WireError(f"{key} is {text[:40]!r}, which is no number")
+        raise WireError(f"{key} is {text[:40]!r}, which is not a number")
     return int(text)
 
 

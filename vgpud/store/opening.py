@@ -42,7 +42,7 @@ def open_state(path: Path, migrations: Migrations, busy_s: float) -> Opened:
     """Raises sqlite3.Error, OSError, StoreError: what is there cannot be served."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise StoreError(f"cannot open the state database {path}: it is no file; move it away")
+            raise StoreError(f"cannot open the state database {path}: it is not a file; move it away")
     told: list[str] = []
     try:
         return Opened(_open_file(path, migrations, busy_s, told), told=told)

@@ -50,7 +50,7 @@ def _damaged(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, 
     for table, (columns, cannot_be) in BULK.items():
         wrong = " OR ".join([*(f"typeof({name}) <> '{kind}'" for name, kind in columns.items()), cannot_be])
         for rowid, _types, values in _rows(db, table, f"WHERE {wrong}"):
-            yield table, rowid, "a value is of another type, or below what it can be", values
+            yield table, rowid, "a value is of another type, or out of range", values
 
 
 def _followers_without_first(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, Any]]]:

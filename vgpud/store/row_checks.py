@@ -56,9 +56,9 @@ def _numbers(value: Any, name: str = "") -> str:
         return next((why for item in value if (why := _numbers(item, name))), "")
     most = _SERVICE_MAX if name in _SERVICES else INTEGER_MAX
     if value < _LOWEST.get(name, 0):
-        return f"{name} is {str(value)[:30]}, which is less than it can be"
+        return f"{name} is {str(value)[:30]}, which is below its minimum"
     if not value <= most:  # a float that is no number is not, either
-        return f"{name} is {str(value)[:30]}, which is more than it can be"
+        return f"{name} is {str(value)[:30]}, which is above its maximum"
     return ""
 
 
@@ -74,7 +74,7 @@ def _decoded(kind: Any, body: dict[str, Any]) -> Any:
     try:
         return decode(kind, body)
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"it is no {kind.__name__} of this version ({type(error).__name__})") from None
+        raise ValueError(f"it is not a {kind.__name__} of this version ({type(error).__name__})") from None
 
 
 def slice_of(text: str) -> Slice:
@@ -82,9 +82,9 @@ def slice_of(text: str) -> Slice:
     made: Slice = _decoded(Slice, _body(text))
     wrong = name_error(made.name, _SLICE_NAME_MAX)
     if wrong:
-        raise ValueError("its name is none of a slice")
+        raise ValueError("its name is not a slice name")
     if not made.uid or made.owner_uid > UID_MAX or made.suspended not in ("", PAUSED, EVICTED, EVICTING, RESTORING):
-        raise ValueError("its uid, owner or state is none")
+        raise ValueError("its uid, owner or state is invalid")
     spec = made.spec
     if not 0 <= spec.gpus_milli <= GPUS_MAX * MILLI_PER_DEVICE or spec.service_class not in (*CLASSES, BATCH, LATENCY):
         raise ValueError(f"it asks for {spec.gpus_milli} thousandths of a GPU, or for no known class")
@@ -139,7 +139,7 @@ def _request(row: Row) -> None:
 def _texts(text: str, kind: type) -> None:
     items = json.loads(text)
     if not isinstance(items, list) or not all(type(item) is kind for item in items):
-        raise ValueError(f"a list of it is no list of {kind.__name__}")
+        raise ValueError(f"a list in it is not a list of {kind.__name__}")
 
 
 def _job_request(row: Row) -> None:
@@ -203,7 +203,7 @@ def _job_columns(row: Row, bodies: dict[str, dict[str, Any]]) -> None:
     try:
         job = job_of(row["spec"], None, row["state"])
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"it is no job of this version ({type(error).__name__})") from None
+        raise ValueError(f"it is not a job of this version ({type(error).__name__})") from None
     if (job.ended_ns if job.state.ended else 0, job.spec.uid, job.spec.queue) != (
         row["ended"],
         row["uid"],
@@ -266,7 +266,7 @@ BULK: dict[str, tuple[dict[str, str], str]] = {
 
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return "it is no JSON"
+        return "it is not JSON"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 

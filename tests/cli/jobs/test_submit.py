@@ -510,7 +510,7 @@ def test_a_job_file_stretches_too(vgpu: Any, daemon: Any, tmp_path: Path) -> Non
 BAD_STRETCHES = [
     ("--gpus 1..0.25", "the minimum first"),
     ("--gpus 0.5..2", "more than one device"),
-    ("--gpus 0..1", "0 GPUs is nothing"),
+    ("--gpus 0..1", "0 GPUs is too little"),
     ("--gpus 0.5..", "'' is not a number of GPUs"),
     ("--gpus 0.25..1 --min 0.1", "leave --min out"),
     ("--gpus 0.25..1 --min 0", "leave --min out"),

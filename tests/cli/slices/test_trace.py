@@ -226,7 +226,7 @@ def test_a_file_is_as_it_was_until_the_trace_is_whole(vgpu: Any, daemon: Any, tm
     (tmp_path / "keep").write_text("precious")
     (tmp_path / "link").symlink_to(tmp_path / "keep")
     vgpu("slice", "create", "train", "--gpus", "0.5", host=daemon.host)
-    daemon.trace_denied = "slice 'train' is not of uid 7: ask its owner or an admin"
+    daemon.trace_denied = "slice 'train' does not belong to uid 7: ask its owner or an admin"
     result = vgpu("trace", "train", "-s", "0.1", "-o", str(tmp_path / "link"), host=daemon.host)
     assert result.code == 5 and "perfetto" not in result.stderr and "ask its owner" in result.stderr
     assert (tmp_path / "keep").read_text() == "precious"

@@ -159,7 +159,7 @@ def test_pairs_are_remembered_up_to_a_bound() -> None:
     [
         (
             uses(70),
-            "no device can be shared with this job: device 1 of a would be used to 125 %, and 120 % is the most",
+            "no device can be shared with this job: device 1 of a would be used to 125 %, at most 120 % is allowed",
         ),
         (
             uses(1, min_milli=100),
@@ -231,9 +231,9 @@ def test_what_is_known_is_rounded_and_its_kind_noted() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("colocate(0,2)", "0 % of a device cannot be: write 1 to 1000, for example 120"),
-        ("colocate(120,0)", "0 jobs on a device cannot be: write 1 to 16, for example 2"),
-        ("colocate(120,17)", "17 jobs on a device cannot be"),
+        ("colocate(0,2)", "0 % of a device is out of range: write 1 to 1000, for example 120"),
+        ("colocate(120,0)", "0 jobs on a device is out of range: write 1 to 16, for example 2"),
+        ("colocate(120,17)", "17 jobs on a device is out of range"),
         ("colocate(1.5)", "it takes two whole numbers: write for example colocate(120,2)"),
         ("colocate(120,2,3)", "it takes two whole numbers"),
         ("colocate(x)", "colocate does not take 'x': it takes % of a device, jobs on it"),

@@ -135,7 +135,7 @@ def test_a_death_makes_a_new_membership_and_an_old_loss_none() -> None:
     assert (world.group.generation, world.group.members) == (3, (1, 2)), "once for both"
     world.hello(made)
     told = world.told(made)
-    assert (told.workers, told.reason) == ((1, 2, made), "more workers are there")
+    assert (told.workers, told.reason) == ((1, 2, made), "more workers are ready")
 
 
 def test_after_a_restart_nothing_is_told_to_those_who_work() -> None:

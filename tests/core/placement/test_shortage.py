@@ -91,7 +91,7 @@ def test_devices_that_are_not_offered_are_said() -> None:
         (job(2000, 2), ""),
         (job(1000, 4), ""),
         (job(ask(0, 16_000)), ""),
-        (job(1000, 5), "5 members of 1 GPU each: an empty cluster holds 4, ask for so many"),
+        (job(1000, 5), "5 members of 1 GPU each: an empty cluster holds 4, ask for no more"),
         (job(3000), "3 GPUs need 3 devices, this node has 2: ask for 2 or less"),
         (job(ask(500, models=("A100", "V100"))), "no node has GPU model A100 or V100: there are H100, T4"),
         (job(ask(500, models=("T4",), mem_min_bytes=17 * GIB)), "memory 17GiB is more than device 0 has (16GiB)"),
@@ -121,5 +121,5 @@ def test_room_on_what_is_not_there_any_more_is_said() -> None:
     known, left, renamed = (Cluster(fresh([node(name, count)])) for name, count in (("a", 2), ("a", 1), ("b", 2)))
     placement = known.place(job(2000))
     assert placement is not None and known.shortage(placement) == ""
-    assert left.shortage(placement) == "device a/1 of a is not there"
-    assert renamed.shortage(placement) == "node a is not there"
+    assert left.shortage(placement) == "device a/1 of a is missing"
+    assert renamed.shortage(placement) == "node a is missing"

@@ -49,7 +49,7 @@ def test_what_comes_after_a_failed_job_ends_with_it_and_says_so() -> None:
         (gpus(1, queue="nobody"), "there is no queue 'nobody': choose one of default", "queue"),
         (gpus(1, time_limit_ns=-1), "a time limit of -1 ns", "time_limit"),
         (gpus(1, duration_ns=-1), "an expected duration of -1 ns", "expected_duration"),
-        (gpus(1, retries=-1), "-1 retries", "retries"),
+        (gpus(1, retries=-1), "retries -1", "retries"),
         (gpus(1, priority=1001), "priority 1001", "priority"),
         (gpus(1, index=-1), "array index -1", "array"),
         (gpus(3), "3 GPUs are more than queue default may ever have: its limit is 2.5", "gpus_milli"),
@@ -357,7 +357,9 @@ def test_so_many_waits_for_others_are_refused_and_those_that_are_over_do_not_cou
     at.submit(gpus(1), 11)
     denied = at.machine.check(gpus(1, after=firsts), 10_000)
     assert denied is not None and denied.field == "after"
-    assert "10000 job(s) that each wait for 11 others, beside 0 such waits of uid 0: 100000 are the most" in str(denied)
+    assert "10000 job(s) that each wait for 11 others, beside 0 such waits of uid 0: at most 100000 are allowed" in str(
+        denied
+    )
     at.submit(gpus(1, after=firsts[:10]), 9_999)
     assert at.machine.check(gpus(1, after=firsts[:10]), 1) is None
     assert at.machine.check(gpus(1, after=firsts), 1) is not None
@@ -400,7 +402,9 @@ def test_no_more_members_run_than_there_are_slices_however_small() -> None:
     at.end(2)
     assert at.running == {1, 3, 4}
     denied = at.machine.check(gpus(0, members=4))
-    assert denied is not None and denied.field == "members" and "3 members of jobs are the most" in denied.message
+    assert (
+        denied is not None and denied.field == "members" and "at most 3 members of jobs run at once" in denied.message
+    )
 
 
 def test_who_comes_first_takes_slices_as_well_and_then_nothing_stays_suspended() -> None:

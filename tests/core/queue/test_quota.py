@@ -206,11 +206,11 @@ def test_queues_change_live() -> None:
     ("queues", "says"),
     [
         ((queue(), queue()), "there are two queues 'default'"),
-        ((queue(parent="x"),), "its parent 'x' is no other queue"),
+        ((queue(parent="x"),), "its parent 'x' is not another queue"),
         ((queue("a"), queue("b", parent="a"), queue("c", parent="b")), "queues are nested once"),
         ((queue(guarantee_milli=-1),), "a guarantee of -0.001 GPUs"),
         ((queue(guarantee_milli=2, limit_milli=1),), "its limit of 0.001 GPUs is below its guarantee"),
-        ((queue(weight=0),), "weight 0 cannot be"),
+        ((queue(weight=0),), "weight 0 is out of range"),
         ((queue(min_run_ns=-1),), "the minimum run"),
         ((queue("a"), queue("b", parent="a", guarantee_milli=5)), "the queues below a guarantee 0.005 GPUs, itself"),
     ],

@@ -86,7 +86,7 @@ async def test_a_membership_is_told_when_the_disk_has_it() -> None:
     assert mailbox._message is None
     assert jobs.saved and jobs.saved[-1] and group_record.parse(jobs.saved[-1]).generation == 1
     jobs.disk.set()
-    assert await told(mailbox) == Membership(1, (0,), reason="all that were started are there")
+    assert await told(mailbox) == Membership(1, (0,), reason="all started workers are ready")
 
 
 @alone

@@ -273,4 +273,4 @@ def test_who_waits_for_memory_starts_when_somebody_ends() -> None:
     unknown = Desk(1)
     unknown.submit(spec(0.25, 60 * GIB))
     (first, *_) = texts(unknown.ask(unknown.submit(spec(0.25, 30 * GIB))), "estimate")
-    assert first == "when it starts is not known: nor is it how long those before it will run"
+    assert first == "its start is not known, because the durations of the jobs before it are not"

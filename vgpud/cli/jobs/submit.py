@@ -121,7 +121,7 @@ def submit(
     vgpu submit --gpus 0.5 -- python train.py            half a device, as soon as one is free
     vgpu submit --gpus 0.25..1 -- python train.py        grows while capacity is idle, shrinks when jobs wait
     vgpu submit --gpus 1 --workers 1-8 -- ./train.py     as many workers as pay off and fit
-    vgpu submit --predict net:make --batch 64 -- ./train --gpus and --mem as that model will use
+    vgpu submit --predict net:make -- ./train            derives --gpus and --mem from the model graph
     vgpu submit --gpus 1 --gang 4 -- ./train             four members: all start together or none does
     vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed

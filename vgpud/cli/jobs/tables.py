@@ -227,7 +227,7 @@ def queues_grid(queues: Sequence[View]) -> Grid:
                 queue["policy"],
                 queue["placement"],
                 _rules(queue),
-                ",".join(queue["members"]) or "everybody",
+                ",".join(queue["members"]) or "all users",
             )
         )
     return grid

@@ -138,7 +138,7 @@ def _expect(group: LiveGroup, now_ns: int, out: Commands) -> None:
     saved = group.saved
     coming = {worker.number for worker in saved.workers if worker.works} - set(saved.members)
     if coming <= group.ready:
-        start = "more workers are there" if saved.members else "all that were started are there"
+        start = "more workers are ready" if saved.members else "all started workers are ready"
         renew(group, group.next_reason or start, out)
         group.next_reason = ""
     elif (Deadline.READY, 0) not in group.deadlines:

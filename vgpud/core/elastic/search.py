@@ -85,7 +85,7 @@ class Search:
             if target is not None:
                 return target
         failed = [step for step in found if step.old.workers == measured.settle_at]
-        why = self._why(seen, failed[0]) if failed else f"{measured.settle_at} workers are worth it, and the most"
+        why = self._why(seen, failed[0]) if failed else f"{measured.settle_at} workers pay off, which is the maximum"
         return Target(measured.settle_at, 0, why)
 
     # ---- the phases of the search: each returns the next size to measure, or None when it is over ----

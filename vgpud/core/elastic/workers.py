@@ -336,7 +336,7 @@ def _respawn_silent(group: LiveGroup, generation: int, now_ns: int, out: Command
         out += [Save(), Stop(number)]
     named = ", ".join(map(str, sorted(silent)))
     out.append(Note("job.worker_failed", f"silent for too long, started again: worker {named}"))
-    members.changed(group, f"nothing is heard of worker {named}", now_ns, out)
+    members.changed(group, f"no report from worker {named}", now_ns, out)
 
 
 # ---- deadlines ----

@@ -24,9 +24,9 @@ def _colocate(name: str, arguments: Arguments) -> Made:
         raise InvalidSpec(f"{name}: it takes two whole numbers: write for example colocate(120,2)")
     percent, jobs = (int(number) for number in numbers)
     if not 1 <= percent <= PERCENT_MAX:
-        raise InvalidSpec(f"{name}: {percent} % of a device cannot be: write 1 to {PERCENT_MAX}, for example 120")
+        raise InvalidSpec(f"{name}: {percent} % of a device is out of range: write 1 to {PERCENT_MAX}, for example 120")
     if not 1 <= jobs <= JOBS_MAX:
-        raise InvalidSpec(f"{name}: {jobs} jobs on a device cannot be: write 1 to {JOBS_MAX}, for example 2")
+        raise InvalidSpec(f"{name}: {jobs} jobs on a device is out of range: write 1 to {JOBS_MAX}, for example 2")
     return lambda ties, mix, pairs: Colocate(ties, pairs, percent, jobs)
 
 

@@ -28,7 +28,7 @@ def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> s
         if holds >= spec.members:
             return ""
     if holds:
-        return f"{spec.members} members of {describe(spec.ask)} each: an empty cluster holds {holds}, ask for so many"
+        return f"{spec.members} members of {describe(spec.ask)} each: an empty cluster holds {holds}, ask for no more"
     return _never_one(spec.ask, nodes, policy)
 
 

@@ -61,7 +61,7 @@ def check_job(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
         )
     if spec.members > world.members_max:
         return _invalid(
-            f"a gang of {spec.members} members: {world.members_max} members of jobs are the most that run at once",
+            f"a gang of {spec.members} members: at most {world.members_max} members of jobs run at once",
             "members",
         )
     never = world.room.never_fits_reason(Job(0, spec, 0))
@@ -78,29 +78,34 @@ def _check_numbers(spec: JobSpec, count: int) -> Denied | None:
     if not 1 <= spec.members <= MEMBERS_MAX:
         return _invalid(f"a gang of {spec.members} members: write 1 to {MEMBERS_MAX}", "members")
     if not 0 < spec.time_limit_ns <= NEVER_NS:
-        return _invalid(f"a time limit of {spec.time_limit_ns} ns cannot be: write more than 0, or none", "time_limit")
+        return _invalid(
+            f"a time limit of {spec.time_limit_ns} ns is out of range: write more than 0, or none", "time_limit"
+        )
     if not 0 <= spec.duration_ns < NEVER_NS:
         return _invalid(
-            f"an expected duration of {spec.duration_ns} ns cannot be: write more than 0, or none", "expected_duration"
+            f"an expected duration of {spec.duration_ns} ns is out of range: write more than 0, or none",
+            "expected_duration",
         )
     if not 0 <= spec.retries <= RETRIES_MAX:
-        return _invalid(f"{spec.retries} retries cannot be: write 0 to {RETRIES_MAX}", "retries")
+        return _invalid(f"retries {spec.retries} is out of range: write 0 to {RETRIES_MAX}", "retries")
     if abs(spec.priority) > PRIORITY_MAX:
-        return _invalid(f"priority {spec.priority} cannot be: write {-PRIORITY_MAX} to {PRIORITY_MAX}", "priority")
+        return _invalid(
+            f"priority {spec.priority} is out of range: write {-PRIORITY_MAX} to {PRIORITY_MAX}", "priority"
+        )
     return None
 
 
 def _check_after(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
     """A job depends on earlier jobs only, so that there are no cycles."""
     if len(spec.after) > AFTER_MAX:
-        return _invalid(f"it comes after {len(spec.after)} jobs: {AFTER_MAX} are the most", "after")
+        return _invalid(f"it comes after {len(spec.after)} jobs: at most {AFTER_MAX} are allowed", "after")
     unmet, more = world.unmet_of[spec.uid], len(spec.after) * count
     if more and unmet + more > UNMET_MAX:
         text = (
             f"{count} job(s) that each wait for {len(spec.after)} others, beside {unmet} such waits of uid {spec.uid}"
         )
         return _invalid(
-            f"{text}: {UNMET_MAX} are the most; have one job wait for all, and the others for that", "after"
+            f"{text}: at most {UNMET_MAX} are allowed; have one job wait for all, and the others for that", "after"
         )
     for job_id in spec.after:
         other = world.jobs.get(job_id)

@@ -38,11 +38,11 @@ def check(spec: JobSpec) -> Denied | None:
 def _check_workers(spec: JobSpec, elastic: Elastic) -> Denied | None:
     least, most = elastic.least_members, elastic.most_members
     if least < 1 or most > MEMBERS_MAX:
-        wrong = f"{least} workers at least" if least < 1 else f"{most} workers at most"
-        return _invalid(f"{wrong} cannot be: write 1 to {MEMBERS_MAX}, for example 1-8", "elastic.workers_min")
+        wrong = f"a minimum of {least} workers" if least < 1 else f"a maximum of {most} workers"
+        return _invalid(f"{wrong} is out of range: write 1 to {MEMBERS_MAX}, for example 1-8", "elastic.workers_min")
     if least > most:
         return _invalid(
-            f"{least} workers at least are more than {most} at most: write the smaller number first, {most}-{least}",
+            f"a minimum of {least} workers is above the maximum of {most}: write the smaller one first, {most}-{least}",
             "elastic.workers_min",
         )
     if spec.members != least:
@@ -59,7 +59,7 @@ def _check_slice(spec: JobSpec, elastic: Elastic) -> Denied | None:
     least, most = elastic.least_milli, elastic.most_milli
     field = "elastic.gpus_milli_min"
     if least < 1:
-        return _invalid(f"{format_gpus(least)} GPUs at least is nothing: write 0.001 or more", field)
+        return _invalid(f"a minimum of {format_gpus(least)} GPUs is too little: write 0.001 or more", field)
     if least > most:
         return _invalid(
             f"{format_gpus(least)} GPUs at least are more than {format_gpus(most)} at most: write the smaller number"
@@ -68,7 +68,7 @@ def _check_slice(spec: JobSpec, elastic: Elastic) -> Denied | None:
         )
     if most > MILLI_PER_DEVICE:
         return _invalid(
-            f"{format_gpus(most)} GPUs at most: an elastic slice stays on its device, so 1 is the most;"
+            f"{format_gpus(most)} GPUs at most: an elastic slice stays on its device, so at most 1;"
             " for more devices make the workers elastic (--workers 1-8)",
             "elastic.gpus_milli_max",
         )
@@ -93,7 +93,7 @@ def _check_slice(spec: JobSpec, elastic: Elastic) -> Denied | None:
         )
     if elastic.heuristic:
         return _invalid(
-            f"heuristic {elastic.heuristic!r} says how many workers are worth it: a slice has none", "elastic.heuristic"
+            f"heuristic {elastic.heuristic!r} says how many workers pay off: a slice has none", "elastic.heuristic"
         )
     return None
 
@@ -106,7 +106,7 @@ def check_most(world: QueueState, spec: JobSpec) -> Denied | None:
     most = elastic.most_members
     if most > world.members_max:
         return _invalid(
-            f"up to {most} workers: {world.members_max} members of jobs are the most that run at once,"
+            f"up to {most} workers: at most {world.members_max} members of jobs run at once,"
             f" write {spec.members}-{world.members_max}",
             "elastic.workers_max",
         )

@@ -209,14 +209,16 @@ def _check_queue(queue: QueueSpec, by_name: dict[str, QueueSpec]) -> Denied | No
     if queue.parent:
         above = by_name.get(queue.parent)
         if above is None or queue.parent == name:
-            return _invalid(f"queue {name}: its parent {queue.parent!r} is no other queue: name one or none", "parent")
+            return _invalid(
+                f"queue {name}: its parent {queue.parent!r} is not another queue: name one or none", "parent"
+            )
         if above.parent:
             return _invalid(
                 f"queue {name}: its parent {queue.parent} has a parent itself: queues are nested once", "parent"
             )
     if queue.guarantee_milli < 0:
         return _invalid(
-            f"queue {name}: a guarantee of {format_gpus(queue.guarantee_milli)} GPUs cannot be: write 0 or more",
+            f"queue {name}: a guarantee of {format_gpus(queue.guarantee_milli)} GPUs is out of range: write 0 or more",
             "guarantee_milli",
         )
     if queue.limit_milli < queue.guarantee_milli:
@@ -226,9 +228,11 @@ def _check_queue(queue: QueueSpec, by_name: dict[str, QueueSpec]) -> Denied | No
             "limit_milli",
         )
     if queue.weight < 1:
-        return _invalid(f"queue {name}: weight {queue.weight} cannot be: write 1 or more", "weight")
+        return _invalid(f"queue {name}: weight {queue.weight} is out of range: write 1 or more", "weight")
     if queue.min_run_ns < 0 or queue.min_run_ns > NEVER_NS:
-        return _invalid(f"queue {name}: the minimum run of {queue.min_run_ns} ns cannot be: write 0 or more", "min_run")
+        return _invalid(
+            f"queue {name}: the minimum run of {queue.min_run_ns} ns is out of range: write 0 or more", "min_run"
+        )
     return None
 
 

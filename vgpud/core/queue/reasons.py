@@ -76,7 +76,7 @@ def grown_ahead(world: QueueState, job: Job, before: JobSpec) -> str:
 
 def wished(job: Job) -> str:
     """Why an elastic job gives back workers that no other job has asked for."""
-    return f"more than {sizes.words(job.spec, sizes.most(job))} are not worth it"
+    return f"more than {sizes.words(job.spec, sizes.most(job))} do not pay off"
 
 
 def placed(world: QueueState, job: Job) -> str:

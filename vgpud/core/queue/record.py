@@ -33,7 +33,7 @@ def from_plain(data: Plain) -> Any:
     """The event or command again. Raises ValueError that names what is unknown or missing."""
     name = data.get("type")
     if name not in _KINDS:
-        raise ValueError(f"type {name!r} is no event or command: one of {', '.join(sorted(_KINDS))}")
+        raise ValueError(f"type {name!r} is not an event or command: one of {', '.join(sorted(_KINDS))}")
     return decode(_KINDS[name], {key: value for key, value in data.items() if key != "type"})
 
 
@@ -87,7 +87,7 @@ def _items_decoder(sequence: Any, kinds: list[Any]) -> Decoder:
 
     def items(data: Any) -> Any:
         if not isinstance(data, list):
-            raise ValueError(f"{data!r} is no list")
+            raise ValueError(f"{data!r} is not a list")
         if many:
             return sequence([each(item) for item in data])
         if len(known) != len(data):

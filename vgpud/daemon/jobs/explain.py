@@ -88,7 +88,7 @@ def _waits(machine: Machine, job: Job, known: Known) -> Iterator[Fact]:
         when = f"in about {duration(starts_ns - known.now_ns)}" if starts_ns > known.now_ns else "soon"
         yield Fact(_NOW, "estimate", f"it is expected to start {when}")
     elif known.facts.position:
-        yield Fact(_NOW, "estimate", "when it starts is not known: nor is it how long those before it will run")
+        yield Fact(_NOW, "estimate", "its start is not known, because the durations of the jobs before it are not")
     yield from (Fact(_NOW, "help", text) for text in machine.advice(job.job_id, known.now_ns))
 
 
@@ -155,7 +155,7 @@ def _size(job: Job, state: State) -> str:
     if elastic and elastic.most_members:
         text = f"{spec.members} of {elastic.least_members} to {elastic.most_members} workers, {gpus} each"
         if job.wished_members:
-            text += f"; {job.wished_members} are worth it by what was measured ({elastic.heuristic or 'efficiency'})"
+            text += f"; {job.wished_members} pay off by the measurements ({elastic.heuristic or 'efficiency'})"
     elif elastic:
         between = f"{format_gpus(elastic.least_milli)}..{format_gpus(elastic.most_milli)}"
         text = f"{gpus} of {between}: grows while capacity is idle, shrinks when other jobs are waiting"
@@ -206,7 +206,7 @@ def _estimate(machine: Machine | None, job: Job, known: Known) -> Iterator[str]:
     elif found:
         yield _learnt(found)
     else:
-        yield "how long it takes is not known: fewer than 3 jobs like it have ended, and --expected was not given"
+        yield "how long it takes is not known: fewer than 3 similar jobs have ended, and --expected was not given"
     likely_ns = job.spec.duration_ns or (found.median_ns if found else 0)
     if job.state is JobState.RUNNING and likely_ns:
         left_ns = likely_ns - ran_ns

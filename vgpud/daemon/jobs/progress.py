@@ -208,7 +208,7 @@ class ProgressMonitor:
         # a job of which nothing is known may have as many workers as there is capacity for
         if target := scaler.wish(now_ns) if scaler.rate_milli else None:
             self._jobs.enqueue_event(qe.Wished(job.job_id, target.members, target.why))
-            self._jobs.note("job.wished", job, f"{target.members} workers are worth it: {target.why}")
+            self._jobs.note("job.wished", job, f"{target.members} workers pay off: {target.why}")
         for straggler in scaler.stragglers(now_ns):
             self._jobs.note("job.anomaly", job, straggler.why)
             self._jobs.spawn(self._elastic.replace_straggler(job.job_id, straggler.worker, straggler.why))
