@@ -201,7 +201,7 @@ def evict(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None
 @_DEADLINE
 @pass_settings
 def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None:
-    """Resume paused and evicted slices on the devices where they were, as soon as those have enough free capacity."""
+    """Resume paused and evicted slices on their devices. Exit code 6: those have too little free capacity."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
