@@ -141,7 +141,7 @@ async def run(
     notify(f"READY=1\nMAINPID={os.getpid()}")
     await stop.wait()
     notify("STOPPING=1")
-    log.info("stopping; tenants go on as mode %s says", config.mode)
+    log.info("stopping; tenants continue in mode %s", config.mode)
     await daemon.stop()
 
 
