@@ -1,9 +1,10 @@
-"""How tests are spread over the workers of pytest-xdist: by file, and files with a test marked `alone` at the end, on
-the only worker that is left.
+"""How tests are spread over the workers of pytest-xdist: by file, and tests marked `alone` at the end, on the only
+worker that is left.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,18 +20,28 @@ ONE_AT_A_TIME = ("tests/containers/", "tests/oci/")
 ALONE = "alone"
 
 
+def _is_mark(node: ast.expr) -> bool:
+    return ast.unparse(node) == "pytest.mark.alone"
+
+
 @functools.cache
-def _alone(path: str) -> bool:
-    """The controller, which imports no tests, sees the mark in the text."""
-    return "pytest.mark.alone" in Path(path).read_text()
+def _alone(path: str) -> frozenset[str]:
+    """Functions of a file that are marked; "" for all of it. The controller imports no tests: it reads the text."""
+    text = Path(path).read_text()
+    if "pytest.mark.alone" not in text:
+        return frozenset()
+    body = ast.parse(text).body
+    marked = {n.name for n in body if isinstance(n, ast.FunctionDef) and any(map(_is_mark, n.decorator_list))}
+    whole = [n for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark"]
+    return frozenset(marked | ({""} if any(_is_mark(n.value) for n in whole) else set()))
 
 
 class ByFile(LoadScopeScheduling):
-    """A unit of work is a file, a folder of ONE_AT_A_TIME, or all files with a test that is marked alone."""
+    """A unit of work is a file, a folder of ONE_AT_A_TIME, or all tests that are marked alone."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.split("::")[0]
-        if _alone(str(self.config.rootpath / path)):
+        path, _, test = nodeid.partition("::")
+        if _alone(str(self.config.rootpath / path)) & {"", test.partition("[")[0]}:
             return ALONE
         return next((folder for folder in ONE_AT_A_TIME if path.startswith(folder)), path)
 

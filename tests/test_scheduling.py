@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from xdist.workermanage import WorkerController
 
+from tests import scheduling
 from tests.scheduling import ByFile
 
 BESIDE = [f"tests/test_{name}.py::test_{number}" for name in "abc" for number in range(3)]
@@ -94,6 +95,17 @@ def test_a_selection_may_hold_one_kind_only(tmp_path: Path, ids: list[str]) -> N
     run = Run(tmp_path, 4, ids)
     run.to_the_end()
     assert sorted(test for _, test, _ in run.ran) == sorted(ids)
+
+
+def test_only_marked_tests_of_a_file_are_alone(tmp_path: Path) -> None:
+    path = "tests/test_mixed.py"
+    run = Run(tmp_path, 2, [f"{path}::test_other", f"{path}::test_shares[1-a]", f"{path}::test_shares[2-b]", *BESIDE])
+    (tmp_path / path).write_text(
+        "@pytest.mark.parametrize('x', [])\n@pytest.mark.alone\ndef test_shares(): ...\n\n\ndef test_other(): ...\n"
+    )
+    scheduling._alone.cache_clear()
+    units = {test: run.scheduler._split_scope(test) for test in run.ids}
+    assert {test for test, unit in units.items() if unit == scheduling.ALONE} == set(run.ids[1:3])
 
 
 def test_a_worker_that_dies_is_replaced_and_its_test_has_failed(tmp_path: Path) -> None:
