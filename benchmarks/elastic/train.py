@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--pause", type=float, default=0.0, metavar="SECONDS", help="that a step takes longer")
     made.add_argument("--slow", type=int, default=-1, metavar="WORKER", help="whose steps take --slow-s longer")
     made.add_argument("--slow-s", type=float, default=0.1, metavar="SECONDS")
-    made.add_argument("--checkpoint", type=Path, help="written every 10 steps, and gone on from where it is there")
+    made.add_argument("--checkpoint", type=Path, help="written every 10 steps; training continues from it if it exists")
     made.add_argument("--lines", type=Path, metavar="FOLDER", help="where each worker keeps its lines, too")
     return made.parse_args()
 

@@ -46,7 +46,7 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--results", type=Path, default=results.RESULTS, help="folder for the JSON")
     made.add_argument("--kept", type=Path, default=harness.BUILD / "qualify-steps", help="folder for finished steps")
     made.add_argument("--only", action="append", help="run only this step (constants, identity, gate_c, torch, ...)")
-    made.add_argument("--resume", action="store_true", help="go on behind the steps that are kept")
+    made.add_argument("--resume", action="store_true", help="continue after the steps that are kept")
     return made.parse_args()
 
 

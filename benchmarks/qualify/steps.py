@@ -27,7 +27,7 @@ from vgpud.cli.demo.private_system import OwnSystem
 
 TOTAL_S = 530.0  # with start and end under nine minutes
 LEAST_S = 5.0
-NO_TIME = "the steps before it left no time: --resume goes on here"
+NO_TIME = "the steps before it left no time: --resume continues here"
 
 
 class OverBudget(BaseException):

@@ -53,7 +53,7 @@ ROWS: dict[str, Row] = {
     ),
     "W3": Row(
         w3,
-        "who holds the device for long: worst five-second window",
+        "tenants that hold the device for long: worst five-second window",
         "40 ms; 1 s; 1000 x 0.2 ms queued on each of 8 streams; graphs of 250 x 0.2 ms; beside each 0.2 ms",
     ),
     "W4": Row(
@@ -78,7 +78,7 @@ ROWS: dict[str, Row] = {
     ),
     "W10": Row(
         w10,
-        "what an honest tenant with .75 lacks of its guarantee beside an adversary",
+        "what an honest tenant with .75 misses of its guarantee beside an adversary",
         "0.2 ms, both; the adversary 1 s where the case says so",
     ),
     "G1": Row(
