@@ -39,7 +39,9 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--seconds", type=float, help=f"measured time of a run (default: {SECONDS:g}; full: 60)")
     made.add_argument("--seeds", type=int, help=f"runs, or pairs, of each case (default: {SEEDS}; full: 5)")
     made.add_argument("--full", action="store_true", help="every case, 60 s, 5 seeds, three switch costs: many hours")
-    made.add_argument("--resume", action="store_true", help="continue after the runs that an interrupted table finished")
+    made.add_argument(
+        "--resume", action="store_true", help="continue after the runs that an interrupted table finished"
+    )
     args = made.parse_args()
     offered = [name for name, row in ROWS.items() if not (args.real and row.simulated_only)]
     for name in args.rows:
