@@ -18,7 +18,7 @@ from vgpud.core.queue.machine import Machine
 from vgpud.core.queue.reasons import duration
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
-#: kinds of notes in a trail -> what they are facts about
+#: types of notes in a trail -> what they are facts about
 _ABOUT = {
     "job.started": "device",
     "job.resumed": "device",
@@ -26,13 +26,12 @@ _ABOUT = {
     "job.requeued": "queue",
     "job.retried": "queue",
     "job.start_failed": "queue",
-    "job.parted": "neighbour",
     "job.resized": "resize",
     "job.resize_failed": "resize",
     "job.anomaly": "anomaly",
 }
 #: of each of these the last ones
-_LAST = {"device": 1, "queue": 3, "neighbour": 3, "resize": 5, "anomaly": 5}
+_LAST = {"device": 1, "queue": 3, "resize": 5, "anomaly": 5}
 NEIGHBOURS_MAX = 8
 _NOW = -1
 
@@ -66,7 +65,6 @@ def explain(machine: Machine, state: State, job: Job, known: Known) -> list[Fact
     found += trail("device")
     if lives and job.placement:
         found += _neighbours(machine, state, job, known)
-    found += trail("neighbour")
     found.append(Fact(_NOW, "size", _size(job, state)))
     found += trail("resize")
     launch = job.spec.run
