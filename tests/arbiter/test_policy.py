@@ -50,6 +50,15 @@ def test_kernels_of_very_different_length_do_not_move_the_shares() -> None:
         assert world.worst_second(t, wanted, SECOND) < 0.025
 
 
+def test_long_kernels_that_others_overlap_are_charged_no_time_of_the_others() -> None:
+    """Their cost is known only from when they run beside others: it seems half as much again, and neither this slice
+    nor the device may lose that time to a maximum."""
+    long = saturating(3, 200, 200, 40_000, lie=lambda name, ns: ns * 3 // 2 if name == "done" else ns)
+    world = run([saturating(1, 500, 500), saturating(2, 300, 300, 2000), long], 4)
+    assert shares(world, SECOND, 4 * SECOND) == pytest.approx([0.5, 0.3, 0.2], abs=0.015)
+    assert world.total(SECOND, 4 * SECOND) > 0.975
+
+
 def test_a_tenant_kept_waiting_by_long_kernels_catches_up_under_its_cap() -> None:
     world = run([saturating(1, 750, 750), saturating(2, 250, 250, 40_000)], 4)
     assert world.worst_second(world.tenants[0], 0.75, SECOND) < 0.025
