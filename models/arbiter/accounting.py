@@ -152,16 +152,18 @@ def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:
             used_ns = passed_ns
             if s.quiet and s.state != State.OPEN and s.drained_ns < now_ns:
                 used_ns = max(0, s.drained_ns - device.last_ns)  # its drain was noticed later than it happened
-        used_ns = max(0, used_ns - taken_ns) * max(1, s.contexts) // contexts
-        charge(device, s, used_ns)
-        if s.state == State.OVERLAP:  # estimates of work that other slices overlapped include their time
-            s.over_cap_ns -= max(0, s.busy_ns - used_ns)
+        own = max(1, s.contexts)
+        charge(device, s, max(0, used_ns - taken_ns) * own // contexts)
+        # Estimates of work that other saturating slices overlapped include their time. What free slices took is no
+        # reason: they say themselves how much that was.
+        if s.state == State.OVERLAP:
+            s.over_cap_ns -= s.busy_ns * (contexts - own) // contexts
 
 
 def charge_unpaid(device: Device, s: Slice) -> None:
     """Charges a saturating slice completed work that it reports and has not been charged, whatever other slices report:
     in full for its maximum, by half for its share, since estimates taken beside others may be twice too long. In full
-    is without the time in which other slices overlapped its work."""
+    is without the time in which other saturating slices overlapped its work."""
     late_ns = LATE_REPORTED_NS + device.last_ns - min(s.reported_at_ns, device.last_ns)
     s.unpaid_ns = max(s.unpaid_ns, -late_ns)
     s.over_cap_ns = max(s.over_cap_ns, -late_ns)

@@ -356,17 +356,17 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
         used_ns = vg_core_max(0, (int64_t)(slice->in.drained_ns - core->last_ns));
     }
     uint32_t own = slice->step.contexts ? slice->step.contexts : 1;
-    used_ns = vg_core_max(0, used_ns - taken_ns) * own / contexts;
-    charge(core, slice, used_ns);
-    /* Estimates of work that other slices overlapped include their time. */
+    charge(core, slice, vg_core_max(0, used_ns - taken_ns) * own / contexts);
+    /* Estimates of work that other saturating slices overlapped include their time. What free slices took is no reason:
+     * they say themselves how much that was. */
     if (slice->gate.state == VG_CORE_OVERLAP)
-      slice->slot.over_cap_ns -= vg_core_max(0, (int64_t)slice->step.busy_ns - used_ns);
+      slice->slot.over_cap_ns -= (int64_t)slice->step.busy_ns * (contexts - own) / contexts;
   }
 }
 
 /* Charges a saturating slice completed work that it reports and has not been charged, whatever other slices report: in
  * full for its maximum, by half for its share, since estimates taken beside others may be twice too long. In full is
- * without the time in which other slices overlapped its work. */
+ * without the time in which other saturating slices overlapped its work. */
 static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
   uint64_t since_ns = core->last_ns > slice->report.reported_at_ns ? core->last_ns - slice->report.reported_at_ns : 0;
   int64_t late_ns = LATE_REPORTED_NS + (int64_t)since_ns;
