@@ -107,8 +107,9 @@ struct vg_usage_process { /* an attached process on a device where it has a cont
   int32_t host_pid;       /* as the daemon sees it */
   int32_t pid;            /* in the asking process's PID namespace; processes not in it are left out */
   uint32_t device;        /* which of the reply's devices[] */
-  uint32_t padding;
-  uint64_t used_bytes; /* charged to it */
+  uint32_t copies;        /* of the shim, each attached by itself: their sum is here */
+  uint64_t used_bytes;    /* charged to it */
+  uint64_t ledger_bytes;  /* of it: as its own ledger has reported */
 };
 
 struct vg_attach_usage {

@@ -363,7 +363,7 @@ static struct vg_process_stats stats_of(const struct vg_process *process) {
       .mem_used_bytes = process->memory.used_bytes,
       .mem_peak_bytes = process->peak_bytes,
       .denied = process->denied,
-      .contexts = process->contexts,
+      .contexts = VG_LOAD_RELAXED(&process->report->contexts),
       .waiting = process->reported.waiting,
   };
 }
@@ -393,6 +393,8 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
   int result = slice ? 0 : -ENOENT;
   if (slice) {
+    for (struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next)
+      vg_pages_read_memory(arbiter, process, vg_prim_now_ns());
     *ret_stats = slice->stats;
     ret_stats->gate = slice->out.word & VG_GATE_STATE_MASK;
     ret_stats->regime = arbiter->core.regime;
@@ -427,7 +429,8 @@ int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usag
 
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats) {
   pthread_mutex_lock(&arbiter->mutex);
-  const struct vg_process *process = find_process(arbiter, process_id);
+  struct vg_process *process = find_process(arbiter, process_id);
+  if (process) vg_pages_read_memory(arbiter, process, vg_prim_now_ns());
   if (process) *ret_stats = stats_of(process);
   pthread_mutex_unlock(&arbiter->mutex);
   return process ? 0 : -ENOENT;

@@ -130,6 +130,10 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
                               VG_LOAD(&report->want_bytes), want_seq, now_ns);
 }
 
+void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
+  arbiter->memory_stale |= read_memory(process, now_ns);
+}
+
 /* Threads at the gate launch soon after it was opened. A process that does not is stopped (SIGSTOP, a paused container)
  * or reports falsely: it counts as not waiting until it works, since its neighbours would wait for it. At a closed gate
  * no process can work; there its doorbell shows, at a bounded rate, that it runs again. */
@@ -154,7 +158,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
   process->reported.outstanding = VG_LOAD(&report->outstanding) != 0;
   uint32_t waiting = VG_LOAD(&report->waiting);
-  arbiter->memory_stale |= read_memory(process, now_ns);
+  vg_pages_read_memory(arbiter, process, now_ns);
   read_span(&process->busy, &report->busy_ns, &report->busy_since_ns);
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
   worked |= process->reported.outstanding || process->busy.total_ns > busy_ns;

@@ -8,6 +8,8 @@
 
 /* Fills the core's inputs from every page that is due. */
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns);
+/* One process's account of memory as of now, between its turns. */
+void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 /* Writes the core's decisions to the control pages, opened gates first. */
 void vg_pages_publish(struct vg_arbiter *arbiter);
 /* Gives the next few processes their heartbeat and reads their pages. Returns whether a round is due for them. */

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nvml/processes.h"
 #include "nvml/resolve_ml.h"
@@ -45,13 +46,31 @@ nvmlReturn_t vg_ml_all(vg_ml_ask ask, const void *question, size_t entry_bytes, 
   return result;
 }
 
+/* What this process uses now replaces what the daemon knew of it. Where it has several copies of the ledger (dlmopen),
+ * the daemon alone knows their sum. */
+static void add_itself(struct vg_attach_usage *usage, uint32_t device, const struct vg_own_memory *now) {
+  int32_t pid = getpid();
+  if (now == NULL) return;
+  for (uint32_t i = 0; i < usage->process_count; i++) {
+    struct vg_usage_process *process = &usage->processes[i];
+    if (process->pid != pid || process->device != device) continue;
+    if (process->copies == 1) process->used_bytes += now->own_bytes - process->ledger_bytes;
+    return;
+  }
+  if (now->contexts == 0 || usage->process_count == VG_USAGE_PROCESSES_MAX) return;
+  usage->processes[usage->process_count++] =
+      (struct vg_usage_process){.pid = pid, .device = device, .used_bytes = now->own_bytes};
+}
+
 /* The slice's processes on a device, in the newest form, from which the others are made. Returns their number. */
 static unsigned list(nvmlDevice_t device, nvmlProcessInfo_t *ret_infos) {
   struct vg_attach_usage usage;
   struct vg_ml_device own;
+  struct vg_own_memory now;
   unsigned found = 0;
   vg_ml_usage(&usage);
   if (!vg_ml_find(device, &own)) return 0;
+  add_itself(&usage, own.order, vg_ml_own_memory(&own, &now) ? &now : NULL);
   for (uint32_t i = 0; i < usage.process_count; i++) {
     const struct vg_usage_process *process = &usage.processes[i];
     if (process->device != own.order) continue;

@@ -10,7 +10,13 @@
 static bool numbers(nvmlDevice_t device, uint64_t *ret_total_bytes, uint64_t *ret_used_bytes) {
   struct vg_attach_usage usage;
   struct vg_ml_device own;
+  struct vg_own_memory now;
   if (!vg_ml_in_slice()) return false;
+  if (vg_ml_find(device, &own) && vg_ml_own_memory(&own, &now)) {
+    *ret_total_bytes = now.total_bytes;
+    *ret_used_bytes = now.total_bytes - now.free_bytes;
+    return true;
+  }
   vg_ml_usage(&usage); /* may bring new limits */
   if (!vg_ml_find(device, &own)) return false;
   *ret_total_bytes = own.numbers.mem_max_bytes;

@@ -31,6 +31,7 @@ static bool in_slice;
 static struct vg_attach_usage last_usage;
 static uint64_t usage_ns;
 
+bool vg_shim_memory(const uint8_t *uuid, struct vg_own_memory *ret_memory) __attribute__((weak));
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *ret_device);
 
 static const char *socket_path(void) {
@@ -163,6 +164,10 @@ bool vg_ml_usage(struct vg_attach_usage *ret_usage) {
   }
   pthread_mutex_unlock(&ask_lock);
   return fresh;
+}
+
+bool vg_ml_own_memory(const struct vg_ml_device *own, struct vg_own_memory *ret_memory) {
+  return vg_shim_memory != NULL && vg_shim_memory(own->numbers.uuid, ret_memory);
 }
 
 unsigned vg_ml_percent(double of_device, const struct vg_ml_device *own) {

@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+#include "session/own_memory.h"
+
 struct vg_ml_device {
   nvmlDevice_t handle; /* the real library's */
   struct vg_slice_device numbers;
@@ -22,6 +24,9 @@ bool vg_ml_in_slice(void); /* false: the shim shows everything as it is */
 uint32_t vg_ml_count(void);
 nvmlDevice_t vg_ml_handle(uint32_t index);                             /* NULL: there is none of that index */
 bool vg_ml_find(nvmlDevice_t handle, struct vg_ml_device *ret_device); /* false: not of the slice */
+/* The device's memory as the ledger of this process knows it now; false: it has none, so vg_ml_usage() is all there is.
+ */
+bool vg_ml_own_memory(const struct vg_ml_device *own, struct vg_own_memory *ret_memory);
 /* The latest usage, at most 100 ms old; false when the daemon does not answer (then the last one known). */
 bool vg_ml_usage(struct vg_attach_usage *ret_usage);
 /* A share of the device, in percent, as one of what the slice may have of it; NVML's "unknown" stays. */

@@ -1,8 +1,9 @@
 /*
- * test_ml_sessions.c - accounting, samples and sessions at the encoders as a slice sees them: its own processes
- * alone, by its own pids, however many others there are, and as many as come while it asks.
+ * test_ml_sessions.c - processes, accounting, samples and sessions at the encoders as a slice sees them: its own
+ * processes alone, by its own pids, however many others there are, and as many as come while it asks.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "nvml/processes.h"
@@ -21,6 +22,7 @@ nvmlReturn_t nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned *count, uns
 nvmlReturn_t nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t *ret_stats);
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *ret_samples,
                                              unsigned *count, unsigned long long last_seen_us);
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, void *ret_infos);
 
 /* ---- the slice: one process with two sessions, half of the device ---- */
 
@@ -29,10 +31,16 @@ static bool in_slice = true;
 bool vg_ml_in_slice(void) {
   return in_slice;
 }
+static struct vg_attach_usage known = {.process_count = 1, .processes = {{.pid = OWN, .host_pid = OWN_HOST}}};
+static struct vg_own_memory own_memory;
+
 bool vg_ml_usage(struct vg_attach_usage *ret_usage) {
-  *ret_usage = (struct vg_attach_usage){.process_count = 1};
-  ret_usage->processes[0].pid = OWN;
-  ret_usage->processes[0].host_pid = OWN_HOST;
+  *ret_usage = known;
+  return true;
+}
+bool vg_ml_own_memory(const struct vg_ml_device *own, struct vg_own_memory *ret_memory) {
+  (void)own;
+  *ret_memory = own_memory;
   return true;
 }
 bool vg_ml_find(nvmlDevice_t handle, struct vg_ml_device *ret_device) {
@@ -126,6 +134,12 @@ static nvmlReturn_t utilization(nvmlDevice_t device, nvmlProcessUtilizationSampl
   return NVML_SUCCESS;
 }
 
+static nvmlReturn_t running_processes(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *ret_infos) {
+  (void)device, (void)ret_infos;
+  *count = 0;
+  return NVML_SUCCESS;
+}
+
 void *vg_ml_symbol(const char *name) {
   static const struct {
     const char *name;
@@ -137,6 +151,7 @@ void *vg_ml_symbol(const char *name) {
               {"nvmlDeviceGetFBCSessions", (void *)capture_sessions},
               {"nvmlDeviceGetEncoderStats", (void *)encoder_stats},
               {"nvmlDeviceGetFBCStats", (void *)capture_stats},
+              {"nvmlDeviceGetComputeRunningProcesses_v3", (void *)running_processes},
               {"nvmlDeviceGetProcessUtilization", (void *)utilization}};
   for (size_t i = 0; i < sizeof real / sizeof real[0]; i++)
     if (strcmp(real[i].name, name) == 0) return real[i].function;
@@ -201,6 +216,38 @@ static void test_samples(void) {
   CHECK(nvmlDeviceGetProcessUtilization(NULL, samples, &count, 78) == NVML_ERROR_NOT_FOUND);
 }
 
+/* What this process shows for itself, beside a neighbour that has 5 bytes. */
+static unsigned long long shown_bytes(unsigned *ret_count) {
+  nvmlProcessInfo_t infos[4] = {{0}};
+  unsigned long long bytes = 0;
+  *ret_count = 4;
+  CHECK(nvmlDeviceGetComputeRunningProcesses_v3(NULL, ret_count, infos) == NVML_SUCCESS);
+  for (unsigned i = 0; i < *ret_count; i++)
+    if (infos[i].pid == (unsigned)getpid())
+      bytes += infos[i].usedGpuMemory;
+    else
+      CHECK(infos[i].pid == OWN && infos[i].usedGpuMemory == 5);
+  return bytes;
+}
+
+static void test_itself_among_the_processes(void) {
+  unsigned count;
+  known.processes[0].used_bytes = 5;
+  own_memory = (struct vg_own_memory){.own_bytes = 100, .contexts = 1};
+  CHECK(shown_bytes(&count) == 100 && count == 2); /* the daemon does not know it yet */
+  /* of 70 bytes 10 were found past the ledger */
+  known.processes[known.process_count++] =
+      (struct vg_usage_process){.pid = getpid(), .copies = 1, .used_bytes = 70, .ledger_bytes = 60};
+  CHECK(shown_bytes(&count) == 110 && count == 2);
+  own_memory.own_bytes = 0;
+  CHECK(shown_bytes(&count) == 10 && count == 2);
+  known.processes[1].copies = 2; /* the daemon alone knows what the other copy uses */
+  CHECK(shown_bytes(&count) == 70 && count == 2);
+  known.process_count = 1;
+  own_memory.contexts = 0;
+  CHECK(shown_bytes(&count) == 0 && count == 1);
+}
+
 static void test_without_a_slice(void) {
   unsigned count = 0;
   in_slice = false;
@@ -213,6 +260,7 @@ int main(void) {
   RUN(test_sessions);
   RUN(test_means);
   RUN(test_samples);
+  RUN(test_itself_among_the_processes);
   RUN(test_without_a_slice);
   return 0;
 }

@@ -119,6 +119,14 @@ def test_all_clients_say_the_same(system: OwnSystem) -> None:
     assert total == 1 << 30
 
 
+def test_own_memory_is_shown_at_once(system: OwnSystem) -> None:
+    """Each allocation and each free is in the very next answers, the context's memory and the process itself too."""
+    env = client_environment(system.sim_dir) | {"VGPU_HOST": system.host}
+    said = json.loads(run_python(PROGRAMS / "nvml_memory.py", env, *in_slice("--gpus", "0.5", "--mem", "1G")))
+    assert len(said["first"]) == 3 and len(set(said["first"])) == 1 and said["first"][0] >= 64 * MIB
+    assert [row for row in said["rows"] if set(row) != {row[0]}] == []
+
+
 def has_pid_namespaces() -> bool:
     command = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
     return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0

@@ -23,9 +23,9 @@ LAYOUT = {
         "1312 magic@0 abi_version@4 bytes@8 status@12 mode@16 device_count@20 process_id@24 "
         "slice@32 node@96 text@160 devices@416"
     ),
-    "vg_usage_process": "24 host_pid@0 pid@4 device@8 padding@12 used_bytes@16",
+    "vg_usage_process": "32 host_pid@0 pid@4 device@8 copies@12 used_bytes@16 ledger_bytes@24",
     "vg_attach_usage": (
-        "12496 magic@0 bytes@4 device_count@8 process_count@12 used_bytes@16 busy_milli@144 processes@208"
+        "16592 magic@0 bytes@4 device_count@8 process_count@12 used_bytes@16 busy_milli@144 processes@208"
     ),
     "vg_control_header": "20 magic@0 abi_version@4 device_count@8 mode@12 helper_wake@16",
     "vg_coast_slot": "8 begin_us@0 end_us@4",

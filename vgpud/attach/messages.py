@@ -170,8 +170,13 @@ def slice_reply_bytes(node: str, mode: str, process_id: int, given: Slice, devic
     return bytes(ffi.buffer(reply))
 
 
-def usage_bytes(used: Sequence[int], busy_milli: Sequence[int], rows: Mapping[tuple[int, int, int], int]) -> bytes:
-    """Usage of a slice by device, and bytes by (host pid, pid in the asker's namespace, device), as many as fit."""
+def usage_bytes(
+    used: Sequence[int],
+    busy_milli: Sequence[int],
+    rows: Mapping[tuple[int, int, int], Sequence[tuple[int, int]]],
+) -> bytes:
+    """Usage of a slice by device, and (bytes, of these in the ledger) of each of its lives by (host pid, pid in the
+    asker's namespace, device), as many as fit."""
     usage = ffi.new("struct vg_attach_usage *")
     usage.magic, usage.bytes = lib.VG_ABI_MAGIC, ffi.sizeof(usage[0])
     usage.device_count = len(used)
@@ -179,8 +184,9 @@ def usage_bytes(used: Sequence[int], busy_milli: Sequence[int], rows: Mapping[tu
     usage.busy_milli[0 : len(busy_milli)] = busy_milli
     shown = sorted(rows.items())[: lib.VG_USAGE_PROCESSES_MAX]
     usage.process_count = len(shown)
-    for entry, ((host_pid, pid, device), used_bytes) in zip(usage.processes, shown, strict=False):
-        entry.host_pid, entry.pid, entry.device, entry.used_bytes = host_pid, pid, device, used_bytes
+    for entry, ((host_pid, pid, device), lives) in zip(usage.processes, shown, strict=False):
+        entry.host_pid, entry.pid, entry.device, entry.copies = host_pid, pid, device, len(lives)
+        entry.used_bytes, entry.ledger_bytes = (sum(numbers) for numbers in zip(*lives, strict=True))
     return bytes(ffi.buffer(usage))
 
 

@@ -82,7 +82,7 @@ class Usage:
 
     used_bytes: list[int]
     busy_milli: list[int]  # device time in the last second, of all there was
-    processes: list[tuple[int, int, int]]  # (process_id, which device, bytes), where it has a context
+    processes: list[tuple[int, int, int, int]]  # (process_id, which device, bytes, of these in the ledger)
 
 
 class Backend(Protocol):
@@ -350,13 +350,13 @@ class Tenants:
     def _usage(self, asker: Peer, found: Admission) -> bytes:
         """Present usage of the slice and its attached processes: the second message to a peer that only asks."""
         now = self._backend.usage(found)
-        rows: dict[tuple[int, int, int], int] = {}  # a pid may have several lives here: one row for all
-        for process_id, device, used_bytes in now.processes:
+        rows: dict[tuple[int, int, int], list[tuple[int, int]]] = {}  # a pid may have several lives here: one row for all
+        for process_id, device, used_bytes, ledger_bytes in now.processes:
             other = self._peers.get(process_id)
             pid = other.pid_for(asker) if other else 0
             if other and pid:
                 key = other.pid, pid, device
-                rows[key] = rows.get(key, 0) + used_bytes
+                rows.setdefault(key, []).append((used_bytes, ledger_bytes))
         return usage_bytes(now.used_bytes, now.busy_milli, rows)
 
     def _admit(self, peer: Peer, request: Any) -> None:

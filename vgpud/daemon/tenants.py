@@ -118,7 +118,7 @@ class AttachBackend:
                 device = now[share.device_uuid]
                 used_bytes = device.mem_used_bytes + device.mem_unattributed_bytes
                 if device.contexts or used_bytes:
-                    rows.append((process.process_id, place, used_bytes))
+                    rows.append((process.process_id, place, used_bytes, device.mem_used_bytes))
         return Usage([s.mem_used_bytes for s in stats], [round(s.share_ratio * 1000) for s in stats], rows)
 
     def gone(self, process_id: int) -> None:

@@ -20,7 +20,8 @@ from vgpud.libraries import elf
 
 SPARE_PREFIX = "vg_spare_"
 MARKER = "vg_shim_marker"
-OURS = ("dlopen", "dlmopen", MARKER)  # exported by a shim for itself, whatever the driver has
+#: exported by a shim for itself and for the other one, whatever the driver has
+OURS = ("dlopen", "dlmopen", MARKER, "vg_shim_memory")
 NOBODYS = ("_init", "_fini")  # every library may have these; the loader calls them by address
 _RELA = struct.Struct("<QQq")
 

@@ -36,20 +36,10 @@ def cuda_memory() -> tuple[int, int, int]:
     return int(free), int(total), int(driver.cuDeviceTotalMem(0)[1])
 
 
-def wait_until_counted(handle) -> None:
-    """In a slice the daemon tells of what its processes use when it has next looked."""
-    for _ in range(500):
-        free, total, _ = cuda_memory()
-        if pynvml.nvmlDeviceGetMemoryInfo(handle).used >= total - free:
-            return
-        time.sleep(0.02)
-
-
 def main() -> None:
     use_memory()
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    wait_until_counted(handle)
     if "--work" in sys.argv:
         work(handle)
     rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
