@@ -44,12 +44,17 @@ def environment(own: OwnSystem) -> dict[str, str]:
     return made
 
 
-def batch(count: int, env: Mapping[str, str]) -> dict[str, Any]:
-    """Starts so many and waits for all. Raises PartError when one has failed."""
+def batch(count: int, env: Mapping[str, str], timeout_s: float | None = None) -> dict[str, Any]:
+    """Starts so many and waits for all. Raises PartError when one has failed, TimeoutExpired when one does not end."""
     begin = time.monotonic()
     command = [sys.executable, "-c", PROGRAM]
     started = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(count)]
-    said = [process.communicate()[0] for process in started]
+    try:
+        said = [process.communicate(timeout=timeout_s)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()  # one that has not ended
+            process.wait()
     took_ms = (time.monotonic() - begin) * 1000
     if any(process.returncode for process in started) or "-1\n" in said:
         raise PartError(f"a program that started with {count - 1} others failed: {said}")
