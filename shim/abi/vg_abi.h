@@ -145,7 +145,7 @@ struct vg_coast_slot {
 struct vg_control_device {
   uint32_t gate;            /* futex of launching threads: epoch << 2 | VG_GATE_* */
   uint32_t neighbour_waits; /* VG_NO_NEIGHBOUR_WAITS or VG_NEIGHBOUR_WAITS */
-  uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone */
+  uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone (see unread) */
   uint64_t bound_ns;        /* bound on outstanding work */
   uint32_t min_milli;
   uint32_t max_milli;
@@ -163,7 +163,9 @@ struct vg_control_device {
   uint32_t watch; /* VG_WATCH_* */
   struct vg_coast_slot coast_slots[VG_COAST_SLOTS_MAX];
   uint32_t pass_collectives; /* of a gang: a process whose count is below this passes the closed gate; 0 = none does */
-  uint32_t padding;
+  /* not 0: the report page is not read and no heartbeat is written before the doorbell rings, which it must when the
+   * page changes; another number each time */
+  uint32_t unread;
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */

@@ -98,6 +98,7 @@ static void answer_doorbell(struct vg_arbiter *arbiter, uint64_t event, uint64_t
   if (!process || event_of(process) != event) return;
   vg_prim_eventfd_drain_shared(process->doorbell_fd);
   arbiter->due[process->index] |= VG_DUE_PAGE;
+  vg_pages_wake(arbiter, process, now_ns);
   process->rang = true;
   if (!arm_within_rate(arbiter, process, now_ns)) arbiter->due[process->index] |= VG_DUE_DOORBELL;
 }
@@ -271,7 +272,7 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
 
 static struct vg_process *find_process(const struct vg_arbiter *arbiter, uint64_t process_id) {
   for (int i = 0; i < arbiter->process_end; i++)
-    if (arbiter->processes[i] && arbiter->processes[i]->id == process_id) return arbiter->processes[i];
+    if (arbiter->ids[i] == process_id && arbiter->processes[i]) return arbiter->processes[i];
   return NULL;
 }
 
@@ -293,6 +294,7 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
   struct vg_lane *lane = vg_lane_of(arbiter, process->slice);
   int place = (int)(lane - arbiter->lanes);
   arbiter->processes[process->index] = process;
+  arbiter->ids[process->index] = process->id;
   arbiter->due[process->index] = VG_DUE_PAGE;
   arbiter->calm[process->index] = 0;
   arbiter->lane_of[process->index] = (uint8_t)place;

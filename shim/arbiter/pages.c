@@ -307,51 +307,68 @@ static void publish_coast(struct vg_arbiter *arbiter, struct vg_process *process
   process->coast_version = arbiter->coast_version;
 }
 
-/* A page is read together with its heartbeat. */
-static bool is_read_now(const struct vg_arbiter *arbiter, int index) {
-  return arbiter->due[index] || arbiter->calm[index] <= VG_CALM_BEATS;
-}
-
-/* A calm process reads its heartbeat only when it begins to work: it must not be older than VG_HEARTBEAT_LATE_NS then.
- */
-static bool gets_heartbeat_now(const struct vg_arbiter *arbiter, int index) {
-  return is_read_now(arbiter, index) || arbiter->calm[index] % 2 == 0;
+/* Its control page says so, and it rings when its page changes. */
+static bool rests(const struct vg_arbiter *arbiter, int index) {
+  return arbiter->calm[index] == VG_REST_BEATS && !arbiter->due[index];
 }
 
 /* A thousand pages are in no cache: the next ones are fetched while this one is read. */
-static void fetch_ahead(const struct vg_arbiter *arbiter, int index, int end) {
-  const struct vg_process *soon = index + 4 < end ? arbiter->processes[index + 4] : NULL;
-  if (index + 8 < end) __builtin_prefetch(arbiter->processes[index + 8]);
-  if (!soon) return;
-  if (gets_heartbeat_now(arbiter, index + 4)) __builtin_prefetch(&soon->control->heartbeat_ns, 1);
-  if (!is_read_now(arbiter, index + 4)) return;
+static void fetch_ahead(const struct vg_arbiter *arbiter, int index) {
+  const struct vg_process *soon = index + 4 < arbiter->process_end ? arbiter->processes[index + 4] : NULL;
+  if (index + 8 < arbiter->process_end) __builtin_prefetch(arbiter->processes[index + 8]);
+  if (!soon || rests(arbiter, index + 4)) return;
+  __builtin_prefetch(&soon->control->heartbeat_ns, 1);
   for (size_t at = 0; at < sizeof *soon->report; at += 64) __builtin_prefetch((const char *)soon->report + at);
+}
+
+void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
+  arbiter->calm[process->index] = 0;
+  if (!process->is_unread) return;
+  process->is_unread = false;
+  VG_STORE(&process->control->heartbeat_ns, now_ns); /* it is owed one from here on */
+  VG_STORE(&process->control->unread, 0);
+}
+
+static void leave_unread(struct vg_process *process) {
+  process->is_unread = true;
+  if (++process->unread == 0) process->unread = 1;
+  VG_STORE(&process->control->unread, process->unread);
 }
 
 /* Returns whether the page has changed. */
 static bool beat(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   uint8_t *calm = &arbiter->calm[process->index];
-  if (gets_heartbeat_now(arbiter, process->index)) VG_STORE(&process->control->heartbeat_ns, now_ns);
   if (process->coast_version != arbiter->coast_version) publish_coast(arbiter, process);
-  bool reads = is_read_now(arbiter, process->index);
+  if (rests(arbiter, process->index)) return false;
+  VG_STORE(&process->control->heartbeat_ns, now_ns);
   uint64_t active_ns = process->active.total_ns;
-  if (reads) read_page(arbiter, process, now_ns);
-  *calm = arbiter->due[process->index] || process->active.total_ns != active_ns ? 0 : *calm + 1;
-  if (*calm == 2 * VG_CALM_BEATS) *calm = VG_CALM_BEATS;
-  return reads && vg_lane_of(arbiter, process->slice)->stale;
+  read_page(arbiter, process, now_ns);
+  if (arbiter->due[process->index] || process->active.total_ns != active_ns)
+    vg_pages_wake(arbiter, process, now_ns);
+  else if (*calm < VG_REST_BEATS && ++*calm == VG_CALM_BEATS)
+    leave_unread(process);
+  return vg_lane_of(arbiter, process->slice)->stale;
 }
 
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool news = false;
-  int end = arbiter->beat_index + VG_BEAT_PROCESSES;
-  if (end > arbiter->process_end) end = arbiter->process_end;
-  for (int i = arbiter->beat_index; i < end; i++) {
-    fetch_ahead(arbiter, i, end);
-    if (arbiter->processes[i]) news |= beat(arbiter, arbiter->processes[i], now_ns);
+  int i = arbiter->beat_index, last = arbiter->beat_served + VG_BEAT_PROCESSES;
+  if (i == 0) {
+    arbiter->beat_all = arbiter->coast_beaten != arbiter->coast_version;
+    arbiter->coast_beaten = arbiter->coast_version;
   }
-  arbiter->beat_index = end == arbiter->process_end ? 0 : end;
-  int parts = (arbiter->process_end + VG_BEAT_PROCESSES - 1) / VG_BEAT_PROCESSES;
-  arbiter->beat_due_ns = now_ns + arbiter->core.params.heartbeat_ns / (uint64_t)(parts ? parts : 1);
+  for (; i < arbiter->process_end && arbiter->beat_served < last; i++) {
+    if (!arbiter->processes[i] || (rests(arbiter, i) && !arbiter->beat_all)) continue;
+    fetch_ahead(arbiter, i);
+    arbiter->beat_served++;
+    news |= beat(arbiter, arbiter->processes[i], now_ns);
+  }
+  bool whole = i == arbiter->process_end;
+  if (whole) arbiter->beat_parts = (arbiter->beat_served + VG_BEAT_PROCESSES - 1) / VG_BEAT_PROCESSES;
+  if (whole) arbiter->beat_served = 0;
+  arbiter->beat_index = whole ? 0 : i;
+  int parts = arbiter->beat_parts > 1 ? arbiter->beat_parts : 1;
+  arbiter->beat_due_ns = now_ns + arbiter->core.params.heartbeat_ns / (uint64_t)parts;
   return news || arbiter->memory_stale;
 }
 

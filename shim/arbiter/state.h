@@ -3,8 +3,8 @@
  *
  * There may be a thousand processes of which few do anything. So a round reads only the pages that may have changed in
  * a way that matters (due), and writes only to those of slices whose decisions have changed. All others get their
- * heartbeat, a part at a time, once per heartbeat period, and are read then; more seldom once they have been calm for
- * so long that their helper rests: from then on they ring when they begin to work.
+ * heartbeat, a part at a time, once per heartbeat period, and are read then; those that have been calm for long get none
+ * and are not read: their control page says so (unread), and they ring when their page changes.
  */
 #ifndef VG_ARBITER_STATE_H
 #define VG_ARBITER_STATE_H
@@ -21,8 +21,9 @@
 /* Some leases: longer than a thread at an open gate waits for a processor. */
 #define VG_STILL_NS (20 * VG_NS_PER_MS)
 #define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
-#define VG_CALM_BEATS                                                                                                  \
-  4 /* even; a process calm for this many heartbeats is read once in so many, and gets every other one */
+#define VG_CALM_BEATS 8 /* a process calm for this many heartbeats is told that its page will not be read */
+/* Then it is read twice more: a change that it made without having seen that is there by then. */
+#define VG_REST_BEATS (VG_CALM_BEATS + 2)
 
 /* What is due for a process in the next round, a set of bits. */
 #define VG_DUE_PAGE 1     /* its page has changed, or may change without its doorbell */
@@ -64,6 +65,8 @@ struct vg_process {
   struct vg_reported reported;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
+  uint32_t unread; /* what its control page has, or had, in that field */
+  bool is_unread;
   bool may_run;        /* it may have work that it has not reported: launches at a SOLO gate leave no trace */
   bool rang;           /* since its page was read, or since it was revived */
   uint64_t still_ns;   /* time for which threads waited at an open gate and nothing was launched */
@@ -100,17 +103,22 @@ struct vg_arbiter {
   uint32_t waiting[VG_SLICES_MAX]; /* threads at the gate */
   /* by process index; an index is free where processes[] is NULL */
   struct vg_process *processes[VG_PROCESSES_MAX];
+  uint64_t ids[VG_PROCESSES_MAX]; /* beside them, since they are looked for by id */
   uint8_t due[VG_PROCESSES_MAX];
-  uint8_t calm[VG_PROCESSES_MAX]; /* heartbeats since anything was due */
+  uint8_t calm[VG_PROCESSES_MAX]; /* heartbeats since anything was due; VG_REST_BEATS at most */
   uint8_t lane_of[VG_PROCESSES_MAX];
   int process_end; /* beyond the last index in use */
   int beat_index;  /* the process whose heartbeat is next */
+  int beat_served; /* processes that got one since the table's begin */
+  int beat_parts;  /* rounds that it took to serve all the last time */
+  bool beat_all;   /* timetables have changed: those that rest are served as well */
   uint64_t beat_due_ns;
   uint64_t round_due_ns;
   bool hurry; /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
+  uint32_t coast_beaten;  /* the version for which beat_all was last set */
   uint32_t coast_made;    /* the version of coast_slots, which is by the core's slices */
   struct vg_coast_slot coast_slots[VG_SLICES_MAX];
   struct vg_trace trace;

@@ -104,7 +104,7 @@ static void watch_heartbeats(uint64_t now_ns) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     const struct vg_control_device *control = vg_session.devices[i].control;
     if (!control) continue;
-    uint64_t beat_ns = VG_LOAD_RELAXED(&control->heartbeat_ns);
+    uint64_t beat_ns = vg_arbiter_seen_ns(&vg_session.devices[i], control, now_ns);
     if (beat_ns < vg_link.attached_ns) beat_ns = vg_link.attached_ns; /* no round yet since the pages were taken over */
     set_gone(i, now_ns > beat_ns + VG_HEARTBEAT_LATE_NS);
     any |= vg_link.gone[i];

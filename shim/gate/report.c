@@ -33,6 +33,7 @@ static void span_restart(struct vg_gate_span *span, uint64_t now_ns, uint64_t *s
 static struct vg_report_device *page_of(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_report_device *report = VG_LOAD(&device->report);
+  vg_report_changes(device);
   if (gate->page != report) {
     gate->page = report;
     span_restart(&gate->busy, now_ns, &report->busy_since_ns);

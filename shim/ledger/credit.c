@@ -77,8 +77,8 @@ static uint64_t ceiling_bytes(const struct vg_device *device) {
   return held > coast ? held : coast;
 }
 
-static bool runs(const struct vg_control_device *control, uint64_t now_ns) {
-  return now_ns <= VG_LOAD_RELAXED(&control->heartbeat_ns) + VG_HEARTBEAT_LATE_NS;
+static bool runs(const struct vg_device *device, const struct vg_control_device *control, uint64_t now_ns) {
+  return now_ns <= vg_arbiter_seen_ns(device, control, now_ns) + VG_HEARTBEAT_LATE_NS;
 }
 
 uint64_t vg_memory_limit_bytes(const struct vg_device *device) {
@@ -99,6 +99,7 @@ static void publish(struct vg_device *device) {
   if (!report) return;
   VG_STORE_RELAXED(&report->used_bytes, state->used_bytes);
   VG_STORE_RELAXED(&report->peak_bytes, state->peak_bytes);
+  vg_report_changes(device);
 }
 
 static void take(struct vg_device *device, uint64_t bytes) {
@@ -134,6 +135,7 @@ static uint32_t post_want(struct vg_device *device, uint64_t bytes) {
   uint32_t seq = ++device->memory->want_seq;
   VG_STORE_RELAXED(&device->report->want_bytes, bytes);
   VG_STORE(&device->report->want_seq, seq);
+  vg_report_changes(device);
   return seq;
 }
 
@@ -147,7 +149,7 @@ static bool answered(struct vg_device *device, const struct vg_control_device *c
     bool running = VG_LOAD_RELAXED(&control->heartbeat_ns) >= begin_ns; /* since it was asked */
     uint64_t deadline_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
     if (now_ns >= deadline_ns) VG_STORE_RELAXED(&device->memory->stalled, !running);
-    if (!runs(control, now_ns)) vg_helper_wake(); /* the helper thread may be asleep, and is to check the daemon */
+    if (!runs(device, control, now_ns)) vg_helper_wake(); /* the helper thread may be asleep, and is to check the daemon */
     if (now_ns >= deadline_ns || VG_LOAD_RELAXED(&vg_session.link_lost) || VG_LOAD(&device->control) != control)
       return false;
     vg_prim_futex_wait(&control->want_answered, word, at_most(deadline_ns, now_ns + ASK_POLL_NS));
@@ -276,6 +278,7 @@ void vg_memory_contexts(struct vg_device *device, uint32_t contexts) {
   vg_lock(&device->memory->lock);
   device->memory->contexts = contexts;
   if (device->report) VG_STORE_RELAXED(&device->report->contexts, contexts);
+  vg_report_changes(device);
   vg_unlock(&device->memory->lock);
 }
 
@@ -306,6 +309,7 @@ void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *
   state->returned_bytes = 0;
   state->want_seq = 0;
   VG_STORE(&report->returned_bytes, 0);
+  VG_STORE_RELAXED(&device->rung_unread, 0);
   VG_STORE_RELAXED(&report->contexts, state->contexts);
   VG_STORE_RELAXED(&report->denied, state->denied);
   VG_STORE(&device->report, report);
@@ -318,7 +322,7 @@ void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *
  * before we were attached), without waiting: the daemon has to account for it. Under state->lock; true: ring. */
 static bool settle(struct vg_device *device, uint64_t now_ns) {
   struct vg_memory_state *state = device->memory;
-  if (VG_LOAD_RELAXED(&vg_session.link_lost) || !runs(device->control, now_ns)) return false;
+  if (VG_LOAD_RELAXED(&vg_session.link_lost) || !runs(device, device->control, now_ns)) return false;
   VG_STORE_RELAXED(&state->stalled, false);
   uint64_t missing = minus(state->used_bytes, held_bytes(device));
   bool useless = state->used_bytes > vg_memory_limit_bytes(device) || state->asking_bytes;

@@ -12,7 +12,7 @@
 #include "abi/vg_abi.h"
 #include "base/prim.h"
 
-/* An arbiter whose heartbeat is older does not run. Calm processes get one every 40 ms (arbiter/pages.c). */
+/* An arbiter whose heartbeat is older does not run; see vg_arbiter_seen_ns(). */
 #define VG_HEARTBEAT_LATE_NS (100 * VG_NS_PER_MS)
 
 struct vg_gate_state;   /* gate/state.h */
@@ -25,6 +25,8 @@ struct vg_device {
   const struct vg_control_device *control; /* atomic pointers: see the head of this file */
   struct vg_report_device *report;
   int doorbell_fd;
+  uint32_t rung_unread; /* the value of control->unread for which the doorbell was rung */
+  uint64_t rung_ns;     /* when */
   struct vg_slice_device resolved; /* the slice's limits as of attach; before the first daemon answers only the UUID */
   struct vg_gate_state *gate;
   struct vg_memory_state *memory;
@@ -45,5 +47,28 @@ struct vg_session {
 };
 
 extern struct vg_session vg_session;
+
+/* Called beside each change of the report page, without a lock that the arbiter needs: an arbiter that has not seen it
+ * change for long reads it again when the doorbell rings. Once is enough: it then reads it for some heartbeats. */
+static inline void vg_report_changes(struct vg_device *device) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  uint32_t unread = control ? VG_LOAD_RELAXED(&control->unread) : 0;
+  if (VG_LIKELY(!unread) || VG_LOAD_RELAXED(&device->rung_unread) == unread) return;
+  int fd = VG_LOAD_RELAXED(&device->doorbell_fd);
+  VG_STORE_RELAXED(&device->rung_ns, vg_prim_now_ns());
+  VG_STORE(&device->rung_unread, unread);
+  if (vg_prim_eventfd_is(fd)) vg_prim_eventfd_ring(fd); /* the program may have closed it, and opened a file there */
+}
+
+/* When the arbiter has last shown that it runs; now_ns while it owes this process no sign of life. */
+static inline uint64_t vg_arbiter_seen_ns(const struct vg_device *device, const struct vg_control_device *control,
+                                          uint64_t now_ns) {
+  uint32_t unread = VG_LOAD(&control->unread); /* before the heartbeat, which is written first */
+  uint64_t beat_ns = VG_LOAD_RELAXED(&control->heartbeat_ns);
+  if (!unread) return beat_ns;
+  if (VG_LOAD(&device->rung_unread) != unread) return now_ns;
+  uint64_t rung_ns = VG_LOAD_RELAXED(&device->rung_ns);
+  return beat_ns > rung_ns ? beat_ns : rung_ns;
+}
 
 #endif

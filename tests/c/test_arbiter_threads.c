@@ -309,36 +309,37 @@ static void a_doorbell_that_was_made_blocking_is_read_without_waiting(void) {
   vg_prim_close(fd);
 }
 
-/* A process that has been calm for long gets every other heartbeat, and its page is read all the same: at once if it
- * rings. */
-static void calm_processes_are_served_and_read(void) {
+/* A process that has been calm for long is told that its page is not read, and gets no heartbeat, until it rings. Its
+ * memory is read whenever the daemon's side asks. */
+static void calm_processes_rest_until_they_ring(void) {
   struct vg_arbiter *arbiter = start(NULL);
   VG_STORE(&stop, 1);
   for (int i = 0; i < TENANTS; i++) pthread_join(tenants[i].thread, NULL);
   struct tenant *calm = &tenants[1];
-  VG_STORE(&calm->report.waiting, 0);
-  uint64_t begin_ns = vg_prim_now_ns(), end_ns = begin_ns + 100 * params.heartbeat_ns, launches = calm->launches;
-  uint64_t last_ns = VG_LOAD(&calm->control.heartbeat_ns), beats = 0, heard = 0;
-  while (vg_prim_now_ns() < end_ns) {
-    uint64_t beat_ns = VG_LOAD(&calm->control.heartbeat_ns);
-    beats += beat_ns != last_ns;
-    last_ns = beat_ns;
-    struct vg_process_stats stats;
-    CHECK(vg_arbiter_process_stats(arbiter, 101, &stats) == 0);
-    if (stats.launches == launches) {
-      heard++;
-      VG_STORE(&calm->report.launches, ++launches);
-    }
-    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
-  }
-  uint64_t passed = (vg_prim_now_ns() - begin_ns) / params.heartbeat_ns;
-  CHECK(beats > passed / 3);
-  CHECK(heard > passed / VG_CALM_BEATS / 4 && heard < passed / 2);
-  VG_STORE(&calm->report.launches, launches + 1);
-  vg_prim_eventfd_ring(calm->doorbell_fd);
   struct vg_process_stats stats;
-  do CHECK(vg_arbiter_process_stats(arbiter, 101, &stats) == 0);
-  while (stats.launches != launches + 1);
+  uint32_t before = 0, rests = VG_REST_BEATS + 2;
+  for (int turn = 0; turn < 3; turn++) {
+    VG_STORE(&calm->report.waiting, 0);
+    while (!VG_LOAD(&calm->control.unread)) vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+    CHECK(VG_LOAD(&calm->control.unread) != before); /* another number each time */
+    before = VG_LOAD(&calm->control.unread);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + rests * params.heartbeat_ns);
+    uint64_t beat_ns = VG_LOAD(&calm->control.heartbeat_ns);
+    CHECK(vg_arbiter_process_stats(arbiter, 101, &stats) == 0);
+    uint64_t launches = stats.launches;
+    VG_STORE(&calm->report.launches, launches + 5);
+    VG_STORE(&calm->report.used_bytes, turn == 1 ? 1 << 20 : 0);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + rests * params.heartbeat_ns);
+    CHECK(VG_LOAD(&calm->control.heartbeat_ns) == beat_ns && VG_LOAD(&calm->control.unread) == before);
+    CHECK(vg_arbiter_process_stats(arbiter, 101, &stats) == 0 && stats.launches == launches);
+    CHECK(stats.mem_used_bytes == (turn == 1 && stats.mem_held_bytes ? 1 << 20 : 0));
+    uint64_t rung_ns = vg_prim_now_ns();
+    vg_prim_eventfd_ring(calm->doorbell_fd);
+    while (VG_LOAD(&calm->control.unread) == before) vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS / 10);
+    CHECK(VG_LOAD(&calm->control.heartbeat_ns) >= rung_ns);
+    do CHECK(vg_arbiter_process_stats(arbiter, 101, &stats) == 0);
+    while (stats.launches != launches + 5);
+  }
   vg_arbiter_free(arbiter);
   for (int i = 0; i < TENANTS; i++) vg_prim_close(tenants[i].doorbell_fd);
 }
@@ -571,7 +572,7 @@ int main(void) {
   RUN(rings_are_answered_at_a_rate_of_the_slice);
   RUN(a_process_that_never_rings_is_read);
   RUN(freed_memory_is_found_without_a_ring);
-  RUN(calm_processes_are_served_and_read);
+  RUN(calm_processes_rest_until_they_ring);
   RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
   return 0;
 }

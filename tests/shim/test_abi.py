@@ -33,7 +33,7 @@ LAYOUT = {
         "160 gate@0 neighbour_waits@4 heartbeat_ns@8 bound_ns@16 min_milli@24 max_milli@28 "
         "granted_bytes@32 limit_bytes@40 slice_used_bytes@48 want_answered@56 memory_pressure@60 "
         "coast_bytes@64 coast_seq@72 coast_period_us@76 coast_slot_count@80 watch@84 coast_slots@88 "
-        "pass_collectives@152 padding@156"
+        "pass_collectives@152 unread@156"
     ),
     "vg_report_header": "8 magic@0 abi_version@4",
     "vg_report_device": (
