@@ -47,8 +47,8 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-/* Gates first, since threads wait for them. Returns when the next round is due, a heartbeat later at the latest: time
- * is charged to idle slices, too. */
+/* Gates first, since threads wait for them. Returns when the next round is due, a heartbeat later at the latest while
+ * any process is read: time is charged to idle slices, too. */
 static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   arbiter->hurry = false;
   vg_pages_read(arbiter, now_ns);
@@ -62,7 +62,7 @@ static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   vg_trace_round(&arbiter->trace, &arbiter->core, arbiter->waiting, now_ns);
   if (arbiter->memory_stale || now_ns >= arbiter->memory_due_ns) vg_pages_memory(arbiter, now_ns);
   if (arbiter->hurry) return now_ns;
-  return earlier(now_ns + arbiter->core.params.heartbeat_ns, earlier(deadline_ns, arbiter->memory_due_ns));
+  return earlier(now_ns + vg_pages_period_ns(arbiter), earlier(deadline_ns, arbiter->memory_due_ns));
 }
 
 /* ---- the thread ---- */
@@ -149,9 +149,10 @@ static void *run(void *argument) {
         continue;
       }
       arbiter->round_due_ns = now_ns;
-      if (events[i].data.u64 == WAKE_EVENT)
+      if (events[i].data.u64 == WAKE_EVENT) {
         vg_prim_eventfd_drain(arbiter->wake_fd);
-      else
+        arbiter->beat_due_ns = now_ns; /* processes and timetables may have changed */
+      } else
         answer_doorbell(arbiter, events[i].data.u64, now_ns);
     }
   }

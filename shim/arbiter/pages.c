@@ -324,6 +324,7 @@ static void fetch_ahead(const struct vg_arbiter *arbiter, int index) {
 void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   arbiter->calm[process->index] = 0;
   if (!process->is_unread) return;
+  arbiter->beat_due_ns = now_ns;
   process->is_unread = false;
   VG_STORE(&process->control->heartbeat_ns, now_ns); /* it is owed one from here on */
   VG_STORE(&process->control->unread, 0);
@@ -350,6 +351,10 @@ static bool beat(struct vg_arbiter *arbiter, struct vg_process *process, uint64_
   return vg_lane_of(arbiter, process->slice)->stale;
 }
 
+uint64_t vg_pages_period_ns(const struct vg_arbiter *arbiter) {
+  return arbiter->core.params.heartbeat_ns * (arbiter->beat_parts ? 1 : VG_REST_PERIODS);
+}
+
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool news = false;
   int i = arbiter->beat_index, last = arbiter->beat_served + VG_BEAT_PROCESSES;
@@ -368,7 +373,7 @@ bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
   if (whole) arbiter->beat_served = 0;
   arbiter->beat_index = whole ? 0 : i;
   int parts = arbiter->beat_parts > 1 ? arbiter->beat_parts : 1;
-  arbiter->beat_due_ns = now_ns + arbiter->core.params.heartbeat_ns / (uint64_t)parts;
+  arbiter->beat_due_ns = now_ns + vg_pages_period_ns(arbiter) / (uint64_t)parts;
   return news || arbiter->memory_stale;
 }
 

@@ -14,6 +14,8 @@ void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process
 void vg_pages_publish(struct vg_arbiter *arbiter);
 /* Gives the next few processes their heartbeat and reads their pages. Returns whether a round is due for them. */
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns);
+/* How long until the next heartbeat at most. */
+uint64_t vg_pages_period_ns(const struct vg_arbiter *arbiter);
 /* A process has rung: its page is read at each heartbeat again. */
 void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 /* Decides about memory and publishes what has changed. */

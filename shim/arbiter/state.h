@@ -25,6 +25,9 @@
 /* Then it is read twice more: a change that it made without having seen that is there by then. */
 #define VG_REST_BEATS (VG_CALM_BEATS + 2)
 
+/* Where all processes rest, none is owed a heartbeat: rounds and heartbeats are so many times as far apart. */
+#define VG_REST_PERIODS 10
+
 /* What is due for a process in the next round, a set of bits. */
 #define VG_DUE_PAGE 1     /* its page has changed, or may change without its doorbell */
 #define VG_DUE_CLOCK 2    /* its page does not change while it waits: only its time is counted */

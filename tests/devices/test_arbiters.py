@@ -116,6 +116,21 @@ def test_shares_look_back_as_far_as_they_say() -> None:
     assert len(usage._recent) <= 12 and len(usage._seconds) <= 62
 
 
+def test_readings_of_an_idle_slice_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shares are the same as with all readings, while it begins, works and rests again."""
+    charged_ms = [*[0] * 37, *range(0, 900, 60), *[900] * 650, *range(900, 1500, 20), *[1500] * 20]
+    sparse, whole = _Usage(), _Usage()
+    monkeypatch.setattr(whole, "_is_flat", lambda: False, raising=True)
+    kept = []
+    for tick, used_ms in enumerate(charged_ms):
+        for usage in (sparse, whole):
+            usage.add(1_000_000_000 + tick * 100_000_000, used_ms * 1_000_000, 0.5 if tick == 690 else 0.0)
+        for window in (1, 10, 60):
+            assert sparse.share(window) == pytest.approx(whole.share(window), abs=0.02), (tick, window)
+        kept.append(sparse._recent[-1][0])
+    assert kept[30] == kept[0] and kept[690] == 1_000_000_000 + 690 * 100_000_000
+
+
 def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant: Tenant) -> None:
     tenant.says(contexts=1, waiting=1, launches=1)
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 1)

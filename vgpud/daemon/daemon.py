@@ -88,7 +88,7 @@ class Daemon:
             ("the clock of the queue", lambda: self._queue.tick()),
             ("flushing the state database", lambda: self._flushing.begin()),
             ("writing the event log", lambda: self._flush_events()),
-            ("the metrics", lambda: self._metrics.put(self._snapshot())),
+            ("the metrics", lambda: self._metrics.put(self._snapshot()) if self._metrics_server else None),
         ]
         self._devices = devices
         self._store = store

@@ -53,6 +53,8 @@ class _Usage:
     """Readings of a slice's device time: all of the last second, one per second of the last minute."""
 
     def __init__(self) -> None:
+        self._last_ns = 0  # when it was read last
+        self._left_out = False  # readings since the last one in the lists
         self.alone_ns = 0  # not charged (the solo gate counts nothing): from the driver's utilisation of the device
         self.alone_borrowed_ns = 0  # of it, beyond the guarantee
         self.own_ratio = 1.0  # what of the device's time is not borrowed
@@ -62,18 +64,38 @@ class _Usage:
 
     def add(self, now_ns: int, charged_ns: int, alone_ratio: float) -> None:
         """alone_ratio: how busy the device has been since the last reading, if the slice has it to itself."""
+        if charged_ns == self._charged_ns and not alone_ratio and self._is_flat():
+            self._last_ns, self._left_out = now_ns, True
+            return
+        if self._left_out:
+            self._fill()
         if self._recent:
-            passed_ns = now_ns - self._recent[-1][0]
+            passed_ns = now_ns - self._last_ns
             more_ns = max(0, int(passed_ns * alone_ratio) - (charged_ns - self._charged_ns))
             self.alone_ns += more_ns
             self.alone_borrowed_ns += max(0, more_ns - int(passed_ns * self.own_ratio))
         self._charged_ns = charged_ns
         used_ns = charged_ns + self.alone_ns
+        self._last_ns = now_ns
         self._recent.append((now_ns, used_ns))
         self._drop(self._recent, now_ns - _SECOND_NS)
         if not self._seconds or now_ns >= self._seconds[-1][0] + _SECOND_NS:
             self._seconds.append((now_ns, used_ns))
             self._drop(self._seconds, now_ns - 60 * _SECOND_NS)
+
+    def _is_flat(self) -> bool:
+        """Nothing was used within the last minute: further readings of the same change no share."""
+        return bool(self._recent) and self._seconds[0][1] == self._recent[0][1] == self._recent[-1][1]
+
+    def _fill(self) -> None:
+        """The readings that were left out since nothing was used."""
+        self._left_out = False
+        used_ns = self._recent[-1][1]
+        for readings, period_ns, count in ((self._recent, _SECOND_NS // 10, 10), (self._seconds, _SECOND_NS, 60)):
+            begin_ns = readings[-1][0]
+            steps = (self._last_ns - begin_ns) // period_ns
+            for step in range(max(1, steps - count), steps + 1):
+                readings.append((begin_ns + step * period_ns, used_ns))
 
     @staticmethod
     def _drop(readings: deque[tuple[int, int]], begin_ns: int) -> None:
