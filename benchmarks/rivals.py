@@ -33,6 +33,7 @@ from vgpud.simdevice.process import environment
 NONE, OURS = "none", "ours"
 CAPPED = 0.5
 KERNEL_US = 2000
+RUNS = 41  # of the calls below, in each program
 LAUNCHES, ALLOCATIONS, ALLOCATION_BYTES = 5000, 1000, 256
 TOGETHER = 20
 PROGRAM_TIMEOUT_S = 60.0
@@ -155,7 +156,7 @@ def shown(value: float | str) -> str:
 def call_ns(table: Table, own: OwnSystem, stub: Path, mode: str, threads: int, way: str, folder: Path) -> list[float]:
     """ns of one call, of the slowest thread."""
     calls = [str(LAUNCHES)] if mode == "launch" else [str(ALLOCATIONS), str(ALLOCATION_BYTES)]
-    command = [str(harness.build("tenants/overhead.c")), mode, "-", str(threads), str(overhead.PAIRS), *calls]
+    command = [str(harness.build("tenants/overhead.c")), mode, "-", str(threads), str(RUNS), *calls]
     if way == OURS:
         amounts = ["--gpus", f"{CAPPED:g}", "--max", f"{CAPPED:g}"]
         part = own.run(f"{mode}-{threads}", amounts, ["env", f"VGPU_DRIVER={stub}", *command])

@@ -151,7 +151,7 @@ static void *run(void *argument) {
       arbiter->round_due_ns = now_ns;
       if (events[i].data.u64 == WAKE_EVENT) {
         vg_prim_eventfd_drain(arbiter->wake_fd);
-        arbiter->beat_due_ns = now_ns; /* processes and timetables may have changed */
+        vg_pages_beat_soon(arbiter, now_ns); /* processes and timetables may have changed */
       } else
         answer_doorbell(arbiter, events[i].data.u64, now_ns);
     }

@@ -321,10 +321,16 @@ static void fetch_ahead(const struct vg_arbiter *arbiter, int index) {
   for (size_t at = 0; at < sizeof *soon->report; at += 64) __builtin_prefetch((const char *)soon->report + at);
 }
 
+void vg_pages_beat_soon(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  uint64_t soon_ns = now_ns + arbiter->core.params.heartbeat_ns; /* never sooner: calm is counted in heartbeats */
+  if (arbiter->beat_due_ns > soon_ns) arbiter->beat_due_ns = soon_ns;
+  if (!arbiter->beat_parts) arbiter->beat_parts = 1;
+}
+
 void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   arbiter->calm[process->index] = 0;
   if (!process->is_unread) return;
-  arbiter->beat_due_ns = now_ns;
+  vg_pages_beat_soon(arbiter, now_ns);
   process->is_unread = false;
   VG_STORE(&process->control->heartbeat_ns, now_ns); /* it is owed one from here on */
   VG_STORE(&process->control->unread, 0);

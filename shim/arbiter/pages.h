@@ -16,6 +16,8 @@ void vg_pages_publish(struct vg_arbiter *arbiter);
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* How long until the next heartbeat at most. */
 uint64_t vg_pages_period_ns(const struct vg_arbiter *arbiter);
+/* Not all processes rest any more: the next heartbeat is a usual period from now. */
+void vg_pages_beat_soon(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* A process has rung: its page is read at each heartbeat again. */
 void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 /* Decides about memory and publishes what has changed. */

@@ -93,7 +93,7 @@ def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, capsys: pytest
 
 
 def test_a_slow_library_and_one_that_refuses(library: Path, tmp_path: Path) -> None:
-    """The slow one's delay is in its launches and not in its allocations; the other has a reason in each of its rows."""
+    """The delay of the slow one is in its launches alone; the other has a reason in each of its rows."""
     words = ["--library", str(library), "--env", "SLOW_NS=3000", "--library", str(library), "--env", "SLOW_NS=0"]
     words += ["--env", "REFUSES={percent}", "--rows", "launch", "alloc", "--repeats", "1"]
     words += ["--results", str(tmp_path)]

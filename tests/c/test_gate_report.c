@@ -135,6 +135,30 @@ static void a_new_page_counts_from_zero(void) {
   end();
 }
 
+/* The arbiter has left the page unread: the first change rings, once for each time; until then no heartbeat is due. */
+static void a_page_that_is_not_read_rings_when_it_changes(void) {
+  begin(VG_WATCH_USAGE);
+  for (uint32_t unread = 1; unread <= 3; unread++) {
+    VG_STORE(&control.heartbeat_ns, 1);
+    VG_STORE(&control.unread, unread);
+    uint64_t now_ns = vg_prim_now_ns();
+    CHECK(vg_arbiter_seen_ns(device(), &control, now_ns) == now_ns);
+    launch(LAUNCH_NS);
+    CHECK(rang());
+    uint64_t seen_ns = vg_arbiter_seen_ns(device(), &control, UINT64_MAX);
+    CHECK(seen_ns >= now_ns && seen_ns <= vg_prim_now_ns());
+    launch(LAUNCH_NS);
+    synchronize(fake_stream(1));
+    CHECK(!rang() && vg_arbiter_seen_ns(device(), &control, UINT64_MAX) == seen_ns);
+    VG_STORE(&control.unread, 0);
+    CHECK(vg_arbiter_seen_ns(device(), &control, UINT64_MAX) == 1);
+    launch(LAUNCH_NS);
+    synchronize(fake_stream(1));
+    CHECK(!rang());
+  }
+  end();
+}
+
 int main(void) {
   RUN(edges_ring_once_each_and_only_if_wanted);
   RUN(what_is_done_adds_up);
@@ -142,5 +166,6 @@ int main(void) {
   RUN(threads_add_up);
   RUN(waiting_is_activity);
   RUN(a_new_page_counts_from_zero);
+  RUN(a_page_that_is_not_read_rings_when_it_changes);
   return 0;
 }

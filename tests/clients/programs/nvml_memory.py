@@ -21,6 +21,10 @@ def seen(handle) -> list[int]:
     return [pynvml.nvmlDeviceGetMemoryInfo(handle).used, used_v2, *rows]
 
 
+def beyond(handle, before: list[int]) -> list[int]:
+    return [now - then for now, then in zip(seen(handle), before, strict=True)]
+
+
 def main() -> None:
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -32,9 +36,9 @@ def main() -> None:
         size = (2 + 2 * turn) * MIB
         code, pointer = driver.cuMemAlloc(size)
         assert int(code) == 0
-        rows.append([size, *(now - before for now, before in zip(seen(handle), at_once))])
+        rows.append([size, *beyond(handle, at_once)])
         assert int(driver.cuMemFree(pointer)[0]) == 0
-        rows.append([0, *(now - before for now, before in zip(seen(handle), at_once))])
+        rows.append([0, *beyond(handle, at_once)])
     print(json.dumps({"first": at_once, "rows": rows}))
 
 
