@@ -145,7 +145,7 @@ struct vg_coast_slot {
 struct vg_control_device {
   uint32_t gate;            /* futex of launching threads: epoch << 2 | VG_GATE_* */
   uint32_t neighbour_waits; /* VG_NO_NEIGHBOUR_WAITS or VG_NEIGHBOUR_WAITS */
-  uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone (see unread) */
+  uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; 100 ms old and not unread = it is gone */
   uint64_t bound_ns;        /* bound on outstanding work */
   uint32_t min_milli;
   uint32_t max_milli;

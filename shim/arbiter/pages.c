@@ -346,8 +346,7 @@ static void leave_unread(struct vg_process *process) {
 static bool beat(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   uint8_t *calm = &arbiter->calm[process->index];
   if (process->coast_version != arbiter->coast_version) publish_coast(arbiter, process);
-  if (rests(arbiter, process->index)) return false;
-  VG_STORE(&process->control->heartbeat_ns, now_ns);
+  if (!rests(arbiter, process->index)) VG_STORE(&process->control->heartbeat_ns, now_ns);
   uint64_t active_ns = process->active.total_ns;
   read_page(arbiter, process, now_ns);
   if (arbiter->due[process->index] || process->active.total_ns != active_ns)
@@ -365,7 +364,7 @@ bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool news = false;
   int i = arbiter->beat_index, last = arbiter->beat_served + VG_BEAT_PROCESSES;
   if (i == 0) {
-    arbiter->beat_all = arbiter->coast_beaten != arbiter->coast_version;
+    arbiter->beat_all = arbiter->coast_beaten != arbiter->coast_version || ++arbiter->beats % VG_SWEEP_BEATS == 0;
     arbiter->coast_beaten = arbiter->coast_version;
   }
   for (; i < arbiter->process_end && arbiter->beat_served < last; i++) {

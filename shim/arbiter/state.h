@@ -3,8 +3,8 @@
  *
  * There may be a thousand processes of which few do anything. So a round reads only the pages that may have changed in
  * a way that matters (due), and writes only to those of slices whose decisions have changed. All others get their
- * heartbeat, a part at a time, once per heartbeat period, and are read then; those that have been calm for long get none
- * and are not read: their control page says so (unread), and they ring when their page changes.
+ * heartbeat, a part at a time, once per heartbeat period, and are read then; those that have been calm for long get
+ * none and are not read: their control page says so (unread), and they ring when their page changes.
  */
 #ifndef VG_ARBITER_STATE_H
 #define VG_ARBITER_STATE_H
@@ -21,12 +21,15 @@
 /* Some leases: longer than a thread at an open gate waits for a processor. */
 #define VG_STILL_NS (20 * VG_NS_PER_MS)
 #define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
-#define VG_CALM_BEATS 8 /* a process calm for this many heartbeats is told that its page will not be read */
+#define VG_CALM_BEATS 8       /* a process calm for this many heartbeats is told that its page will not be read */
 /* Then it is read twice more: a change that it made without having seen that is there by then. */
 #define VG_REST_BEATS (VG_CALM_BEATS + 2)
 
 /* Where all processes rest, none is owed a heartbeat: rounds and heartbeats are so many times as far apart. */
 #define VG_REST_PERIODS 10
+
+/* Every so many heartbeats those that rest are read all the same: a program may have closed its doorbell. */
+#define VG_SWEEP_BEATS 50
 
 /* What is due for a process in the next round, a set of bits. */
 #define VG_DUE_PAGE 1     /* its page has changed, or may change without its doorbell */
@@ -114,7 +117,8 @@ struct vg_arbiter {
   int beat_index;  /* the process whose heartbeat is next */
   int beat_served; /* processes that got one since the table's begin */
   int beat_parts;  /* rounds that it took to serve all the last time */
-  bool beat_all;   /* timetables have changed: those that rest are served as well */
+  uint32_t beats;  /* times that the table was served */
+  bool beat_all;   /* those that rest are served as well: timetables have changed, or it is time to look at them */
   uint64_t beat_due_ns;
   uint64_t round_due_ns;
   bool hurry; /* a closed gate needs no answer: the next round is due at once */

@@ -149,7 +149,7 @@ static bool answered(struct vg_device *device, const struct vg_control_device *c
     bool running = VG_LOAD_RELAXED(&control->heartbeat_ns) >= begin_ns; /* since it was asked */
     uint64_t deadline_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
     if (now_ns >= deadline_ns) VG_STORE_RELAXED(&device->memory->stalled, !running);
-    if (!runs(device, control, now_ns)) vg_helper_wake(); /* the helper thread may be asleep, and is to check the daemon */
+    if (!runs(device, control, now_ns)) vg_helper_wake(); /* it may be asleep, and is to check the daemon */
     if (now_ns >= deadline_ns || VG_LOAD_RELAXED(&vg_session.link_lost) || VG_LOAD(&device->control) != control)
       return false;
     vg_prim_futex_wait(&control->want_answered, word, at_most(deadline_ns, now_ns + ASK_POLL_NS));

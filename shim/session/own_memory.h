@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct vg_own_memory { /* on one device */
+struct vg_own_memory {  /* on one device */
   uint64_t total_bytes; /* the slice's limit */
   uint64_t free_bytes;  /* of it: what cuMemGetInfo shows */
   uint64_t own_bytes;   /* used by this process, by its ledger */

@@ -25,8 +25,8 @@ struct vg_device {
   const struct vg_control_device *control; /* atomic pointers: see the head of this file */
   struct vg_report_device *report;
   int doorbell_fd;
-  uint32_t rung_unread; /* the value of control->unread for which the doorbell was rung */
-  uint64_t rung_ns;     /* when */
+  uint32_t rung_unread;            /* the value of control->unread for which the doorbell was rung */
+  uint64_t rung_ns;                /* when */
   struct vg_slice_device resolved; /* the slice's limits as of attach; before the first daemon answers only the UUID */
   struct vg_gate_state *gate;
   struct vg_memory_state *memory;
