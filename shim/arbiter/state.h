@@ -21,7 +21,7 @@
 /* Some leases: longer than a thread at an open gate waits for a processor. */
 #define VG_STILL_NS (20 * VG_NS_PER_MS)
 #define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
-#define VG_CALM_BEATS 8       /* a process calm for this many heartbeats is told that its page will not be read */
+#define VG_CALM_BEATS 8 /* a page calm for this many heartbeats is left unread; its process learns it from `unread` */
 /* Then it is read twice more: a change that it made without having seen that is there by then. */
 #define VG_REST_BEATS (VG_CALM_BEATS + 2)
 
