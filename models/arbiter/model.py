@@ -125,6 +125,7 @@ class Slice:
     quiet: bool = False  # every process has given up the present word (open) or drained it (closed)
     gave_up_while_waiting: bool = False  # a process has given up the present word while one of its threads waits
     noticed: bool = False  # some process has noticed the present closed word: not a stopped one
+    counted_ahead: bool = False  # work is outstanding whose time has been counted already: a span ended late
     gang_turns: bool = False  # a gang's follower: its leader takes turns in the slot, so it does as well
     gang_go: bool = False  # a gang's follower: its leader's gate is open
     gang_stop: bool = False  # a gang's leader: a follower is to make room (its gang_veto)
