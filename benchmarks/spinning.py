@@ -19,7 +19,7 @@ SPIN = (
 def spinning(count: int, seconds_max: float) -> Iterator[None]:
     """So many of them run in the body."""
     command = [sys.executable, "-I", "-c", SPIN, str(seconds_max)]
-    # each in a session of its own: the kernel may give all processes of one session together the time of one (autogroup)
+    # each in a session of its own: all processes of one session together may get the time of one (autogroup)
     started = [subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) for _ in range(count)]
     try:
         yield

@@ -127,7 +127,9 @@ def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
     )
     late_max = GaugeMetricFamily("vgpu_arbiter_late_max_seconds", "The latest that it ran.", labels=labels)
     scheduling = GaugeMetricFamily(
-        "vgpu_arbiter_scheduling", "How that thread is scheduled: 1 for the present way.", labels=[*labels, "scheduling"]
+        "vgpu_arbiter_scheduling",
+        "How that thread is scheduled: 1 for the present way.",
+        labels=[*labels, "scheduling"],
     )
     for device in devices:
         key = [device.uuid, str(device.index)]

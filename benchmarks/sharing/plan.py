@@ -150,7 +150,7 @@ class Plan:
         return found
 
     def stolen(self, row: str, case: str) -> float | None:
-        """Which part of the processors' time the host took of a case's runs under our arbiter, at most; None: no run."""
+        """Of the processors' time, what the host took of a case's runs under our arbiter, at most; None: no run."""
         mine = [run for run in self.raw.get(row, ()) if run["case"] == case and run.get("way") == ARBITER]
         return max((run["machine"]["stolen"] for run in mine if run.get("machine")), default=None)
 

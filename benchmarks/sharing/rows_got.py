@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import pairwise
 
 from benchmarks.sharing.bench import Observed, Running, Tenant
 from benchmarks.sharing.measure import share
@@ -48,7 +48,7 @@ def errors_pp(run: Observed, name: str, answers: Sequence[Answer]) -> list[float
     """Charged minus computed device time between each two answers that follow each other, in percentage points."""
     return [
         ((now[name] - before[name]) / (now_ns - before_ns) - share(run.spans[name], before_ns, now_ns)) * 100
-        for (before_ns, before), (now_ns, now) in zip(answers, answers[1:], strict=False)
+        for (before_ns, before), (now_ns, now) in pairwise(answers)
     ]
 
 

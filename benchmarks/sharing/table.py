@@ -75,7 +75,9 @@ class Figure:
 
     def cells(self) -> tuple[str, ...]:
         """The figure as a line of the table."""
-        verdict = "" if self.goal is None else "not judged" if not self.judged else "**missed**" if self.missed else "met"
+        verdict = (
+            "" if self.goal is None else "not judged" if not self.judged else "**missed**" if self.missed else "met"
+        )
         goal = "" if self.goal is None else str(self.goal)
         numbers = map(_number, (self.unhooked, self.arbiter, self.fixed, self.rate))
         return (self.row, self.case, self.what, *numbers, self._theft(), goal, verdict)

@@ -19,6 +19,7 @@ from models.arbiter.model import (
     CARRIED_MAX_NS,
     DEBT_MAX_NS,
     LATE_REPORTED_NS,
+    LATE_STEP_NS,
     MILLI,
     SHORT_NS,
     STALLED_NS,
@@ -157,7 +158,11 @@ def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:
             if s.quiet and s.state != State.OPEN and s.drained_ns < now_ns:
                 used_ns = max(0, s.drained_ns - device.last_ns)  # its drain was noticed later than it happened
         own = max(1, s.contexts)
-        used_ns = max(0, used_ns - taken_ns) * own // contexts
+        used_ns = max(0, used_ns - taken_ns)
+        # A step beside a drain is long only if the arbiter ran late, and then most of it belongs to one of them.
+        beside_ns = max((o.busy_ns if o.contexts else passed_ns for o in occupants if o is not s), default=0)
+        split_ns = min(used_ns, beside_ns) if passed_ns >= LATE_STEP_NS else used_ns
+        used_ns -= split_ns - split_ns * own // contexts
         charge(device, s, used_ns, max(0, used_ns - s.busy_ns))
         # Estimates of work that other saturating slices overlapped include their time. What free slices took is no
         # reason: they say themselves how much that was.

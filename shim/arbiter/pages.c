@@ -44,11 +44,11 @@ static void read_span(struct vg_span *span, const uint64_t *total_at, const uint
   span->since_ns = VG_LOAD(since_at);
 }
 
-/* Returns by how much the span has grown since begin_ns. *ret_ahead: it grows, and had been counted ahead. */
+/* Returns by how much the span has grown since begin_ns. *ret_ahead: it moves, within what has been counted. */
 static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns, bool *ret_ahead) {
   uint64_t total_ns = span->total_ns;
   if (span->since_ns && span->since_ns < now_ns) total_ns += now_ns - span->since_ns;
-  *ret_ahead = total_ns > span->told_ns && total_ns <= span->counted_ns;
+  *ret_ahead = total_ns != span->told_ns && total_ns <= span->counted_ns;
   span->told_ns = total_ns;
   if (total_ns <= span->counted_ns) return 0;
   uint64_t more_ns = total_ns - span->counted_ns, most_ns = now_ns - begin_ns;

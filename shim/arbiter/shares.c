@@ -20,6 +20,7 @@
 #define TURN_IDLE_NS VG_CORE_MS
 /* Completed work may be reported this long after the time in which it ran. */
 #define LATE_REPORTED_NS (20 * VG_CORE_MS)
+#define LATE_STEP_NS (1ull * VG_CORE_MS)
 #define RENEWED_BY_WORK 5 /* how much faster reported work fills the bucket of words than time does */
 
 static int64_t part(uint64_t ns, uint32_t ppm) {
@@ -345,6 +346,21 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   charge_less(core, slice, used_ns, idle_ns);
 }
 
+/* How long at most the work of another slice in the slot ran beside that of this one. A step beside a drain is long only
+ * if the thread ran late, and then most of it belongs to one of them. */
+static int64_t overlapped(const struct vg_core *core, const struct vg_core_slice *self, uint64_t passed_ns,
+                          uint64_t now_ns) {
+  uint64_t most_ns = 0;
+  if (passed_ns < LATE_STEP_NS) return (int64_t)passed_ns;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other == self || !vg_core_shares_device(other, now_ns)) continue;
+    uint64_t beside_ns = other->step.contexts ? other->step.busy_ns : passed_ns;
+    if (beside_ns > most_ns) most_ns = beside_ns;
+  }
+  return (int64_t)most_ns;
+}
+
 /* Splits the time that free slices have left among the saturating slices that occupied the device. Each is charged wall
  * time while another slice waits for the slot, from which it keeps the device; else its time with work outstanding. */
 static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
@@ -366,7 +382,9 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
         used_ns = vg_core_max(0, (int64_t)(slice->in.drained_ns - core->last_ns));
     }
     uint32_t own = slice->step.contexts ? slice->step.contexts : 1;
-    used_ns = vg_core_max(0, used_ns - taken_ns) * own / contexts;
+    used_ns = vg_core_max(0, used_ns - taken_ns);
+    int64_t split_ns = vg_core_min(used_ns, overlapped(core, slice, passed_ns, now_ns));
+    used_ns -= split_ns - split_ns * own / contexts;
     charge_less(core, slice, used_ns, vg_core_max(0, used_ns - (int64_t)slice->step.busy_ns));
     /* Estimates of work that other saturating slices overlapped include their time. What free slices took is no reason:
      * they say themselves how much that was. */

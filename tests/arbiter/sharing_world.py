@@ -443,7 +443,7 @@ class World:
             most_ns = p.counted_ns["busy"] if name == "done" else before_ns + self.now_ns - p.read_ns
             p.counted_ns[name] = max(before_ns, min(told_ns, most_ns))
             if name == "busy":
-                p.ahead = p.told_ns < told_ns <= before_ns
+                p.ahead = p.told_ns != told_ns <= before_ns
                 p.told_ns = told_ns
         p.read_ns = self.now_ns
 

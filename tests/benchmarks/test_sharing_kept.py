@@ -22,7 +22,7 @@ from benchmarks.sharing import estimate
 from benchmarks.sharing import plan as plan_module
 from benchmarks.sharing.bench import Observed, Program, observed_of_json
 from benchmarks.sharing.kept import Kept, KeptError
-from benchmarks.sharing.measure import Histogram
+from benchmarks.sharing.measure import Histogram, ProcessorTime
 from benchmarks.sharing.plan import Plan, undisturbed
 from benchmarks.sharing.rows import ROWS
 from vgpud.simdevice.busy_log import SECOND_NS, Span

@@ -19,7 +19,7 @@ def take_snapshot(
     standing: Callable[[str], Standing],
     queues: tuple[QueueSample, ...] = (),
 ) -> Snapshot:
-    """Everything at one moment. `stats`: counters of a slice's serial number on a device; `standing`: of its arbiter."""
+    """Everything at one moment. `stats`: of a slice (its serial number) on a device; `standing`: of its arbiter."""
     nothing = Reading(None, None)
     devices = [_device(d, readings.get(d.uuid, nothing), state, standing(d.uuid)) for d in state.devices.values()]
     slices = [
