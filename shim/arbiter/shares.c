@@ -346,19 +346,20 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   charge_less(core, slice, used_ns, idle_ns);
 }
 
-/* How long at most the work of another slice in the slot ran beside that of this one. A step beside a drain is long only
- * if the thread ran late, and then most of it belongs to one of them. */
-static int64_t overlapped(const struct vg_core *core, const struct vg_core_slice *self, uint64_t passed_ns,
-                          uint64_t now_ns) {
+/* The part of a slice's time that it shares with others in the slot: at most as long as their work was outstanding. Of a
+ * short step all of it; a step beside a drain is long only if the thread ran late, and then most of it belongs to one of
+ * them. */
+static int64_t overlapped(const struct vg_core *core, const struct vg_core_slice *self, int64_t used_ns,
+                          uint64_t passed_ns, uint64_t now_ns) {
   uint64_t most_ns = 0;
-  if (passed_ns < LATE_STEP_NS) return (int64_t)passed_ns;
+  if (passed_ns < LATE_STEP_NS) return used_ns;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (other == self || !vg_core_shares_device(other, now_ns)) continue;
     uint64_t beside_ns = other->step.contexts ? other->step.busy_ns : passed_ns;
     if (beside_ns > most_ns) most_ns = beside_ns;
   }
-  return (int64_t)most_ns;
+  return vg_core_min(used_ns, (int64_t)most_ns);
 }
 
 /* Splits the time that free slices have left among the saturating slices that occupied the device. Each is charged wall
@@ -383,7 +384,7 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
     }
     uint32_t own = slice->step.contexts ? slice->step.contexts : 1;
     used_ns = vg_core_max(0, used_ns - taken_ns);
-    int64_t split_ns = vg_core_min(used_ns, overlapped(core, slice, passed_ns, now_ns));
+    int64_t split_ns = overlapped(core, slice, used_ns, passed_ns, now_ns);
     used_ns -= split_ns - split_ns * own / contexts;
     charge_less(core, slice, used_ns, vg_core_max(0, used_ns - (int64_t)slice->step.busy_ns));
     /* Estimates of work that other saturating slices overlapped include their time. What free slices took is no reason:

@@ -33,19 +33,21 @@ def test_a_late_hand_over_is_given_back_within_the_second(late_ms: int, maxima: 
     world = stalled([first, second], late_ms * MS, [at_ms * MS])
     world.run(2000 * MS)
     got, all_ = first.share(1000 * MS, 2000 * MS), world.total(1000 * MS, 2000 * MS)
-    assert got / all_ == pytest.approx(0.3, abs=0.007)  # half of a lease, as without it
+    assert got / all_ == pytest.approx(0.3, abs=0.011)  # a lease, where the second ends
     assert all_ > 0.996 - late_ms / 1000
 
 
 @pytest.mark.parametrize("maxima", [(1000, 1000), (250, 750)], ids=["uncapped", "capped"])
 def test_an_arbiter_that_is_often_late_shares_as_before(maxima: tuple[int, int]) -> None:
-    """8 ms late, 25 times a second."""
-    first, second = tenant(1, 250, maxima[0]), tenant(2, 750, maxima[1])
-    world = stalled([first, second], 8 * MS, [ms * MS for ms in range(1003, 3000, 40)])
-    world.run(3000 * MS)
-    for at_ms in range(1000, 2001, 100):
-        got, all_ = (share(at_ms * MS, at_ms * MS + SECOND) for share in (first.share, world.total))
-        assert got / all_ == pytest.approx(0.25, abs=0.012)
+    """8 ms late, 25 times a second: what the hand-overs then take is missing from both in proportion."""
+    parts = []
+    for times_ns in ([], [ms * MS for ms in range(1003, 3000, 40)]):
+        first, second = tenant(1, 250, maxima[0]), tenant(2, 750, maxima[1])
+        world = stalled([first, second], 8 * MS, times_ns)
+        world.run(3000 * MS)
+        parts.append(first.share(1000 * MS, 3000 * MS) / world.total(1000 * MS, 3000 * MS))
+    calm, late = parts
+    assert late == pytest.approx(calm, abs=0.0065)
 
 
 @pytest.mark.parametrize("late_ns", [0, 1 * MS, 3 * MS, 6 * MS])
