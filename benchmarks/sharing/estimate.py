@@ -102,7 +102,7 @@ ROWS: dict[str, Callable[[Plan], Runs]] = {
     "W8": _w8,
     "W9": lambda plan: _sum([_each(plan.seeds, plan.seconds), (0, CROWD_S)]),
     "W10": _w10,
-    "W11": lambda plan: _each(rows_got.runs_of(plan.seeds), plan.seconds),
+    "W11": lambda plan: _each(rows_got.runs_of(plan.seeds), max(plan.seconds, rows_got.LEAST_S)),
     "G1": lambda plan: _each(len(rows_gang.PROGRAMS) * (plan.seeds + 2), plan.seconds),
     "C1": lambda plan: _each(plan.seeds, max(plan.seconds, rows_coast.LEAST_S)),
     "L1": _l1,
