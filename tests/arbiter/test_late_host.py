@@ -10,7 +10,7 @@ import pytest
 
 from models.arbiter.model import MS
 from tests.arbiter.pair import Pair
-from tests.arbiter.sharing_world import SECOND, US, Load, Tenant, World, tenant
+from tests.arbiter.sharing_world import US, Load, Tenant, World, tenant
 
 SHORT = Load(10 * US, 320)
 
