@@ -330,8 +330,7 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
 /* A page that has to be fetched first would delay all slices. What RLIMIT_MEMLOCK does not allow stays as it is. */
 static bool lock_pages(const struct vg_process *process) {
   return mlock(process->header, sizeof *process->header) == 0 &&
-         mlock(process->control, sizeof *process->control) == 0 &&
-         mlock(process->report, sizeof *process->report) == 0;
+         mlock(process->control, sizeof *process->control) == 0 && mlock(process->report, sizeof *process->report) == 0;
 }
 
 static void count_pages(struct vg_arbiter *arbiter, const struct vg_process *process, int sign) {

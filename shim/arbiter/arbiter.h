@@ -123,7 +123,7 @@ struct vg_process_stats {
 #define VG_SCHEDULING_FIFO 2   /* SCHED_FIFO: before every thread that is not real-time */
 
 struct vg_arbiter_standing {
-  uint32_t scheduling;      /* VG_SCHEDULING_* */
+  uint32_t scheduling; /* VG_SCHEDULING_* */
   uint32_t steps_down; /* times that SCHED_FIFO was given back for a second, for too much use of a processor */
   uint64_t locked_bytes, unlocked_bytes; /* memory that the thread uses, in RAM for good or not (RLIMIT_MEMLOCK) */
   uint64_t late_count;                   /* times that it ran more than VG_LATE_NS later than it had asked for */

@@ -112,8 +112,8 @@ static void charge_share(struct vg_core *core, struct vg_core_slice *slice, int6
 }
 
 /* What a turn costs beyond what was used is no usage of the device: it counts neither for the maximum nor in the
- * reported usage. idle_ns: the part of used_ns in which the slice kept the device from others with nothing to run; it is
- * no usage that is reported. */
+ * reported usage. idle_ns: the part of used_ns in which the slice kept the device from others with nothing to run; it
+ * is no usage that is reported. */
 static void charge_less(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns, int64_t idle_ns) {
   int64_t before_ns = vg_core_max(slice->turn.least_ns, slice->turn.used_ns);
   slice->turn.used_ns += used_ns;
@@ -346,9 +346,9 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   charge_less(core, slice, used_ns, idle_ns);
 }
 
-/* The part of a slice's time that it shares with others in the slot: at most as long as their work was outstanding. Of a
- * short step all of it; a step beside a drain is long only if the thread ran late, and then most of it belongs to one of
- * them. */
+/* The part of a slice's time that it shares with others in the slot: at most as long as their work was outstanding. Of
+ * a short step all of it; a step beside a drain is long only if the thread ran late, and then most of it belongs to one
+ * of them. */
 static int64_t overlapped(const struct vg_core *core, const struct vg_core_slice *self, int64_t used_ns,
                           uint64_t passed_ns, uint64_t now_ns) {
   uint64_t most_ns = 0;
@@ -436,7 +436,8 @@ static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->step.busy_ns = vg_core_least(slice->in.busy_total_ns - slice->step.busy_seen_ns, passed_ns);
   slice->step.busy_seen_ns = slice->in.busy_total_ns;
-  /* A page that contradicts itself: work is outstanding and takes no time. A free slice is charged by what completes. */
+  /* A page that contradicts itself: work is outstanding and takes no time. A free slice is charged by what completes.
+   */
   bool counted = slice->saturating && slice->in.counted_ahead;
   if (!slice->step.busy_ns && slice->in.attached && slice->step.was_outstanding && !counted)
     slice->step.busy_ns = passed_ns;

@@ -45,7 +45,8 @@ void vg_standing_begin(struct vg_standing *standing, uint64_t now_ns) {
   standing->window_ns = now_ns;
   standing->window_used_ns = vg_standing_used_ns();
   step_up(standing);
-  if (standing->scheduling != VG_SCHEDULING_FIFO && take_nice()) VG_STORE_RELAXED(&standing->scheduling, VG_SCHEDULING_NICE);
+  if (standing->scheduling != VG_SCHEDULING_FIFO && take_nice())
+    VG_STORE_RELAXED(&standing->scheduling, VG_SCHEDULING_NICE);
 }
 
 size_t __attribute__((noinline)) vg_standing_lock_stack(bool *ret_locked) {

@@ -24,9 +24,9 @@ struct vg_gate_state {
   uint32_t collectives;          /* launched so far, see collectives.c */
   uint32_t waiters;
   uint64_t idle_since_ns;
-  bool helper_rests; /* the helper is to be woken when work begins */
-  bool solo_dirty;   /* launches passed uncounted: only a probe can show whether they are done */
-  bool coasting;     /* no daemon: the timetable decides */
+  bool helper_rests;     /* the helper is to be woken when work begins */
+  bool solo_dirty;       /* launches passed uncounted: only a probe can show whether they are done */
+  bool coasting;         /* no daemon: the timetable decides */
   uint64_t span_done_ns; /* completed, by the estimates, since work is outstanding */
   /* the helper thread's own */
   enum vg_drain drain;

@@ -55,7 +55,7 @@ struct vg_work {
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
-  struct vg_stream *last;  /* the stream of the last launch */
+  struct vg_stream *last;        /* the stream of the last launch */
   struct vg_estimate *recent;    /* that of the last launch; only its thread uses it */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
