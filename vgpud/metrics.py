@@ -20,8 +20,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from vgpud.core.observed import REGIMES, DeviceSample, QueueSample, SliceSample, Snapshot, wait_ends_ns
+from vgpud.core.observed import REGIMES, SCHEDULING, DeviceSample, QueueSample, SliceSample, Snapshot, wait_ends_ns
 
+_NS_PER_S = 1e9
 #: upper ends of the RPC latency histogram, in seconds
 RPC_BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
 
@@ -121,8 +122,21 @@ def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
     busy = GaugeMetricFamily("vgpu_gpu_utilization_ratio", "Utilisation according to NVML, 0 to 1.", labels=labels)
     capacity = GaugeMetricFamily("vgpu_gpu_capacity_gpus", "Capacity that can be guaranteed: 1.", labels=labels)
     allocated = GaugeMetricFamily("vgpu_gpu_allocated_gpus", "Sum of the guaranteed minima.", labels=labels)
+    late = CounterMetricFamily(
+        "vgpu_arbiter_late", "Times that the device's arbiter thread ran more than 0.2 ms late.", labels=labels
+    )
+    late_max = GaugeMetricFamily("vgpu_arbiter_late_max_seconds", "The latest that it ran.", labels=labels)
+    scheduling = GaugeMetricFamily(
+        "vgpu_arbiter_scheduling",
+        "How that thread is scheduled: 1 for the present way.",
+        labels=[*labels, "scheduling"],
+    )
     for device in devices:
         key = [device.uuid, str(device.index)]
+        late.add_metric(key, device.arbiter.late)
+        late_max.add_metric(key, device.arbiter.late_max_ns / _NS_PER_S)
+        for way in SCHEDULING:
+            scheduling.add_metric([*key, way], float(way == device.arbiter.scheduling))
         info.add_metric(key, {"name": device.name, "simulated": str(device.simulated).lower()})
         total.add_metric(key, device.memory_total_bytes)
         if device.memory_used_bytes is not None:
@@ -131,10 +145,9 @@ def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
             busy.add_metric(key, device.utilization_ratio)
         capacity.add_metric(key, 1)
         allocated.add_metric(key, device.allocated_gpus)
-    yield from (info, total, used, busy, capacity, allocated)
+    yield from (info, total, used, busy, capacity, allocated, late, late_max, scheduling)
 
 
-_NS_PER_S = 1e9
 _SLICE_LABELS = ("slice", "gpu_uuid", "gpu_index")
 #: metric name, help text, field of SliceSample
 _LIMIT_METRICS = (

@@ -15,6 +15,7 @@ import argparse
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,8 +26,11 @@ from benchmarks.sharing.kept import Kept, KeptError
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows import ROWS
 from benchmarks.sharing.table import Figure, line, markdown
+from benchmarks.spinning import spinning
 
 SECONDS, SEEDS = 10.0, 1
+#: the spinning processes end by themselves after a day, if nothing else ends them
+SPIN_S = 86_400.0
 FULL_SECONDS, FULL_SEEDS = 60.0, 5
 CANNOT, INTERRUPTED = 3, 130
 
@@ -42,6 +46,13 @@ def arguments() -> argparse.Namespace:
     made.add_argument(
         "--resume", action="store_true", help="continue after the runs that an interrupted table finished"
     )
+    made.add_argument(
+        "--busy",
+        type=int,
+        default=0,
+        metavar="N",
+        help="beside N processes that only spin, at normal priority: a busy host (default: none)",
+    )
     args = made.parse_args()
     offered = [name for name, row in ROWS.items() if not (args.real and row.simulated_only)]
     for name in args.rows:
@@ -55,6 +66,8 @@ def arguments() -> argparse.Namespace:
     args.seeds = args.seeds or (FULL_SEEDS if args.full else SEEDS)
     if args.seconds < 3 or args.seeds < 1:
         made.error("--seconds must be at least 3 (one-second windows, whole absences) and --seeds at least 1")
+    if args.busy < 0:
+        made.error("--busy must be at least 0")
     return args
 
 
@@ -64,7 +77,8 @@ def run_rows(plan: Plan, rows: list[str]) -> list[Figure]:
     print(markdown([]), flush=True)
     for number, name in enumerate(rows, 1):
         begin = time.monotonic()
-        for figure in ROWS[name].figures(plan):
+        for found in ROWS[name].figures(plan):
+            figure = found if found.stolen is not None else replace(found, stolen=plan.stolen(name, found.case))
             figures.append(figure)
             print(line(figure), flush=True)
         minutes = (time.monotonic() - begin) / 60
@@ -101,6 +115,7 @@ def main() -> int:
         device = own.device_name()
     machine = {key: value for key, value in results.machine().items() if key != "load_1min"}
     made_by = {"commit": results.commit(), "changes": results.changes(), "seconds": args.seconds, "device": device}
+    made_by |= {"busy": args.busy}
     try:
         kept = where_kept(args.results, made_by | {"machine": machine}, args.resume)
     except KeptError as error:
@@ -109,14 +124,15 @@ def main() -> int:
     plan = Plan(args.seconds, args.seeds, args.full, args.real, kept)
     print(estimate.text(plan, args.rows), file=sys.stderr, flush=True)
     try:
-        figures = run_rows(plan, args.rows)
+        with spinning(args.busy, SPIN_S):
+            figures = run_rows(plan, args.rows)
     except KeyboardInterrupt:
         print(
             f"interrupted: {kept.count() if kept else 0} finished runs are kept, --resume continues after them",
             file=sys.stderr,
         )
         return INTERRUPTED
-    parameters = {"seconds": args.seconds, "seeds": args.seeds, "full": args.full}
+    parameters = {"seconds": args.seconds, "seeds": args.seeds, "full": args.full, "busy": args.busy}
     parameters |= {"rows": args.rows, "warm_up_s": 2, "window_s": 1, "step_s": 0.1}
     parameters["shares_from"] = "completed work against the same alone" if args.real else "the device's busy log"
     paths = report.write(

@@ -27,15 +27,17 @@ import psutil
 from benchmarks import harness
 from benchmarks.sharing.measure import (
     Histogram,
+    ProcessorTime,
     completed_between,
     share,
     spans_by_tenant,
     spans_of_work,
+    stolen_windows,
     window_shares,
 )
 from benchmarks.sharing.plain import Plain, Portion, options
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
-from vgpud.simdevice.busy_log import SECOND_NS, WINDOW_NS, Span, read_busy_log
+from vgpud.simdevice.busy_log import SECOND_NS, STEP_NS, WINDOW_NS, Span, read_busy_log
 from vgpud.simdevice.process import environment
 
 WARM_UP_S = 2.0
@@ -207,6 +209,7 @@ class Observed:
     lost: dict[str, float] = field(default_factory=dict)  # of its work, over the whole life of its programs
     noted: Any = None  # what was done to the tenants meanwhile, as JSON
     machine: Mapping[str, float] = field(default_factory=dict)  # how much of its processors was idle, or stolen, 0..1
+    processors: list[ProcessorTime] = field(default_factory=list)  # every 0.1 s of the measured time
 
     def share(self, name: str) -> float:
         """Share of the device over the whole time, 0..1."""
@@ -218,6 +221,11 @@ class Observed:
     def windows(self, name: str, window_ns: int = WINDOW_NS) -> list[float]:
         """Share in each window, sliding by 100 ms."""
         return window_shares(self.spans[name], self.begin_ns, self.end_ns, window_ns)
+
+    def stolen(self, window_ns: int = WINDOW_NS) -> list[float]:
+        """Which part of the machine's processors' time its host took in each of these windows, 0..1."""
+        found = stolen_windows(self.processors, self.begin_ns, self.end_ns, window_ns)
+        return found or [0.0] * len(range(self.begin_ns, self.end_ns - window_ns + 1, STEP_NS))
 
     def as_json(self) -> dict[str, Any]:
         """All of it, for observed_of_json()."""
@@ -236,6 +244,7 @@ def observed_of_json(kept: Mapping[str, Any]) -> Observed:
         "spans": {name: [Span(*span) for span in spans] for name, spans in kept["spans"].items()},
         "latencies": {name: [histogram(one) for one in several] for name, several in kept["latencies"].items()},
         "phases": {name: [(at_ns, phase) for at_ns, phase in phases] for name, phases in kept["phases"].items()},
+        "processors": [ProcessorTime(**sample) for sample in kept["processors"]],
     }
     return Observed(**{**kept, **again})
 
@@ -305,7 +314,7 @@ class Bench:
         """
         costs_ns = {tenant.name: self._cost_ns(tenant) for tenant in tenants} if self._by_work else {}
         before = psutil.cpu_times()
-        started, begin_ns, end_ns, noted = self._run(tenants, hooked, seed, meanwhile, plain)
+        started, begin_ns, end_ns, noted, processors = self._run(tenants, hooked, seed, meanwhile, plain)
         machine = quietness(before, psutil.cpu_times())
         if self._by_work:
             spans = {
@@ -328,20 +337,21 @@ class Bench:
             {name: sum(process.lost for process in several) for name, several in started.items()},
             noted,
             machine,
+            processors,
         )
 
     def _cost_ns(self, program: Program) -> float:
         """Device time of a unit of the program's work: how long one takes when it is alone; measured once."""
         alone = program.unbroken if isinstance(program, Tenant) else program
         if alone not in self._costs_ns:
-            started, begin_ns, end_ns, _ = self._run([alone], False, 1, None, None)
+            started, begin_ns, end_ns, *_ = self._run([alone], False, 1, None, None)
             self._costs_ns[alone] = (end_ns - begin_ns) / _completed(started[alone.name], begin_ns, end_ns)
         return self._costs_ns[alone]
 
     def _run(
         self, tenants: Sequence[Program], hooked: bool, seed: int, meanwhile: Meanwhile | None, plain: Plain | None
-    ) -> tuple[dict[str, list[Process]], int, int, Any]:
-        """The tenants' processes, ended again, the measured time, and what was noted meanwhile."""
+    ) -> tuple[dict[str, list[Process]], int, int, Any, list[ProcessorTime]]:
+        """The tenants' processes, ended again, the measured time, what was noted meanwhile, and processors' time."""
         self._runs += 1
         rng = random.Random(seed)
         more = options(plain, tenants)
@@ -355,13 +365,13 @@ class Bench:
             everyone = [process for several in started.values() for process in several]
             wait_for("the tenants", lambda: all(process.ready() for process in everyone), START_TIMEOUT_S)
             slices = {tenant.name: self._slice_name(tenant) for tenant in tenants}
-            begin_ns, end_ns, noted = self._measure(everyone, slices, meanwhile)
+            begin_ns, end_ns, noted, processors = self._measure(everyone, slices, meanwhile)
         finally:
             self._end([process for several in started.values() for process in several])
         for several in started.values():
             for process in several:
                 process.read()
-        return started, begin_ns, end_ns, noted
+        return started, begin_ns, end_ns, noted, processors
 
     def _slice_name(self, tenant: Program) -> str:
         return f"{tenant.name}-{self._runs}"
@@ -392,10 +402,13 @@ class Bench:
 
     def _measure(
         self, everyone: Sequence[Process], slices: Mapping[str, str], meanwhile: Meanwhile | None
-    ) -> tuple[int, int, Any]:
+    ) -> tuple[int, int, Any, list[ProcessorTime]]:
+        processors: list[ProcessorTime] = []
+
         def wait_until(time_ns: int) -> None:
             while (left_ns := time_ns - time.monotonic_ns()) > 0:
-                time.sleep(min(0.2, left_ns / 1e9))
+                time.sleep(min(STEP_NS, left_ns) / SECOND_NS)
+                processors.append(processor_time())
                 for process in everyone:
                     process.poll()
 
@@ -416,7 +429,7 @@ class Bench:
         for process in everyone:
             process.time_bursts(False)
         wait_until(end_ns + int(SETTLE_S * SECOND_NS))
-        return begin_ns, end_ns, noted
+        return begin_ns, end_ns, noted, processors
 
     def _end(self, everyone: Sequence[Process]) -> None:
         for process in everyone:
@@ -435,6 +448,13 @@ def quietness(before: Any, after: Any) -> dict[str, float]:
     passed = {name: getattr(after, name) - getattr(before, name) for name in after._fields if "guest" not in name}
     total = sum(passed.values()) or 1.0
     return {"idle": passed["idle"] / total, "stolen": passed.get("steal", 0.0) / total}
+
+
+def processor_time() -> ProcessorTime:
+    """Of now."""
+    now_ns, times = time.monotonic_ns(), psutil.cpu_times()
+    total_s = sum(getattr(times, name) for name in times._fields if "guest" not in name)
+    return ProcessorTime(now_ns, total_s, getattr(times, "steal", 0.0))
 
 
 def _completed(several: Sequence[Process], begin_ns: int, end_ns: int) -> float:

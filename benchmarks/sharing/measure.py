@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vgpud.simdevice.busy_log import WINDOW_NS, Span, busy_steps, sliding
+from vgpud.simdevice.busy_log import STEP_NS, WINDOW_NS, Span, busy_steps, sliding
 
 MS = 1_000_000
 
@@ -77,6 +77,64 @@ def share(spans: Iterable[Span], begin_ns: int, end_ns: int) -> float:
     return busy / (end_ns - begin_ns) if end_ns > begin_ns else 0.0
 
 
+@dataclass(frozen=True)
+class ProcessorTime:
+    """All processors' time since boot, and what of it the host of a virtual machine took, both in seconds."""
+
+    time_ns: int
+    total_s: float
+    stolen_s: float
+
+
+def stolen_windows(samples: Sequence[ProcessorTime], begin_ns: int, end_ns: int, window_ns: int) -> list[float]:
+    """Which part of the processors' time the host took in each of window_shares()'s windows, 0..1.
+
+    Straight lines between the samples; no windows without samples.
+    """
+    if len(samples) < 2:
+        return []
+    totals = [(sample.time_ns, sample.total_s) for sample in samples]
+    stolen = [(sample.time_ns, sample.stolen_s) for sample in samples]
+
+    def within(points: Sequence[tuple[int, float]], at_ns: int) -> float:
+        return _at(points, min(max(at_ns, points[0][0]), points[-1][0] - 1))
+
+    found = []
+    for at_ns in range(begin_ns, end_ns - window_ns + 1, STEP_NS):
+        total_s = within(totals, at_ns + window_ns) - within(totals, at_ns)
+        taken_s = within(stolen, at_ns + window_ns) - within(stolen, at_ns)
+        found.append(taken_s / total_s if total_s > 0 else 0.0)
+    return found
+
+
+#: of the processors' time in a window: where the host took more, the window is shown and not judged
+STOLEN_JUDGED = 0.10
+
+
+@dataclass(frozen=True)
+class WorstWindow:
+    """The worst window that is judged, and what part of the processors' time the host took in it.
+
+    beyond: the same of the worst window that is not judged, if it is worse.
+    """
+
+    value: float
+    stolen: float
+    beyond: tuple[float, float] | None = None
+
+
+def worst_window(windows: Iterable[tuple[float, float]]) -> WorstWindow:
+    """windows: (error, stolen) of each. If the host took more than STOLEN_JUDGED of all of them, the worst of all.
+
+    Raises ValueError when there is none.
+    """
+    every = list(windows)
+    judged = [one for one in every if one[1] <= STOLEN_JUDGED]
+    value, stolen = max(judged or every)
+    beyond = max((one for one in every if one[1] > STOLEN_JUDGED and one[0] > value), default=None)
+    return WorstWindow(value, stolen, beyond)
+
+
 def jain(values: Sequence[float]) -> float:
     """Jain's index of fairness, 1/n..1 (Jain, Chiu, Hawe 1984); NaN when nobody got anything."""
     squares = sum(value * value for value in values)
@@ -91,7 +149,7 @@ def completed_between(points: Sequence[tuple[int, int]], begin_ns: int, end_ns: 
     return _at(points, end_ns) - _at(points, begin_ns)
 
 
-def _at(points: Sequence[tuple[int, int]], time_ns: int) -> float:
+def _at(points: Sequence[tuple[int, float]], time_ns: int) -> float:
     index = bisect_right(points, (time_ns, 1 << 63))
     if index in (0, len(points)):
         raise ValueError("the reports do not reach over the measured time")

@@ -143,10 +143,16 @@ class Plan:
         kept["latency_us"] = {name: quantiles_us(one, QUANTILES) for name, one in latencies.items() if one.count}
         if seed == 1 and bench.shipped:  # what the plots are made of; for all runs it would be megabytes
             kept["seconds"] = {name: [round(one, 4) for one in found.windows(name)[::10]] for name in found.spans}
+            kept["stolen"] = [round(one, 3) for one in found.stolen()[::10]]  # in each of these seconds
             cdf = {name: quantiles_us(one, CDF_QUANTILES) for name, one in latencies.items() if one.count}
             kept["cdf_us"] = {name: list(found.values()) for name, found in cdf.items()}
         self.raw.setdefault(row, []).append(kept)
         return found
+
+    def stolen(self, row: str, case: str) -> float | None:
+        """Of the processors' time, what the host took of a case's runs under our arbiter, at most; None: no run."""
+        mine = [run for run in self.raw.get(row, ()) if run["case"] == case and run.get("way") == ARBITER]
+        return max((run["machine"]["stolen"] for run in mine if run.get("machine")), default=None)
 
     def keep(self, name: Sequence[str | int], measure: Callable[[], Any]) -> Any:
         """What measure() finds, as JSON, or what it found before the table was interrupted.

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.sharing import plots
+from benchmarks.sharing.measure import STOLEN_JUDGED
 from benchmarks.sharing.plain import ARBITER, NO_HOOK, Plain
 from benchmarks.sharing.plan import STOLEN_MAX
 from benchmarks.sharing.rows import ROWS
@@ -27,8 +28,10 @@ def finite(value: Any) -> Any:
 
 def verdict(figures: Sequence[Figure]) -> str:
     """How many goals were met, in words."""
-    judged = [figure for figure in figures if figure.goal]
-    return f"{sum(not figure.missed for figure in judged)} of {len(judged)} goals met"
+    judged = [figure for figure in figures if figure.judged]
+    others = sum(figure.goal is not None for figure in figures) - len(judged)
+    met = f"{sum(not figure.missed for figure in judged)} of {len(judged)} goals met"
+    return f"{met}, {others} not judged" if others else met
 
 
 def write(
@@ -42,7 +45,7 @@ def write(
 ) -> list[Path]:
     """Writes all of it and returns the paths. Raises ValueError when there is no figure."""
     path = results.write(
-        "sharing",
+        f"sharing-busy{parameters['busy']}" if parameters.get("busy") else "sharing",
         simulated=simulated,
         device=device,
         parameters=parameters,
@@ -63,6 +66,8 @@ LEGEND = f"""\
   of device time for each process, steered by sampled utilisation (benchmarks/sharing/plain.py says both in full).
 - The goals are {ARBITER}'s, whose figures are the worst of all seeds, or the median where it says so or where work is
   compared with the same without a hook (W2, W2c, W5, W8): these runs are pairs. Else the other columns are of one run.
+- *stolen*: of the processors' time, what the host of the virtual machine took while {ARBITER}'s figure was measured; of
+  a worst window, in that window. Figures from times with more than {STOLEN_JUDGED:.0%} are shown and not judged.
 - Parts (.5/.3) are fractions of the device; pp: percentage points of it; `-`: not run so, or it says nothing there."""
 
 
@@ -88,7 +93,8 @@ def _page(result: Mapping[str, Any], figures: Sequence[Figure], pictures: Sequen
         f"# Sharing on {result['device']}",
         "",
         f"{result['date']}, commit {result['commit']}, {machine['cores']} cores ({machine['cpu']}); "
-        f"{parameters['seconds']:g} s, {parameters['seeds']} seed(s){', every case' if parameters['full'] else ''}. "
+        f"{parameters['seconds']:g} s, {parameters['seeds']} seed(s){', every case' if parameters['full'] else ''}"
+        f"{', beside {} spinning processes'.format(parameters['busy']) if parameters.get('busy') else ''}. "
         f"{verdict(figures)}.",
         _quietness(result["raw"]),
         "",

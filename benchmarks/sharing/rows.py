@@ -10,6 +10,7 @@ from benchmarks.sharing.rows_adversaries import w10
 from benchmarks.sharing.rows_bursts import w2, w2b, w4
 from benchmarks.sharing.rows_coast import c1
 from benchmarks.sharing.rows_gang import g1
+from benchmarks.sharing.rows_got import w11
 from benchmarks.sharing.rows_live import w7
 from benchmarks.sharing.rows_long import w3
 from benchmarks.sharing.rows_lookahead import l1
@@ -80,6 +81,12 @@ ROWS: dict[str, Row] = {
         w10,
         "what an honest tenant with .75 misses of its guarantee beside an adversary",
         "0.2 ms, both; the adversary 1 s where the case says so",
+    ),
+    "W11": Row(
+        w11,
+        "the device time that a slice is said to have used against the device's log; what a capped slice computes",
+        "0.01, 0.02, 0.1 and 1 ms as the case says; beside it 0.2 ms",
+        simulated_only=True,
     ),
     "G1": Row(
         g1,

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from benchmarks.sharing.bench import Bench, Tenant
 from benchmarks.sharing.plan import Plan
-from benchmarks.sharing.rows_shares import LONG_KERNEL_US, saturating, worst_error_pp
-from benchmarks.sharing.table import Figure, Goal, compared
+from benchmarks.sharing.rows_shares import LONG_KERNEL_US, saturating, worst_error_pp, worst_of_runs
+from benchmarks.sharing.table import Figure, Goal, compared, with_window
 from vgpud.simdevice.busy_log import SECOND_NS
 
 WINDOW_NS = 5 * SECOND_NS
@@ -64,7 +64,8 @@ def w3(plan: Plan) -> Iterator[Figure]:
 def _case(plan: Plan, here: Bench, case: str, tenants: list[Tenant], bound_pp: float) -> Iterator[Figure]:
     pairs = plan.both(here, "W3", case, tenants)
     worst = [max(worst_error_pp(pair[i], tenants, WINDOW_NS) for pair in pairs) for i in (0, 1)]
-    yield compared("W3", case, "worst 5 s error, pp", worst, Goal(bound_pp))
+    found = compared("W3", case, "worst 5 s error, pp", worst, Goal(bound_pp))
+    yield with_window(found, worst_of_runs([ours for _, ours in pairs], tenants, WINDOW_NS))
     if tenants[0].kernel_us == SECOND_US and plan.seconds >= MINUTE_S:
         whole = [max(abs(pair[i].share(t.name) - t.minimum) for pair in pairs for t in tenants) * 100 for i in (0, 1)]
         yield compared("W3", case, f"error over {plan.seconds:g} s, pp", whole, Goal(1))

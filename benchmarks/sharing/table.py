@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.sharing.measure import STOLEN_JUDGED, WorstWindow
 from benchmarks.sharing.plain import WAYS
 
-HEADER = ("row", "case", "figure", *WAYS, "goal", "")
+HEADER = ("row", "case", "figure", *WAYS, "stolen", "goal", "")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,11 @@ class Goal:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of one case of a row. Values: None where a condition says nothing or was not run; the goal is ours."""
+    """One figure of one case of a row. Values: None where a condition says nothing or was not run; the goal is ours.
+
+    stolen: which part of the processors' time the host took while our figure was measured, 0..1. Above STOLEN_JUDGED
+    the figure is shown and not judged. beyond: a worse value from such a time, and what was stolen then.
+    """
 
     row: str
     case: str
@@ -38,11 +43,20 @@ class Figure:
     goal: Goal | None = None
     fixed: float | None = None
     rate: float | None = None
+    stolen: float | None = None
+    beyond: tuple[float, float] | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a goal, and the machine had its processors while the figure was measured."""
+        return self.goal is not None and (self.stolen or 0.0) <= STOLEN_JUDGED
 
     @property
     def missed(self) -> bool:
-        """Whether there is a goal and our arbiter is not known to meet it."""
-        return self.goal is not None and (self.arbiter is None or not self.goal.met(self.arbiter))
+        """Whether it is judged and our arbiter is not known to meet the goal."""
+        if self.goal is None or not self.judged:
+            return False
+        return self.arbiter is None or not self.goal.met(self.arbiter)
 
     def as_json(self) -> dict[str, Any]:
         """The figure as the results file keeps it."""
@@ -54,15 +68,25 @@ class Figure:
             "fixed": self.fixed,
             "rate": self.rate,
             "goal": None if self.goal is None else str(self.goal),
-            "met": None if self.goal is None else not self.missed,
+            "met": not self.missed if self.judged else None,
+            "stolen": self.stolen,
+            "beyond": self.beyond,
         }
 
     def cells(self) -> tuple[str, ...]:
         """The figure as a line of the table."""
-        verdict = "" if self.goal is None else "**missed**" if self.missed else "met"
+        verdict = (
+            "" if self.goal is None else "not judged" if not self.judged else "**missed**" if self.missed else "met"
+        )
         goal = "" if self.goal is None else str(self.goal)
         numbers = map(_number, (self.unhooked, self.arbiter, self.fixed, self.rate))
-        return (self.row, self.case, self.what, *numbers, goal, verdict)
+        return (self.row, self.case, self.what, *numbers, self._theft(), goal, verdict)
+
+    def _theft(self) -> str:
+        if self.stolen is None:
+            return "-"
+        worse = f", {self.beyond[0]:.2f} at {self.beyond[1]:.0%}" if self.beyond else ""
+        return f"{self.stolen:.0%}{worse}"
 
 
 def compared(row: str, case: str, what: str, got: Iterable[float | None], goal: Goal | None = None) -> Figure:
@@ -70,6 +94,11 @@ def compared(row: str, case: str, what: str, got: Iterable[float | None], goal: 
     unhooked, arbiter, *plain = got
     fixed, rate = plain or (None, None)
     return Figure(row, case, what, unhooked, arbiter, goal, fixed, rate)
+
+
+def with_window(figure: Figure, worst: WorstWindow) -> Figure:
+    """The figure with our arbiter's worst window, and what was stolen in it."""
+    return replace(figure, arbiter=worst.value, stolen=worst.stolen, beyond=worst.beyond)
 
 
 def _number(value: float | None) -> str:

@@ -19,6 +19,7 @@ from models.arbiter.model import (
     CARRIED_MAX_NS,
     DEBT_MAX_NS,
     LATE_REPORTED_NS,
+    LATE_STEP_NS,
     MILLI,
     SHORT_NS,
     STALLED_NS,
@@ -53,7 +54,8 @@ def note_reports(s: Slice, passed_ns: int) -> None:
     """What its pages report of this step, at most the time that passed."""
     s.busy_ns = min(s.busy_total_ns - s.busy_seen_ns, passed_ns)
     s.busy_seen_ns = s.busy_total_ns
-    if not s.busy_ns and s.attached and s.was_outstanding:  # a page that contradicts itself
+    counted = s.saturating and s.counted_ahead  # a free slice is charged by what completes
+    if not s.busy_ns and s.attached and s.was_outstanding and not counted:  # a page that contradicts itself
         s.busy_ns = passed_ns
     count_done(s, passed_ns)
     s.was_outstanding = s.outstanding
@@ -106,7 +108,9 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
     uneven over short times.
     """
     used_ns = s.busy_ns * s.contexts // max(1, contexts)
+    idle_ns = 0
     if s.has_precedence and any_waits(device, s):
+        idle_ns = passed_ns - s.busy_ns
         used_ns = passed_ns  # it keeps the device from them, whatever it reports
     if s.busy_ns:  # time for which it keeps others waiting with nothing to run is not corrected later
         s.provisional_ns += used_ns
@@ -118,7 +122,8 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
         device.free_used_ns += used_ns
     done_ns = max(0, s.done_ns - s.done_seen_ns)
     if s.holds and not s.has_precedence and any_waits(device, s):
-        used_ns += passed_ns - s.busy_ns  # it left the device idle while others waited for it
+        idle_ns = passed_ns - s.busy_ns
+        used_ns += idle_ns  # it left the device idle while others waited for it
     used_ns -= s.remitted_ns
     s.remitted_ns = 0
     if not s.outstanding or ((device.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
@@ -132,7 +137,7 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
         s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
         s.done_seen_ns = max(s.done_seen_ns, s.done_ns) + ahead_ns if s.outstanding else s.done_ns
         s.settled_ns = now_ns
-    charge(device, s, used_ns)
+    charge(device, s, used_ns, idle_ns)
 
 
 def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:
@@ -153,7 +158,12 @@ def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:
             if s.quiet and s.state != State.OPEN and s.drained_ns < now_ns:
                 used_ns = max(0, s.drained_ns - device.last_ns)  # its drain was noticed later than it happened
         own = max(1, s.contexts)
-        charge(device, s, max(0, used_ns - taken_ns) * own // contexts)
+        used_ns = max(0, used_ns - taken_ns)
+        # A step beside a drain is long only if the arbiter ran late, and then most of it belongs to one of them.
+        beside_ns = max((o.busy_ns if o.contexts else passed_ns for o in occupants if o is not s), default=0)
+        split_ns = min(used_ns, beside_ns) if passed_ns >= LATE_STEP_NS else used_ns
+        used_ns -= split_ns - split_ns * own // contexts
+        charge(device, s, used_ns, max(0, used_ns - s.busy_ns))
         # Estimates of work that other saturating slices overlapped include their time. What free slices took is no
         # reason: they say themselves how much that was.
         if s.state == State.OVERLAP:

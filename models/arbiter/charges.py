@@ -35,17 +35,18 @@ def charge_share(device: Device, s: Slice, used_ns: int) -> None:
         s.owed_ns = max(s.owed_ns - used_ns, -DEBT_MAX_NS)
 
 
-def charge(device: Device, s: Slice, used_ns: int) -> None:
+def charge(device: Device, s: Slice, used_ns: int, idle_ns: int = 0) -> None:
     """Charges used device time: to the share, the maximum, the guarantee and the statistics.
 
-    What a turn costs beyond the time that was used is charged to the share alone.
+    What a turn costs beyond the time that was used is charged to the share alone. idle_ns: the part of used_ns in which
+    the slice kept the device from others with nothing to run; it is no usage that is reported.
     """
     before_ns = max(s.turn_least_ns, s.turn_used_ns)
     s.turn_used_ns += used_ns
     charge_share(device, s, max(s.turn_least_ns, s.turn_used_ns) - before_ns)
-    s.charged_ns += used_ns
+    s.charged_ns += used_ns - idle_ns
     s.cap_ns = max(s.cap_ns - used_ns, -DEBT_MAX_NS)
-    s.guarantee_ns -= used_ns
+    s.guarantee_ns -= used_ns - idle_ns
     if s.guarantee_ns < 0:
         if s.params.max_milli > s.params.min_milli:  # else it has nothing to borrow
             s.borrowed_ns -= s.guarantee_ns

@@ -59,6 +59,8 @@ TURN_CREDIT_NS, TURN_CREDITS, TURN_REFILL_NS = MS // 20, 20, 100 * MS
 RENEWALS, RENEWAL_NS, RENEWED_BY_WORK = 10, MS, 5
 #: completed work may be reported this long after the time in which it ran
 LATE_REPORTED_NS = 20 * MS
+#: a step in which work of several saturating slices overlaps is shorter, unless the arbiter runs late
+LATE_STEP_NS = MS
 #: a latency slice has precedence until it is this far ahead of its entitlement
 LATENCY_DEBT_NS = 10 * MS
 #: period of steps while several slices run
@@ -125,6 +127,7 @@ class Slice:
     quiet: bool = False  # every process has given up the present word (open) or drained it (closed)
     gave_up_while_waiting: bool = False  # a process has given up the present word while one of its threads waits
     noticed: bool = False  # some process has noticed the present closed word: not a stopped one
+    counted_ahead: bool = False  # the time that is reported moves, within what has been counted
     gang_turns: bool = False  # a gang's follower: its leader takes turns in the slot, so it does as well
     gang_go: bool = False  # a gang's follower: its leader's gate is open
     gang_stop: bool = False  # a gang's leader: a follower is to make room (its gang_veto)

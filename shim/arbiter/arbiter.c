@@ -10,10 +10,10 @@
 #include "arbiter/arbiter.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -118,27 +118,42 @@ static uint64_t arm_rested(struct vg_arbiter *arbiter, uint64_t now_ns) {
 }
 
 static void set_timer(struct vg_arbiter *arbiter, uint64_t deadline_ns) {
+  arbiter->timer_ns = deadline_ns;
   struct itimerspec spec = {
       .it_value = {.tv_sec = (time_t)(deadline_ns / VG_NS_PER_S), .tv_nsec = (long)(deadline_ns % VG_NS_PER_S)}};
   timerfd_settime(arbiter->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+/* A late hand-over is charged to the slice that held the device meanwhile; this says how often that happens. */
+static void note_late(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  uint64_t late_ns = now_ns - arbiter->timer_ns;
+  if (now_ns < arbiter->timer_ns || late_ns < VG_LATE_NS) return;
+  arbiter->late_count++;
+  if (late_ns > arbiter->late_max_ns) arbiter->late_max_ns = late_ns;
+  vg_trace_late(&arbiter->trace, now_ns, late_ns);
+}
+
+static void count_locked(struct vg_arbiter *arbiter, size_t bytes, bool locked) {
+  *(locked ? &arbiter->locked_bytes : &arbiter->unlocked_bytes) += bytes;
 }
 
 static void *run(void *argument) {
   struct vg_arbiter *arbiter = argument;
   vg_prim_thread_name("vgpu-arbiter");
   vg_prim_timer_slack_ns(1);
-  /* Where it is allowed: a hand-over must not wait behind the tenants' own threads. The doorbells' rate bounds its use.
-   */
-  struct sched_param priority = {.sched_priority = 1};
-  pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
+  vg_standing_begin(&arbiter->standing, vg_prim_now_ns());
+  bool locked;
+  size_t stack_bytes = vg_standing_lock_stack(&locked);
   struct epoll_event events[32];
   pthread_mutex_lock(&arbiter->mutex);
+  count_locked(arbiter, stack_bytes, locked);
   while (!arbiter->stop) {
     uint64_t now_ns = vg_prim_now_ns();
     if (now_ns >= arbiter->round_due_ns) arbiter->round_due_ns = one_round(arbiter, now_ns);
     if (now_ns >= arbiter->beat_due_ns && vg_pages_beat(arbiter, now_ns)) arbiter->round_due_ns = now_ns;
     uint64_t rested_ns = arm_rested(arbiter, now_ns);
     set_timer(arbiter, earlier(rested_ns, earlier(arbiter->round_due_ns, arbiter->beat_due_ns)));
+    vg_standing_watch(&arbiter->standing, now_ns, vg_standing_used_ns);
     pthread_mutex_unlock(&arbiter->mutex);
     int count = epoll_wait(arbiter->epoll_fd, events, 32, -1);
     pthread_mutex_lock(&arbiter->mutex);
@@ -146,6 +161,7 @@ static void *run(void *argument) {
     for (int i = 0; i < count; i++) {
       if (events[i].data.u64 == TIMER_EVENT) {
         vg_prim_eventfd_drain(arbiter->timer_fd);
+        note_late(arbiter, now_ns);
         continue;
       }
       arbiter->round_due_ns = now_ns;
@@ -169,6 +185,7 @@ struct vg_arbiter *vg_arbiter_new(const struct vg_arbiter_params *params) {
   struct vg_arbiter *arbiter = calloc(1, sizeof *arbiter);
   if (!arbiter) return NULL;
   pthread_mutex_init(&arbiter->mutex, NULL);
+  count_locked(arbiter, sizeof *arbiter, mlock(arbiter, sizeof *arbiter) == 0);
   vg_core_init(&arbiter->core, params, vg_prim_now_ns());
   arbiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   arbiter->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -209,6 +226,7 @@ void vg_arbiter_free(struct vg_arbiter *arbiter) {
   vg_prim_close(arbiter->timer_fd);
   vg_prim_close(arbiter->wake_fd);
   pthread_mutex_destroy(&arbiter->mutex);
+  munlock(arbiter, sizeof *arbiter);
   free(arbiter);
 }
 
@@ -312,6 +330,18 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
   return 0;
 }
 
+/* A page that has to be fetched first would delay all slices. What RLIMIT_MEMLOCK does not allow stays as it is. */
+static bool lock_pages(const struct vg_process *process) {
+  return mlock(process->header, sizeof *process->header) == 0 &&
+         mlock(process->control, sizeof *process->control) == 0 && mlock(process->report, sizeof *process->report) == 0;
+}
+
+static void count_pages(struct vg_arbiter *arbiter, const struct vg_process *process, int sign) {
+  size_t bytes = sizeof *process->header + sizeof *process->control + sizeof *process->report;
+  uint64_t *count = process->locked ? &arbiter->locked_bytes : &arbiter->unlocked_bytes;
+  *count = sign > 0 ? *count + bytes : *count - bytes;
+}
+
 int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
                            struct vg_control_header *header, struct vg_control_device *control,
                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes) {
@@ -323,8 +353,10 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
   process->report = report;
   process->doorbell_fd = doorbell_fd;
   process->memory.granted_bytes = held_bytes;
+  process->locked = lock_pages(process); /* not under the mutex: it may have to wait for the process's page tables */
   pthread_mutex_lock(&arbiter->mutex);
   int result = add_locked(arbiter, process, slice_id);
+  if (!result) count_pages(arbiter, process, 1);
   if (result) free(process);
   return leave(arbiter, result);
 }
@@ -336,6 +368,7 @@ static void remove_locked(struct vg_arbiter *arbiter, struct vg_process *process
   while (*link != process) link = &(*link)->next;
   *link = process->next;
   lane->stale = true;
+  count_pages(arbiter, process, -1);
   arbiter->processes[process->index] = NULL;
   arbiter->due[process->index] = 0;
   while (arbiter->process_end && !arbiter->processes[arbiter->process_end - 1]) arbiter->process_end--;
@@ -437,6 +470,19 @@ int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, st
   if (process) *ret_stats = stats_of(process);
   pthread_mutex_unlock(&arbiter->mutex);
   return process ? 0 : -ENOENT;
+}
+
+void vg_arbiter_standing(struct vg_arbiter *arbiter, struct vg_arbiter_standing *ret_standing) {
+  pthread_mutex_lock(&arbiter->mutex);
+  *ret_standing = (struct vg_arbiter_standing){
+      .scheduling = VG_LOAD_RELAXED(&arbiter->standing.scheduling),
+      .steps_down = VG_LOAD_RELAXED(&arbiter->standing.steps_down),
+      .locked_bytes = arbiter->locked_bytes,
+      .unlocked_bytes = arbiter->unlocked_bytes,
+      .late_count = arbiter->late_count,
+      .late_max_ns = arbiter->late_max_ns,
+  };
+  pthread_mutex_unlock(&arbiter->mutex);
 }
 
 int vg_arbiter_trace(struct vg_arbiter *arbiter, int on) {

@@ -95,6 +95,7 @@ struct vg_slice_usage {
 #define VG_TRACE_LAUNCHES 7    /* value: launches so far */
 #define VG_TRACE_CHARGED 8     /* value: device time charged so far, ns */
 #define VG_TRACE_REGIME 9      /* slice_id 0; value: VG_REGIME_* */
+#define VG_TRACE_LATE 10       /* slice_id 0; value: ns by which the arbiter's thread ran later than it had asked for */
 struct vg_trace_event {
   uint64_t time_ns; /* CLOCK_MONOTONIC */
   uint64_t slice_id;
@@ -115,6 +116,20 @@ struct vg_process_stats {
   uint32_t contexts;
   uint32_t waiting;
 };
+
+/* How the thread is scheduled: what the kernel has granted. */
+#define VG_SCHEDULING_NORMAL 0 /* as any other thread */
+#define VG_SCHEDULING_NICE 1   /* a nice value below that of other threads */
+#define VG_SCHEDULING_FIFO 2   /* SCHED_FIFO: before every thread that is not real-time */
+
+struct vg_arbiter_standing {
+  uint32_t scheduling; /* VG_SCHEDULING_* */
+  uint32_t steps_down; /* times that SCHED_FIFO was given back for a second, for too much use of a processor */
+  uint64_t locked_bytes, unlocked_bytes; /* memory that the thread uses, in RAM for good or not (RLIMIT_MEMLOCK) */
+  uint64_t late_count;                   /* times that it ran more than VG_LATE_NS later than it had asked for */
+  uint64_t late_max_ns;
+};
+#define VG_LATE_NS 200000
 
 struct vg_arbiter; /* opaque */
 
@@ -142,6 +157,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
 /* All slices at once, in no order, without reading their pages; returns how many, at most capacity. */
 int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usage, int capacity);
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
+void vg_arbiter_standing(struct vg_arbiter *arbiter, struct vg_arbiter_standing *ret_standing);
 /* Events are kept from the first `on` to the next `off`, some ten thousand of them: then the oldest are lost. */
 int vg_arbiter_trace(struct vg_arbiter *arbiter, int on);
 /* Takes the oldest events out; returns how many. They come in the order in which the arbiter noticed them: a drain's

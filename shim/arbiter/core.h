@@ -49,6 +49,7 @@ struct vg_core_slice {
     bool quiet;                 /* every process has given up the present word (open) or drained it (closed) */
     bool gave_up_while_waiting; /* a process has given up the present word while one of its threads waits */
     bool noticed;               /* some process has noticed the present closed word: not a stopped one */
+    bool counted_ahead;         /* the time that is reported moves, within what has been counted: see vg_span */
     bool gang_turns;            /* a gang's follower: its leader takes turns in the slot, so it does as well */
     bool gang_go;               /* a gang's follower: its leader's gate is open */
     bool gang_stop;             /* a gang's leader: a follower is to make room (its gang_veto) */

@@ -44,10 +44,12 @@ static void read_span(struct vg_span *span, const uint64_t *total_at, const uint
   span->since_ns = VG_LOAD(since_at);
 }
 
-/* Returns by how much the span has grown since begin_ns. */
-static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns) {
+/* Returns by how much the span has grown since begin_ns. *ret_ahead: it moves, within what has been counted. */
+static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns, bool *ret_ahead) {
   uint64_t total_ns = span->total_ns;
   if (span->since_ns && span->since_ns < now_ns) total_ns += now_ns - span->since_ns;
+  *ret_ahead = total_ns != span->told_ns && total_ns <= span->counted_ns;
+  span->told_ns = total_ns;
   if (total_ns <= span->counted_ns) return 0;
   uint64_t more_ns = total_ns - span->counted_ns, most_ns = now_ns - begin_ns;
   if (more_ns > most_ns) more_ns = most_ns;
@@ -56,8 +58,10 @@ static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now
 }
 
 static void count_time(struct vg_process *process, uint64_t now_ns) {
-  process->slice->in.busy_total_ns += count_span(&process->busy, process->counted_ns, now_ns);
-  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
+  bool busy_ahead, active_ahead;
+  process->slice->in.busy_total_ns += count_span(&process->busy, process->counted_ns, now_ns, &busy_ahead);
+  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns, &active_ahead);
+  process->slice->in.counted_ahead |= busy_ahead;
   process->counted_ns = now_ns;
 }
 
@@ -209,7 +213,8 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool holds[VG_SLICES_MAX];
   for (int i = 0; i < arbiter->core.slice_count; i++) {
-    const struct vg_core_slice *slice = &arbiter->core.slices[i];
+    struct vg_core_slice *slice = &arbiter->core.slices[i];
+    slice->in.counted_ahead = false;
     /* the processes of the slot's holder may begin at any moment, and do not ring */
     holds[i] = slice->present && slice->saturating && slice->gate.state == VG_CORE_OPEN;
   }

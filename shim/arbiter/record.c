@@ -64,7 +64,8 @@ void vg_record_remove(struct vg_recorder *recorder, uint64_t slice_id) {
 static struct vg_record input_of(const struct vg_core_slice *slice) {
   uint64_t bits = slice->in.attached | slice->in.wants << 1 | slice->in.outstanding << 2 | slice->in.quiet << 3 |
                   slice->in.gave_up_while_waiting << 4 | slice->in.noticed << 5 | slice->in.gang_go << 6 |
-                  slice->in.gang_turns << 7 | slice->in.gang_stop << 8 | slice->in.gang_busy << 9;
+                  slice->in.gang_turns << 7 | slice->in.gang_stop << 8 | slice->in.gang_busy << 9 |
+                  slice->in.counted_ahead << 10;
   return (struct vg_record){
       .kind = VG_RECORD_INPUT,
       .slice_id = slice->id,

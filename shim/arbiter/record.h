@@ -27,7 +27,7 @@
  * SET     min_milli, max_milli, weight, priority, latency, gang, paused
  * REMOVE  nothing
  * INPUT   one value with the bits attached, wants, outstanding, quiet, gave_up_while_waiting, noticed, gang_go,
- *         gang_turns, gang_stop, gang_busy, lowest first;
+ *         gang_turns, gang_stop, gang_busy, counted_ahead, lowest first;
  *         running, drained_ns, drain_expected_ns, busy_total_ns, active_total_ns, done_total_ns
  * STEP    deadline_ns, regime; its outputs follow
  * OUTPUT  word, state, lease_end_ns, bound_ns, neighbour_waits, watch, entitlement_ppm, saturating, throttled,

@@ -20,6 +20,7 @@
 #define TURN_IDLE_NS VG_CORE_MS
 /* Completed work may be reported this long after the time in which it ran. */
 #define LATE_REPORTED_NS (20 * VG_CORE_MS)
+#define LATE_STEP_NS (1ull * VG_CORE_MS)
 #define RENEWED_BY_WORK 5 /* how much faster reported work fills the bucket of words than time does */
 
 static int64_t part(uint64_t ns, uint32_t ppm) {
@@ -111,21 +112,26 @@ static void charge_share(struct vg_core *core, struct vg_core_slice *slice, int6
 }
 
 /* What a turn costs beyond what was used is no usage of the device: it counts neither for the maximum nor in the
- * reported usage. */
-static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
+ * reported usage. idle_ns: the part of used_ns in which the slice kept the device from others with nothing to run; it
+ * is no usage that is reported. */
+static void charge_less(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns, int64_t idle_ns) {
   int64_t before_ns = vg_core_max(slice->turn.least_ns, slice->turn.used_ns);
   slice->turn.used_ns += used_ns;
   charge_share(core, slice, vg_core_max(slice->turn.least_ns, slice->turn.used_ns) - before_ns);
-  slice->charged_ns += used_ns;
+  slice->charged_ns += used_ns - idle_ns;
   if (slice->charged_ns > (int64_t)slice->stats.charged_ns) slice->stats.charged_ns = (uint64_t)slice->charged_ns;
   slice->bucket.cap_ns = vg_core_max(slice->bucket.cap_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
-  slice->bucket.guarantee_ns -= used_ns;
+  slice->bucket.guarantee_ns -= used_ns - idle_ns;
   if (slice->bucket.guarantee_ns < 0) {
     if (slice->params.max_milli > slice->params.min_milli) /* else nothing can be borrowed */
       slice->stats.borrowed_ns += (uint64_t)-slice->bucket.guarantee_ns;
     slice->bucket.guarantee_ns = 0;
   }
   if (slice->saturating) slice->slot.over_cap_ns -= used_ns;
+}
+
+static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
+  charge_less(core, slice, used_ns, 0);
 }
 
 void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice) {
@@ -303,8 +309,11 @@ static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, 
 static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t passed_ns,
                         uint64_t now_ns) {
   int64_t used_ns = (int64_t)(slice->step.busy_ns * slice->step.contexts / (contexts ? contexts : 1));
-  if (slice->free.has_precedence && vg_core_any_waits(core, slice))
+  int64_t idle_ns = 0;
+  if (slice->free.has_precedence && vg_core_any_waits(core, slice)) {
     used_ns = (int64_t)passed_ns; /* it keeps the device from them, whatever it reports */
+    idle_ns = (int64_t)(passed_ns - slice->step.busy_ns);
+  }
   if (slice->step.busy_ns) { /* time for which it keeps others waiting with nothing to run is not corrected later */
     slice->account.provisional_ns += used_ns;
     slice->account.outstanding_ns += vg_core_max(used_ns, (int64_t)slice->step.busy_ns);
@@ -314,8 +323,10 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   if (slice->step.contexts == contexts && alone) slice->account.alone_ns += (int64_t)slice->step.busy_ns;
   if (core->slot_occupied) core->free_used_ns += used_ns;
   int64_t done_ns = vg_core_max(0, (int64_t)(slice->report.done_ns - slice->account.done_seen_ns));
-  if (slice->free.holds && !slice->free.has_precedence && vg_core_any_waits(core, slice))
-    used_ns += (int64_t)(passed_ns - slice->step.busy_ns); /* it left the device idle while others waited for it */
+  if (slice->free.holds && !slice->free.has_precedence && vg_core_any_waits(core, slice)) {
+    idle_ns = (int64_t)(passed_ns - slice->step.busy_ns);
+    used_ns += idle_ns; /* it left the device idle while others waited for it */
+  }
   used_ns -= slice->report.remitted_ns;
   slice->report.remitted_ns = 0;
   bool due = (core->witnessed || done_ns) && now_ns >= slice->account.settled_ns + VG_CORE_TICK_NS;
@@ -332,7 +343,23 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
     if (slice->in.outstanding) slice->account.done_seen_ns += (uint64_t)ahead_ns;
     slice->account.settled_ns = now_ns;
   }
-  charge(core, slice, used_ns);
+  charge_less(core, slice, used_ns, idle_ns);
+}
+
+/* The part of a slice's time that it shares with others in the slot: at most as long as their work was outstanding. Of
+ * a short step all of it; a step beside a drain is long only if the thread ran late, and then most of it belongs to one
+ * of them. */
+static int64_t overlapped(const struct vg_core *core, const struct vg_core_slice *self, int64_t used_ns,
+                          uint64_t passed_ns, uint64_t now_ns) {
+  uint64_t most_ns = 0;
+  if (passed_ns < LATE_STEP_NS) return used_ns;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other == self || !vg_core_shares_device(other, now_ns)) continue;
+    uint64_t beside_ns = other->step.contexts ? other->step.busy_ns : passed_ns;
+    if (beside_ns > most_ns) most_ns = beside_ns;
+  }
+  return vg_core_min(used_ns, (int64_t)most_ns);
 }
 
 /* Splits the time that free slices have left among the saturating slices that occupied the device. Each is charged wall
@@ -356,7 +383,10 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
         used_ns = vg_core_max(0, (int64_t)(slice->in.drained_ns - core->last_ns));
     }
     uint32_t own = slice->step.contexts ? slice->step.contexts : 1;
-    charge(core, slice, vg_core_max(0, used_ns - taken_ns) * own / contexts);
+    used_ns = vg_core_max(0, used_ns - taken_ns);
+    int64_t split_ns = overlapped(core, slice, used_ns, passed_ns, now_ns);
+    used_ns -= split_ns - split_ns * own / contexts;
+    charge_less(core, slice, used_ns, vg_core_max(0, used_ns - (int64_t)slice->step.busy_ns));
     /* Estimates of work that other saturating slices overlapped include their time. What free slices took is no reason:
      * they say themselves how much that was. */
     if (slice->gate.state == VG_CORE_OVERLAP)
@@ -406,8 +436,11 @@ static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->step.busy_ns = vg_core_least(slice->in.busy_total_ns - slice->step.busy_seen_ns, passed_ns);
   slice->step.busy_seen_ns = slice->in.busy_total_ns;
-  /* A page that contradicts itself: work is outstanding and takes no time. */
-  if (!slice->step.busy_ns && slice->in.attached && slice->step.was_outstanding) slice->step.busy_ns = passed_ns;
+  /* A page that contradicts itself: work is outstanding and takes no time. A free slice is charged by what completes.
+   */
+  bool counted = slice->saturating && slice->in.counted_ahead;
+  if (!slice->step.busy_ns && slice->in.attached && slice->step.was_outstanding && !counted)
+    slice->step.busy_ns = passed_ns;
   count_done(slice, passed_ns);
   slice->step.was_outstanding = slice->in.outstanding;
   slice->step.contexts = 0;

@@ -16,6 +16,7 @@
 #include "arbiter/core.h"
 #include "arbiter/memory.h"
 #include "arbiter/record.h"
+#include "arbiter/standing.h"
 #include "arbiter/trace.h"
 
 /* Some leases: longer than a thread at an open gate waits for a processor. */
@@ -36,8 +37,12 @@
 #define VG_DUE_CLOCK 2    /* its page does not change while it waits: only its time is counted */
 #define VG_DUE_DOORBELL 4 /* its doorbell is to be armed again: it rang too often */
 
-struct vg_span {               /* time that a tenant accumulates */
+/* Time that a tenant accumulates. While a span lasts, it is counted by the clock; its end may be reported late and with
+ * an earlier time, that of the device. Then more has been counted than there was, and as much of the next span is not
+ * counted again. */
+struct vg_span {
   uint64_t total_ns, since_ns; /* as last read from its page */
+  uint64_t told_ns;            /* both together, when it was last counted */
   uint64_t counted_ns;         /* believed: grows no faster than the clock, and never falls */
 };
 
@@ -77,6 +82,7 @@ struct vg_process {
   bool rang;           /* since its page was read, or since it was revived */
   uint64_t still_ns;   /* time for which threads waited at an open gate and nothing was launched */
   uint64_t revived_ns; /* when its doorbell alone ended that */
+  bool locked;         /* its pages are kept in RAM */
   bool answers;        /* at work when its gate was closed: the drain waits for its answer */
 };
 
@@ -128,6 +134,10 @@ struct vg_arbiter {
   uint32_t coast_beaten;  /* the version for which beat_all was last set */
   uint32_t coast_made;    /* the version of coast_slots, which is by the core's slices */
   struct vg_coast_slot coast_slots[VG_SLICES_MAX];
+  struct vg_standing standing; /* the thread's own; others read single values */
+  uint64_t locked_bytes, unlocked_bytes;
+  uint64_t timer_ns; /* when the thread asked to run */
+  uint64_t late_count, late_max_ns;
   struct vg_trace trace;
   struct vg_recorder recorder;
 };

@@ -74,6 +74,10 @@ void vg_trace_round(struct vg_trace *trace, const struct vg_core *core, const ui
     if (core->slices[i].present) note_slice(trace, &trace->slices[i], &core->slices[i], waiting[i], now_ns);
 }
 
+void vg_trace_late(struct vg_trace *trace, uint64_t now_ns, uint64_t late_ns) {
+  if (trace->events) note(trace, now_ns, 0, VG_TRACE_LATE, late_ns);
+}
+
 int vg_trace_read(struct vg_trace *trace, struct vg_trace_event *ret_events, int capacity) {
   int read = 0;
   for (; trace->count && read < capacity; read++) {

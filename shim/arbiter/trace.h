@@ -37,6 +37,8 @@ int vg_trace_switch(struct vg_trace *trace,
                     bool on); /* 0 or -ENOMEM; switched on again, it begins with the present state */
 /* waiting: the threads at the gate of each slice of the core. */
 void vg_trace_round(struct vg_trace *trace, const struct vg_core *core, const uint32_t *waiting, uint64_t now_ns);
+/* The thread ran later than it had asked for. */
+void vg_trace_late(struct vg_trace *trace, uint64_t now_ns, uint64_t late_ns);
 int vg_trace_read(struct vg_trace *trace, struct vg_trace_event *ret_events, int capacity);
 
 #endif

@@ -95,6 +95,7 @@ static void count(struct vg_ticket *ticket) {
   bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
   vg_unlock(&work->lock);
   if (marked) vg_gate_refresh_other_threads(device, work);
+  if (VG_UNLIKELY(marked && work->continued_ns)) vg_gate_launched_late(device, work);
   if (VG_UNLIKELY(!busy)) stay_busy(device);
   bool in_gang = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->watch) & VG_WATCH_GANG;
   if (VG_UNLIKELY(in_gang) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);

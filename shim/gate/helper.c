@@ -23,6 +23,7 @@
 #define BUSY_LOOK_MOST_NS 1000000ull
 #define IDLE_LOOK_NS 1000000ull
 #define REST_AFTER_NS (20 * VG_NS_PER_MS)
+#define IDLE_PROBE_NS 50000ull /* a probe of an idle device takes no longer */
 #define LOOK_AROUND_NS (50 * VG_NS_PER_MS)
 
 static void relax_capture_mode(void) {
@@ -39,6 +40,7 @@ static bool start_probe(struct vg_device *device) {
   bool allowed = !VG_LOAD(&vg_gate_captures);
   if (allowed) {
     relax_capture_mode();
+    device->gate->probed_ns = vg_prim_now_ns();
     vg_probe_start(&device->gate->probes, device);
   }
   pthread_mutex_unlock(&vg_gate_capture_mutex);
@@ -57,14 +59,26 @@ static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
   return now_ns + pause_ns;
 }
 
+/* A probe shows when the device was done, unless it was idle already when the probe was recorded: this thread had no
+ * processor before. Call it with the locks of all works, when all that has completed is reported. */
+static uint64_t done_before_probe(const struct vg_device *device, const struct vg_work *locked, uint64_t done_ns) {
+  const struct vg_gate_state *gate = device->gate;
+  uint64_t seen_ns = 0;
+  if (!gate->probed_ns || done_ns > gate->probed_ns + IDLE_PROBE_NS) return done_ns;
+  for (const struct vg_work *work = locked; work; work = work->next) vg_work_pending(work, &seen_ns);
+  return vg_gate_busy_end(device, 0, seen_ns, done_ns);
+}
+
 static void report_drained(struct vg_device *device, uint64_t done_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_report_device *report = VG_LOAD(&device->report);
+  bool probed = gate->drain == VG_DRAIN_PROBED;
   gate->drain = VG_DRAIN_NONE;
   struct vg_work *locked;
   vg_gate_lock_all(device, &locked);
   vg_gate_clear_all(locked);
   vg_gate_report_all(device, locked);
+  if (probed) done_ns = done_before_probe(device, locked, done_ns);
   vg_gate_become_idle(device, done_ns);
   vg_gate_unlock_all(locked);
   VG_STORE_RELAXED(&report->drained_ns, done_ns);
@@ -116,6 +130,7 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
     gate->drain = VG_DRAIN_IN_FLIGHT;
     gate->drain_word = word;
     gate->drain_begun_ns = now_ns;
+    gate->look_due_ns = gate->probed_ns = 0;
     gate->idle_probe = false;
   }
   return drain_step(device, now_ns);
@@ -144,15 +159,15 @@ static bool is_quiet(struct vg_device *device, uint64_t now_ns) {
 static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_work *locked;
-  gate->idle_probe = false;
   vg_gate_lock_all(device, &locked);
   bool idle = vg_gate_launched_all(locked) == gate->idle_probe_launched;
   if (idle) {
     vg_gate_clear_all(locked);
     vg_gate_report_all(device, locked);
-    vg_gate_become_idle(device, done_ns);
+    vg_gate_become_idle(device, gate->idle_probe ? done_before_probe(device, locked, done_ns) : done_ns);
     if (!vg_gate_give_up(device)) vg_gate_ring_edge(device);
   }
+  gate->idle_probe = false;
   vg_gate_unlock_all(locked);
   return idle;
 }
@@ -162,8 +177,10 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   uint64_t done_ns = now_ns;
   uint64_t pause_ns = vg_gate_reap(device, now_ns); /* no earlier than it can have completed, by the estimates */
+  if (gate->look_due_ns) vg_gate_looked_late(device, gate->look_due_ns, now_ns);
   if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
   if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
+  gate->look_due_ns = now_ns + pause_ns;
   if (!is_quiet(device, now_ns)) {
     gate->idle_probe = false;
     return now_ns + pause_ns;
@@ -188,6 +205,7 @@ static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   gate->drain = VG_DRAIN_NONE;
   if (!neighbour && !capped && !watched) return FOREVER;
   bool busy = gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty);
+  if (!busy) gate->look_due_ns = 0;
   return busy ? service_busy(device, now_ns) : service_idle(device, now_ns);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "gate/state.h"
 
+#define LATE_LEAST_NS 200000ull  /* of a look at outstanding work: less is no delay worth a second look */
 #define UNCOUNTED_NS VG_NS_PER_S /* for launches that passed uncounted while the driver may not be asked */
 
 static struct vg_work *first(const struct vg_device *device) {
@@ -64,6 +65,33 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
   }
   vg_gate_report_news(device, done_ns, launches);
   return left_ns > most_ns ? left_ns - most_ns : 0;
+}
+
+void vg_gate_looked_late(struct vg_device *device, uint64_t due_ns, uint64_t now_ns) {
+  if (now_ns < due_ns + LATE_LEAST_NS) return;
+  uint64_t left_ns = 0, seen_ns = due_ns;
+  for (struct vg_work *work = first(device); work; work = work->next) {
+    vg_lock(&work->lock);
+    bool pending = vg_work_pending(work, &seen_ns);
+    left_ns += work->outstanding_ns;
+    vg_unlock(&work->lock);
+    if (pending) return;
+  }
+  vg_gate_take_back(device, now_ns - vg_gate_busy_end(device, left_ns, seen_ns, now_ns));
+}
+
+void vg_gate_launched_late(struct vg_device *device, struct vg_work *work) {
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_lock(&work->lock);
+  uint64_t continued_ns = work->continued_ns, seen_ns = work->paused_ns, left_ns = work->continued_left_ns;
+  work->continued_ns = 0;
+  uint64_t done_ns = 0, launches = 0;
+  vg_gate_take_news(work, &done_ns, &launches);
+  vg_unlock(&work->lock);
+  vg_gate_report_news(device, done_ns, launches);
+  bool others = vg_gate_outstanding(device) > VG_LOAD_RELAXED(&work->outstanding_ns);
+  if (!others) vg_gate_take_back(device, continued_ns - vg_gate_busy_end(device, left_ns, seen_ns, continued_ns));
+  pthread_mutex_unlock(&device->gate->mutex);
 }
 
 uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns) {

@@ -64,6 +64,7 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (gate->busy.since_ns) return;
   struct vg_report_device *report = page_of(device, now_ns);
+  gate->span_done_ns = 0;
   span_begin(&gate->busy, now_ns, &report->busy_since_ns);
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
   VG_STORE(&report->outstanding, 1);
@@ -81,6 +82,20 @@ bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   if (!gate->waiters) span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
   VG_STORE(&report->outstanding, 0);
   return true;
+}
+
+uint64_t vg_gate_busy_end(const struct vg_device *device, uint64_t left_ns, uint64_t seen_ns, uint64_t now_ns) {
+  const struct vg_gate_state *gate = device->gate;
+  if (!gate->busy.since_ns || gate->solo_dirty) return now_ns;
+  uint64_t end_ns = gate->busy.since_ns + gate->span_done_ns + left_ns;
+  if (end_ns < seen_ns) end_ns = seen_ns;
+  return end_ns < now_ns ? end_ns : now_ns;
+}
+
+void vg_gate_take_back(struct vg_device *device, uint64_t idle_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (!gate->busy.since_ns || !idle_ns) return;
+  span_begin(&gate->busy, gate->busy.since_ns + idle_ns, &page_of(device, vg_prim_now_ns())->busy_since_ns);
 }
 
 void vg_gate_ring_edge(struct vg_device *device) {
@@ -117,6 +132,7 @@ void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t la
   struct vg_report_device *report = page_of(device, now_ns);
   uint64_t busy_ns = gate->busy.total_ns;
   if (gate->busy.since_ns && now_ns > gate->busy.since_ns) busy_ns += now_ns - gate->busy.since_ns;
+  gate->span_done_ns += done_ns;
   done_ns += report->done_ns;
   VG_STORE_RELAXED(&report->done_ns, done_ns < busy_ns ? done_ns : busy_ns);
   if (launches) __atomic_add_fetch(&report->launches, launches, __ATOMIC_RELAXED);

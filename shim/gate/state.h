@@ -24,15 +24,18 @@ struct vg_gate_state {
   uint32_t collectives;          /* launched so far, see collectives.c */
   uint32_t waiters;
   uint64_t idle_since_ns;
-  bool helper_rests; /* the helper is to be woken when work begins */
-  bool solo_dirty;   /* launches passed uncounted: only a probe can show whether they are done */
-  bool coasting;     /* no daemon: the timetable decides */
+  bool helper_rests;     /* the helper is to be woken when work begins */
+  bool solo_dirty;       /* launches passed uncounted: only a probe can show whether they are done */
+  bool coasting;         /* no daemon: the timetable decides */
+  uint64_t span_done_ns; /* completed, by the estimates, since work is outstanding */
   /* the helper thread's own */
   enum vg_drain drain;
   uint32_t drain_word; /* the closed word being drained */
   uint64_t drain_begun_ns;
   bool idle_probe; /* a probe is under way to see whether any work is left */
   uint64_t idle_probe_launched;
+  uint64_t look_due_ns;           /* when it meant to look at outstanding work again; 0: it did not */
+  uint64_t probed_ns;             /* when the last probe was recorded */
   uint64_t launched, launched_ns; /* how many launches, and when the helper first saw this number */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
@@ -84,6 +87,12 @@ uint64_t vg_gate_launched(const struct vg_device *device); /* counted launches s
 /* Takes out completed work and reports it. Returns how much is left, by the estimates, less the time for which the
  * device has run the oldest piece. */
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns);
+/* The same by a launching thread that lost its processor among launches (work->continued_ns); takes the mutex. */
+void vg_gate_launched_late(struct vg_device *device, struct vg_work *work);
+/* After vg_gate_reap(), by a thread that meant to look at due_ns and had no processor until now: the device may have
+ * been idle meanwhile although work counted as outstanding. If all markers have completed, the time since due_ns that
+ * what was launched does not explain is taken back. Launches that are not counted explain any time. */
+void vg_gate_looked_late(struct vg_device *device, uint64_t due_ns, uint64_t now_ns);
 uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns); /* see vg_work_seen() */
 /* After vg_gate_reap(), while a stream captures: see vg_work_settled(). */
 bool vg_gate_settled(const struct vg_device *device, uint64_t since_ns, uint64_t now_ns);
@@ -99,6 +108,10 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);
 /* Under the locks of all works, too: all work has completed. Returns whether any was outstanding before: then
  * vg_gate_ring_edge() is to follow. */
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns);
+/* When all work had completed, which is seen only now: no later than now, no earlier than seen_ns, and between these
+ * after as long as it takes by the estimates. */
+uint64_t vg_gate_busy_end(const struct vg_device *device, uint64_t left_ns, uint64_t seen_ns, uint64_t now_ns);
+void vg_gate_take_back(struct vg_device *device, uint64_t idle_ns); /* time that work did not really take */
 void vg_gate_ring_edge(struct vg_device *device);
 void vg_gate_wake_helper(struct vg_device *device); /* if it rests: work begins, or may begin, or a thread waits */
 void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns);

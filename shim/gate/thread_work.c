@@ -10,6 +10,7 @@
 
 #define AHEAD_NS 40000 /* work ahead of a timed launch, so that the host's part is not timed, too */
 #define POSTPONED_MOST 16
+#define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
 #define STALE_UNKNOWN_NS VG_NS_PER_S /* for an unknown function: it may be one long kernel */
@@ -195,9 +196,22 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
   if (now_ns > stream->moved_ns + patience_ns) set_stale(work, stream, true);
 }
 
+/* A thread that has lost its processor among launches: the device may have been idle meanwhile. */
+static void note_pause(struct vg_work *work, uint64_t now_ns) {
+  uint64_t since_ns = work->marked_ns;
+  work->marked_ns = now_ns;
+  if (!since_ns || now_ns < since_ns + PAUSE_LEAST_NS) return;
+  vg_work_reap(work, now_ns);
+  if (vg_work_pending(work, &since_ns)) return;
+  work->continued_ns = now_ns;
+  work->paused_ns = since_ns;
+  work->continued_left_ns = work->outstanding_ns;
+}
+
 /* Puts a marker behind all work of the stream. A ring that stays full only means fewer markers. */
 static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
   uint64_t now_ns = vg_prim_now_ns();
+  note_pause(work, now_ns);
   if (stream->tail - stream->head == VG_WORK_MARKERS) reap_stream(work, stream, now_ns);
   bool full = stream->tail - stream->head == VG_WORK_MARKERS;
   if (!full) marker.event = marker.timing_begin ? new_event(CU_EVENT_DEFAULT) : take_event(work, stream->context);
@@ -261,6 +275,17 @@ uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns) {
     if (done_ns > most_ns) most_ns = done_ns;
   }
   return most_ns;
+}
+
+bool vg_work_pending(const struct vg_work *work, uint64_t *ret_pending_ns) {
+  bool pending = false;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    if (!stream->used) continue;
+    pending |= stream->head != stream->tail;
+    if (stream->pending_ns > *ret_pending_ns) *ret_pending_ns = stream->pending_ns;
+  }
+  return pending;
 }
 
 uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns) {

@@ -51,7 +51,11 @@ struct vg_work {
   uint64_t launched;       /* counted launches so far */
   uint64_t reported;       /* the part of them that is in the report page */
   uint64_t last_launch_ns; /* while coasting */
-  struct vg_stream *last;  /* the stream of the last launch */
+  uint64_t marked_ns;      /* when the last marker was recorded */
+  /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
+   * may have had no processor, and what was outstanding then. */
+  uint64_t continued_ns, paused_ns, continued_left_ns;
+  struct vg_stream *last;        /* the stream of the last launch */
   struct vg_estimate *recent;    /* that of the last launch; only its thread uses it */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
@@ -80,6 +84,8 @@ void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has 
 enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
 /* The state of a launch of this function and size that is being timed. Under the lock. */
 enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class);
+/* After vg_work_reap(): is any marker pending? *ret_pending_ns: when one was last seen to be, if later than it is. */
+bool vg_work_pending(const struct vg_work *work, uint64_t *ret_pending_ns);
 /* For how long the device has run the oldest piece of it. */
 uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns);
 /* The outstanding work before markers, which are seen to complete; the few launches since the last marker count as

@@ -126,10 +126,12 @@ enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device) {
 
 /* ---- the bound on outstanding work ---- */
 
-static uint64_t reaped_remaining(struct vg_device *device, uint64_t now_ns) {
+/* due_ns: when this thread meant to look, which may be some time ago. */
+static uint64_t reaped_remaining(struct vg_device *device, uint64_t due_ns, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
   uint64_t remaining_ns = vg_gate_reap(device, now_ns);
+  vg_gate_looked_late(device, due_ns, now_ns);
   pthread_mutex_unlock(&gate->mutex);
   return remaining_ns;
 }
@@ -147,14 +149,15 @@ static uint64_t bound_for(uint64_t bound_ns, const struct vg_estimate *estimate)
 void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
                             uint64_t bound_ns) {
   bound_ns = bound_for(bound_ns, estimate);
-  uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns);
+  uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns, now_ns);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
   while (remaining_ns >= bound_ns && now_ns < deadline_ns) {
     uint64_t pause_ns = remaining_ns - bound_ns / 2;
     if (pause_ns > bound_ns / 2) pause_ns = bound_ns / 2;
-    vg_prim_sleep_until_ns(now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns);
+    uint64_t due_ns = now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns;
+    vg_prim_sleep_until_ns(due_ns);
     now_ns = vg_prim_now_ns();
-    remaining_ns = reaped_remaining(device, now_ns);
+    remaining_ns = reaped_remaining(device, due_ns, now_ns);
   }
   vg_gate_refresh_other_threads(device, work);
 }

@@ -21,7 +21,7 @@ PARTS = ("step", "slices", "policy", "shares", "entitlements", "outputs", "coast
 SOURCES = tuple(f"arbiter/{name}.c" for name in PARTS)
 INPUTS = (
     *("attached", "wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", "running", "drained_ns"),
-    *("gang_turns", "gang_go", "gang_stop", "gang_busy"),
+    *("counted_ahead", "gang_turns", "gang_go", "gang_stop", "gang_busy"),
     *("drain_expected_ns", "busy_total_ns", "active_total_ns", "done_total_ns"),
 )
 DECISIONS = (

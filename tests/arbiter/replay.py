@@ -29,6 +29,7 @@ FLAGS = (
     "gang_turns",
     "gang_stop",
     "gang_busy",
+    "counted_ahead",
 )
 INPUTS = ("running", "drained_ns", "drain_expected_ns", "busy_total_ns", "active_total_ns", "done_total_ns")
 OUTPUTS = (

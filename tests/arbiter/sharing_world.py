@@ -63,6 +63,9 @@ class Process:
     busy_since_ns: int = 0
     active_total_ns: int = 0
     active_since_ns: int = 0
+    dry_ns: int = 0  # when the device had done all of its work, by the device's clock
+    told_ns: int = 0
+    ahead: bool = False  # its time is counted already
     seen_busy: bool = False
     looking: bool = False  # the helper is about to see that nothing is outstanding
     attached: bool = False
@@ -119,9 +122,11 @@ class World:
         switch_ns: int = 20 * US,
         late_ns: int = 20 * US,
         wake_ns: int = 25 * US,
+        helper_late_ns: int = 0,
     ) -> None:
         self.arbiter = arbiter
         self.slice_ns, self.switch_ns, self.late_ns, self.wake_ns = slice_ns, switch_ns, late_ns, wake_ns
+        self.helper_late_ns = helper_late_ns  # until a helper thread has a processor, to notice that a gate was closed
         self.now_ns = MS  # a time of zero means never in places
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -241,6 +246,8 @@ class World:
                 spans.append((self._begun_ns, self._begun_ns + ran))
             p.executed_ns += ran
             self._begun_ns += ran
+            if p.left_ns == 0:
+                p.dry_ns = self._begun_ns
 
     def _dispatch(self) -> None:
         p = self._running
@@ -363,14 +370,14 @@ class World:
             p.active_total_ns += self.now_ns - p.active_since_ns
             p.active_since_ns = 0
 
-    def _edge(self, p: Process, busy: bool) -> None:
+    def _edge(self, p: Process, busy: bool, at_ns: int = NEVER) -> None:
         if p.seen_busy == busy:
             return
         p.seen_busy = busy
         if busy:
             p.busy_since_ns = self.now_ns or 1
         else:
-            p.busy_total_ns += self.now_ns - p.busy_since_ns
+            p.busy_total_ns += max(0, min(at_ns, self.now_ns) - p.busy_since_ns)
         self._edge_active(p)
         if self.arbiter and self._row(p).watch & WATCH_EDGES:
             self._step_later(self.late_ns)
@@ -404,8 +411,8 @@ class World:
         if p.left_ns or p.drained == word or p.noticed != word:
             return
         p.drained = word
-        p.drained_at_ns = self.now_ns
-        self._edge(p, False)
+        p.drained_at_ns = p.dry_ns if self.helper_late_ns else self.now_ns
+        self._edge(p, False, p.drained_at_ns)
         self._step_later(self.late_ns)
 
     def _notice_close(self, p: Process, word: int) -> None:
@@ -435,6 +442,9 @@ class World:
             before_ns = p.counted_ns.get(name, 0)
             most_ns = p.counted_ns["busy"] if name == "done" else before_ns + self.now_ns - p.read_ns
             p.counted_ns[name] = max(before_ns, min(told_ns, most_ns))
+            if name == "busy":
+                p.ahead = p.told_ns != told_ns <= before_ns
+                p.told_ns = told_ns
         p.read_ns = self.now_ns
 
     def _report(self, t: Tenant) -> None:
@@ -445,6 +455,7 @@ class World:
         row.attached = bool(live)
         row.wants = any(p.waiting for p in live)
         row.running = sum(p.seen_busy for p in live)
+        row.counted_ahead = any(p.ahead for p in live)
         row.outstanding = row.running > 0
         row.busy_total_ns = sum(p.counted_ns.get("busy", 0) for p in t.processes)
         row.active_total_ns = sum(p.counted_ns.get("active", 0) for p in t.processes)
@@ -485,7 +496,8 @@ class World:
         self.log.append((self.now_ns, t.ident, row.word & 3))
         for p in t.processes:
             if not row.is_open:
-                self._later(p, self.now_ns + self.late_ns, partial(self._notice_close, p, row.word))
+                at_ns = self.now_ns + self.late_ns + self.helper_late_ns
+                self._later(p, at_ns, partial(self._notice_close, p, row.word))
             elif p.waiting:
                 self._later(p, self.now_ns + self.wake_ns, partial(self._woken, p))
 

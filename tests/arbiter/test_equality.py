@@ -67,14 +67,14 @@ class Page:
         s.noticed = self.mood != "stopped" and draw.random() < 0.8
         s.quiet = not runs and self.mood != "stopped" and (not s.is_open or draw.random() < 0.2)
         s.gave_up_while_waiting = s.is_open and draw.random() < 0.05
-        for name in GANG:
+        for name in ("counted_ahead", *GANG):
             setattr(s, name, draw.random() < 0.5)
         s.drained_ns = max(s.close_ns, now_ns - draw.randrange(passed_ns + 1))
         s.drain_expected_ns = now_ns + draw.randrange(3 * MS) if s.noticed and runs else 0
 
     def _nonsense(self, s: Slice, now_ns: int) -> None:
         draw = self.draw
-        for name in ("wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", *GANG):
+        for name in ("wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", "counted_ahead", *GANG):
             setattr(s, name, draw.random() < 0.5)
         s.running = draw.choice((0, 1, 7, 1000))
         s.drained_ns = draw.randrange(now_ns + 1)

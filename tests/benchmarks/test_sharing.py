@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import signal
 import subprocess
@@ -9,14 +10,17 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks import harness
 from benchmarks.sharing import __main__ as command
-from benchmarks.sharing import report, rows_bursts, rows_return, rows_shares
+from benchmarks.sharing import report, rows_bursts, rows_got, rows_return, rows_shares
 from benchmarks.sharing.bench import Observed, Tenant
 from benchmarks.sharing.measure import (
     Histogram,
+    ProcessorTime,
+    WorstWindow,
     completed_between,
     first_ms_with_share,
     jain,
@@ -24,9 +28,12 @@ from benchmarks.sharing.measure import (
     pairs,
     share,
     spans_by_tenant,
+    stolen_windows,
+    worst_window,
 )
 from benchmarks.sharing.plan import Plan, at_switch
-from benchmarks.sharing.table import Figure, Goal, by_row, compared, markdown
+from benchmarks.sharing.table import Figure, Goal, by_row, compared, markdown, with_window
+from benchmarks.spinning import spinning
 from vgpud.simdevice.busy_log import SECOND_NS, Span
 from vgpud.simdevice.process import SimulatedDevice
 
@@ -168,10 +175,55 @@ def test_a_missed_goal_is_shown_and_counts() -> None:
     ]
     assert [figure.missed for figure in figures] == [False, True, False, True]
     lines = markdown(figures).splitlines()
-    assert lines[2] == "| W1 | x | error | 9.00 | 1.00 | - | - | <= 1.5 | met |"
-    assert lines[3].endswith("| 99.50 | 90.00 | 100.00 | - | >= 99 | **missed** |")
-    assert lines[4] == "| W5 | y | reported | - | 7.00 | - | - |  |  |"
+    assert lines[2] == "| W1 | x | error | 9.00 | 1.00 | - | - | - | <= 1.5 | met |"
+    assert lines[3].endswith("| 99.50 | 90.00 | 100.00 | - | - | >= 99 | **missed** |")
+    assert lines[4] == "| W5 | y | reported | - | 7.00 | - | - | - |  |  |"
     assert [len(rows) for rows in by_row(figures).values()] == [2, 2]
+
+
+def test_a_figure_from_stolen_time_is_shown_and_not_judged() -> None:
+    worst = worst_window([(1.0, 0.02), (1.2, 0.10), (5.3, 0.34), (7.0, 0.2)])
+    assert worst == WorstWindow(1.2, 0.10, (7.0, 0.2))
+    figure = with_window(compared("W1", "x", "error", (9.0, 7.0), Goal(1.5)), worst)
+    assert (figure.judged, figure.missed) == (True, False)
+    assert (
+        markdown([figure]).splitlines()[2]
+        == "| W1 | x | error | 9.00 | 1.20 | - | - | 10%, 7.00 at 20% | <= 1.5 | met |"
+    )
+    stolen = with_window(compared("W1", "x", "error", (9.0, 7.0), Goal(1.5)), worst_window([(5.0, 0.3), (2.0, 0.4)]))
+    assert (stolen.arbiter, stolen.judged, stolen.missed, stolen.as_json()["met"]) == (5.0, False, False, None)
+    assert markdown([stolen]).endswith("| 30% | <= 1.5 | not judged |")
+    assert report.verdict([figure, stolen]) == "1 of 1 goals met, 1 not judged"
+
+
+def test_stolen_time_is_told_for_each_window() -> None:
+    """The host takes half of all processors' time in the third second, and none else."""
+    samples = [
+        ProcessorTime(ms * MS, ms * 4 / 1000, max(0, min(ms - 2000, 1000)) * 2 / 1000) for ms in range(0, 5001, 100)
+    ]
+    found = stolen_windows(samples, 0, 5 * SECOND_NS, SECOND_NS)
+    assert len(found) == 41
+    assert [found[at] for at in (0, 10, 20, 30, 40)] == pytest.approx([0, 0, 0.5, 0, 0], abs=1e-3)
+    assert found[15] == pytest.approx(0.25, abs=1e-3)
+    assert stolen_windows([], 0, SECOND_NS, SECOND_NS) == []
+    assert observed([], 3).stolen() == [0.0] * 21
+
+
+def test_usage_is_compared_with_the_log_of_the_same_time() -> None:
+    spans = [Span(0, 300 * MS, 1), Span(SECOND_NS, SECOND_NS + 500 * MS, 1)]
+    answers = [(0, {"a": 0}), (SECOND_NS, {"a": 310 * MS}), (2 * SECOND_NS, {"a": 790 * MS})]
+    run = observed(spans, 2)
+    assert rows_got.errors_pp(run, "a", answers) == pytest.approx([1.0, -2.0])
+    assert rows_got.errors_pp(run, "a", [answers[0], answers[-1]]) == pytest.approx([-0.5])
+
+
+def test_a_busy_host_is_so_many_processes_that_end_with_it() -> None:
+    me = psutil.Process()
+    before = set(me.children())
+    with spinning(3, 60):
+        started = set(me.children()) - before
+        assert len(started) == 3 and len({os.getsid(process.pid) for process in started}) == 3
+    assert not any(process.is_running() for process in started)
 
 
 def test_what_json_cannot_say_becomes_null() -> None:

@@ -127,7 +127,7 @@ def test_a_result_is_json_a_table_and_plots_that_all_say_simulated(tmp_path: Pat
     ]
     page = paths[1].read_text()
     assert page.startswith("# Sharing on SIMULATED H200\n")
-    assert "1 of 2 goals met" in page and "| W1 | x | sum | - | 3.00 | - | - | <= 2 | **missed** |" in page
+    assert "1 of 2 goals met" in page and "| W1 | x | sum | - | 3.00 | - | - | - | <= 2 | **missed** |" in page
     assert f"| W1 | {ROWS['W1'].what} | {ROWS['W1'].kernels} |" in page and ROWS["W4"].what not in page
     assert all(path.name in page and path.stat().st_size > 1000 for path in paths[2:])
 

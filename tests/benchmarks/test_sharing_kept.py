@@ -22,7 +22,7 @@ from benchmarks.sharing import estimate
 from benchmarks.sharing import plan as plan_module
 from benchmarks.sharing.bench import Observed, Program, observed_of_json
 from benchmarks.sharing.kept import Kept, KeptError
-from benchmarks.sharing.measure import Histogram
+from benchmarks.sharing.measure import Histogram, ProcessorTime
 from benchmarks.sharing.plan import Plan, undisturbed
 from benchmarks.sharing.rows import ROWS
 from vgpud.simdevice.busy_log import SECOND_NS, Span
@@ -68,6 +68,8 @@ class StubBench:
 def noted(what: str, end_ns: int) -> Any:
     if what == "swap":
         return [{"began_ns": SECOND_NS, "answered_ns": SECOND_NS + MS, "parts": {"first": 0.2, "second": 0.8}}]
+    if what == "ask_every_second":
+        return [[0, {"slice": 0, "neighbour": 0}], [end_ns, {"slice": end_ns // 3, "neighbour": end_ns // 2}]]
     return {"killed_ns": end_ns // 3, "started_ns": end_ns * 2 // 3, "answered_ns": end_ns * 2 // 3}
 
 
@@ -135,6 +137,7 @@ def test_a_run_is_the_same_after_it_was_kept() -> None:
         {"a": [(1, "idle")], "b": []},
         {"a": float("inf"), "b": 0},
         {"killed_ns": 5},
+        processors=[ProcessorTime(1, 2.5, 0.5), ProcessorTime(9, 3.5, 0.5)],
     )
     assert observed_of_json(json.loads(json.dumps(run.as_json()))) == run
 

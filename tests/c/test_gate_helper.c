@@ -197,6 +197,45 @@ static void a_drain_ends_beside_a_capture(void) {
   }
 }
 
+/* Their costs are known, and the device is idle again. */
+static void calibrate(void) {
+  for (int i = 0; i < 20; i++) launch(LAUNCH_NS);
+  synchronize(fake_stream(1));
+  CHECK(!report()->outstanding);
+}
+
+/* The helper has no processor for long after the gate was closed: the device was done long before. */
+static void a_late_drain_ends_when_the_device_was_done(void) {
+  begin(VG_WATCH_USAGE);
+  calibrate();
+  uint64_t before_ns = report()->busy_ns;
+  for (int i = 0; i < 10; i++) launch(LAUNCH_NS);
+  uint64_t end_ns = fake_end_of(fake_stream(1));
+  set_gate(VG_GATE_CLOSED);
+  sleep_ns(100 * LAUNCH_NS);
+  serve_until_drained();
+  printf("  drained %.2f ms late, busy for %.2f ms\n", ((double)report()->drained_ns - (double)end_ns) / 1e6,
+         (double)(report()->busy_ns - before_ns) / 1e6);
+  CHECK(report()->busy_ns - before_ns < 30 * LAUNCH_NS && report()->busy_ns - before_ns > 9 * LAUNCH_NS);
+  CHECK(report()->drained_ns < end_ns + 20 * LAUNCH_NS);
+  end();
+}
+
+/* Nor has the launching thread one: until it continues, the device is idle although its work counts as outstanding. */
+static void a_pause_among_launches_is_no_work(void) {
+  begin(VG_WATCH_USAGE);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  calibrate();
+  uint64_t before_ns = report()->busy_ns;
+  for (int i = 0; i < 5; i++) launch(LAUNCH_NS);
+  sleep_ns(100 * LAUNCH_NS);
+  for (int i = 0; i < 5; i++) launch(LAUNCH_NS);
+  synchronize(fake_stream(1));
+  printf("  busy for %.2f ms\n", (double)(report()->busy_ns - before_ns) / 1e6);
+  CHECK(report()->busy_ns - before_ns < 30 * LAUNCH_NS && report()->busy_ns - before_ns > 9 * LAUNCH_NS);
+  end();
+}
+
 int main(void) {
   RUN(a_program_that_never_waits_becomes_idle);
   RUN(an_idle_helper_rests);
@@ -207,5 +246,7 @@ int main(void) {
   RUN(nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell);
   RUN(idleness_is_seen_beside_a_capture);
   RUN(a_drain_ends_beside_a_capture);
+  RUN(a_late_drain_ends_when_the_device_was_done);
+  RUN(a_pause_among_launches_is_no_work);
   return 0;
 }

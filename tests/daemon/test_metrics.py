@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from vgpud.core.observed import REGIMES, DeviceSample, QueueSample, SliceSample, SliceStats, Snapshot
+from vgpud.core.observed import REGIMES, SCHEDULING, DeviceSample, QueueSample, SliceSample, SliceStats, Snapshot
 from vgpud.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +85,17 @@ def test_a_device_is_in_one_regime() -> None:
 
     assert regimes(0) == {r: float(r == "arbitrated") for r in REGIMES}
     assert regimes(1) == {r: float(r == "idle") for r in REGIMES}
+
+
+def test_how_an_arbiters_thread_is_scheduled() -> None:
+    found = scraped()
+    device = {"gpu_uuid": "GPU-0", "gpu_index": "0"}
+    ways = {
+        way: found["vgpu_arbiter_scheduling", frozenset((device | {"scheduling": way}).items())] for way in SCHEDULING
+    }
+    assert ways == {way: float(way == "normal") for way in SCHEDULING}
+    assert found["vgpu_arbiter_late_total", frozenset(device.items())] == 0
+    assert found["vgpu_arbiter_late_max_seconds", frozenset(device.items())] == 0
 
 
 def test_queues_say_what_they_have_and_may_have() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.gangs import Role
 from vgpud.core.model import LATENCY, Device, Share, Slice, Spec
+from vgpud.core.observed import SCHEDULING
 from vgpud.devices.arbiters import Arbiters, _Usage, ffi, lib
 
 UUID = "GPU-0"
@@ -56,6 +58,21 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def test_what_the_kernel_has_granted_is_known(arbiters: Arbiters, tenant: Tenant) -> None:
+    """The thread has what this process may have, and its memory is counted with the tenant's pages."""
+    wait_for(lambda: arbiters.standing(UUID).locked_bytes + arbiters.standing(UUID).unlocked_bytes > 0)
+    now = arbiters.standing(UUID)
+    assert now.scheduling in SCHEDULING and now.steps_down == 0
+    scheduled = {os.sched_getscheduler(int(task.name)) & ~os.SCHED_RESET_ON_FORK for task in arbiter_threads()}
+    wait_for(lambda: (arbiters.standing(UUID).scheduling == "fifo") == (os.SCHED_FIFO in scheduled))
+    both = now.locked_bytes + now.unlocked_bytes
+    assert both > arbiters.standing("GPU-1").locked_bytes + arbiters.standing("GPU-1").unlocked_bytes
+
+
+def arbiter_threads() -> list[Path]:
+    return [task for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text() == "vgpu-arbiter\n"]
 
 
 def test_trace_tells_what_a_tenant_did(arbiters: Arbiters, tenant: Tenant) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.model import BATCH, Container, Device, Process, Slice, Spec, State
-from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
+from vgpud.core.observed import Entry, ProcessStats, SliceStats, Standing, TraceEvent
 from vgpud.v1 import vgpud_pb2 as pb
 
 T = TypeVar("T")
@@ -168,6 +168,18 @@ def device_view(device: Device, node: str, state: State, used_bytes: int | None,
         drained_by_fault=bool(drain and drain.by_fault),
         taken_by=taken.why if taken else "",
         offered=not state.closed(device.uuid),
+    )
+
+
+def arbiter_view(device_uuid: str, now: Standing) -> pb.ArbiterThread:
+    return pb.ArbiterThread(
+        device_uuid=device_uuid,
+        scheduling=now.scheduling,
+        locked_bytes=now.locked_bytes,
+        unlocked_bytes=now.unlocked_bytes,
+        late=now.late,
+        late_max_ns=now.late_max_ns,
+        steps_down=now.steps_down,
     )
 
 

@@ -46,6 +46,22 @@ class SliceStats:
     regime: str = ""  # of the device: one of REGIMES
 
 
+#: how an arbiter's thread is scheduled, best last, as the kernel has granted it
+SCHEDULING = ("normal", "nice", "fifo")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the arbiter's thread of a device stands with the kernel, and how late it has run."""
+
+    scheduling: str = "normal"  # one of SCHEDULING
+    steps_down: int = 0  # times that SCHED_FIFO was given back for a second, for too much use of a processor
+    locked_bytes: int = 0  # memory that it uses, kept in RAM
+    unlocked_bytes: int = 0  # the same, where RLIMIT_MEMLOCK does not allow that
+    late: int = 0  # times that it ran more than 0.2 ms later than it had asked for
+    late_max_ns: int = 0
+
+
 class Credit(NamedTuple):
     """What of a device's memory a process may use, used or not: how much it holds now, and has been given in all."""
 
@@ -127,6 +143,7 @@ class DeviceSample:
     memory_used_bytes: int | None
     utilization_ratio: float | None
     allocated_gpus: float  # sum of the minima
+    arbiter: Standing = Standing()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from vgpud.core.model import Device, Share, Slice, State
-from vgpud.core.observed import DeviceSample, QueueSample, Reading, SliceSample, SliceStats, Snapshot
+from vgpud.core.observed import DeviceSample, QueueSample, Reading, SliceSample, SliceStats, Snapshot, Standing
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
@@ -16,11 +16,12 @@ def take_snapshot(
     version: str,
     readings: Mapping[str, Reading],
     stats: Callable[[int, str], SliceStats],
+    standing: Callable[[str], Standing],
     queues: tuple[QueueSample, ...] = (),
 ) -> Snapshot:
-    """Everything at one moment. `stats`: counters of a slice's serial number on a device."""
+    """Everything at one moment. `stats`: of a slice (its serial number) on a device; `standing`: of its arbiter."""
     nothing = Reading(None, None)
-    devices = [_device(d, readings.get(d.uuid, nothing), state) for d in state.devices.values()]
+    devices = [_device(d, readings.get(d.uuid, nothing), state, standing(d.uuid)) for d in state.devices.values()]
     slices = [
         _slice(made, share, state.devices.get(share.device_uuid), stats(made.serial, share.device_uuid))
         for made in state.slices.values()
@@ -32,7 +33,7 @@ def take_snapshot(
     return Snapshot(node, version, tuple(devices), tuple(slices), len(state.slices), clients, counted, queues)
 
 
-def _device(device: Device, reading: Reading, state: State) -> DeviceSample:
+def _device(device: Device, reading: Reading, state: State, arbiter: Standing) -> DeviceSample:
     return DeviceSample(
         uuid=device.uuid,
         index=device.index,
@@ -42,6 +43,7 @@ def _device(device: Device, reading: Reading, state: State) -> DeviceSample:
         memory_used_bytes=reading.used_bytes,
         utilization_ratio=reading.utilization_ratio,
         allocated_gpus=state.reserved(device.uuid)[0] / MILLI_PER_DEVICE,
+        arbiter=arbiter,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from vgpud import __version__, metrics, paths
 from vgpud.api import server
-from vgpud.api.slice_messages import timestamp
+from vgpud.api.slice_messages import arbiter_view, timestamp
 from vgpud.api.trace_streams import Tracing
 from vgpud.attach.messages import ABI_VERSION
 from vgpud.attach.server import SHARED, Tenants
@@ -152,6 +152,8 @@ class Daemon:
         if metrics_address:
             self._serve_metrics(*metrics_address)
         self._monitor.start()
+        for uuid in self.state.devices:
+            log.info("arbiter of %s: %s", uuid, self._arbiters.standing(uuid))
         self._suspending.settle()
         self._metrics.put(self._snapshot())
         await self._files.refresh()
@@ -271,7 +273,9 @@ class Daemon:
 
     def _snapshot(self) -> Snapshot:
         stats, queues = self._arbiters.slice_stats, self._queue.samples()
-        return take_snapshot(self.state, self.node, __version__, self._monitor.readings, stats, queues)
+        return take_snapshot(
+            self.state, self.node, __version__, self._monitor.readings, stats, self._arbiters.standing, queues
+        )
 
     # ---- events in, commands out ----
 
@@ -481,6 +485,7 @@ class Daemon:
             runtime_socket=str(paths.runtime_socket(self.config.runtime)),
             cdi_dir=self._files.directory,
             unwatched=not self._devices.knows_pids,
+            arbiters=[arbiter_view(uuid, self._arbiters.standing(uuid)) for uuid in self.state.devices],
         )
 
     async def suspend(self, name: str, evict: bool, deadline_s: float) -> Slice | Denied:

@@ -17,7 +17,7 @@ from typing import Any
 import vgpud._shim as _shim
 from vgpud.core.gangs import Role, roles
 from vgpud.core.model import EVICTED, LATENCY, Device, Share, Slice
-from vgpud.core.observed import Credit, ProcessStats, SliceStats, TraceEvent
+from vgpud.core.observed import SCHEDULING, Credit, ProcessStats, SliceStats, Standing, TraceEvent
 from vgpud.core.units import MILLI_PER_DEVICE
 
 ffi, lib = _shim.ffi, _shim.lib
@@ -27,9 +27,10 @@ _GATES = {lib.VG_GATE_CLOSED: "closed", lib.VG_GATE_COUNT: "count", lib.VG_GATE_
 _REGIMES = {getattr(lib, f"VG_REGIME_{n.upper()}"): n for n in ("idle", "solo", "open", "throttled", "arbitrated")}
 _TRACE_KINDS = {
     getattr(lib, f"VG_TRACE_{n.upper()}"): n
-    for n in ("open", "close", "drained", "overlap", "waits", "outstanding", "launches", "charged", "regime")
+    for n in ("open", "close", "drained", "overlap", "waits", "outstanding", "launches", "charged", "regime", "late")
 }
 _TRACE_BATCH = 4096
+_SCHEDULING = {getattr(lib, f"VG_SCHEDULING_{n.upper()}"): n for n in SCHEDULING}
 
 
 def _check(result: int, what: str) -> None:
@@ -295,6 +296,19 @@ class Arbiters:
             mem_peak_bytes=raw.mem_peak_bytes,
             denied=raw.denied,
             contexts=raw.contexts,
+        )
+
+    def standing(self, uuid: str) -> Standing:
+        """How a device's arbiter thread is scheduled, and how late it has run."""
+        raw = ffi.new("struct vg_arbiter_standing *")
+        lib.vg_arbiter_standing(self._native[uuid], raw)
+        return Standing(
+            scheduling=_SCHEDULING[raw.scheduling],
+            steps_down=raw.steps_down,
+            locked_bytes=raw.locked_bytes,
+            unlocked_bytes=raw.unlocked_bytes,
+            late=raw.late_count,
+            late_max_ns=raw.late_max_ns,
         )
 
     def trace(self, on: bool) -> None:

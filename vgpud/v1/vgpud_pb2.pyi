@@ -49,7 +49,7 @@ class Device(_message.Message):
     def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., milli_reserved: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "started_at", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched")
+    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "started_at", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class Node(_message.Message):
     RUNTIME_SOCKET_FIELD_NUMBER: _ClassVar[int]
     CDI_DIR_FIELD_NUMBER: _ClassVar[int]
     UNWATCHED_FIELD_NUMBER: _ClassVar[int]
+    ARBITERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     driver_version: str
@@ -78,7 +79,26 @@ class Node(_message.Message):
     runtime_socket: str
     cdi_dir: str
     unwatched: bool
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ...) -> None: ...
+    arbiters: _containers.RepeatedCompositeFieldContainer[ArbiterThread]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ..., unwatched: bool = ..., arbiters: _Optional[_Iterable[_Union[ArbiterThread, _Mapping]]] = ...) -> None: ...
+
+class ArbiterThread(_message.Message):
+    __slots__ = ("device_uuid", "scheduling", "locked_bytes", "unlocked_bytes", "late", "late_max_ns", "steps_down")
+    DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULING_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNLOCKED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    LATE_MAX_NS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_DOWN_FIELD_NUMBER: _ClassVar[int]
+    device_uuid: str
+    scheduling: str
+    locked_bytes: int
+    unlocked_bytes: int
+    late: int
+    late_max_ns: int
+    steps_down: int
+    def __init__(self, device_uuid: _Optional[str] = ..., scheduling: _Optional[str] = ..., locked_bytes: _Optional[int] = ..., unlocked_bytes: _Optional[int] = ..., late: _Optional[int] = ..., late_max_ns: _Optional[int] = ..., steps_down: _Optional[int] = ...) -> None: ...
 
 class SliceDevice(_message.Message):
     __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes")

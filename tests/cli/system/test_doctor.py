@@ -15,6 +15,7 @@ from vgpud import paths
 from vgpud.cli.common import hold_slice
 from vgpud.cli.common.options import Settings
 from vgpud.cli.system import checks
+from vgpud.v1 import vgpud_pb2 as pb
 
 
 def by_check(findings: Any) -> dict[str, checks.Finding]:
@@ -64,6 +65,20 @@ def test_a_daemon_that_cannot_see_who_goes_past_it(daemon: Any) -> None:
     daemon.unwatched = True
     found = by_check(checks.daemon(look(daemon)))["pids"]
     assert found.level == "warn" and "--pid=host" in found.remedy
+
+
+def test_what_the_kernel_granted_the_arbiters_thread() -> None:
+    """SCHED_FIFO and locked memory are as they should be; less works, and has a remedy."""
+    best = pb.ArbiterThread(device_uuid="GPU-0", scheduling="fifo", locked_bytes=4096)
+    assert [(f.check, f.level) for f in checks._arbiter(best)] == [("arbiter", "ok")]
+    late = pb.ArbiterThread(device_uuid="GPU-0", scheduling="fifo", late=3, late_max_ns=2_500_000, steps_down=1)
+    (found,) = checks._arbiter(late)
+    assert found.level == "ok" and "3 times late, 2.5 ms at most; 1 times" in found.text
+    for scheduling in ("nice", "normal"):
+        less = pb.ArbiterThread(device_uuid="GPU-0", scheduling=scheduling, unlocked_bytes=8192)
+        thread, memory = checks._arbiter(less)
+        assert (thread.level, memory.level) == ("warn", "warn")
+        assert "CAP_SYS_NICE" in thread.remedy and "LimitMEMLOCK" in memory.remedy and "8 KiB" in memory.text
 
 
 def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:

@@ -63,6 +63,8 @@ class _Traces:
             self._drain(track, event.time_ns - event.value, event.time_ns)
         elif event.kind == "overlap":
             track.overlap_ns = None if track.drained else event.time_ns
+        elif event.kind == "late":
+            self._point(track, event.time_ns, f"the arbiter runs {event.value / 1e6:.1f} ms late")
         elif event.kind in _LEVELS:
             self._count(track, event.time_ns, _LEVELS[event.kind], event.value)
         elif event.kind in _TOTALS:

@@ -23,6 +23,7 @@ from vgpud.errors import VgpudError
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
 
+_SCHEDULING = {"fifo": "SCHED_FIFO", "nice": "a nice value of its own", "normal": "normal priority"}
 #: linux/fcntl.h; not in the fcntl module before Python 3.13
 _F_SEAL_FUTURE_WRITE = 0x0010
 
@@ -123,6 +124,8 @@ def daemon(look: Look) -> Iterator[Finding]:
     if node.unwatched:
         text = "vgpud is not in the host's pid namespace: programs that bypass their slices are not detected"
         yield Finding("pids", "warn", text, "run vgpud in the host's pid namespace (docker run --pid=host)")
+    for arbiter in node.arbiters:
+        yield from _arbiter(arbiter)
     if not devices:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
     for device in devices:
@@ -134,6 +137,22 @@ def daemon(look: Look) -> Iterator[Finding]:
         if item.owner_uid in (-1, os.getuid()) and not os.access(item.attach_socket, os.W_OK):
             text = f"slice {item.name}: you cannot use {item.attach_socket}"
             yield Finding("attach-socket", "fail", text, "restart vgpud; it recreates the socket")
+
+
+def _arbiter(arbiter: pb.ArbiterThread) -> Iterator[Finding]:
+    """The thread that opens and closes the gates of a device should run at once, and never wait for its memory."""
+    late = f", {arbiter.late} times late, {arbiter.late_max_ns / 1e6:.1f} ms at most" if arbiter.late else ""
+    text = f"the arbiter of {arbiter.device_uuid} has {_SCHEDULING[arbiter.scheduling]}{late}"
+    if arbiter.steps_down:
+        text += f"; {arbiter.steps_down} times it used too much of a processor for SCHED_FIFO"
+    if arbiter.scheduling == "fifo":
+        yield Finding("arbiter", "ok", text)
+    else:
+        remedy = "let vgpud have CAP_SYS_NICE (docker run --cap-add SYS_NICE); with cgroups v1 real-time budget as well"
+        yield Finding("arbiter", "warn", f"{text}: on a busy machine shares are less exact", remedy)
+    if arbiter.unlocked_bytes:
+        text = f"{arbiter.unlocked_bytes >> 10} KiB of the arbiter of {arbiter.device_uuid} may leave the RAM"
+        yield Finding("arbiter-memory", "warn", text, "raise vgpud's RLIMIT_MEMLOCK (systemd: LimitMEMLOCK=infinity)")
 
 
 def _versions(node: pb.Node) -> Iterator[Finding]:
