@@ -56,7 +56,11 @@ size_t __attribute__((noinline)) vg_standing_lock_stack(bool *ret_locked) {
 }
 
 void vg_standing_watch(struct vg_standing *standing, uint64_t now_ns, uint64_t (*used_ns)(void)) {
-  if (standing->down_until_ns && now_ns >= standing->down_until_ns) step_up(standing);
+  if (standing->down_until_ns && now_ns >= standing->down_until_ns) {
+    step_up(standing);
+    standing->window_ns = now_ns; /* what it used meanwhile was no real-time thread's */
+    standing->window_used_ns = used_ns();
+  }
   if (standing->scheduling != VG_SCHEDULING_FIFO || now_ns < standing->window_ns + WINDOW_NS) return;
   uint64_t used = used_ns(), passed_ns = now_ns - standing->window_ns;
   bool too_much = (used - standing->window_used_ns) * WINDOW_NS > USED_MOST_NS * passed_ns;
