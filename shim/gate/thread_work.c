@@ -183,17 +183,33 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
     uint64_t cost_ns = marker->cost_ns;
     retire(work, stream, marker);
     note_moved(stream, cost_ns, now_ns);
+    if (stream->moved_ns > work->moved_ns) work->moved_ns = stream->moved_ns;
     stream->head++;
   }
   exchange_mode(before);
+  if (stream->head != stream->tail)
+    raise_guess(work, stream, stream->markers[stream->head % VG_WORK_MARKERS].estimate, now_ns);
+}
+
+/* Streams that share the device with others get on more slowly. So a stream is stuck if none of the process has got on
+ * for a multiple of what all have outstanding together, or this one alone for a multiple of that. */
+static void review_stale(struct vg_work *work, struct vg_stream *stream, uint64_t moved_ns, uint64_t together_ns,
+                         uint64_t now_ns) {
   if (stream->head == stream->tail) return;
   const struct vg_marker *oldest = &stream->markers[stream->head % VG_WORK_MARKERS];
-  raise_guess(work, stream, oldest->estimate, now_ns);
-  uint64_t patience_ns = oldest->cost_ns * STALE_FACTOR;
+  uint64_t patience_ns = (oldest->cost_ns > together_ns ? oldest->cost_ns : together_ns) * STALE_FACTOR;
   if (patience_ns < STALE_LEAST_NS) patience_ns = STALE_LEAST_NS;
   if (!oldest->estimate->count) patience_ns = STALE_UNKNOWN_NS;
-  if (now_ns > stream->moved_ns + patience_ns && begun(oldest)) patience_ns = STALE_BEGUN_NS;
-  if (now_ns > stream->moved_ns + patience_ns) set_stale(work, stream, true);
+  uint64_t stuck_ns = moved_ns + patience_ns, alone_ns = stream->moved_ns + patience_ns;
+  if (stuck_ns < alone_ns) stuck_ns = alone_ns;
+  alone_ns += (STALE_FACTOR - 1) * patience_ns;
+  if (now_ns <= (stuck_ns < alone_ns ? stuck_ns : alone_ns)) return;
+  if (now_ns > stream->moved_ns + STALE_BEGUN_NS || !begun(oldest)) set_stale(work, stream, true);
+}
+
+void vg_work_review_stale(struct vg_work *work, uint64_t moved_ns, uint64_t together_ns, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used) review_stale(work, &work->streams[i], moved_ns, together_ns, now_ns);
 }
 
 /* A thread that has lost its processor among launches: the device may have been idle meanwhile. */

@@ -51,6 +51,7 @@ struct vg_work {
   uint64_t launched;       /* counted launches so far */
   uint64_t reported;       /* the part of them that is in the report page */
   uint64_t last_launch_ns; /* while coasting */
+  uint64_t moved_ns;       /* when a marker of any of its streams last completed */
   uint64_t marked_ns;      /* when the last marker was recorded */
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
@@ -81,6 +82,9 @@ bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_esti
 /* The driver has refused a launch: it adds no outstanding work. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
+/* After the reap of all threads: streams that make no progress are no longer counted. moved_ns: when any stream of the
+ * process last did; together_ns: what all have outstanding. */
+void vg_work_review_stale(struct vg_work *work, uint64_t moved_ns, uint64_t together_ns, uint64_t now_ns);
 enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
 /* The state of a launch of this function and size that is being timed. Under the lock. */
 enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class);

@@ -22,6 +22,7 @@ struct CUevent_st {
 
 static pthread_mutex_t fake_mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t fake_busy_until_ns[FAKE_STREAMS]; /* FAKE_NEVER: the stream waits for something that does not come */
+static bool fake_serial;                          /* the streams share the device: one launch after the other */
 static uint64_t fake_events;                      /* alive */
 static uint32_t fake_capturing; /* streams that capture, a bit for each; the rules are those of CUDA */
 static struct vg_device *fake_device;
@@ -39,10 +40,19 @@ static uint64_t fake_end_of(CUstream stream) {
   return end_ns;
 }
 
+/* Under the mutex: when all that was launched will have completed. */
+static inline uint64_t fake_last_end(void) {
+  uint64_t last_ns = 0;
+  for (int i = 0; i < FAKE_STREAMS; i++)
+    if (fake_busy_until_ns[i] != FAKE_NEVER && fake_busy_until_ns[i] > last_ns) last_ns = fake_busy_until_ns[i];
+  return last_ns;
+}
+
 static inline void fake_launch(CUstream stream, uint64_t cost_ns) {
   uint64_t now_ns = vg_prim_now_ns();
   pthread_mutex_lock(&fake_mutex);
   uint64_t *end_ns = &fake_busy_until_ns[(uintptr_t)stream % FAKE_STREAMS];
+  if (fake_serial && *end_ns != FAKE_NEVER) *end_ns = fake_last_end();
   if (*end_ns != FAKE_NEVER) *end_ns = (*end_ns > now_ns ? *end_ns : now_ns) + cost_ns;
   pthread_mutex_unlock(&fake_mutex);
 }
@@ -161,6 +171,7 @@ static void fake_driver_start(struct vg_device *device) {
   vg_real_slots[VG_ENTRY_cuThreadExchangeStreamCaptureMode] = (void *)fake_exchange;
   for (int i = 0; i < FAKE_STREAMS; i++) fake_busy_until_ns[i] = 0;
   fake_capturing = 0;
+  fake_serial = false;
   fake_device = device;
 }
 

@@ -103,11 +103,72 @@ static void the_bound_holds_beside_a_capture(void) {
   end();
 }
 
+/* ---- streams that share the device ---- */
+
+#define LAUNCHERS 6
+#define LAUNCHES_EACH 500
+
+static uint64_t shared_most_ns; /* queued on the device */
+
+static uint64_t queued_in_all_ns(void) {
+  pthread_mutex_lock(&fake_mutex);
+  uint64_t end_ns = fake_last_end();
+  pthread_mutex_unlock(&fake_mutex);
+  uint64_t now_ns = vg_prim_now_ns();
+  return end_ns > now_ns ? end_ns - now_ns : 0;
+}
+
+static void launch_shared(uintptr_t stream, bool first) {
+  launch_into(fake_stream(stream), &functions[0], LAUNCH_NS);
+  uint64_t queued_ns = queued_in_all_ns(), most_ns = VG_LOAD(&shared_most_ns);
+  while (!first && queued_ns > most_ns &&
+         !__atomic_compare_exchange_n(&shared_most_ns, &most_ns, queued_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
+/* The first ones are launched before their cost is known. */
+static void *launch_many(void *stream) {
+  for (int i = 0; i < LAUNCHES_EACH; i++) launch_shared((uintptr_t)stream, i < 10);
+  return NULL;
+}
+
+static void begin_shared(void) {
+  begin(0);
+  fake_serial = true;
+  shared_most_ns = 0;
+}
+
+static void end_shared(void) {
+  printf("  queued %.0f ms\n", (double)shared_most_ns / 1e6);
+  CHECK(shared_most_ns <= 3 * control.bound_ns);
+  for (uintptr_t i = 0; i < FAKE_STREAMS; i++) vg_prim_sleep_until_ns(fake_end_of(fake_stream(i)));
+  VG_STORE(&control.watch, VG_WATCH_USAGE);
+  CHECK(serve_until_idle());
+  end();
+}
+
+/* Each stream has a fraction of the device, so it gets on slowly: its work is outstanding all the same. */
+static void streams_of_many_threads_are_bounded_together(void) {
+  begin_shared();
+  pthread_t threads[LAUNCHERS];
+  for (uintptr_t i = 0; i < LAUNCHERS; i++) CHECK(!pthread_create(&threads[i], NULL, launch_many, fake_stream(i)));
+  for (int i = 0; i < LAUNCHERS; i++) pthread_join(threads[i], NULL);
+  end_shared();
+}
+
+static void streams_of_one_thread_are_bounded_together(void) {
+  begin_shared();
+  for (uint32_t i = 0; i < LAUNCHERS * LAUNCHES_EACH; i++) launch_shared(i % LAUNCHERS, i < 10 * LAUNCHERS);
+  end_shared();
+}
+
 int main(void) {
   RUN(long_work_is_bounded);
   RUN(long_first_launches_are_bounded);
   RUN(a_long_kernel_is_not_taken_for_stuck);
   RUN(many_streams_are_bounded);
   RUN(the_bound_holds_beside_a_capture);
+  RUN(streams_of_many_threads_are_bounded_together);
+  RUN(streams_of_one_thread_are_bounded_together);
   return 0;
 }
