@@ -7,6 +7,7 @@ from models.arbiter.device import Device, any_waits, is_alone, leads_beside_othe
 from models.arbiter.model import (
     CLOSED,
     COUNT,
+    ENDLESS_PATIENCES,
     EPOCH_SHIFT,
     FORECAST_MAX_NS,
     GANG_NONE,
@@ -105,7 +106,10 @@ def overlap_from(device: Device, s: Slice) -> int:
         return patience_end(device, s)
     if s.drain_expected_ns <= patience_end(device, s):
         return s.drain_expected_ns - device.params.lookahead_ns
-    return min(s.drain_expected_ns, s.close_ns + patience_for_long(device, s))
+    patience_ns = patience_for_long(device, s)
+    if s.drain_expected_ns > s.close_ns + ENDLESS_PATIENCES * patience_ns:  # the wait would only put off the overlap
+        return s.close_ns
+    return min(s.drain_expected_ns, s.close_ns + patience_ns)
 
 
 def rescue_after(s: Slice, now_ns: int) -> int:

@@ -20,6 +20,8 @@ GANG_NONE, GANG_LEADER, GANG_FOLLOWER, GANG_OPEN = 0, 1, 2, 3
 
 #: limit of lags and debts: a single kernel of a minute must not keep its slice from running for an hour
 DEBT_MAX_NS = 1000 * MS
+#: the slot does not wait for a drain that is forecast to take so many times as long as it would wait
+ENDLESS_PATIENCES = 8
 #: a slice that has not drained for this long has its gate opened for a moment
 RESCUE_NS = 50 * MS
 #: longest forecast of a drain that is believed

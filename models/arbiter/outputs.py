@@ -55,6 +55,7 @@ class Crowd:
     latency: int  # attached, of the latency class
     throttles: bool  # a slice is kept waiting so that another one gets its due
     limited: bool  # a slice is limited by its maximum
+    least_behind_ns: int  # of the free slices that were active lately
 
     @property
     def contended(self) -> bool:
@@ -77,6 +78,7 @@ def count_slices(device: Device, now_ns: int) -> Crowd:
         latency=sum(s.attached and s.params.latency for s in device.slices),
         throttles=device.vacated or any(s.throttled for s in active),
         limited=any(s.limited for s in lately),
+        least_behind_ns=min((behind(s) for s in lately if not s.saturating), default=FAR_NS),
     )
 
 
@@ -116,9 +118,11 @@ def gang_veto(device: Device, s: Slice) -> bool:
 
 def watch(device: Device, s: Slice, crowd: Crowd, now_ns: int) -> int:
     """Usage, if it shares the device or has a maximum. Edges (when work begins and ends), if the arbiter must know at
-    once. Collectives, if it is of a gang."""
+    once: also when a slice resumes that another one has to wait for. Collectives, if it is of a gang."""
     others = crowd.attached > s.attached
-    edges = (not s.saturating and others and (crowd.crowded or crowd.latency > 0)) or cap_may_end(device, s, now_ns)
+    may_resume = s.free_lag_ns > SHORT_NS and behind(s) > crowd.least_behind_ns + AHEAD_NS
+    at_once = crowd.crowded or crowd.latency > 0 or may_resume
+    edges = (not s.saturating and others and at_once) or cap_may_end(device, s, now_ns)
     usage = WATCH_USAGE if others or not s.uncapped else 0
     return usage | (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
 

@@ -168,7 +168,7 @@ def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
         if holder.grant_ns + device.params.quantum_ns <= now_ns:
             holder.lease_end_ns = now_ns
     if not chosen.limited and is_a_lease_ahead(device, holder, chosen):
-        holder.lease_end_ns = min(holder.lease_end_ns, holder.grant_ns + device.params.quantum_ns // 4)
+        holder.lease_end_ns = min(holder.lease_end_ns, holder.grant_ns + device.params.quantum_min_ns)
     preempts = chosen.follows and chosen is not holder
     if now_ns < holder.lease_end_ns and not preempts:
         return

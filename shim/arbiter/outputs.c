@@ -32,6 +32,7 @@ struct crowd { /* the slices on the device, counted */
   /* lately active free slices that are behind: the one furthest behind, how far, and how far the next one is */
   const struct vg_core_slice *last;
   int64_t last_ns, next_ns;
+  int64_t least_ns; /* the lately active free slice that is least behind, or furthest ahead */
 };
 
 static void note_behind(struct crowd *crowd, const struct vg_core_slice *slice) {
@@ -46,7 +47,8 @@ static void note_behind(struct crowd *crowd, const struct vg_core_slice *slice) 
 }
 
 static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
-  struct crowd crowd = {.throttles = core->vacated, .slot_mean_ns = vg_core_slot_mean(core)};
+  struct crowd crowd = {
+      .throttles = core->vacated, .slot_mean_ns = vg_core_slot_mean(core), .least_ns = VG_CORE_FAR_NS};
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
@@ -62,9 +64,17 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
     crowd.ready += vg_core_in_slot(slice) && vg_core_waits(slice) && vg_core_below_maximum(core, slice);
     crowd.throttles |= active && slice->free.throttled;
     crowd.limited |= lately && slice->bucket.limited;
-    if (lately && !slice->saturating && slice->free.lag_ns > VG_CORE_SHORT_NS) note_behind(&crowd, slice);
+    if (!lately || slice->saturating) continue;
+    int64_t behind_ns = vg_core_behind(slice);
+    if (behind_ns < crowd.least_ns) crowd.least_ns = behind_ns;
+    if (slice->free.lag_ns > VG_CORE_SHORT_NS) note_behind(&crowd, slice);
   }
   return crowd;
+}
+
+/* Another slice runs only since this one pauses, and waits for it when it resumes: that must be known at once. */
+static bool may_resume(const struct vg_core_slice *slice, const struct crowd *crowd) {
+  return slice->free.lag_ns > VG_CORE_SHORT_NS && vg_core_behind(slice) > crowd->least_ns + VG_CORE_AHEAD_NS;
 }
 
 /* The bound of a slice that runs only since another one, further behind, pauses: its outstanding work would delay the
@@ -106,7 +116,8 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   bool others = crowd->attached > slice->in.attached;
   bool latency = crowd->latency > (slice->in.attached && slice->params.latency);
   bool crowded = is_crowded(crowd);
-  bool edges = (!slice->saturating && others && (crowded || crowd->latency)) || cap_may_end(core, slice, now_ns);
+  bool at_once = crowded || crowd->latency || may_resume(slice, crowd);
+  bool edges = (!slice->saturating && others && at_once) || cap_may_end(core, slice, now_ns);
   slice->out.gang_veto = must_yield(core, slice);
   slice->out.watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
   if (edges) slice->out.watch |= VG_WATCH_EDGES;

@@ -6,6 +6,8 @@
 #include "arbiter/shares.h"
 
 #define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* longest forecast of a drain that is believed */
+/* The slot does not wait for a drain that is forecast to take so many times as long as it would wait. */
+#define ENDLESS_PATIENCES 8
 /* Demand above which a free slice becomes saturating, and below which that one becomes free. */
 #define SATURATING_PPM 970000
 #define FREE_PPM 930000
@@ -135,7 +137,10 @@ uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_s
   uint64_t expected_ns = slice->in.drain_expected_ns;
   if (expected_ns < slice->gate.close_ns) return patience_end(core, slice);
   if (expected_ns <= patience_end(core, slice)) return expected_ns - core->params.lookahead_ns;
-  return vg_core_least(expected_ns, slice->gate.close_ns + patience_for_long(core, slice));
+  uint64_t patience_ns = patience_for_long(core, slice);
+  if (expected_ns > slice->gate.close_ns + ENDLESS_PATIENCES * patience_ns)
+    return slice->gate.close_ns; /* the wait would only put off the overlap */
+  return vg_core_least(expected_ns, slice->gate.close_ns + patience_ns);
 }
 
 /* Work with a long forecast is not stuck as long as it may still complete, beside one or two neighbours: letting its
@@ -384,7 +389,7 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
   }
   if (!next->bucket.limited && is_a_lease_ahead(core, holder, next))
     holder->out.lease_end_ns =
-        vg_core_least(holder->out.lease_end_ns, holder->gate.grant_ns + core->params.quantum_ns / 4);
+        vg_core_least(holder->out.lease_end_ns, holder->gate.grant_ns + core->params.quantum_min_ns);
   bool preempted = next != holder && vg_core_follows(next);
   if (now_ns < holder->out.lease_end_ns && !preempted) return;
   if (next == holder)

@@ -78,6 +78,14 @@ def test_trainers() -> None:
     assert shares(world) == pytest.approx([0.25, 0.75], abs=0.03)
 
 
+def test_a_borrower_makes_room_as_soon_as_a_trainer_resumes() -> None:
+    """It runs in the trainer's pauses of .2 ms, and its last launch is all that may delay the next step."""
+    trainer = Load(100 * US, 20, gap_ns=200 * US)
+    first, second = shares(run([tenant(1, 250, 1000, trainer), tenant(2, 750, 750, trainer)], Pair()))
+    assert first >= 0.24
+    assert second >= 0.69
+
+
 def test_who_goes_idle_leaves_the_device_at_once() -> None:
     world = run([saturating(1, 250), tenant(2, 750, 1000, Load(active_ns=300 * MS, idle_ns=300 * MS))], Pair())
     idle = [a for (_, a), (b, _) in pairwise(world.tenants[1].spans) if b - a > 250 * MS]

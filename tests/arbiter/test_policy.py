@@ -213,6 +213,16 @@ def test_how_long_a_drain_is_waited_for_depends_on_what_the_others_are_due(minim
     assert row(world, 1).overruns > 1
 
 
+def test_a_drain_of_a_second_is_not_waited_for() -> None:
+    """The two overlap in any case; what the one runs alone before is missing from the other's next seconds."""
+    world = run([saturating(1, 500, 500, 1_000_000), saturating(2, 500, 500)], 14)
+    waits = waits_for_drains(world, 2, 1)
+    assert waits and max(waits) < MS
+    for t in world.tenants:  # a hundredth is what the changes of context take from each
+        starts = range(4 * SECOND, 9 * SECOND + 1, 100 * MS)
+        assert max(abs(t.share(at, at + 5 * SECOND) - 0.5) for at in starts) < 0.011
+
+
 def test_work_that_says_nothing_of_its_end_is_waited_for_no_longer_than_bound_and_overrun() -> None:
     world = run([saturating(1, 500, 500, 60_000, told_ns=0), saturating(2, 500, 500)])
     params = Params()
