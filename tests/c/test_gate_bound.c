@@ -121,8 +121,9 @@ static uint64_t queued_in_all_ns(void) {
 static void launch_shared(uintptr_t stream, bool first) {
   launch_into(fake_stream(stream), &functions[0], LAUNCH_NS);
   uint64_t queued_ns = queued_in_all_ns(), most_ns = VG_LOAD(&shared_most_ns);
-  while (!first && queued_ns > most_ns &&
-         !__atomic_compare_exchange_n(&shared_most_ns, &most_ns, queued_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  while (
+      !first && queued_ns > most_ns &&
+      !__atomic_compare_exchange_n(&shared_most_ns, &most_ns, queued_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
 }
 
