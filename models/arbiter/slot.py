@@ -179,14 +179,14 @@ def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
 
 
 def put_off_until(device: Device, s: Slice, now_ns: int) -> int:
-    """Until when the slot is kept empty before a slice whose work overran and that is overdrawn gets it: slices that
-    are behind and pause now may come back by then. The more it is overdrawn, the longer the pause may be. 0: not at
-    all."""
-    beyond_ns = min(-lag_of(device, s), s.late_ns) - device.params.bound_ns - device.params.overrun_ns
+    """Until when the slot is kept empty before a slice whose work outlasts its gate and that is overdrawn gets it:
+    slices that are behind and pause now may come back by then. The more it is overdrawn, the longer the pause may be.
+    0: not at all."""
+    beyond_ns = min(-lag_of(device, s), s.late_ns) - device.params.bound_ns
     if beyond_ns <= 0:
         return 0
     pausing = (o for o in device.slices if not o.active and lately_active(o, now_ns))
-    ends = (o.last_active_ns + min(beyond_ns // 8, IDLE_NS) for o in pausing if lag_of(device, o) > SHORT_NS)
+    ends = (o.last_active_ns + min(beyond_ns // 4, IDLE_NS) for o in pausing if lag_of(device, o) > SHORT_NS)
     return max(ends, default=0)
 
 

@@ -409,9 +409,9 @@ struct vg_core_slice *vg_core_find_in_slot(struct vg_core *core, enum vg_core_st
 static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
   int64_t mean_ns = vg_core_slot_mean(core), beyond_ns = -vg_core_lag(core, slice, mean_ns);
   if (beyond_ns > (int64_t)slice->gate.late_ns) beyond_ns = (int64_t)slice->gate.late_ns;
-  beyond_ns -= (int64_t)(core->params.bound_ns + core->params.overrun_ns);
+  beyond_ns -= (int64_t)core->params.bound_ns;
   if (beyond_ns <= 0) return 0;
-  uint64_t until_ns = 0, patience_ns = vg_core_least((uint64_t)beyond_ns / 8, VG_CORE_IDLE_NS);
+  uint64_t until_ns = 0, patience_ns = vg_core_least((uint64_t)beyond_ns / 4, VG_CORE_IDLE_NS);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (vg_core_active(other) || !vg_core_lately_active(other, now_ns)) continue;

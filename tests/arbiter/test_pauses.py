@@ -43,6 +43,16 @@ def test_nor_kernels_of_40_ms(burst_ms: int, pause_us: int) -> None:
     assert first >= 0.67
 
 
+@pytest.mark.parametrize(("burst", "kernel_ms", "pause_us"), [(1, 20, 700), (1, 20, 300), (2, 10, 500)])
+def test_nor_the_graphs_of_a_trainer(burst: int, kernel_ms: int, pause_us: int) -> None:
+    """A step of 20 ms in one piece or two, and a pause before the next one; as much beside a saturating borrower."""
+    steps = Load(kernel_ms * MS, burst, gap_ns=pause_us * US)
+    for neighbour in (steps, Load(kernel_ms * MS, burst)):
+        first, second = shares(6, tenant(1, 750, 750, steps), tenant(2, 250, 1000, neighbour))
+        assert second <= 0.26
+        assert first >= 0.72
+
+
 def test_who_is_let_in_while_another_pauses_makes_room_when_that_one_is_back() -> None:
     first, second = shares(4, pausing(20, 300), tenant(2, 250, 1000))
     assert first >= 0.73
