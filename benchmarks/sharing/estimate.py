@@ -78,10 +78,11 @@ def _w8(plan: Plan) -> Runs:
 
 
 def _w10(plan: Plan) -> Runs:
-    return _sum(
+    cases = [
         _each(plan.seeds + (one.mode not in rows_adversaries.HOOKED_ONLY), rows_adversaries.seconds_of(plan, one))
         for one in rows_adversaries.CASES.values()
-    )
+    ]
+    return _sum([*cases, _each(plan.seeds + 1, rows_adversaries.resuming_seconds(plan))])
 
 
 def _l1(plan: Plan) -> Runs:

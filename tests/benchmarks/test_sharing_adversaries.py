@@ -33,6 +33,15 @@ def test_a_stall_that_is_made_up_for_shows_in_a_second() -> None:
     assert rows_adversaries.lacking_in_a_second_pp(stalled) == pytest.approx(75)
 
 
+def test_one_that_resumes_is_judged_by_its_worst_first_second() -> None:
+    spans = {"honest": [Span(SECOND_NS, 2 * SECOND_NS, 1), Span(3 * SECOND_NS, 7 * SECOND_NS // 2, 1)]}
+    phases = [(SECOND_NS, "active"), (2 * SECOND_NS, "idle"), (3 * SECOND_NS, "active"), (4 * SECOND_NS, "active")]
+    found = Observed(0, 9 * SECOND_NS // 2, spans, {"adversary": 1}, {}, {"honest": phases})
+    assert rows_adversaries.lacking_on_resume_pp(found) == pytest.approx(25)  # the last second is not over
+    never = Observed(0, SECOND_NS, spans, {"adversary": 1}, {}, {"honest": []})
+    assert rows_adversaries.lacking_on_resume_pp(never) == math.inf
+
+
 def test_an_adversary_that_did_no_harm_proves_nothing() -> None:
     assert rows_adversaries.lacking_pp(run(0.90, 0)) == math.inf
 
