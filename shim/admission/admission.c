@@ -90,6 +90,13 @@ static uint64_t end_silences(struct vg_admission *admission, uint64_t now_ns) {
   return UINT64_MAX;
 }
 
+static void answer_or_await(struct vg_admission *admission, uint32_t listener, int fd) {
+  if (vg_answer(admission, listener, fd)) return;
+  vg_admission_lock(admission);
+  await_message(admission, listener, fd);
+  vg_admission_unlock(admission);
+}
+
 static void answer_silent(struct vg_admission *admission, uint64_t index) {
   vg_admission_lock(admission);
   struct vg_silent *silent = &admission->silent[index];
@@ -97,7 +104,7 @@ static void answer_silent(struct vg_admission *admission, uint64_t index) {
   uint32_t listener = silent->listener;
   if (fd >= 0) end_silence(admission, silent);
   vg_admission_unlock(admission);
-  if (fd >= 0) vg_answer(admission, listener, fd);
+  if (fd >= 0) answer_or_await(admission, listener, fd);
 }
 
 /* ---- listeners ---- */
@@ -132,20 +139,15 @@ static uint64_t end_rests(struct vg_admission *admission, uint64_t now_ns) {
   return deadline_ns;
 }
 
-/* -1: there is none, or it waits for its message. */
+/* -1: there is none. */
 static int accept_one(struct vg_admission *admission, uint32_t name) {
   vg_admission_lock(admission);
   struct vg_listener *listener = find_listener(admission, name);
   int fd = -1;
   if (listener && !is_full(admission)) {
     fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    char byte;
-    if (fd >= 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
-      await_message(admission, name, fd);
-      fd = -1;
-    } else if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      rest(admission, listener, errno);
-    }
+    bool failed = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+    if (failed) rest(admission, listener, errno);
   }
   vg_admission_unlock(admission);
   return fd;
@@ -158,7 +160,7 @@ static void accept_from_each(struct vg_admission *admission) {
     for (int i = 0; i < count; i++) {
       uint32_t name = (uint32_t)events[i].data.u64;
       int fd = accept_one(admission, name);
-      if (fd >= 0) vg_answer(admission, name, fd);
+      if (fd >= 0) answer_or_await(admission, name, fd);
     }
     if (count <= 0) return;
   }

@@ -144,13 +144,14 @@ static const struct vg_admission_entry *entry_of(const struct vg_admission *admi
   return entry && vg_rules_have_place(admission->rules, entry) ? entry : NULL;
 }
 
-void vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd) {
+bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd) {
   struct vg_attach_request request;
   struct vg_peer peer;
   ssize_t length = look_at_message(socket_fd, &request);
+  if (length < 0 && errno == EAGAIN) return false;
   if (length == 0) {
     vg_prim_close(socket_fd);
-    return;
+    return true;
   }
   pthread_mutex_lock(&admission->mutex);
   bool with_cgroups = admission->rules && admission->rules->container_count;
@@ -173,4 +174,5 @@ void vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd)
     vg_answer_hand_over(admission, listener, socket_fd);
   }
   pthread_mutex_unlock(&admission->mutex);
+  return true;
 }

@@ -48,8 +48,9 @@ struct vg_admission {
   uint32_t joined_count;
 };
 
-/* answer.c: answers the message that waits at a connection, or hands it over. Takes socket_fd. Locks by itself. */
-void vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd);
+/* answer.c: answers the message that waits at a connection, or hands it over: socket_fd is taken. False: there is no
+ * message yet. Locks by itself. */
+bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd);
 /* Locked: */
 void vg_answer_hand_over(struct vg_admission *admission, uint32_t listener, int socket_fd);
 void vg_answer_tell(struct vg_admission *admission, const struct vg_admission_news *news);

@@ -325,6 +325,8 @@ class Tenants:
         found = self._thread.slice_of(news.slice_id)
         account, inside = self._thread.account(news.account)
         namespace, own_pid = host_processes.own_pid(news.pid)
+        if host_processes.has_ended(news.pidfd):  # its pid may be another's by now
+            namespace, own_pid = "?", 0
         sock = socket.socket(fileno=news.socket_fd)
         peer = Peer(found.name, sock, news.pid, news.uid, (), news.pidfd, namespace, own_pid, account=account)
         peer.process_id, peer.serial, peer.library_copy = news.process_id, news.slice_id, news.library_copy

@@ -56,6 +56,8 @@ SAMPLE_S = 0.1
 HOUSEKEEPING_S = 1.0
 #: how often our CDI files are looked at: the driver may have been updated, or /var/run/cdi emptied
 DEVICE_FILES_S = 5.0
+#: an ephemeral slice that may end within this time is ended only when no attachment is on its way to Python
+GRACE_MARGIN_NS = 1_000_000_000
 #: changes that come close together wake the watchers once
 COALESCE_S = 0.02
 
@@ -378,15 +380,15 @@ class Daemon:
         match event:
             case ev.ProcessAttached():
                 return event.placed
-            case ev.ProcessGone() | ev.ProcessDisconnected():
+            case ev.ProcessGone():
                 process = self.state.processes.get(event.process_id)
                 made = self.state.slices.get(process.slice_name) if process else None
-                if made is None or process is None:
-                    return True
-                closed = isinstance(event, ev.ProcessDisconnected)
-                return not made.ephemeral and not (closed and bounds.closed_fill(self.state, process.account))
+                return not (made and made.ephemeral and len(self.state.processes_of(made.name, holders=True)) == 1)
+            case ev.ProcessDisconnected():
+                process = self.state.processes.get(event.process_id)
+                return not (process and bounds.closed_fill(self.state, process.account))
             case ev.Tick():
-                return not self.state.grace_ns
+                return all(until_ns > time.monotonic_ns() + GRACE_MARGIN_NS for until_ns in self.state.grace_ns.values())
         return False
 
     def _run(self, event: ev.Event) -> list[ev.Command]:
