@@ -12,8 +12,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from vgpud.core import bounds, suspend
+from vgpud.core.events import Event, ProcessAttached, ProcessDisconnected, ProcessGone, Tick
 from vgpud.core.model import ANYONE, Container, Process, Slice, State
 from vgpud.core.slices import owner_refusal
+
+#: a slice whose grace time ends within this time may end by the next tick
+GRACE_MARGIN_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +107,21 @@ def _accounts(state: State, found: Slice, members: list[Process]) -> dict[str, i
     allowed = {bounds.account(uid, ""): uid for uid in uids if not owner_refusal(found, uid, state.policy)}
     inside = [c for c in _known_containers(state) if c.slice_name == found.name]
     return allowed | {bounds.account(0, c.container_id): -1 for c in inside}
+
+
+def keeps_rights(state: State, event: Event, now_ns: int) -> bool:
+    """Whether the thread may continue by its rules during this event: no slice can end by it, nor a bound be reached
+    that the thread does not count."""
+    match event:
+        case ProcessAttached():
+            return event.placed
+        case ProcessGone():
+            process = state.processes.get(event.process_id)
+            made = state.slices.get(process.slice_name) if process else None
+            return not (made and made.ephemeral and len(state.processes_of(made.name, holders=True)) == 1)
+        case ProcessDisconnected():
+            process = state.processes.get(event.process_id)
+            return not (process and bounds.closed_fill(state, process.account))
+        case Tick():
+            return all(until_ns > now_ns + GRACE_MARGIN_NS for until_ns in state.grace_ns.values())
+    return False

@@ -24,8 +24,8 @@ from vgpud.attach.messages import ABI_VERSION
 from vgpud.attach.server import SHARED, Tenants
 from vgpud.config import LIVE_KEYS, Config, arbiter_items, check_arbiter
 from vgpud.containers.server import Containers
-from vgpud.core import bounds
 from vgpud.core import events as ev
+from vgpud.core.attach_rules import keeps_rights
 from vgpud.core.machine import request_key, step
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State, Taken
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
@@ -56,8 +56,6 @@ SAMPLE_S = 0.1
 HOUSEKEEPING_S = 1.0
 #: how often our CDI files are looked at: the driver may have been updated, or /var/run/cdi emptied
 DEVICE_FILES_S = 5.0
-#: an ephemeral slice that may end within this time is ended only when no attachment is on its way to Python
-GRACE_MARGIN_NS = 1_000_000_000
 #: changes that come close together wake the watchers once
 COALESCE_S = 0.02
 
@@ -368,28 +366,12 @@ class Daemon:
 
     def run(self, event: ev.Event) -> list[ev.Command]:
         """An event without a caller that waits for its answer: what cannot be saved now is saved with later events."""
-        if self._is_of_processes(event):
+        if keeps_rights(self.state, event, time.monotonic_ns()):
             if isinstance(event, ev.ProcessGone | ev.ProcessDisconnected):
                 self._tenants.renew_rules()
             return self._run(event)
         with self._tenants.settled():
             return self._run(event)
-
-    def _is_of_processes(self, event: ev.Event) -> bool:
-        """Whether the admission thread may continue: no slice can end by it, nor a bound be reached."""
-        match event:
-            case ev.ProcessAttached():
-                return event.placed
-            case ev.ProcessGone():
-                process = self.state.processes.get(event.process_id)
-                made = self.state.slices.get(process.slice_name) if process else None
-                return not (made and made.ephemeral and len(self.state.processes_of(made.name, holders=True)) == 1)
-            case ev.ProcessDisconnected():
-                process = self.state.processes.get(event.process_id)
-                return not (process and bounds.closed_fill(self.state, process.account))
-            case ev.Tick():
-                return all(until_ns > time.monotonic_ns() + GRACE_MARGIN_NS for until_ns in self.state.grace_ns.values())
-        return False
 
     def _run(self, event: ev.Event) -> list[ev.Command]:
         commands = step(self.state, event, time.monotonic_ns())
