@@ -13,6 +13,7 @@ NAMES = (
     "memory_exact",
     "ledger",
     "start_together",
+    "attach_crowd",
     "daemon_control",
     "daemon_restart",
     "container_lifecycle",

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
 #: object files, a folder for each compiler and set of flags
 OBJECTS = ROOT / "build" / "objects"
-ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h")
+ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "admission/admission.h")
 
 #: folders whose files are loaded into every tenant's process
 TENANT_FOLDERS = ("base", "session", "ledger", "context", "gate", "attach", "driver", "hooks", "gen/hooks")
@@ -83,16 +83,17 @@ def _parts(*names: str) -> list[str]:
     return [f"shim/{name}.c" for name in names]
 
 
-def arbiter_sources() -> list[str]:
-    return _in("arbiter") + _parts("base/prim")
+def daemon_sources() -> list[str]:
+    """What runs in the daemon without the interpreter."""
+    return _in("admission", "arbiter") + _parts("base/prim")
 
 
 ffibuilder = cffi.FFI()
 ffibuilder.cdef(cdef())
 ffibuilder.set_source(
     "vgpud._shim",
-    '#include "arbiter/arbiter.h"',
-    sources=arbiter_sources(),
+    '#include "admission/admission.h"',
+    sources=daemon_sources(),
     include_dirs=python_headers(),
     extra_compile_args=["-O2", "-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread", *OLD_GLIBC_CFLAGS],
     extra_link_args=["-pthread", *OLD_GLIBC_LDFLAGS],

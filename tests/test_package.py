@@ -137,7 +137,7 @@ def test_shim_builds_without_python_headers(tmp_path: Path) -> None:
     """shim/pyabi/Python.h declares all that cffi's module uses, and the module loads into this interpreter."""
     path = "import sys; sys.path.insert(0, 'shim'); import build_shim as b; "
     run(sys.executable, "-c", f"{path} b.ffibuilder.emit_c_code('{tmp_path}/_shim.c')", cwd=ROOT)
-    sources = run(sys.executable, "-c", f"{path} print(*b.arbiter_sources())", cwd=ROOT).split()
+    sources = run(sys.executable, "-c", f"{path} print(*b.daemon_sources())", cwd=ROOT).split()
     headers = ["-Ishim", "-Ishim/pyabi", "-DPy_LIMITED_API"]
     flags = ["-shared", "-fPIC", "-std=gnu11", "-Wall", "-Wextra", "-pthread", "-fvisibility=hidden"]
     run("gcc", *flags, *headers, "-o", tmp_path / "_shim.abi3.so", tmp_path / "_shim.c", *sources, cwd=ROOT)

@@ -342,9 +342,9 @@ static void count_pages(struct vg_arbiter *arbiter, const struct vg_process *pro
   *count = sign > 0 ? *count + bytes : *count - bytes;
 }
 
-int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
-                           struct vg_control_header *header, struct vg_control_device *control,
-                           struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes) {
+int vg_arbiter_process_join(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
+                            struct vg_control_header *header, struct vg_control_device *control,
+                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes) {
   struct vg_process *process = calloc(1, sizeof *process);
   if (!process) return -ENOMEM;
   process->id = process_id;
@@ -358,7 +358,20 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
   int result = add_locked(arbiter, process, slice_id);
   if (!result) count_pages(arbiter, process, 1);
   if (result) free(process);
-  return leave(arbiter, result);
+  pthread_mutex_unlock(&arbiter->mutex);
+  return result;
+}
+
+void vg_arbiter_wake(struct vg_arbiter *arbiter) {
+  vg_prim_eventfd_ring(arbiter->wake_fd);
+}
+
+int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
+                           struct vg_control_header *header, struct vg_control_device *control,
+                           struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes) {
+  int result = vg_arbiter_process_join(arbiter, slice_id, process_id, header, control, report, doorbell_fd, held_bytes);
+  vg_arbiter_wake(arbiter);
+  return result;
 }
 
 static void remove_locked(struct vg_arbiter *arbiter, struct vg_process *process) {

@@ -251,19 +251,23 @@ static bool is_helper_needed(const struct vg_process *process, bool drains, bool
   return process->contexts && (changes || (drains && (process->answers || is_at_work(process))));
 }
 
+static void publish_to(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_process *process) {
+  struct vg_control_device *control = process->control;
+  VG_STORE_RELAXED(&control->min_milli, slice->params.min_milli);
+  VG_STORE_RELAXED(&control->max_milli, slice->params.max_milli);
+  VG_STORE_RELAXED(&control->bound_ns, slice->out.bound_ns);
+  VG_STORE(&control->neighbour_waits, slice->out.neighbour_waits);
+  VG_STORE(&control->watch, slice->out.watch);
+  if (process->word != slice->out.word) publish_word(arbiter, process, slice->out.word);
+}
+
 static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_lane *lane) {
   bool word = lane->word != slice->out.word;
   bool drains = lane->neighbour_waits != slice->out.neighbour_waits || (word && !is_open(slice->out.word));
   bool changes = lane->watch != slice->out.watch;
   bool waits = false;
   for (struct vg_process *process = lane->first; process; process = process->next) {
-    struct vg_control_device *control = process->control;
-    VG_STORE_RELAXED(&control->min_milli, slice->params.min_milli);
-    VG_STORE_RELAXED(&control->max_milli, slice->params.max_milli);
-    VG_STORE_RELAXED(&control->bound_ns, slice->out.bound_ns);
-    VG_STORE(&control->neighbour_waits, slice->out.neighbour_waits);
-    VG_STORE(&control->watch, slice->out.watch);
-    if (process->word != slice->out.word) publish_word(arbiter, process, slice->out.word);
+    publish_to(arbiter, slice, process);
     if (is_helper_needed(process, drains, changes)) ring_helper(process);
     waits |= !process->reported.quiet;
   }
@@ -453,9 +457,21 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
 
 /* ---- a new process ---- */
 
+/* It holds nothing: the slice's numbers as of the last round do for it, until the round that is due. A thousand that
+ * begin together would go through all rows a thousand times. */
+static void begin_memory(struct vg_arbiter *arbiter, struct vg_process *process) {
+  struct vg_memory_slice *slice = &arbiter->memory_slices[process->memory.slice];
+  slice->max_bytes = process->slice->params.mem_max_bytes;
+  publish_memory(process, slice);
+  arbiter->memory_stale = true;
+}
+
 void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   publish_coast(arbiter, process);
-  vg_pages_memory(arbiter, now_ns);
+  if (process->memory.granted_bytes)
+    vg_pages_memory(arbiter, now_ns);
+  else
+    begin_memory(arbiter, process);
   VG_STORE(&process->control->heartbeat_ns, now_ns);
-  publish_lane(arbiter, process->slice, vg_lane_of(arbiter, process->slice));
+  publish_to(arbiter, process->slice, process); /* the slice's others have theirs, or get it in the next round */
 }

@@ -3,6 +3,7 @@
 #include "base/prim.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <linux/memfd.h>
@@ -13,6 +14,10 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434 /* the same on every machine; headers before Linux 5.3 have no name for it */
+#endif
 
 static struct timespec to_timespec(uint64_t ns) {
   return (struct timespec){.tv_sec = (time_t)(ns / VG_NS_PER_S), .tv_nsec = (long)(ns % VG_NS_PER_S)};
@@ -110,9 +115,25 @@ int vg_prim_fstat(int fd, struct stat *ret_status) {
   return result;
 }
 
+int vg_prim_stat(const char *path, struct stat *ret_status) {
+  int saved = errno;
+  long rc = syscall(SYS_newfstatat, AT_FDCWD, path, ret_status, 0);
+  int result = rc < 0 ? -errno : 0;
+  errno = saved;
+  return result;
+}
+
 int vg_prim_memfd(const char *name, bool sealable) {
   int saved = errno;
   long fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC | (sealable ? MFD_ALLOW_SEALING : 0u));
+  int result = fd < 0 ? -errno : (int)fd;
+  errno = saved;
+  return result;
+}
+
+int vg_prim_pidfd(int pid) {
+  int saved = errno;
+  long fd = syscall(SYS_pidfd_open, pid, 0);
   int result = fd < 0 ? -errno : (int)fd;
   errno = saved;
   return result;

@@ -36,9 +36,11 @@ void vg_prim_eventfd_drain(int fd);
 /* The same for one that an untrusted process holds, too: it may have made it blocking and emptied it; never waits.
  */
 void vg_prim_eventfd_drain_shared(int fd);
-/* fstat() and memfd_create(), which a glibc of 2.17 does not export. */
-int vg_prim_fstat(int fd, struct stat *ret_status); /* 0 or -errno */
-int vg_prim_memfd(const char *name, bool sealable); /* a close-on-exec descriptor or -errno */
+/* stat(), fstat() and memfd_create(), which a glibc of 2.17 does not export. */
+int vg_prim_stat(const char *path, struct stat *ret_status); /* 0 or -errno */
+int vg_prim_fstat(int fd, struct stat *ret_status);          /* 0 or -errno */
+int vg_prim_memfd(const char *name, bool sealable);          /* a close-on-exec descriptor or -errno */
+int vg_prim_pidfd(int pid);                                  /* a close-on-exec descriptor or -errno */
 void vg_prim_close(int fd);
 /* Whether all of the memory that a program's pointer names can be read, at one system call for each page: for pointers
  * that the driver has not looked at yet, since it may answer something before it does. */

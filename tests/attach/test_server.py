@@ -25,6 +25,7 @@ from tests.attach import client
 from tests.daemon.node import PATIENCE_S, Node, eventually
 from vgpud._shim import ffi, lib
 from vgpud.attach.server import Tenants
+from vgpud.core.attach_rules import Rules
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -382,6 +383,8 @@ def test_descriptors_do_not_pile_up(node: Node) -> None:
         client.connect(node.socket()).close()
         return len(os.listdir(table))
 
+    cycle()
+    time.sleep(1)  # pages for the next programs are prepared
     warm = max(cycle() for _ in range(5))
     for _ in range(100):
         cycle()
@@ -529,7 +532,7 @@ def test_between_connections_to_many_slices_others_go_on(tmp_path: Path, monkeyp
 
     async def main() -> None:
         nonlocal rounds
-        backend: Any = SimpleNamespace()
+        backend: Any = SimpleNamespace(arbiter=None, rules=lambda: (Rules(), {}))
         tenants = Tenants(tmp_path / "slices", tmp_path / "shared", "n", "open", backend)
         for name in slices:
             tenants.open(name)

@@ -71,9 +71,9 @@ def told(sources: list[str]) -> tuple[list[set[str]], str]:
     return circles, "\n".join(ties)
 
 
-@pytest.mark.parametrize("target", ["arbiter", *build_shim.targets()])
+@pytest.mark.parametrize("target", ["daemon", *build_shim.targets()])
 def test_no_two_files_need_each_other(target: str) -> None:
-    sources = build_shim.arbiter_sources() if target == "arbiter" else build_shim.targets()[target][0]
+    sources = build_shim.daemon_sources() if target == "daemon" else build_shim.targets()[target][0]
     circles, ties = told(sources)
     assert not circles, f"{[len(c) for c in circles]} files in circles:\n{ties}"
 

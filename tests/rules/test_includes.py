@@ -12,7 +12,8 @@ _SIM_GROUND = {"simgpu/base", "simgpu/process"}
 _SIM_BELOW_ALLOC = _SIM_GROUND | {"simgpu/contexts", "simgpu/memory", "simgpu/streams"}
 
 #: folder of shim/ -> what it may include beside itself. From the ground up: base and abi; session; ledger; context;
-#: gate; attach; hooks. The arbiter runs in the daemon and has nothing of the tenant's folders.
+#: gate; attach; hooks. Arbiter and admission run in the daemon and have nothing of the tenant's
+#: folders.
 ALLOWED: dict[str, set[str]] = {
     "abi": set(),
     "base": set(),
@@ -29,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "cuda_hook.c": {"gate", "gen/abi", "hooks"},
     "nvml": {"abi", "attach", "base", "driver", "gen/nvml", "session"},
     "arbiter": {"abi", "base"},
+    "admission": {"abi", "arbiter", "base"},
     "job": set(),
     "runtime": set(),
     # the simulated device, from the ground up; process/process.h says what each folder is. Server and NVML share wire.h

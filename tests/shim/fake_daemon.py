@@ -77,7 +77,6 @@ class FakeDaemon:
             process.pages.close_sent()
             for bell in process.pages.bells:
                 os.close(bell)
-            process.pages.bells.clear()
 
     # ---- life ----
 

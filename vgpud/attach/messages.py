@@ -1,12 +1,10 @@
 """What goes over an attach socket: messages of shim/abi/vg_abi.h, checked and built, and the sealed pages with them.
 
-Used by server.py alone. Nothing here waits or knows a socket.
+Used by server.py and thread.py. Nothing here waits or knows a socket.
 """
 
 from __future__ import annotations
 
-import fcntl
-import mmap
 import os
 import struct
 import uuid
@@ -21,9 +19,6 @@ ffi, lib = _shim.ffi, _shim.lib
 ABI_VERSION: int = lib.VG_ABI_VERSION
 REQUEST_BYTES: int = ffi.sizeof("struct vg_attach_request")
 _PAGE: int = lib.VG_PAGE_BYTES
-_F_SEAL_FUTURE_WRITE = 0x10  # not in the fcntl module before Python 3.13
-_REPORT_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-_CONTROL_SEALS = _REPORT_SEALS | _F_SEAL_FUTURE_WRITE
 MODES = {"coast": lib.VG_MODE_COAST, "open": lib.VG_MODE_OPEN, "closed": lib.VG_MODE_CLOSED}
 _STATUS = {
     Reason.NOT_FOUND: lib.VG_ATTACH_NO_SLICE,
@@ -102,52 +97,46 @@ class Pages:
     """
 
     def __init__(self, device_count: int, mode: int) -> None:
-        self.fds: list[int] = []
-        self.bells: list[int] = []
-        self._maps: list[mmap.mmap] = []
-        try:
-            self._control = self._memory("vgpu-control", device_count, mmap.PROT_READ | mmap.PROT_WRITE, _CONTROL_SEALS)
-            self._report = self._memory("vgpu-report", device_count, mmap.PROT_READ, _REPORT_SEALS)
-            for _ in range(device_count):
-                self.bells.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        except OSError:
-            self.close()
-            raise
-        self.header = ffi.cast("struct vg_control_header *", self._control)
-        self.header.magic, self.header.abi_version = lib.VG_ABI_MAGIC, lib.VG_ABI_VERSION
-        self.header.device_count, self.header.mode = device_count, mode
+        """Raises OSError."""
+        self._raw = ffi.new("struct vg_tenant_pages *")
+        result = lib.vg_tenant_pages_make(self._raw, device_count, mode)
+        if result < 0:
+            raise OSError(-result, os.strerror(-result))
 
-    def _memory(self, name: str, device_count: int, protection: int, seals: int) -> Any:
-        size = (1 + device_count) * _PAGE
-        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        self.fds.append(fd)
-        os.ftruncate(fd, size)
-        self._maps.append(mmap.mmap(fd, size, mmap.MAP_SHARED, protection))
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-        return ffi.cast("char *", ffi.from_buffer(self._maps[-1]))  # good for as long as the map is open
+    @classmethod
+    def taken(cls, news: Any) -> Pages:
+        """Those that the admission thread gave to a process (struct vg_admission_news)."""
+        made = cls.__new__(cls)
+        made._raw = ffi.new("struct vg_tenant_pages *", news.pages)
+        return made
+
+    @property
+    def header(self) -> Any:
+        return self._raw.control
+
+    @property
+    def fds(self) -> list[int]:
+        """The memfds, until they were sent."""
+        return [self._raw.control_fd, self._raw.report_fd]
+
+    @property
+    def bells(self) -> list[int]:
+        return list(self._raw.bells[0 : self._raw.device_count])
 
     def of(self, index: int) -> tuple[Any, Any, Any]:
         """(header, control, report) of device `index`, as the arbiter takes them."""
         offset = (1 + index) * _PAGE
-        control = ffi.cast("struct vg_control_device *", self._control + offset)
-        return self.header, control, ffi.cast("struct vg_report_device *", self._report + offset)
+        control = ffi.cast("struct vg_control_device *", ffi.cast("char *", self._raw.control) + offset)
+        report = ffi.cast("struct vg_report_device *", ffi.cast("char *", self._raw.report) + offset)
+        return self._raw.control, control, report
 
     def close_sent(self) -> None:
         """The memfds have gone to the process: our mappings suffice."""
-        for fd in self.fds:
-            os.close(fd)
-        self.fds.clear()
+        lib.vg_tenant_pages_sent(self._raw)
 
     def close(self) -> None:
         """Unmaps everything; no arbiter may know the pages any more."""
-        self.close_sent()
-        for bell in self.bells:
-            os.close(bell)
-        self.bells.clear()
-        self.header = self._control = self._report = None
-        for memory in self._maps:
-            memory.close()
-        self._maps.clear()
+        lib.vg_tenant_pages_free(self._raw)
 
 
 def reply_bytes(node: str, mode: str, status: int, text: str = "") -> bytes:
@@ -157,6 +146,11 @@ def reply_bytes(node: str, mode: str, status: int, text: str = "") -> bytes:
 
 def slice_reply_bytes(node: str, mode: str, process_id: int, given: Slice, devices: Mapping[str, Device]) -> bytes:
     """The reply that admits a process, with the numbers of its slice on each device."""
+    return bytes(ffi.buffer(slice_reply(node, mode, process_id, given, devices)))
+
+
+def slice_reply(node: str, mode: str, process_id: int, given: Slice, devices: Mapping[str, Device]) -> Any:
+    """The same as a struct vg_attach_reply."""
     reply = _reply(node, mode, lib.VG_ATTACH_OK, "")
     reply.process_id = process_id
     reply.slice = given.name.encode()[: lib.VG_NAME_BYTES - 1]
@@ -167,7 +161,7 @@ def slice_reply_bytes(node: str, mode: str, process_id: int, given: Slice, devic
         entry.min_milli, entry.max_milli = share.min_milli, share.max_milli
         entry.mem_min_bytes, entry.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
         entry.context_bytes, entry.granule_bytes = device.context_bytes, device.granule_bytes
-    return bytes(ffi.buffer(reply))
+    return reply
 
 
 def usage_bytes(

@@ -2,6 +2,9 @@
 
 A further socket is shared by containers that cannot be given a slice's own directory; there the cgroup determines the
 slice. The identity of a peer comes from the kernel (SO_PEERCRED, a pidfd and the cgroup), never from the message.
+A native thread (thread.py) accepts, and answers plain first attaches by rules that the core has made. It hands every
+other connection over to this module, which is told of the attachments afterwards.
+
 Nothing here waits for a peer: every socket is non-blocking, a silent peer is dropped at a deadline, and each table has
 a maximum. A process is gone when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as
 it keeps the driver's. A socket that ends while the process lives frees everything but the charge for its memory.
@@ -13,8 +16,9 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections import Counter, deque
-from collections.abc import Container
+import time
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +37,8 @@ from vgpud.attach.messages import (
     slice_reply_bytes,
     usage_bytes,
 )
+from vgpud.attach.thread import AdmissionThread
+from vgpud.core.attach_rules import Rules
 from vgpud.core.bounds import shown, which
 from vgpud.core.model import Denied, Device, Process, Slice
 from vgpud.host import cgroups
@@ -49,6 +55,10 @@ STRANGERS_PENDING_MAX = 16
 BACKLOG = 1024
 #: the listener that finds the slice by the peer's cgroup
 SHARED = ""
+#: of the admission thread's news, how many are looked at before everything else has its turn
+NEWS_AT_ONCE = 8
+#: new rules are made this long after the first change, and at most this part of the time is spent on them
+RULES_DELAY_S, RULES_PART = 0.005, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +66,16 @@ class Greeting:
     """A validated attach message and its sender."""
 
     slice_name: str
+    process_id: int
     pid: int
     uid: int
-    account_uid: int
-    cgroups: tuple[str, ...]
+    account: str
+    container_id: str
     program: str
-    resumed: bool
-    holder: bool
-    held: tuple[tuple[str, int], ...]  # bytes by device UUID that a resuming process claims
+    resumed: bool = False
+    holder: bool = False
+    held: tuple[tuple[str, int], ...] = ()  # bytes by device UUID that a resuming process claims
+    serial: int = 0  # of the slice whose pages it has been given already; 0: it waits for the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,10 @@ class Backend(Protocol):
 
     def attach(self, greeting: Greeting) -> Admission | Denied: ...
     def slice_in(self, cgroups: tuple[str, ...]) -> str: ...
+    def container_id(self, cgroups: tuple[str, ...]) -> str: ...
     def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str: ...
+    def rules(self) -> tuple[Rules, Mapping[str, Device]]: ...
+    def arbiter(self, device: str) -> Any: ...
     def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied: ...
     def usage(self, found: Admission) -> Usage: ...
     def gone(self, process_id: int) -> None: ...
@@ -117,7 +132,6 @@ class Peer:
     pid_namespace: str = ""  # "": the one that we see all pids of
     own_pid: int = 0  # what it is called in there
     stranger: bool = False  # may not attach to this slice: will be refused
-    account_uid: int = 0  # see host.user_namespaces
     account: str = ""  # the user that the connection counts for in the core
     deadline: asyncio.TimerHandle | None = None
     process_id: int = 0
@@ -140,6 +154,7 @@ class Peer:
 class Listener:
     sock: socket.socket
     path: Path
+    name: int  # as the admission thread calls it
     pending: set[Peer] = field(default_factory=set)
 
 
@@ -155,8 +170,14 @@ class Tenants:
         self._backend = backend
         self._loop = asyncio.get_running_loop()
         self._listeners: dict[str, Listener] = {}
-        self._ready_ones: deque[tuple[str, Listener]] = deque()  # with a waiting connection, in the order of turns
+        self._by_name: dict[int, tuple[str, Listener]] = {}
         self._peers: dict[int, Peer] = {}
+        # process_ids are unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see
+        # 65536 processes
+        self._thread = AdmissionThread(node, (time.monotonic_ns() // 1_000_000) << 16, backend.arbiter)
+        self._loop.add_reader(self._thread.news_fd(), self._hear)
+        self._rules_timer: asyncio.TimerHandle | None = None
+        self._rules_cost_s = 0.0
 
     def set_mode(self, mode: str) -> None:
         """What tenants do without the daemon, attached ones included."""
@@ -164,6 +185,7 @@ class Tenants:
         for peer in self._peers.values():
             if peer.pages:
                 peer.pages.header.mode = MODES[mode]
+        self.forget_rules()
 
     # ---- sockets ----
 
@@ -180,11 +202,13 @@ class Tenants:
             sock.bind(str(path))
             path.chmod(0o666)  # permission goes by uid, and users in containers have any
             sock.listen(BACKLOG)
+            name = self._thread.listen(sock.fileno())
         except OSError:
             sock.close()
             raise
-        self._listeners[slice_name] = listener = Listener(sock, path)
-        self._listen(slice_name, listener)
+        self._listeners[slice_name] = listener = Listener(sock, path, name)
+        self._by_name[name] = slice_name, listener
+        self.renew_rules()
 
     def close(self, slice_name: str, *, keep_file: bool = False) -> None:
         """Stops listening; the file stays when the daemon only stops, so that containers' mounts stay good."""
@@ -206,7 +230,8 @@ class Tenants:
         return [name for name in names if name not in known and name not in self._listeners]
 
     def _retire(self, listener: Listener) -> None:
-        self._loop.remove_reader(listener.sock)
+        self._thread.unlisten(listener.name)
+        del self._by_name[listener.name]
         listener.sock.close()
         for peer in list(listener.pending):
             self._drop_silent(listener, peer)
@@ -229,41 +254,98 @@ class Tenants:
 
     def close_all(self) -> None:
         """The daemon stops: every connection ends (the tenants then coast), every socket file stays."""
+        self._thread.stop()
+        if self._rules_timer:
+            self._rules_timer.cancel()
+        self._loop.remove_reader(self._thread.news_fd())
+        self._hear_all()
         for name in list(self._listeners):
             self.close(name, keep_file=True)
         for process_id in list(self._peers):
             self.drop(process_id)
 
-    # ---- greeting ----
+    # ---- the admission thread ----
 
-    def _listen(self, slice_name: str, listener: Listener) -> None:
-        if self._listeners.get(slice_name) is listener:
-            self._loop.add_reader(listener.sock, self._ready, slice_name, listener)
+    @contextlib.contextmanager
+    def settled(self) -> Iterator[None]:
+        """What the thread has admitted is known to the core, and it admits nothing until new rules are made."""
+        with self._thread.stopped():
+            self._hear_all()
+            self.forget_rules()
+            yield
 
-    def _ready(self, slice_name: str, listener: Listener) -> None:
-        """A connection is waiting; it is accepted when it is this listener's turn."""
-        self._loop.remove_reader(listener.sock)
-        self._ready_ones.append((slice_name, listener))
-        if len(self._ready_ones) == 1:
-            self._loop.call_soon(self._accept_one)
+    def forget_rules(self) -> None:
+        """What was allowed may not be any more: the thread hands everything over until there are new rules."""
+        self._thread.clear()
+        self.renew_rules()
 
-    def _accept_one(self) -> None:
-        """One connection of all listeners, then everything else: any user may connect to every one of them."""
-        slice_name, listener = self._ready_ones.popleft()
-        if self._ready_ones:
-            self._loop.call_soon(self._accept_one)
-        if self._listeners.get(slice_name) is not listener:
-            return
-        try:
-            sock, _ = listener.sock.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            self._listen(slice_name, listener)
-        except OSError as error:  # out of descriptors: leave the rest in the backlog for a moment
-            self._backend.refused(slice_name, 0, f"cannot accept: {error.strerror}; raise LimitNOFILE")
-            self._loop.call_later(0.1, self._listen, slice_name, listener)
+    def renew_rules(self) -> None:
+        """More may be allowed than the thread knows: it gets new rules in a moment."""
+        if self._rules_timer is None:
+            delay_s = max(RULES_DELAY_S, self._rules_cost_s / RULES_PART)
+            self._rules_timer = self._loop.call_later(delay_s, self._load_rules)
+
+    def _load_rules(self) -> None:
+        self._rules_timer = None
+        begin = time.monotonic()
+        with self._thread.stopped():
+            rules, devices = self._backend.rules()
+            listeners = {name: listener.name for name, listener in self._listeners.items()}
+            self._thread.load(rules, devices, self.mode, listeners, listeners.pop(SHARED, 0))
+        self._rules_cost_s = time.monotonic() - begin
+
+    def _hear(self) -> None:
+        """News of the thread: a connection that it hands over, then everything else, or some attachments."""
+        for _ in range(NEWS_AT_ONCE):
+            news = self._thread.take()
+            if news is None or not self._take_news(news):
+                return
+
+    def _hear_all(self) -> None:
+        while (news := self._thread.take()) is not None:
+            self._take_news(news)
+
+    def _take_news(self, news: Any) -> bool:
+        """Whether it was an attachment, which costs less than any other news."""
+        slice_name, listener = self._by_name.get(news.listener, (SHARED, None))
+        if news.kind == lib.VG_ADMISSION_ATTACHED:
+            self._adopt(news)
+            return True
+        if news.kind == lib.VG_ADMISSION_FAULT:  # out of descriptors: the rest is in the backlog for a moment
+            text = f"cannot accept: {os.strerror(news.error)}; raise LimitNOFILE"
+            self._backend.refused(slice_name, 0, text)
+        elif listener:
+            self._await_greeting(socket.socket(fileno=news.socket_fd), slice_name, listener)
         else:
-            self._listen(slice_name, listener)
-            self._await_greeting(sock, slice_name, listener)
+            os.close(news.socket_fd)  # the slice has ended meanwhile
+        return False
+
+    def _adopt(self, news: Any) -> None:
+        """A process that has its answer. It is revoked when the core refuses it after all."""
+        found = self._thread.slice_of(news.slice_id)
+        account, inside = self._thread.account(news.account)
+        namespace, own_pid = host_processes.own_pid(news.pid)
+        if host_processes.has_ended(news.pidfd):  # its pid may be another's by now
+            namespace, own_pid = "?", 0
+        sock = socket.socket(fileno=news.socket_fd)
+        peer = Peer(found.name, sock, news.pid, news.uid, (), news.pidfd, namespace, own_pid, account=account)
+        peer.process_id, peer.serial, peer.library_copy = news.process_id, news.slice_id, news.library_copy
+        peer.pages, peer.devices = Pages.taken(news), tuple(share.device_uuid for share in found.shares)
+        self._peers[peer.process_id] = peer
+        program = clean_text(bytes(ffi.buffer(news.program)))
+        container_id = account.removeprefix("container ") if inside else ""
+        answer = self._backend.attach(
+            Greeting(
+                found.name, peer.process_id, peer.pid, peer.uid, account, container_id, program, serial=peer.serial
+            )
+        )
+        if isinstance(answer, Denied):
+            self._backend.refused(found.name, peer.pid, answer.message)
+            self.drop(peer.process_id)
+            return
+        self._watch_end(peer)
+
+    # ---- greeting ----
 
     def _await_greeting(self, sock: socket.socket, slice_name: str, listener: Listener) -> None:
         sock.setblocking(False)
@@ -308,7 +390,7 @@ class Tenants:
         name = slice_name or self._backend.slice_in(inside)
         stranger = isinstance(self._backend.look(name, uid, inside), Denied)
         account = self._backend.account(payer, inside)
-        return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, stranger, payer, account)
+        return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, stranger, account)
 
     def _drop_silent(self, listener: Listener, peer: Peer) -> None:
         listener.pending.discard(peer)
@@ -365,16 +447,14 @@ class Tenants:
         held = held_of(request)
         resumed, holder = request.resume == lib.VG_ATTACH_RESUME, request.resume == lib.VG_ATTACH_HOLD
         peer.library_copy = request.library_copy
-        self._replace_old(peer, resumed)
-        program = clean_text(bytes(ffi.buffer(request.program)))
-        greeting = Greeting(
-            peer.slice_name, peer.pid, peer.uid, peer.account_uid, peer.cgroups, program, resumed, holder, held
-        )
-        answer = self._backend.attach(greeting)
+        with self.settled():
+            self._replace_old(peer, resumed)
+            answer = self._backend.attach(self._greeting(peer, request, held))
         if isinstance(answer, Denied):
             raise Refusal.of(answer)
         peer.process_id, peer.serial, peer.holder = answer.process.process_id, answer.slice.serial, holder
         self._peers[peer.process_id] = peer
+        self._thread.know(peer.pid)
         try:
             fds = [] if holder else self._give_pages(peer, answer)
         except OSError as error:
@@ -388,6 +468,23 @@ class Tenants:
             return
         if peer.pages:
             peer.pages.close_sent()
+        self._watch_end(peer)
+
+    def _greeting(self, peer: Peer, request: Any, held: tuple[tuple[str, int], ...]) -> Greeting:
+        return Greeting(
+            peer.slice_name,
+            self._thread.next_id(),
+            peer.pid,
+            peer.uid,
+            peer.account,
+            self._backend.container_id(peer.cgroups),
+            clean_text(bytes(ffi.buffer(request.program))),
+            request.resume == lib.VG_ATTACH_RESUME,
+            request.resume == lib.VG_ATTACH_HOLD,
+            held,
+        )
+
+    def _watch_end(self, peer: Peer) -> None:
         self._loop.add_reader(peer.sock, self._at_end, peer)
         self._loop.add_reader(peer.pidfd, self._died, peer)
 
@@ -460,6 +557,7 @@ class Tenants:
             return
         for device in peer.devices:
             self._backend.leave(process_id, device)
+        self._thread.forget(peer.pid)
         self._close_peer(peer)
 
     def _close_peer(self, peer: Peer) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from vgpud.core.model import ANYONE, Denied, Process, Reason, Slice, State
@@ -24,6 +25,30 @@ DESCRIPTORS_EACH = 2
 #: which bound refuses: of the table, of a user, or the part that is kept for others
 ALL, OWN, RESERVED = "all", "own", "reserved"
 _User = TypeVar("_User", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Places that users share: `held` now, by user; a user may take `own_max` of `capacity`."""
+
+    capacity: int
+    own_max: int
+    held: Counter[str]
+
+    @property
+    def small(self) -> int:
+        """Places that a user may take of those that are reserved for users with few."""
+        return max(1, self.capacity // SMALL_PART)
+
+    @property
+    def free(self) -> int:
+        return self.capacity - self.held.total()
+
+    @property
+    def free_for_large(self) -> int:
+        """Places that users may still take beyond their small parts."""
+        reserved = min(self.capacity // RESERVED_PART, self.capacity - self.own_max)
+        return self.capacity - reserved - sum(max(0, places - self.small) for places in self.held.values())
 
 
 def which(capacity: int, own_max: int, held: Mapping[_User, int], who: _User, cost: int = 1) -> str:
@@ -78,11 +103,42 @@ def _held(processes: Iterable[Process]) -> Counter[str]:
     return Counter(p.account for p in processes)
 
 
-def _slice_refusal(state: State, found: Slice, process: Process) -> Denied | None:
+def slice_table(state: State, found: Slice, members: Iterable[Process]) -> Table:
+    """Places of a slice's programs, of holders as well. `members`: all processes of the slice."""
     limit = state.policy.processes_per_slice_max
-    held = _held(p for p in state.processes_of(found.name, holders=True) if not p.disconnected_ns)
+    held = _held(p for p in members if not p.disconnected_ns)
     shared = found.owner_uid == ANYONE or len(state.containers_of(found.name)) > 1
-    bound = which(limit, limit - limit // RESERVED_PART if shared else limit, held, process.account)
+    return Table(limit, limit - limit // RESERVED_PART if shared else limit, held)
+
+
+def device_table(state: State, device_uuid: str, known: Iterable[Process]) -> Table:
+    """Places of programs on a device."""
+    capacity = state.policy.processes_per_device_max
+    there = {name for name, made in state.slices.items() if made.share(device_uuid)}
+    held = _held(p for p in known if p.slice_name in there and not p.holder and not p.disconnected_ns)
+    return Table(capacity, min(state.policy.processes_per_user_max, capacity), held)
+
+
+def descriptor_table(state: State, known: Iterable[Process]) -> Table:
+    """The daemon's descriptors for programs' connections."""
+    capacity = state.policy.attach_descriptors_max
+    devices = {name: len(made.shares) for name, made in state.slices.items()}
+    held: Counter[str] = Counter()
+    for p in known:
+        held[p.account] += _descriptors(p, devices.get(p.slice_name, 0))
+    return Table(capacity, capacity // 2, held)
+
+
+def closed_fill(state: State, account: str, more: int = 1) -> bool:
+    """Whether a user's programs that closed their connections and still run reach their bound with so many more."""
+    closed = sum(p.disconnected_ns > 0 and p.account == account for p in state.processes.values())
+    return closed + more >= state.policy.processes_per_user_max
+
+
+def _slice_refusal(state: State, found: Slice, process: Process) -> Denied | None:
+    table = slice_table(state, found, state.processes_of(found.name, holders=True))
+    limit, held = table.capacity, table.held
+    bound = which(limit, table.own_max, held, process.account)
     if bound == ALL:
         text = f"slice {found.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"
         return _full(text)
@@ -112,12 +168,12 @@ def _idle_refusal(state: State, process: Process, known: list[Process]) -> Denie
 def _device_refusal(state: State, found: Slice, process: Process, known: list[Process]) -> Denied | None:
     if process.holder:
         return None
-    capacity, own_max = state.policy.processes_per_device_max, state.policy.processes_per_user_max
+    own_max = state.policy.processes_per_user_max
     whose = process.account
     for share in found.shares:
-        there = {name for name, made in state.slices.items() if made.share(share.device_uuid)}
-        held = _held(p for p in known if p.slice_name in there and not p.holder and not p.disconnected_ns)
-        bound = which(capacity, min(own_max, capacity), held, whose)
+        table = device_table(state, share.device_uuid, known)
+        capacity, held = table.capacity, table.held
+        bound = which(capacity, table.own_max, held, whose)
         if not bound:
             continue
         device = state.devices.get(share.device_uuid)
@@ -133,13 +189,10 @@ def _device_refusal(state: State, found: Slice, process: Process, known: list[Pr
 
 
 def _descriptor_refusal(state: State, found: Slice, process: Process, known: list[Process]) -> Denied | None:
-    capacity = state.policy.attach_descriptors_max
-    devices = {name: len(made.shares) for name, made in state.slices.items()}
-    held: Counter[str] = Counter()
-    for p in known:
-        held[p.account] += _descriptors(p, devices.get(p.slice_name, 0))
+    table = descriptor_table(state, known)
+    capacity, held = table.capacity, table.held
     whose = process.account
-    bound = which(capacity, capacity // 2, held, whose, _descriptors(process, len(found.shares)))
+    bound = which(capacity, table.own_max, held, whose, _descriptors(process, len(found.shares)))
     if not bound:
         return None
     who, count = ("all programs", held.total()) if bound == ALL else (shown(whose), held[whose])

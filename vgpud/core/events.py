@@ -101,12 +101,13 @@ class ProcessAttached:
     """A validated attach message.
 
     `held`: bytes per device UUID that a resuming process claims to hold. `room`: bytes that the slice may still hold
-    there according to the arbiter.
+    there according to the arbiter. `placed`: it has its answer, and its places were counted (core/attach_rules.py).
     """
 
     process: Process
     held: tuple[tuple[str, int], ...] = ()
     room: tuple[tuple[str, int], ...] = ()
+    placed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

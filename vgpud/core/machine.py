@@ -308,7 +308,7 @@ def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -
             f"slice {found.name} is waiting for its device: an administrator resizes it (vgpu slice set) or removes it"
         )
         return Denied(Reason.PRECONDITION, text)
-    return bounds.attach_refusal(state, found, process)
+    return None if event.placed else bounds.attach_refusal(state, found, process)
 
 
 def _on_process_disconnected(state: State, event: ProcessDisconnected, now_ns: int) -> list[Command]:

@@ -25,6 +25,7 @@ from vgpud.attach.server import SHARED, Tenants
 from vgpud.config import LIVE_KEYS, Config, arbiter_items, check_arbiter
 from vgpud.containers.server import Containers
 from vgpud.core import events as ev
+from vgpud.core.attach_rules import keeps_rights
 from vgpud.core.machine import request_key, step
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State, Taken
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
@@ -299,6 +300,10 @@ class Daemon:
 
     def _try(self, event: ev.Event, live: list[ev.ApplySlice]) -> Slice | Denied | None:
         """Decides and carries out. Raises StoreError and OSError: nothing was changed but what `live` then holds."""
+        with self._tenants.settled():
+            return self._try_settled(event, live)
+
+    def _try_settled(self, event: ev.Event, live: list[ev.ApplySlice]) -> Slice | Denied | None:
         draft = self.state.copy()
         commands = step(draft, event, time.monotonic_ns())
         answer = next(c.result for c in commands if isinstance(c, ev.Answer))
@@ -361,6 +366,14 @@ class Daemon:
 
     def run(self, event: ev.Event) -> list[ev.Command]:
         """An event without a caller that waits for its answer: what cannot be saved now is saved with later events."""
+        if keeps_rights(self.state, event, time.monotonic_ns()):
+            if isinstance(event, ev.ProcessGone | ev.ProcessDisconnected):
+                self._tenants.renew_rules()
+            return self._run(event)
+        with self._tenants.settled():
+            return self._run(event)
+
+    def _run(self, event: ev.Event) -> list[ev.Command]:
         commands = step(self.state, event, time.monotonic_ns())
         try:
             self._save(commands)

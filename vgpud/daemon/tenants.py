@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from vgpud.attach.server import Admission, Greeting, Usage
 from vgpud.core import bounds
 from vgpud.core import events as ev
-from vgpud.core.model import Denied, Process, Slice, State
+from vgpud.core.attach_rules import Rules, attach_rules
+from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import ProcessStats
 from vgpud.core.slices import unknown
 from vgpud.daemon.containers import ContainerBackend
@@ -49,8 +51,6 @@ class AttachBackend:
         self._leaving: set[asyncio.Task[None]] = set()
         # of our own: a driver that hangs must not take the threads in which others wait for the disk
         self._askers = ThreadPoolExecutor(ASKERS, "listed")
-        # unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see 65536 processes
-        self._next_process_id = (time.monotonic_ns() // 1_000_000) << 16
 
     async def stop(self) -> None:
         """Waits for the driver no more."""
@@ -61,9 +61,8 @@ class AttachBackend:
 
     def attach(self, greeting: Greeting) -> Admission | Denied:
         """Decides about a program that wants to join its slice."""
-        container_id = self._containers.container_id(greeting.cgroups)
         process = Process(
-            process_id=self._next_process_id,
+            process_id=greeting.process_id,
             slice_name=greeting.slice_name,
             pid=greeting.pid,
             uid=greeting.uid,
@@ -71,15 +70,16 @@ class AttachBackend:
             attached_wall_ns=time.time_ns(),
             resumed=greeting.resumed,
             holder=greeting.holder,
-            container_id=container_id,
-            account=bounds.account(greeting.account_uid, container_id),
+            container_id=greeting.container_id,
+            account=greeting.account,
         )
-        self._next_process_id += 1
         found = self._host.state.slices.get(greeting.slice_name)
         credit: tuple[tuple[str, int], ...] = ()
         if greeting.held and found:
             credit = tuple((s.device_uuid, self._credit(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
-        commands = self._host.run(ev.ProcessAttached(process, greeting.held, credit))
+        if greeting.serial and (found is None or found.serial != greeting.serial):
+            return Denied(Reason.NOT_FOUND, f"slice {greeting.slice_name} has ended")
+        commands = self._host.run(ev.ProcessAttached(process, greeting.held, credit, greeting.serial > 0))
         for command in commands:
             if isinstance(command, ev.AdmitProcess):
                 return Admission(process, command.slice, dict(command.held), self._host.state.devices)
@@ -88,6 +88,16 @@ class AttachBackend:
     def _credit(self, made: Slice, device: str, limit_bytes: int) -> int:
         now = self._arbiters.slice_stats(made.serial, device)  # past the ledger may be what this very process claims
         return max(0, limit_bytes - now.mem_held_bytes + now.mem_unattributed_bytes)
+
+    def rules(self) -> tuple[Rules, Mapping[str, Device]]:
+        """What may be admitted without asking, and the devices."""
+        return attach_rules(self._host.state), self._host.state.devices
+
+    def arbiter(self, device: str) -> Any:
+        return self._arbiters.native(device)
+
+    def container_id(self, cgroups: tuple[str, ...]) -> str:
+        return self._containers.container_id(cgroups)
 
     def slice_in(self, cgroups: tuple[str, ...]) -> str:
         return self._containers.slice_in(cgroups)

@@ -203,6 +203,10 @@ class Arbiters:
         if native := self._native.get(uuid):
             lib.vg_arbiter_slice_unattributed(native, serial, unattributed_bytes)
 
+    def native(self, uuid: str) -> Any:
+        """The device's arbiter, for the thread that admits processes; it is there until close()."""
+        return self._native[uuid]
+
     def attach(
         self, serial: int, process_id: int, uuid: str, pages: tuple[Any, Any, Any], bell: int, held: int
     ) -> None:

@@ -1,0 +1,83 @@
+"""A thousand processes that attach to one slice at once: how long each waits for its pages.
+
+The processes speak the attach protocol as the hook does and load no driver (tenants/attach.c), so these are the
+daemon's figures alone, with what the kernel takes to run so many processes. start_together has whole programs.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+from typing import Any
+
+from benchmarks import harness, results
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
+
+SLICE = "crowd"
+GOAL_P99_MS = 50.0
+#: a slice's and a user's bounds: so many are allowed on a device
+CONFIG = ("processes_per_slice_max = 1024", "processes_per_user_max = 1024")
+
+
+def quantile(values: list[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
+def crowd(own: OwnSystem, count: int) -> dict[str, list[float]]:
+    """Milliseconds of each process by step. Raises PartError when one was refused."""
+    path = str(own.folder / "run" / "slices" / SLICE / "attach.sock")
+    command = [str(harness.build("tenants/attach.c")), path, str(count)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as part:
+        assert part.stdin
+        assert part.stdout
+        rows = [[int(word) / 1e6 for word in part.stdout.readline().split()] for _ in range(count)]
+        with own.client() as client:
+            wait_for("all processes in the list", lambda: len(client.processes(SLICE)) == count)
+        part.stdin.close()
+    if part.returncode:
+        raise PartError(f"not all of {count} processes could attach")
+    with own.client() as client:
+        wait_for("the end of all processes", lambda: not client.processes(SLICE))
+    connect, answer, maps = (list(column) for column in zip(*rows, strict=True))
+    return {"all": [sum(row) for row in rows], "connect": connect, "answer": answer, "map": maps}
+
+
+def main() -> int:
+    """Measures, prints and writes the result. Exit code 1 when the goal is missed."""
+    made = harness.parser(__doc__)
+    made.add_argument("--processes", type=int, default=1000, help="at once (default: %(default)s)")
+    made.add_argument("--repeats", type=int, default=5, help="crowds, one after another (default: %(default)s)")
+    args = made.parse_args()
+    with harness.system(None if args.real else harness.one_device(), CONFIG) as own:
+        own.vgpu("slice", "create", SLICE, "--gpus", "0.5")
+        alone = [crowd(own, 1) for _ in range(2 * args.repeats)]
+        runs = [crowd(own, args.processes) for _ in range(args.repeats)]
+        device = own.device_name()
+    figures: dict[str, Any] = {}
+    for step in ("all", "connect", "answer", "map"):
+        figures[f"{step}_p50_ms"] = statistics.median(quantile(run[step], 0.5) for run in runs)
+        figures[f"{step}_p99_ms"] = statistics.median(quantile(run[step], 0.99) for run in runs)
+        figures[f"{step}_alone_ms"] = statistics.median(run[step][0] for run in alone)
+    for name, value in figures.items():
+        print(f"  {name:<20} {value:10.3f}")
+    value = figures["all_p99_ms"]
+    good = harness.verdict(
+        f"{args.processes} attaches at once, p99 ms", value, f"<= {GOAL_P99_MS:g}", value <= GOAL_P99_MS
+    )
+    path = results.write(
+        "attach_crowd",
+        simulated=not args.real,
+        device=device,
+        parameters={"processes": args.processes, "repeats": args.repeats, "processors": os.cpu_count()},
+        goals={"all_p99_ms": GOAL_P99_MS},
+        figures=figures,
+        raw={"alone": alone, "crowds": runs},
+        folder=args.results,
+    )
+    print(path)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,178 @@
+/*
+ * answer.c - one attach: looks at the message, identifies the process, takes its places in the tables, gives it pages
+ * and answers. Whatever is not a plain first attach of a process that the rules admit goes to Python with the message
+ * unread, so there is one place that refuses, with one set of texts.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "admission/state.h"
+
+void vg_answer_tell(struct vg_admission *admission, const struct vg_admission_news *news) {
+  vg_queue_put(&admission->queue, news);
+  /* Python's turn is when no program waits, or many have their answers. */
+  if (news->kind == VG_ADMISSION_ATTACHED && ++admission->untold < VG_UNTOLD_MAX) return;
+  admission->untold = 0;
+  vg_prim_eventfd_ring(admission->news_fd);
+}
+
+void vg_answer_wake_arbiters(struct vg_admission *admission) {
+  while (admission->joined_count) vg_arbiter_wake(admission->joined[--admission->joined_count]);
+}
+
+static void wake_later(struct vg_admission *admission, struct vg_arbiter *arbiter) {
+  for (uint32_t i = 0; i < admission->joined_count; i++)
+    if (admission->joined[i] == arbiter) return;
+  if (admission->joined_count == VG_DEVICES_MAX) vg_answer_wake_arbiters(admission);
+  admission->joined[admission->joined_count++] = arbiter;
+}
+
+void vg_answer_hand_over(struct vg_admission *admission, uint32_t listener, int socket_fd) {
+  struct vg_admission_news news = {.kind = VG_ADMISSION_HANDED, .listener = listener, .socket_fd = socket_fd};
+  vg_answer_tell(admission, &news);
+}
+
+/* The message stays in the socket: Python reads it when it is not ours to answer. Descriptors in it are not taken.
+ * Returns its length, 0 at end. */
+static ssize_t look_at_message(int socket_fd, struct vg_attach_request *ret_request) {
+  return recv(socket_fd, ret_request, sizeof *ret_request, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+}
+
+static bool is_first_attach(const struct vg_attach_request *request, ssize_t length) {
+  return length == sizeof *request && request->magic == VG_ABI_MAGIC && request->abi_version == VG_ABI_VERSION &&
+         request->bytes == sizeof *request && request->resume == VG_ATTACH_FRESH &&
+         request->device_count <= VG_DEVICES_MAX;
+}
+
+static bool take_message(int socket_fd) {
+  struct vg_attach_request request;
+  return recv(socket_fd, &request, sizeof request, MSG_DONTWAIT) == sizeof request;
+}
+
+/* ---- pages ---- */
+
+static int take_pages(struct vg_admission *admission, const struct vg_attach_reply *reply,
+                      struct vg_tenant_pages *ret_pages) {
+  if (admission->spare_count && admission->spare_devices == reply->device_count) {
+    *ret_pages = admission->spare[--admission->spare_count];
+    ret_pages->control->mode = reply->mode;
+    return 0;
+  }
+  while (admission->spare_count) vg_tenant_pages_free(&admission->spare[--admission->spare_count]);
+  admission->spare_devices = reply->device_count;
+  return vg_tenant_pages_make(ret_pages, reply->device_count, reply->mode);
+}
+
+static void leave_arbiters(const struct vg_admission_slice *slice, uint64_t process_id, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) vg_arbiter_process_remove(slice->arbiters[i], process_id);
+}
+
+static int join_arbiters(struct vg_admission *admission, const struct vg_admission_slice *slice, uint64_t process_id,
+                         struct vg_tenant_pages *pages) {
+  for (uint32_t i = 0; i < pages->device_count; i++) {
+    size_t offset = (size_t)(1 + i) * VG_PAGE_BYTES;
+    struct vg_control_device *control = (struct vg_control_device *)((char *)pages->control + offset);
+    struct vg_report_device *report = (struct vg_report_device *)((char *)pages->report + offset);
+    int result = vg_arbiter_process_join(slice->arbiters[i], slice->slice_id, process_id, pages->control, control,
+                                         report, pages->bells[i], 0);
+    wake_later(admission, slice->arbiters[i]);
+    if (result == 0) continue;
+    leave_arbiters(slice, process_id, i);
+    return result;
+  }
+  return 0;
+}
+
+static bool send_answer(int socket_fd, const struct vg_attach_reply *reply, const struct vg_tenant_pages *pages) {
+  int fds[2 + VG_DEVICES_MAX], count = 2 + (int)pages->device_count;
+  fds[0] = pages->control_fd;
+  fds[1] = pages->report_fd;
+  for (uint32_t i = 0; i < pages->device_count; i++) fds[2 + i] = pages->bells[i];
+  union {
+    char bytes[CMSG_SPACE(sizeof fds)];
+    struct cmsghdr align;
+  } control = {.bytes = {0}};
+  struct iovec piece = {.iov_base = (void *)reply, .iov_len = sizeof *reply};
+  struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes};
+  message.msg_controllen = CMSG_SPACE((size_t)count * sizeof *fds);
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN((size_t)count * sizeof *fds);
+  memcpy(CMSG_DATA(header), fds, (size_t)count * sizeof *fds);
+  return sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof *reply;
+}
+
+/* ---- the decision ---- */
+
+/* 0: answered. Otherwise nothing has changed, and nothing was read from the socket. */
+static int admit(struct vg_admission *admission, const struct vg_admission_entry *entry,
+                 struct vg_admission_news *news) {
+  const struct vg_admission_slice *slice = &admission->rules->slices[entry->slice];
+  int result = take_pages(admission, &slice->reply, &news->pages);
+  if (result) return result;
+  news->process_id = admission->next_id;
+  result = join_arbiters(admission, slice, news->process_id, &news->pages);
+  if (result == 0 && !take_message(news->socket_fd)) {
+    leave_arbiters(slice, news->process_id, news->pages.device_count);
+    result = -EAGAIN;
+  }
+  if (result) {
+    vg_tenant_pages_free(&news->pages);
+    return result;
+  }
+  admission->next_id++;
+  struct vg_attach_reply reply = slice->reply;
+  reply.process_id = news->process_id;
+  news->slice_id = slice->slice_id;
+  vg_rules_take_place(admission->rules, entry);
+  admission->connections[news->pid]++;
+  /* A process that has gone gets no answer: Python finds its socket at end, as that of any other. */
+  send_answer(news->socket_fd, &reply, &news->pages);
+  vg_tenant_pages_sent(&news->pages);
+  vg_answer_tell(admission, news);
+  return 0;
+}
+
+static const struct vg_admission_entry *entry_of(const struct vg_admission *admission, uint32_t listener,
+                                                 const struct vg_peer *peer, uint64_t *ret_account) {
+  if (!admission->rules || peer->pid > VG_PID_MAX || admission->connections[peer->pid]) return NULL;
+  if (!vg_rules_account(admission->rules, peer, ret_account)) return NULL;
+  const struct vg_admission_entry *entry = vg_rules_find(admission->rules, listener, *ret_account);
+  return entry && vg_rules_have_place(admission->rules, entry) ? entry : NULL;
+}
+
+bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd) {
+  struct vg_attach_request request;
+  struct vg_peer peer;
+  ssize_t length = look_at_message(socket_fd, &request);
+  if (length < 0 && errno == EAGAIN) return false;
+  if (length == 0) {
+    vg_prim_close(socket_fd);
+    return true;
+  }
+  pthread_mutex_lock(&admission->mutex);
+  bool with_cgroups = admission->rules && admission->rules->container_count;
+  pthread_mutex_unlock(&admission->mutex);
+  bool known = is_first_attach(&request, length) && vg_peer_identify(socket_fd, with_cgroups, &peer) == 0;
+  pthread_mutex_lock(&admission->mutex);
+  struct vg_admission_news news = {.kind = VG_ADMISSION_ATTACHED, .listener = listener, .socket_fd = socket_fd};
+  const struct vg_admission_entry *entry = known ? entry_of(admission, listener, &peer, &news.account) : NULL;
+  bool answered = false;
+  if (entry) {
+    news.pid = peer.pid;
+    news.uid = peer.uid;
+    news.pidfd = peer.pidfd;
+    news.library_copy = request.library_copy;
+    memcpy(news.program, request.program, sizeof news.program);
+    answered = admit(admission, entry, &news) == 0;
+  }
+  if (!answered) {
+    if (known) vg_prim_close(peer.pidfd);
+    vg_answer_hand_over(admission, listener, socket_fd);
+  }
+  pthread_mutex_unlock(&admission->mutex);
+  return true;
+}

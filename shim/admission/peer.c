@@ -1,0 +1,109 @@
+/* peer.c - see peer.h. */
+#define _GNU_SOURCE
+#include "admission/peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/prim.h"
+
+#define PEER_PIDFD 77 /* SO_PEERPIDFD: Linux 6.5; older kernels answer ENOPROTOOPT */
+
+static int pidfd_of(int socket_fd, pid_t pid) {
+  int pidfd = -1;
+  socklen_t size = sizeof pidfd;
+  if (getsockopt(socket_fd, SOL_SOCKET, PEER_PIDFD, &pidfd, &size) == 0) return pidfd;
+  if (errno != ENOPROTOOPT) return -errno;
+  return vg_prim_pidfd(pid);
+}
+
+static bool has_ended(int pidfd) {
+  struct pollfd entry = {.fd = pidfd, .events = POLLIN};
+  return poll(&entry, 1, 0) != 0;
+}
+
+static int has_own_users(pid_t pid, bool *ret_own) {
+  static struct stat ours; /* a process keeps its user namespace: threads cannot leave it */
+  static int known = -1;
+  char path[64];
+  struct stat theirs;
+  if (known) known = vg_prim_stat("/proc/self/ns/user", &ours);
+  snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
+  int result = known ? known : vg_prim_stat(path, &theirs);
+  if (result == 0) *ret_own = ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+  return result;
+}
+
+static int read_cgroups(pid_t pid, char *ret_text) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -errno;
+  size_t length = 0;
+  ssize_t got;
+  while (length < VG_CGROUPS_BYTES && (got = read(fd, ret_text + length, VG_CGROUPS_BYTES - length)) > 0)
+    length += (size_t)got;
+  int result = got < 0 ? -errno : length == VG_CGROUPS_BYTES ? -E2BIG : 0; /* cut text could mean another container */
+  close(fd);
+  if (result == 0) ret_text[length] = 0;
+  return result;
+}
+
+int vg_peer_identify(int socket_fd, bool with_cgroups, struct vg_peer *ret_peer) {
+  struct ucred credentials;
+  socklen_t size = sizeof credentials;
+  ret_peer->cgroups[0] = 0;
+  if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size)) return -errno;
+  if (credentials.pid <= 0) return -ESRCH; /* in a pid namespace that is not visible from here */
+  int pidfd = pidfd_of(socket_fd, credentials.pid);
+  if (pidfd < 0) return pidfd;
+  int result = has_own_users(credentials.pid, &ret_peer->own_users);
+  if (result == 0 && with_cgroups) result = read_cgroups(credentials.pid, ret_peer->cgroups);
+  if (result == 0 && has_ended(pidfd)) result = -ESRCH;
+  if (result) {
+    close(pidfd);
+    return result;
+  }
+  ret_peer->pid = credentials.pid;
+  ret_peer->uid = credentials.uid;
+  ret_peer->pidfd = pidfd;
+  return 0;
+}
+
+/* A line is HIERARCHY:CONTROLLERS:PATH. Rank 0: version 2; 1: with a controller; 2: without. -1: no such line. */
+static int rank_of(const char *line, const char *end, const char **ret_path) {
+  const char *first = memchr(line, ':', (size_t)(end - line));
+  const char *second = first ? memchr(first + 1, ':', (size_t)(end - first - 1)) : NULL;
+  if (!second) return -1;
+  *ret_path = second + 1;
+  if (first - line == 1 && *line == '0') return 0;
+  return !strncmp(first + 1, "name=", 5) ? 2 : 1;
+}
+
+static int trimmed(const char *path, const char *end) {
+  static const char deleted[] = " (deleted)";
+  int length = (int)(end - path), extra = (int)sizeof deleted - 1;
+  if (length >= extra && !memcmp(end - extra, deleted, (size_t)extra)) length -= extra;
+  int slashes = 0;
+  while (slashes < length && path[slashes] == '/') slashes++;
+  return slashes == length ? 0 : length; /* every process is below "/" */
+}
+
+bool vg_peer_cgroup(const char *text, int n, const char **ret_path, int *ret_length) {
+  for (int rank = 0; rank < 3; rank++)
+    for (const char *line = text; *line;) {
+      const char *end = line + strcspn(line, "\n"), *path = line;
+      if (rank_of(line, end, &path) == rank && (*ret_length = trimmed(path, end)) && n-- == 0) {
+        *ret_path = path;
+        return true;
+      }
+      line = *end ? end + 1 : end;
+    }
+  return false;
+}

@@ -1,0 +1,26 @@
+/*
+ * queue.h - news for Python, oldest first. Not locked: all under admission.c's mutex.
+ */
+#ifndef VG_ADMISSION_QUEUE_H
+#define VG_ADMISSION_QUEUE_H
+#include <stdbool.h>
+
+#include "admission/admission.h"
+
+#define VG_QUEUE_MAX 4096
+/* Connections that wait for Python: it answers one in about a millisecond, and others' wait behind them. */
+#define VG_QUEUE_HANDED_MAX 32
+
+struct vg_queue {
+  uint32_t begin, count, handed;
+  struct vg_admission_news news[VG_QUEUE_MAX];
+};
+
+/* Whether `more` can be put, whatever their kind. */
+bool vg_queue_has_space(const struct vg_queue *queue, uint32_t more);
+void vg_queue_put(struct vg_queue *queue, const struct vg_admission_news *news);
+bool vg_queue_take(struct vg_queue *queue, struct vg_admission_news *ret_news);
+/* The i-th in the queue, for i below count. */
+const struct vg_admission_news *vg_queue_at(const struct vg_queue *queue, uint32_t i);
+
+#endif

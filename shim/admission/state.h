@@ -1,0 +1,59 @@
+/* state.h - the state of the admission thread; for sources of this folder only. */
+#ifndef VG_ADMISSION_STATE_H
+#define VG_ADMISSION_STATE_H
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "admission/queue.h"
+#include "admission/rules.h"
+#include "base/prim.h"
+
+#define VG_LISTENERS_MAX 2048 /* slices of a node, and the shared one */
+#define VG_SILENT_MAX 1024    /* connections whose message has not arrived */
+#define VG_SPARE_PAGES 64     /* prepared while there is nothing else to do */
+#define VG_UNTOLD_MAX 256     /* attachments that Python learns of together */
+#define VG_PID_MAX (1 << 22)  /* the kernel's PID_MAX_LIMIT */
+
+struct vg_listener {
+  int fd; /* -1: free */
+  uint32_t name;
+  uint64_t resume_ns; /* not 0: accept() failed, and is tried again then */
+};
+
+struct vg_silent {
+  int fd; /* -1: free */
+  uint32_t listener;
+  uint64_t deadline_ns;
+};
+
+struct vg_admission {
+  pthread_mutex_t mutex; /* recursive; guards everything below but the descriptors of the thread itself */
+  pthread_t thread;
+  bool running, stop;
+  bool full; /* the listeners are not looked at before Python has taken news */
+  int epoll_fd, listen_epoll_fd, wake_fd, news_fd;
+  uint64_t next_id;
+  struct vg_rules *rules; /* NULL: none */
+  struct vg_listener listeners[VG_LISTENERS_MAX];
+  uint32_t listener_names;
+  struct vg_silent silent[VG_SILENT_MAX];
+  uint32_t silent_count;
+  struct vg_tenant_pages spare[VG_SPARE_PAGES];
+  uint32_t spare_count, spare_devices;
+  uint16_t *connections; /* by pid */
+  struct vg_queue queue;
+  uint32_t untold;                           /* attachments in the queue for which Python was not woken */
+  struct vg_arbiter *joined[VG_DEVICES_MAX]; /* to be woken */
+  uint32_t joined_count;
+};
+
+/* answer.c: answers the message that waits at a connection, or hands it over: socket_fd is taken. False: there is no
+ * message yet. Locks by itself. */
+bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd);
+/* Locked: */
+void vg_answer_hand_over(struct vg_admission *admission, uint32_t listener, int socket_fd);
+void vg_answer_tell(struct vg_admission *admission, const struct vg_admission_news *news);
+void vg_answer_wake_arbiters(struct vg_admission *admission);
+
+#endif

@@ -1,0 +1,166 @@
+"""The admission thread beside a loop that is busy: programs are answered meanwhile, and Python has the last word."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.attach import client
+from vgpud.attach.server import Admission, Greeting, Tenants
+from vgpud.config import ArbiterConfig, arbiter_items
+from vgpud.core.attach_rules import Rules, attach_rules
+from vgpud.core.model import Denied, Device, Process, Reason, Share, Slice, Spec, State
+from vgpud.devices.arbiters import Arbiters
+
+GIB = 1 << 30
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
+DEVICE = Device(UUID, 0, "d", "", 80 * GIB, 132, True, GIB, GIB)
+
+
+class Backend:
+    """A daemon's part for the sockets; `refusal`: what the core says of every program."""
+
+    def __init__(self, uid: int) -> None:
+        self.made = Slice("a", "a", 1, Spec(500), (Share(UUID, 500, 500, GIB, GIB),), False, uid, 0)
+        self.state = State(devices={UUID: DEVICE}, slices={"a": self.made})
+        self.arbiters = Arbiters([DEVICE], dict(arbiter_items(ArbiterConfig())))
+        self.arbiters.apply(self.made)
+        self.refusal: Denied | None = None
+        self.attached: list[Greeting] = []
+        self.ends: list[int] = []
+        self.refused_ones: list[str] = []
+
+    def arbiter(self, device: str) -> Any:
+        return self.arbiters.native(device)
+
+    def rules(self) -> tuple[Rules, Mapping[str, Device]]:
+        return attach_rules(self.state), self.state.devices
+
+    def attach(self, greeting: Greeting) -> Admission | Denied:
+        self.attached.append(greeting)
+        if self.refusal:
+            return self.refusal
+        process = Process(greeting.process_id, "a", greeting.pid, greeting.uid, greeting.program, 0, False)
+        return Admission(process, self.made, {}, self.state.devices)
+
+    def leave(self, process_id: int, device: str) -> None:
+        self.ends.append(process_id)
+        self.arbiters.detach(process_id, device)
+
+    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Denied:
+        return Denied(Reason.DENIED, "only the admission thread answers here")
+
+    def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str:
+        return f"uid {account_uid}"
+
+    def disconnect(self, serial: int, process_id: int, device: str) -> None:
+        self.arbiters.disconnect(serial, process_id, device)
+
+    def disconnected(self, process_id: int) -> None:
+        self.ends.append(process_id)
+
+    def refused(self, slice_name: str, pid: int, why: str) -> None:
+        self.refused_ones.append(why)
+
+
+def run(tmp_path: Path, backend: Backend, work: Callable[[Tenants, str], Awaitable[None]]) -> None:
+    async def main() -> None:
+        tenants = Tenants(tmp_path / "slices", tmp_path / "shared", "n", "open", backend)  # type: ignore[arg-type]
+        tenants.open("a")
+        await asyncio.sleep(0.1)  # the rules are made
+        try:
+            await work(tenants, str(tmp_path / "slices" / "a" / "attach.sock"))
+        finally:
+            tenants.close_all()
+            backend.arbiters.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+class Program(threading.Thread):
+    """A program that attaches in a thread of its own."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self.tenant: client.Tenant | None = None
+        self.start()
+
+    def run(self) -> None:
+        sock = client.connect(self._path)
+        sock.settimeout(2)
+        sock.send(client.request())
+        try:
+            self.tenant = client.receive(sock)
+        except (TimeoutError, AssertionError):
+            sock.close()
+
+
+@pytest.fixture
+def backend() -> Backend:
+    return Backend(os.geteuid())
+
+
+def test_a_program_is_answered_while_python_is_busy(tmp_path: Path, backend: Backend) -> None:
+    async def work(tenants: Tenants, path: str) -> None:
+        program = Program(path)
+        program.join()  # the loop waits, and cannot answer
+        assert program.tenant, "no answer while the loop waited"
+        assert (program.tenant.status, len(program.tenant.fds), backend.attached) == (client.OK, 3, [])
+        await asyncio.sleep(0.2)
+        assert [g.process_id for g in backend.attached] == [program.tenant.process_id]
+        assert backend.attached[0].serial == 1
+        program.tenant.close()
+
+    run(tmp_path, backend, work)
+
+
+def test_python_may_end_an_attachment_afterwards(tmp_path: Path, backend: Backend) -> None:
+    async def work(tenants: Tenants, path: str) -> None:
+        backend.refusal = Denied(Reason.DENIED, "not here")
+        program = Program(path)
+        program.join()
+        assert program.tenant and program.tenant.status == client.OK
+        await asyncio.sleep(0.2)
+        assert program.tenant.sock.recv(1) == b"", "the connection has ended"
+        assert backend.ends == [program.tenant.process_id]
+        assert backend.refused_ones == ["not here"]
+
+    run(tmp_path, backend, work)
+
+
+def test_no_program_is_admitted_while_a_right_may_be_taken_away(tmp_path: Path, backend: Backend) -> None:
+    async def work(tenants: Tenants, path: str) -> None:
+        first = Program(path)
+        first.join()
+        with tenants.settled():
+            assert len(backend.attached) == 1, "known before anything changes"
+            second = Program(path)
+            second.join()
+            assert second.tenant is None
+        assert first.tenant
+        first.tenant.close()
+
+    run(tmp_path, backend, work)
+
+
+def test_a_message_with_descriptors_leaves_none_here(tmp_path: Path, backend: Backend) -> None:
+    async def work(tenants: Tenants, path: str) -> None:
+        ours, theirs = socket.socketpair()
+        sock = client.connect(path)
+        socket.send_fds(sock, [client.request()], [theirs.fileno()] * 5)
+        tenant = await asyncio.get_running_loop().run_in_executor(None, client.receive, sock)
+        theirs.close()
+        ours.settimeout(5)
+        assert ours.recv(1) == b"", "every copy of the other end is closed"
+        ours.close()
+        tenant.close()
+
+    run(tmp_path, backend, work)

@@ -1,0 +1,467 @@
+/*
+ * test_admission.c - the admission thread with peers over real sockets: what it answers by the rules, what it hands
+ * over with the message unread, and callers that change everything meanwhile, as Python does. All peers are this
+ * process, so each is forgotten before the next one comes.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "admission/state.h"
+#include "check.h"
+
+#define SLICE 7
+#define MANY INT32_MAX
+#define DEADLINE_NS (10 * VG_NS_PER_S)
+
+/* Nothing is launched here: rounds that send heartbeats suffice. */
+static const struct vg_arbiter_params params = {
+    .open_bound_ns = 20 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS, .memory_total_bytes = 1ull << 30};
+
+/* ---- a daemon of one slice ---- */
+
+struct node {
+  struct vg_arbiter *arbiter;
+  struct vg_admission *admission;
+  struct sockaddr_un address;
+  int listen_fd;
+  uint32_t listener;
+};
+
+static void open_node(struct node *node) {
+  static int number;
+  memset(node, 0, sizeof *node);
+  node->arbiter = vg_arbiter_new(&params);
+  CHECK(node->arbiter && vg_arbiter_start(node->arbiter) == 0);
+  struct vg_slice_params slice = {.min_milli = 500, .max_milli = 1000, .mem_max_bytes = 1 << 28};
+  CHECK(vg_arbiter_slice_set(node->arbiter, SLICE, &slice) == 0);
+  node->admission = vg_admission_new(100);
+  CHECK(node->admission);
+  node->address.sun_family = AF_UNIX;
+  snprintf(node->address.sun_path + 1, sizeof node->address.sun_path - 1, "vgpu-test-%d-%d", (int)getpid(), number++);
+  node->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+  CHECK(bind(node->listen_fd, (struct sockaddr *)&node->address, sizeof node->address) == 0);
+  CHECK(listen(node->listen_fd, 100) == 0);
+  CHECK(vg_admission_listen(node->admission, node->listen_fd, &node->listener) == 0);
+}
+
+static void close_node(struct node *node) {
+  vg_admission_free(node->admission);
+  vg_arbiter_free(node->arbiter);
+  vg_prim_close(node->listen_fd);
+}
+
+static void load(struct node *node, uint64_t account, int64_t places) {
+  struct vg_admission_table table = {places, places};
+  struct vg_admission_user user = {0, places, places};
+  struct vg_admission_slice slice = {.slice_id = SLICE, .arbiters = {node->arbiter}};
+  slice.reply = (struct vg_attach_reply){.magic = VG_ABI_MAGIC, .abi_version = VG_ABI_VERSION, .device_count = 1};
+  slice.reply.bytes = sizeof slice.reply;
+  const struct vg_admission_slice *slices[] = {&slice};
+  struct vg_admission_entry entry = {.account = account, .listener = node->listener, .draw_count = 1};
+  entry.draws[0].cost = 1;
+  struct vg_admission_rules rules = {.table_count = 1, .user_count = 1, .entry_count = 1, .slice_count = 1};
+  rules.tables = &table;
+  rules.users = &user;
+  rules.entries = &entry;
+  rules.slices = slices;
+  CHECK(vg_admission_load(node->admission, &rules) == 0);
+}
+
+/* ---- a peer ---- */
+
+static struct vg_attach_request first_attach(void) {
+  return (struct vg_attach_request){
+      .magic = VG_ABI_MAGIC, .abi_version = VG_ABI_VERSION, .bytes = sizeof(struct vg_attach_request)};
+}
+
+static int call(const struct node *node) {
+  int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  CHECK(connect(fd, (const struct sockaddr *)&node->address, sizeof node->address) == 0);
+  return fd;
+}
+
+static int attach(const struct node *node) {
+  struct vg_attach_request request = first_attach();
+  int fd = call(node);
+  CHECK(send(fd, &request, sizeof request, 0) == sizeof request);
+  return fd;
+}
+
+/* Waits for the next news. */
+static struct vg_admission_news next_news(const struct node *node) {
+  struct vg_admission_news news;
+  uint64_t limit_ns = vg_prim_now_ns() + DEADLINE_NS;
+  while (!vg_admission_take(node->admission, &news)) {
+    CHECK(vg_prim_now_ns() < limit_ns);
+    struct pollfd entry = {.fd = vg_admission_news_fd(node->admission), .events = POLLIN};
+    poll(&entry, 1, 100);
+  }
+  return news;
+}
+
+static void drop(const struct node *node, struct vg_admission_news *news) {
+  if (news->kind == VG_ADMISSION_ATTACHED) {
+    CHECK(vg_arbiter_process_remove(node->arbiter, news->process_id) == 0);
+    vg_admission_forget(node->admission, news->pid);
+    vg_tenant_pages_free(&news->pages);
+    vg_prim_close(news->pidfd);
+  }
+  vg_prim_close(news->socket_fd);
+}
+
+static void expect(const struct node *node, int peer_fd, uint32_t kind) {
+  struct vg_admission_news news = next_news(node);
+  CHECK(news.kind == kind && news.listener == node->listener);
+  drop(node, &news);
+  close(peer_fd);
+}
+
+/* The answer's descriptors: control, report, one doorbell. */
+static void receive(int fd, struct vg_attach_reply *ret_reply, int ret_fds[3]) {
+  char control[CMSG_SPACE(16 * sizeof(int))];
+  struct iovec piece = {.iov_base = ret_reply, .iov_len = sizeof *ret_reply};
+  struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control};
+  message.msg_controllen = sizeof control;
+  CHECK(recvmsg(fd, &message, 0) == sizeof *ret_reply);
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  CHECK(header && header->cmsg_len == CMSG_LEN(3 * sizeof(int)));
+  memcpy(ret_fds, CMSG_DATA(header), 3 * sizeof(int));
+}
+
+/* ---- answers ---- */
+
+static void a_plain_attach_is_answered(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  for (int round = 0; round < 20; round++) { /* with spare pages and without */
+    int fd = attach(&node), fds[3];
+    struct vg_attach_reply reply;
+    receive(fd, &reply, fds);
+    struct vg_admission_news news = next_news(&node);
+    CHECK(news.kind == VG_ADMISSION_ATTACHED && news.slice_id == SLICE && news.account == geteuid());
+    CHECK(news.pid == getpid() && news.process_id == reply.process_id && reply.status == VG_ATTACH_OK);
+    CHECK(reply.process_id == 100 + (uint64_t)round);
+    struct vg_process_stats stats;
+    CHECK(vg_arbiter_process_stats(node.arbiter, reply.process_id, &stats) == 0);
+    CHECK(mmap(NULL, 2 * VG_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0) == MAP_FAILED);
+    CHECK(ftruncate(fds[1], 0) != 0 && ftruncate(fds[0], 0) != 0);
+    for (int i = 0; i < 3; i++) close(fds[i]);
+    drop(&node, &news);
+    close(fd);
+  }
+  close_node(&node);
+}
+
+static void without_a_rule_or_a_place_it_is_handed_over(void) {
+  struct node node;
+  open_node(&node);
+  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  load(&node, geteuid() + 1, MANY); /* another user */
+  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  load(&node, geteuid(), 2);
+  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
+  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
+  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  vg_admission_load(node.admission, NULL);
+  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  close_node(&node);
+}
+
+static void places_that_are_not_taken_yet_count_in_new_rules(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), 1);
+  int first = attach(&node);
+  struct pollfd entry = {.fd = first, .events = POLLIN};
+  CHECK(poll(&entry, 1, 10000) == 1);
+  load(&node, geteuid(), 1); /* Python does not know of it */
+  vg_admission_forget(node.admission, getpid());
+  int second = attach(&node);
+  expect(&node, first, VG_ADMISSION_ATTACHED);
+  expect(&node, second, VG_ADMISSION_HANDED);
+  close_node(&node);
+}
+
+static void a_second_connection_of_a_process_is_handed_over(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  int first = attach(&node);
+  struct vg_admission_news news = next_news(&node);
+  CHECK(news.kind == VG_ADMISSION_ATTACHED);
+  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  drop(&node, &news);
+  close(first);
+  vg_admission_know(node.admission, getpid());
+  expect(&node, attach(&node), VG_ADMISSION_HANDED);
+  vg_admission_forget(node.admission, getpid());
+  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
+  close_node(&node);
+}
+
+static void nothing_is_admitted_under_the_lock(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  vg_admission_lock(node.admission);
+  int fd = attach(&node);
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  CHECK(poll(&entry, 1, 50) == 0);
+  vg_admission_load(node.admission, NULL);
+  vg_admission_unlock(node.admission);
+  expect(&node, fd, VG_ADMISSION_HANDED);
+  close_node(&node);
+}
+
+/* ---- hostile peers ---- */
+
+/* Whatever is in a message, or its length: one field is not as it should be, so it is Python's to refuse, unread. */
+static void other_messages_are_handed_over_unread(void) {
+  struct node node;
+  struct check_random random = {42};
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  for (int round = 0; round < 300; round++) {
+    struct vg_attach_request request = first_attach();
+    size_t length = sizeof request;
+    switch (round % 6) {
+    case 0:
+      request.magic ^= 1u << check_below(&random, 32);
+      break;
+    case 1:
+      request.abi_version ^= 1u << check_below(&random, 32);
+      break;
+    case 2:
+      request.bytes ^= 1u << check_below(&random, 32);
+      break;
+    case 3:
+      request.resume = 1 + (uint32_t)check_below(&random, UINT32_MAX - 1);
+      break;
+    case 4:
+      request.device_count = VG_DEVICES_MAX + 1 + (uint32_t)check_below(&random, 1000);
+      break;
+    default:
+      length = 1 + check_below(&random, sizeof request - 1);
+    }
+    int fd = call(&node);
+    CHECK(send(fd, &request, length, 0) == (ssize_t)length);
+    struct vg_admission_news news = next_news(&node);
+    CHECK(news.kind == VG_ADMISSION_HANDED);
+    char unread[sizeof request + 1];
+    CHECK(recv(news.socket_fd, unread, sizeof unread, 0) == (ssize_t)length && !memcmp(unread, &request, length));
+    drop(&node, &news);
+    close(fd);
+  }
+  close_node(&node);
+}
+
+static void a_silent_peer_delays_no_other(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  enum { SILENT = 20 };
+  int silent[SILENT];
+  for (int i = 0; i < SILENT; i++) silent[i] = call(&node);
+  expect(&node, attach(&node), VG_ADMISSION_ATTACHED);
+  for (int i = 0; i < SILENT; i++) {
+    struct vg_admission_news news = next_news(&node);
+    CHECK(news.kind == VG_ADMISSION_HANDED);
+    drop(&node, &news);
+  }
+  for (int i = 0; i < SILENT; i++) close(silent[i]);
+  close_node(&node);
+}
+
+/* More than Python takes: the thread stops accepting, and continues when it has taken some. */
+static void what_python_does_not_take_stays_in_the_backlog(void) {
+  struct node node;
+  open_node(&node);
+  enum { CROWD = 3 * VG_QUEUE_HANDED_MAX };
+  int peers[CROWD];
+  for (int i = 0; i < CROWD; i++) peers[i] = attach(&node); /* no rules: all are handed over */
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
+  vg_admission_lock(node.admission);
+  CHECK(node.admission->queue.handed <= VG_QUEUE_HANDED_MAX);
+  vg_admission_unlock(node.admission);
+  for (int i = 0; i < CROWD; i++) expect(&node, peers[i], VG_ADMISSION_HANDED);
+  close_node(&node);
+}
+
+static void a_peer_that_hangs_up_leaves_nothing(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  for (int i = 0; i < 50; i++) close(call(&node));
+  for (int i = 0; i < 5; i++) {
+    close(attach(&node)); /* its answer goes nowhere: Python finds the socket at end */
+    struct vg_admission_news news = next_news(&node);
+    while (news.kind == VG_ADMISSION_HANDED) {
+      drop(&node, &news);
+      news = next_news(&node);
+    }
+    drop(&node, &news);
+  }
+  close_node(&node);
+}
+
+static void untaken_news_are_closed_with_the_thread(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  int fd = attach(&node), silent = call(&node), second;
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  CHECK(poll(&entry, 1, 10000) == 1);
+  second = attach(&node);
+  vg_admission_stop(node.admission);
+  vg_arbiter_free(node.arbiter); /* no arbiter may read pages that go */
+  node.arbiter = NULL;
+  close_node(&node);
+  char byte;
+  struct vg_attach_reply reply;
+  int fds[3];
+  receive(fd, &reply, fds);
+  for (int i = 0; i < 3; i++) close(fds[i]);
+  CHECK(recv(fd, &byte, 1, 0) == 0);
+  close(fd);
+  close(silent);
+  close(second);
+}
+
+/* ---- callers beside the thread ---- */
+
+static uint32_t stop;
+
+static void *attach_on_and_on(void *argument) {
+  struct node *node = argument;
+  while (!VG_LOAD(&stop)) {
+    int fd = attach(node);
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    poll(&entry, 1, 1);
+    close(fd);
+  }
+  return NULL;
+}
+
+static void rules_change_while_peers_come(void) {
+  struct node node;
+  open_node(&node);
+  pthread_t peers[2];
+  VG_STORE(&stop, 0);
+  for (int i = 0; i < 2; i++) CHECK(pthread_create(&peers[i], NULL, attach_on_and_on, &node) == 0);
+  uint64_t end_ns = vg_prim_now_ns() + 400 * VG_NS_PER_MS;
+  uint32_t attached = 0, handed = 0;
+  for (int round = 0; vg_prim_now_ns() < end_ns; round++) {
+    if (round % 3 == 0) vg_admission_load(node.admission, NULL);
+    if (round % 3 == 1) load(&node, geteuid(), MANY);
+    struct vg_admission_news news;
+    vg_admission_lock(node.admission);
+    bool taken = vg_admission_take(node.admission, &news);
+    vg_admission_unlock(node.admission);
+    if (!taken) continue;
+    attached += news.kind == VG_ADMISSION_ATTACHED;
+    handed += news.kind == VG_ADMISSION_HANDED;
+    drop(&node, &news);
+    vg_admission_next_id(node.admission);
+    if (round % 50 == 0) {
+      vg_admission_unlisten(node.admission, node.listener);
+      CHECK(vg_admission_listen(node.admission, node.listen_fd, &node.listener) == 0);
+    }
+  }
+  VG_STORE(&stop, 1);
+  vg_admission_stop(node.admission);
+  close(node.listen_fd); /* peers that still connect are refused */
+  node.listen_fd = -1;
+  for (int i = 0; i < 2; i++) pthread_join(peers[i], NULL);
+  struct vg_admission_news news;
+  while (vg_admission_take(node.admission, &news)) drop(&node, &news);
+  CHECK(attached && handed);
+  close_node(&node);
+}
+
+/* ---- the parts ---- */
+
+static void cgroups_are_found_in_the_order_of_trust(void) {
+  static const char text[] = "12:name=systemd:/last\n3:cpu,cpuacct:/cpu/c1 (deleted)\nrubbish\n5:pids:/\n0::/two/c2\n";
+  static const char *const wanted[] = {"/two/c2", "/cpu/c1", "/last"};
+  const char *path;
+  int length;
+  for (int i = 0; i < 3; i++) {
+    CHECK(vg_peer_cgroup(text, i, &path, &length));
+    CHECK(length == (int)strlen(wanted[i]) && !memcmp(path, wanted[i], (size_t)length));
+  }
+  CHECK(!vg_peer_cgroup(text, 3, &path, &length) && !vg_peer_cgroup("", 0, &path, &length));
+}
+
+static void any_text_of_cgroups_is_read_within_its_bounds(void) {
+  struct check_random random = {7};
+  for (int round = 0; round < 20000; round++) {
+    size_t length = check_below(&random, 60);
+    char *text = malloc(length + 1); /* exactly so much: the sanitizer sees a byte more */
+    for (size_t i = 0; i < length; i++) text[i] = "0:/\n ab(deleted)name=,"[check_below(&random, 22)];
+    text[length] = 0;
+    const char *path;
+    int found;
+    for (int n = 0; vg_peer_cgroup(text, n, &path, &found); n++)
+      CHECK(path >= text && found > 0 && path + found <= text + length && n < 60);
+    free(text);
+  }
+}
+
+static void a_container_is_the_innermost_that_has_the_cgroup(void) {
+  struct vg_admission_container known[] = {{1ull << 32, "/c/outer"}, {(1ull << 32) + 1, "/c/outer/inner"}};
+  struct vg_admission_rules given = {.container_count = 2, .containers = known};
+  int error;
+  struct vg_rules *rules = vg_rules_copy(&given, &error);
+  CHECK(rules);
+  struct vg_peer peer = {.uid = 5, .own_users = true};
+  uint64_t account;
+  CHECK(!vg_rules_account(rules, &peer, &account)); /* its cgroups were not read: only Python can say */
+  strcpy(peer.cgroups, "0::/c/outer/inner/deep\n");
+  CHECK(vg_rules_account(rules, &peer, &account) && account == (1ull << 32) + 1);
+  strcpy(peer.cgroups, "0::/c/outer/innermost\n");
+  CHECK(vg_rules_account(rules, &peer, &account) && account == 1ull << 32);
+  strcpy(peer.cgroups, "0::/c/outermost\n");
+  CHECK(vg_rules_account(rules, &peer, &account) && account == 5);
+  peer.own_users = false; /* a uid of another user namespace is no account */
+  CHECK(!vg_rules_account(rules, &peer, &account));
+  vg_rules_free(rules);
+}
+
+static void rules_with_wrong_indices_are_refused(void) {
+  struct vg_admission_table table = {1, 1};
+  struct vg_admission_user user = {1, 1, 1};
+  struct vg_admission_rules given = {.table_count = 1, .user_count = 1, .tables = &table, .users = &user};
+  int error;
+  CHECK(!vg_rules_copy(&given, &error) && error == -EINVAL);
+  struct vg_admission_entry entry = {.slice = 0};
+  given = (struct vg_admission_rules){.entry_count = 1, .entries = &entry};
+  CHECK(!vg_rules_copy(&given, &error) && error == -EINVAL);
+}
+
+int main(void) {
+  RUN(cgroups_are_found_in_the_order_of_trust);
+  RUN(any_text_of_cgroups_is_read_within_its_bounds);
+  RUN(a_container_is_the_innermost_that_has_the_cgroup);
+  RUN(rules_with_wrong_indices_are_refused);
+  RUN(a_plain_attach_is_answered);
+  RUN(without_a_rule_or_a_place_it_is_handed_over);
+  RUN(places_that_are_not_taken_yet_count_in_new_rules);
+  RUN(a_second_connection_of_a_process_is_handed_over);
+  RUN(nothing_is_admitted_under_the_lock);
+  RUN(other_messages_are_handed_over_unread);
+  RUN(a_silent_peer_delays_no_other);
+  RUN(what_python_does_not_take_stays_in_the_backlog);
+  RUN(a_peer_that_hangs_up_leaves_nothing);
+  RUN(untaken_news_are_closed_with_the_thread);
+  RUN(rules_change_while_peers_come);
+  return 0;
+}
