@@ -7,6 +7,7 @@
 #include "gate/thread_work.h"
 
 #define MARK_AFTER_LAUNCHES 32
+#define COAST_BOUND_NS 2000000ull
 
 /* ---- the stream that it is accounted to ---- */
 
@@ -55,6 +56,11 @@ struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per
 }
 
 /* ---- counting ---- */
+
+uint64_t vg_gate_bound(const struct vg_device *device) {
+  uint64_t bound_ns = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->bound_ns);
+  return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
+}
 
 /* How much is launched into a stream between two markers: an eighth of the bound. What threads have launched since
  * their markers must not fill the bound together, since nothing shows its end: the second thread has half of that, the

@@ -11,13 +11,6 @@
 #include "gate/thread_work.h"
 #include "gen/abi/real.h"
 
-#define COAST_BOUND_NS 2000000ull
-
-uint64_t vg_gate_bound(const struct vg_device *device) {
-  uint64_t bound_ns = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->bound_ns);
-  return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
-}
-
 /* A launch into a capturing stream runs no work now: its graph will pass the gate. */
 static bool captures(CUstream stream, bool per_thread) {
   if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_gate_captures))) return false;
