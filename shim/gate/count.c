@@ -7,6 +7,7 @@
 #include "gate/thread_work.h"
 
 #define MARK_AFTER_LAUNCHES 32
+#define MARK_MOST_LAUNCHES 128
 #define COAST_BOUND_NS 2000000ull
 
 /* ---- the stream that it is accounted to ---- */
@@ -62,14 +63,17 @@ uint64_t vg_gate_bound(const struct vg_device *device) {
   return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
 }
 
-/* How much is launched into a stream between two markers: an eighth of the bound. What threads have launched since
- * their markers must not fill the bound together, since nothing shows its end: the second thread has half of that, the
- * third one a third, which sums up to less than the bound for a thousand. But none has to record an event more often
- * than at every 32 launches like this one. */
+/* How much is launched into a stream between two markers: an eighth of the bound, and no more than 128 launches like
+ * this one, so that a thread that lost its processor is told from one that launches short kernels. What threads have
+ * launched since their markers must not fill the bound together, since nothing shows its end: the second thread has
+ * half of that, the third one a third, which sums up to less than the bound for a thousand. But none has to record an
+ * event more often than at every 32 launches like this one. */
 static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *stream, uint64_t bound_ns,
                            uint64_t cost_ns) {
   if (stream->programmatic) return bound_ns;
   uint64_t most_ns = bound_ns / 8, least_ns = most_ns / (work->place + 1), seldom_ns = MARK_AFTER_LAUNCHES * cost_ns;
+  if (most_ns > MARK_MOST_LAUNCHES * cost_ns) most_ns = MARK_MOST_LAUNCHES * cost_ns;
+  if (least_ns > most_ns) least_ns = most_ns;
   if (seldom_ns < least_ns) return least_ns;
   return seldom_ns < most_ns ? seldom_ns : most_ns;
 }
