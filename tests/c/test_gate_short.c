@@ -222,8 +222,7 @@ static void a_pool_does_not_fill_the_bound(void) {
   begin(0);
   VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
   pthread_barrier_init(&all_have_launched, NULL, POOL);
-  for (uintptr_t i = 0; i < POOL; i++)
-    CHECK(pthread_create(&threads[i], NULL, launch_and_leave, (void *)(i + 1)) == 0);
+  for (uintptr_t i = 0; i < POOL; i++) CHECK(pthread_create(&threads[i], NULL, launch_and_leave, (void *)(i + 1)) == 0);
   for (int i = 0; i < POOL; i++) pthread_join(threads[i], NULL);
   for (uintptr_t i = 0; i < FAKE_STREAMS; i++) vg_prim_sleep_until_ns(fake_end_of(fake_stream(i)));
   pthread_mutex_lock(&device()->gate->mutex);
