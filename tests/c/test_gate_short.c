@@ -203,36 +203,6 @@ static void threads_and_helper_agree(void) {
   end();
 }
 
-#define POOL 16
-
-static pthread_barrier_t all_have_launched;
-
-static void *launch_and_leave(void *argument) {
-  CUstream stream = fake_stream((uintptr_t)argument % FAKE_STREAMS);
-  for (int i = 0; i < 60; i++) launch_into(stream, &functions[0], SHORT_NS);
-  synchronize(stream);
-  for (int i = 0; i < 45; i++) launch_into(stream, &functions[0], SHORT_NS);
-  pthread_barrier_wait(&all_have_launched); /* so that no thread takes the line of one that has ended */
-  return NULL;
-}
-
-/* What threads of a pool have launched behind their last markers does not count against the one that goes on. */
-static void a_pool_does_not_fill_the_bound(void) {
-  pthread_t threads[POOL];
-  begin(0);
-  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
-  pthread_barrier_init(&all_have_launched, NULL, POOL);
-  for (uintptr_t i = 0; i < POOL; i++) CHECK(pthread_create(&threads[i], NULL, launch_and_leave, (void *)(i + 1)) == 0);
-  for (int i = 0; i < POOL; i++) pthread_join(threads[i], NULL);
-  for (uintptr_t i = 0; i < FAKE_STREAMS; i++) vg_prim_sleep_until_ns(fake_end_of(fake_stream(i)));
-  pthread_mutex_lock(&device()->gate->mutex);
-  vg_gate_reap(device(), vg_prim_now_ns());
-  pthread_mutex_unlock(&device()->gate->mutex);
-  printf("  %.2f ms behind the last markers\n", (double)vg_gate_outstanding(device()) / 1e6);
-  CHECK(vg_gate_outstanding(device()) < 2 * VG_NS_PER_MS);
-  end();
-}
-
 int main(void) {
   RUN(most_launches_take_it_and_all_are_counted);
   RUN(what_is_new_takes_the_long_path);
@@ -242,6 +212,5 @@ int main(void) {
   RUN(a_probe_before_the_launch_does_not_cover_it);
   RUN(a_lease_is_not_given_up_under_a_launch);
   RUN(threads_and_helper_agree);
-  RUN(a_pool_does_not_fill_the_bound);
   return 0;
 }
