@@ -2,16 +2,18 @@
  * cuda_hook.c - the launch path: hooks of kernel and graph launches, which wait at the gate and count as outstanding
  * work. The hooks of other families are in shim/hooks/; entry points that only pass are generated (shim/gen/).
  *
- * Every launch first asks vg_gate_solo_fast(): alone on the device it is a jump to the driver. A launch under a cap
- * goes through vg_gate_enter() (gate/enter.c), the driver and vg_gate_leave() (gate/count.c).
+ * Every launch first asks vg_gate_solo_fast(): alone on the device it is a jump to the driver. A launch that is counted
+ * takes the short path of gate/short_path.h, or the long one: vg_gate_enter() (gate/enter.c), the driver and
+ * vg_gate_leave() (gate/count.c).
  */
 #include "gate/gate.h"
+#include "gate/short_path.h"
 #include "gen/abi/real.h"
 #include "hooks/graph_memory.h"
 
 static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
                            unsigned int block_y, unsigned int block_z) {
-  return (uint64_t)grid_x * grid_y * grid_z * block_x * block_y * block_z;
+  return (uint64_t)grid_x * grid_y * ((uint64_t)grid_z * block_x) * ((uint64_t)block_y * block_z);
 }
 
 /* ---- plain and cooperative launches ---- */
@@ -58,7 +60,7 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   __attribute__((visibility("hidden"))) CUresult vg_gated_##name parameters;                                           \
   __attribute__((visibility("hidden"))) CUresult jump_gated_##name(IN_REGISTERS) __asm__("vg_gated_" #name);           \
   __attribute__((visibility("default"))) CUresult jump_##name(IN_REGISTERS) __asm__(#name);                            \
-  CUresult vg_gated_##name parameters {                                                                                \
+  static __attribute__((noinline)) CUresult long_##name parameters {                                                   \
     if (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_slow()) return REAL(name) arguments;       \
     struct vg_ticket ticket;                                                                                           \
     uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                      \
@@ -66,6 +68,12 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
     ticket.kernel = true;                                                                                              \
     CUresult result = REAL(name) arguments;                                                                            \
     return vg_gate_leave(&ticket, result);                                                                             \
+  }                                                                                                                    \
+  CUresult vg_gated_##name parameters {                                                                                \
+    uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                      \
+    struct vg_short_launch launch = vg_gate_enter_short(hStream, per_thread, f, threads);                              \
+    if (VG_UNLIKELY(!launch.work)) return long_##name arguments;                                                       \
+    return vg_gate_leave_short(&launch, REAL(name) arguments, hStream, per_thread, false);                             \
   }                                                                                                                    \
   CUresult jump_##name(IN_REGISTERS) {                                                                                 \
     launch_jump jump = (launch_jump)(void *)REAL(name);                                                                \
@@ -93,13 +101,19 @@ static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *
                                                           void **kernelParams, void **extra, bool per_thread) {
   __typeof__(&cuLaunchKernelEx) launch = per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx);
   if (!config || vg_gate_solo()) return launch(config, f, kernelParams, extra); /* before cuInit it may be wild */
-  struct vg_ticket ticket;
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);
+  struct vg_short_launch again = vg_gate_enter_short(config->hStream, per_thread, f, threads);
+  if (VG_LIKELY(again.work != NULL)) {
+    CUresult result = launch(config, f, kernelParams, extra);
+    bool programmatic = result == CUDA_SUCCESS && is_programmatic(config); /* the driver has read the attributes */
+    return vg_gate_leave_short(&again, result, config->hStream, per_thread, programmatic);
+  }
+  struct vg_ticket ticket;
   vg_gate_enter(&ticket, config->hStream, per_thread, f, threads);
   ticket.kernel = true;
   CUresult result = launch(config, f, kernelParams, extra);
-  ticket.programmatic = result == CUDA_SUCCESS && is_programmatic(config); /* the driver has read the attributes */
+  ticket.programmatic = result == CUDA_SUCCESS && is_programmatic(config);
   return vg_gate_leave(&ticket, result);
 }
 

@@ -1,26 +1,66 @@
-"""What a launch costs through the hook with its gate open (SOLO and COUNT), over the direct call, 1 and 2 threads.
+"""What a launch costs through the hook with its gate open, over the direct call, with 1, 2 and 16 threads.
 
-COUNT twice: with events that cost nothing (the hook's own work), and with the simulated driver's events, which the hook
-records as markers and for calibration.
+Rows: alone (SOLO, not counted); capped (COUNT) with events that cost nothing, which is the hook's own work; the same
+with a neighbour attached, a second slice whose process does nothing; and capped with launches and events that cost what
+they cost over the simulated driver (2.5, 0.25 and with timing 2.5 us), of kernels of half a microsecond. All of them
+are complete at once. Kernels longer than a launch, or more of them at once than the device can run, would wait at the
+bound: there the device sets the pace and not the cost of a launch.
+
+Each figure is the highest of the threads' own medians. A run of calls is far shorter than a time slice of the operating
+system, so the median pair of a thread was not interrupted, even where sixteen threads share fewer processors.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, overhead, results
+from vgpud.cli.demo.private_system import OwnSystem, wait_for
 
-#: row -> (state of the gate, whether the driver's events are free too, calls in a run)
+THREADS = (1, 2, 16)
+NEIGHBOUR = ("--gpus", "0.1", "--max", "0.1")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is launched under, and what it may cost."""
+
+    state: str
+    events: overhead.Events
+    calls: int
+    goal_ns: float
+    neighbour: bool = False
+
+
 ROWS = {
-    "solo": ("solo", False, 20000),
-    "count": ("count", True, 5000),
-    "count_with_events": ("count", False, 500),
+    "solo": Row("solo", overhead.Events.FREE, 20000, 1.5),
+    "count": Row("count", overhead.Events.FREE, 5000, 10),
+    "count_with_neighbour": Row("count", overhead.Events.FREE, 5000, 10, neighbour=True),
+    "count_with_events": Row("count", overhead.Events.PAID, 200, 25),
 }
-#: what is the hook's own; the events are the driver's
-GOALS_NS = {"solo": 3.0, "count": 100.0}
+
+
+@contextmanager
+def beside(own: OwnSystem, row: Row) -> Iterator[None]:
+    """With a process attached in a slice of its own, if the row has a neighbour. It has a context and does nothing."""
+    if not row.neighbour:
+        yield
+        return
+    part = own.run("neighbour", NEIGHBOUR, [str(harness.build("tenants/attached.c")), "1"])
+    try:
+        wait_for("the neighbour", lambda: not part.running or any(part.lines()))
+        part.check()
+        yield
+    finally:
+        part.stop()
 
 
 def main() -> int:
@@ -38,23 +78,19 @@ def main() -> int:
     raw: dict[str, Any] = {}
     good = True
     with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder, harness.system(harness.one_device()) as own:
-        stubs = {free: overhead.build_stub(Path(folder), free) for free in (False, True)}
-        for row, (state, free_events, calls) in ROWS.items():
-            stub = stubs[free_events]
-            for threads in (1, 2):
-                name = f"{row}_{threads}_threads"
-                runs = [overhead.measure(own, stub, state, "launch", threads, calls) for _ in range(args.repeats)]
-                raw[name] = runs
-                figures[name] = statistics.median(run["difference_ns"] for run in runs)
-                label = f"launch, gate open ({row}), {threads} thread(s), ns over direct"
-                if goal := GOALS_NS.get(row):
-                    good &= harness.verdict(label, figures[name], f"<= {goal:g}", figures[name] <= goal)
-                else:
-                    print(f"  {label:<58} {figures[name]:>12,.3f}   reported", flush=True)
+        stubs = {events: overhead.build_stub(Path(folder), events) for events in {row.events for row in ROWS.values()}}
+        for (row, of), threads in itertools.product(ROWS.items(), THREADS):
+            name = f"{row}_{threads}_threads"
+            with beside(own, of):
+                measure = partial(overhead.measure, own, stubs[of.events], of.state, "launch", threads, of.calls)
+                raw[name] = [measure() for _ in range(args.repeats)]
+            figures[name] = statistics.median(run["difference_ns"] for run in raw[name])
+            label = f"launch, gate open ({row}), {threads} thread(s), ns over direct"
+            good &= harness.verdict(label, figures[name], f"<= {of.goal_ns:g}", figures[name] <= of.goal_ns)
         device = own.device_name()
     parameters = {
         "pairs": overhead.PAIRS,
-        "calls": {row: calls for row, (_, _, calls) in ROWS.items()},
+        "calls": {name: row.calls for name, row in ROWS.items()},
         "repeats": args.repeats,
         "driver": "stub over the simulated one",
     }
@@ -63,7 +99,7 @@ def main() -> int:
         simulated=True,
         device=device,
         parameters=parameters,
-        goals={f"{row}_difference_ns": goal for row, goal in GOALS_NS.items()},
+        goals={f"{name}_difference_ns": row.goal_ns for name, row in ROWS.items()},
         figures=figures,
         raw=raw,
         folder=args.results,

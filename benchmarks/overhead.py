@@ -7,6 +7,7 @@ and nothing else. A C program (tenants/overhead.c) times pairs of runs, hooked a
 
 from __future__ import annotations
 
+import enum
 import json
 import shutil
 import statistics
@@ -24,16 +25,25 @@ STATES = {"solo": ("--gpus", "1"), "count": ("--gpus", "0.9", "--max", "0.9")}
 PAIRS = 201
 
 
-def build_stub(folder: Path, events: bool = False) -> Path:
-    """Builds the simulated driver with the stub's functions in the place of its own.
+class Events(enum.Enum):
+    """Which events the stub has. Its own are complete as soon as they are recorded, as its launches are.
 
-    events: the stub's events cost nothing either, else they are the simulated driver's (0.25 us, 2.5 us with timing).
+    Values: flags of the compiler.
     """
+
+    SIMULATED = ()
+    FREE = ("-DSTUB_EVENTS",)
+    #: the thread pays as over the simulated driver: 2.5 us for a launch, 0.25 us for an event, 2.5 us with timing
+    PAID = ("-DSTUB_EVENTS", "-DSTUB_PAID")
+
+
+def build_stub(folder: Path, events: Events = Events.SIMULATED) -> Path:
+    """Builds the simulated driver with the stub's functions in the place of its own."""
     sources, flags = build_shim.targets()["sim/libcuda.so.1"]
-    stub = folder / f"libvgpu-stub{'-events' if events else ''}.so"
+    stub = folder / f"libvgpu-stub-{events.name.lower()}.so"
     # of two definitions the linker takes the first; the stub's, as it comes first
     flags = [*(flag for flag in flags if not flag.startswith("-Wl,-soname")), f"-Wl,-soname,{stub.name},-z,muldefs"]
-    flags += ["-DSTUB_EVENTS"] if events else []
+    flags += events.value
     command = ["gcc", *build_shim.CFLAGS, "-o", str(stub), "benchmarks/tenants/stub_driver.c", *sources]
     subprocess.run([*command, *build_shim.LDFLAGS, *flags, "-ldl"], cwd=harness.ROOT, check=True)
     shutil.copy(harness.SHIPPED_MODEL, folder)

@@ -179,7 +179,7 @@ def call_ns(table: Table, own: OwnSystem, stub: Path, mode: str, threads: int, w
 def stub_driver() -> Iterator[Path]:
     """The stub with events that cost nothing, alone in a folder under the name by which programs open the driver."""
     with tempfile.TemporaryDirectory(prefix="vgpu-stub-") as name:
-        stub = overhead.build_stub(Path(name), events=True)
+        stub = overhead.build_stub(Path(name), overhead.Events.FREE)
         yield stub.rename(stub.with_name("libcuda.so.1"))
 
 

@@ -41,6 +41,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_gate_helper": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_lock": (("shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_report": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_gate_short": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_sync": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_hook_capture": ((*GATE, "shim/hooks/capture.c", "shim/ledger/records.c", "shim/base/prim.c"), (ADDRESS,)),
     "test_hook_graph": ((*GATE, "shim/hooks/graph_memory.c", "shim/ledger/records.c", "shim/base/prim.c"), (ADDRESS,)),

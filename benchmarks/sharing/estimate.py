@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.launch_overhead import ROWS as LAUNCHES
+from benchmarks.launch_overhead import THREADS as LAUNCH_THREADS
 from benchmarks.sharing import (
     rows_adversaries,
     rows_coast,
@@ -73,7 +74,7 @@ def _w8(plan: Plan) -> Runs:
     pairs, seconds = (
         (rows_solo.FULL_PAIRS, rows_solo.FULL_PAIR_SECONDS) if plan.full else (rows_solo.PAIRS, rows_solo.PAIR_SECONDS)
     )
-    launches = 0 if plan.real else len(LAUNCHES) * 2 * rows_solo.LAUNCH_REPEATS
+    launches = 0 if plan.real else len(LAUNCHES) * len(LAUNCH_THREADS) * rows_solo.LAUNCH_REPEATS
     return _sum([_each(len(rows_solo.LOADS) * pairs * 2, seconds), (launches, launches * LAUNCHES_S)])
 
 

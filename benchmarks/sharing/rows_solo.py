@@ -2,8 +2,8 @@
 
 Throughput: pairs of runs of the same load, in a slice with max 1.0 and without a hook (which comes first alternates);
 the mean of the pairs' ratios and Student's 95 % interval about it. Loads: kernels of 0.2 ms and of 0.02 ms without a
-break, and the launch-bound one of W2. Launches: the hook's own work at the open gate, over a stub driver whose launches
-cost nothing, and whose events cost nothing or (with events) the simulated driver's; see benchmarks/overhead.py.
+break, and the launch-bound one of W2. Launches: what one costs at the open gate, over a stub driver; see
+benchmarks/launch_overhead.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks import harness, overhead
 from benchmarks.launch_overhead import ROWS as LAUNCHES
+from benchmarks.launch_overhead import THREADS, beside
 from benchmarks.sharing.bench import Bench, Tenant
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_bursts import launch_bound
@@ -29,7 +30,6 @@ FULL_PAIRS, FULL_PAIR_SECONDS = 20, 10.0
 #: Student's t for a two-sided 95 % interval, by number of pairs
 T_95 = {PAIRS: 2.571, FULL_PAIRS: 2.093}
 LAUNCH_REPEATS = 3
-SOLO_GOAL, COUNT_GOAL = Goal(3), Goal(100)
 LOADS = {
     "0.2 ms kernels": saturating("solo", 1),
     "0.02 ms kernels": saturating("solo", 1, 20),
@@ -68,12 +68,12 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def _launches(plan: Plan) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder, harness.system(harness.one_device()) as own:
-        for row, (state, free_events, calls) in LAUNCHES.items():
-            stub = overhead.build_stub(Path(folder), free_events)
-            for threads in (1, 2):
-                case = f"launch, gate open ({row.replace('_', ' ')}), {threads} thread{'s' if threads > 1 else ''}"
-                measure = functools.partial(overhead.measure, own, stub, state, "launch", threads, calls)
-                found = [plan.keep(("W8", case), measure)["difference_ns"] for _ in range(LAUNCH_REPEATS)]
+        for name, row in LAUNCHES.items():
+            stub = overhead.build_stub(Path(folder), row.events)
+            for threads in THREADS:
+                case = f"launch, gate open ({name.replace('_', ' ')}), {threads} thread{'s' if threads > 1 else ''}"
+                measure = functools.partial(overhead.measure, own, stub, row.state, "launch", threads, row.calls)
+                with beside(own, row):
+                    found = [plan.keep(("W8", case), measure)["difference_ns"] for _ in range(LAUNCH_REPEATS)]
                 plan.raw.setdefault("W8", []).append({"case": case, "ns": found})
-                goal = SOLO_GOAL if state == "solo" else COUNT_GOAL
-                yield Figure("W8", case, "ns over direct", None, statistics.median(found), goal)
+                yield Figure("W8", case, "ns over direct", None, statistics.median(found), Goal(row.goal_ns))

@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/prim.h"
+#include "simgpu/constants.h"
+
 #define PUBLIC __attribute__((visibility("default")))
 
 PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -13,10 +16,22 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 PUBLIC int cuMemAlloc_v2(uint64_t *ret_pointer, size_t bytes);
 PUBLIC int cuMemFree_v2(uint64_t pointer);
 
+#ifdef STUB_PAID
+static void pay(uint64_t cost_ns) {
+  for (uint64_t begin_ns = vg_prim_now_ns(); vg_prim_now_ns() - begin_ns < cost_ns;) {
+  }
+}
+#else
+static void pay(uint64_t cost_ns) {
+  (void)cost_ns;
+}
+#endif
+
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared_bytes, void *stream, void **parameters, void **extra) {
   __asm__ volatile("" ::"r"(function), "r"(gx), "r"(gy), "r"(gz), "r"(bx), "r"(by), "r"(bz), "r"(shared_bytes),
                    "r"(stream), "r"(parameters), "m"(extra));
+  pay(SIM_LAUNCH_COST_NS);
   return 0;
 }
 
@@ -33,17 +48,19 @@ int cuMemFree_v2(uint64_t pointer) {
 }
 
 #ifdef STUB_EVENTS
-/* Markers that cost nothing: what is left is the hook's own arithmetic. Everything is complete at once. */
+/* Events that are complete at once. With STUB_PAID launches and recordings cost the calling thread what they cost over
+ * the simulated driver, and a launch that was timed took half a microsecond; else they cost nothing, and it took next
+ * to nothing. */
 PUBLIC int cuEventCreate(void **ret_event, unsigned flags);
 PUBLIC int cuEventDestroy_v2(void *event);
 PUBLIC int cuEventRecord(void *event, void *stream);
 PUBLIC int cuEventQuery(void *event);
 PUBLIC int cuEventElapsedTime(float *ret_ms, void *begin, void *end);
 
+static char timing_event, plain_event;
+
 int cuEventCreate(void **ret_event, unsigned flags) {
-  static char event;
-  (void)flags;
-  *ret_event = &event;
+  *ret_event = flags & 2 /* CU_EVENT_DISABLE_TIMING */ ? &plain_event : &timing_event;
   return 0;
 }
 
@@ -53,8 +70,8 @@ int cuEventDestroy_v2(void *event) {
 }
 
 int cuEventRecord(void *event, void *stream) {
-  (void)event;
   (void)stream;
+  pay(event == &timing_event ? SIM_RECORD_TIMING_COST_NS : SIM_RECORD_COST_NS);
   return 0;
 }
 
@@ -66,7 +83,11 @@ int cuEventQuery(void *event) {
 int cuEventElapsedTime(float *ret_ms, void *begin, void *end) {
   (void)begin;
   (void)end;
-  *ret_ms = 0.001F;
+#ifdef STUB_PAID
+  *ret_ms = 0.0005F;
+#else
+  *ret_ms = 0.000005F;
+#endif
   return 0;
 }
 #endif

@@ -13,10 +13,13 @@ struct vg_device *vg_context_device(void);
 /* The calling thread's current context, as it was when it last changed by a call that is hooked. */
 CUcontext vg_context_remembered(void);
 /* The same without a call: context, while generation is vg_context_generation. */
+struct vg_work; /* gate/thread_work.h */
+
 struct vg_context_here {
   uint32_t generation; /* 0: not known */
   struct vg_device *device;
   CUcontext context;
+  struct vg_work *work; /* the gate's: where the thread's last counted launch in this context is; NULL: not known */
 };
 extern __thread struct vg_context_here vg_context_here __attribute__((tls_model("initial-exec"), visibility("hidden")));
 /* Grows when what threads remember of their contexts may be wrong. */

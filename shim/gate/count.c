@@ -1,10 +1,14 @@
 /*
- * count.c - a launch after its driver call. The common path is vg_gate_leave() and count(): the launch goes into the
- * same stream as the thread's last one, and no marker is due behind it.
+ * count.c - a launch after its driver call, unless it took the short path (short_path.h), which vg_gate_leave() opens
+ * for the launches after it.
  */
 #include "context/context.h"
 #include "gate/state.h"
 #include "gate/thread_work.h"
+
+#define MARK_AFTER_LAUNCHES 32
+#define MARK_MOST_LAUNCHES 128
+#define COAST_BOUND_NS 2000000ull
 
 /* ---- the stream that it is accounted to ---- */
 
@@ -24,6 +28,7 @@ static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream 
 
 static struct vg_stream *find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner) {
   struct vg_stream *unused = NULL;
+  vg_work_close_tally(work); /* its place may get another stream */
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
     if (!stream->shared && is_stream(stream, handle, context, owner)) return work->last = stream;
@@ -53,6 +58,26 @@ struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per
 
 /* ---- counting ---- */
 
+uint64_t vg_gate_bound(const struct vg_device *device) {
+  uint64_t bound_ns = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->bound_ns);
+  return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
+}
+
+/* How much is launched into a stream between two markers: an eighth of the bound, and no more than 128 launches like
+ * this one, so that a thread that lost its processor is told from one that launches short kernels. What threads have
+ * launched since their markers must not fill the bound together, since nothing shows its end: the second thread has
+ * half of that, the third one a third, which sums up to less than the bound for a thousand. But none has to record an
+ * event more often than at every 32 launches like this one. */
+static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *stream, uint64_t bound_ns,
+                           uint64_t cost_ns) {
+  if (stream->programmatic) return bound_ns;
+  uint64_t most_ns = bound_ns / 8, least_ns = most_ns / (work->place + 1), seldom_ns = MARK_AFTER_LAUNCHES * cost_ns;
+  if (most_ns > MARK_MOST_LAUNCHES * cost_ns) most_ns = MARK_MOST_LAUNCHES * cost_ns;
+  if (least_ns > most_ns) least_ns = most_ns;
+  if (seldom_ns < least_ns) return least_ns;
+  return seldom_ns < most_ns ? seldom_ns : most_ns;
+}
+
 bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool captures) {
   uint64_t cost_ns = VG_LIKELY(estimate->cost_ns) ? estimate->cost_ns : vg_estimate_guess();
@@ -60,17 +85,13 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
   stream->cost_ns += cost_ns;
   if (VG_LIKELY(!stream->stale)) VG_STORE_RELAXED(&work->outstanding_ns, work->outstanding_ns + cost_ns);
   stream->unmarked_ns += cost_ns;
-  stream->unmarked_count++;
   work->launched++;
-  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
-  bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
-             ((stream->unmarked_count >= VG_WORK_MARK_EVERY || !estimate->count || captures || stream->shared) &&
-              !stream->programmatic);
+  bool due = timing_begin || stream->unmarked_ns >= mark_after(work, stream, bound_ns, cost_ns) ||
+             ((!estimate->count || captures || stream->shared) && !stream->programmatic);
   return VG_UNLIKELY(due) && vg_work_mark(work, stream, estimate, timing_begin, cost_ns);
 }
 
-/* Another thread has waited for all work, and the device became idle, while this launch was under way. */
-static void stay_busy(struct vg_device *device) {
+void vg_gate_stay_busy(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
   struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);
@@ -81,34 +102,69 @@ static void stay_busy(struct vg_device *device) {
   pthread_mutex_unlock(&gate->mutex);
 }
 
+/* The launches that follow may be counted in the tally, until the next marker is due or the bound is reached. A shared
+ * place has a marker behind each launch. */
+static void open_tally(struct vg_work *work, struct vg_stream *stream, const struct vg_ticket *ticket) {
+  struct vg_tally *tally = &work->tally;
+  uint64_t outstanding_ns = work->outstanding_ns + work->others_ns;
+  uint64_t mark_ns = mark_after(work, stream, ticket->bound_ns, vg_estimate_cost(ticket->estimate));
+  uint64_t room_ns = mark_ns > stream->unmarked_ns ? mark_ns - stream->unmarked_ns : 0;
+  uint64_t below_ns = ticket->bound_ns > outstanding_ns ? ticket->bound_ns - outstanding_ns : 0;
+  if (below_ns < room_ns) room_ns = below_ns;
+  if (!room_ns || stream->shared) {
+    vg_work_close_tally(work);
+    return;
+  }
+  tally->handle = ticket->per_thread && !ticket->stream ? CU_STREAM_PER_THREAD : ticket->stream;
+  tally->epoch = stream->last_epoch;
+  tally->programmatic = stream->programmatic;
+  tally->stream = stream;
+  VG_STORE_RELAXED(&tally->limit_ns, tally->cost_ns + room_ns);
+  vg_context_here.work = work;
+}
+
 static void count(struct vg_ticket *ticket) {
   struct vg_device *device = ticket->device;
   struct vg_work *work = ticket->work;
   struct vg_gate_state *gate = device->gate;
   bool capturing = VG_LOAD_RELAXED(&vg_gate_captures) != 0;
-  vg_lock(&work->lock);
+  vg_work_lock(work);
   struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line);
   stream->programmatic |= ticket->programmatic;
   stream->last_epoch = VG_LOAD(&gate->epoch);
   bool marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, ticket->bound_ns, capturing);
+  open_tally(work, stream, ticket);
   if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->coasting))) work->last_launch_ns = vg_prim_now_ns();
   bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
   vg_unlock(&work->lock);
   if (marked) vg_gate_refresh_other_threads(device, work);
   if (VG_UNLIKELY(marked && work->continued_ns)) vg_gate_launched_late(device, work);
-  if (VG_UNLIKELY(!busy)) stay_busy(device);
+  if (VG_UNLIKELY(!busy)) vg_gate_stay_busy(device);
   bool in_gang = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->watch) & VG_WATCH_GANG;
   if (VG_UNLIKELY(in_gang) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
   if (!ticket->device) return result;
-  if (VG_UNLIKELY(!ticket->work))
+  if (VG_UNLIKELY(!ticket->counted))
     __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
   else if (VG_LIKELY(result == CUDA_SUCCESS))
     count(ticket);
   else
     vg_work_refused(ticket->estimate, ticket->timing_begin);
-  VG_STORE(&ticket->line->device, NULL);
+  VG_STORE(&ticket->work->tally.in_flight, false);
   return result;
+}
+
+void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, CUstream stream, bool per_thread,
+                        bool programmatic) {
+  count(&(struct vg_ticket){.device = work->device,
+                            .line = vg_gate_own_line,
+                            .work = work,
+                            .estimate = estimate,
+                            .stream = stream,
+                            .bound_ns = vg_gate_bound(work->device),
+                            .per_thread = per_thread,
+                            .programmatic = programmatic,
+                            .kernel = true});
 }

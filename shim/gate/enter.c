@@ -1,22 +1,15 @@
 /*
- * enter.c - a launch before its driver call. The common path is vg_gate_enter() from its first line to its last: the
- * gate is open and its word accepted, work is outstanding and below its bound. What waits is in wait.c.
+ * enter.c - a launch before its driver call, unless it takes the short path (short_path.h): vg_gate_enter(). What waits
+ * is in wait.c.
  *
  * A gate word is accepted once per lease by storing it in open_word; the fast question is "is the word the one that was
- * accepted?". A thread marks its own line before it looks at the gate (thread_line.h) and waits for nothing while the
+ * accepted?". A thread marks its own work before it looks at the gate (thread_line.h) and waits for nothing while the
  * mark is set.
  */
 #include "context/context.h"
 #include "gate/state.h"
 #include "gate/thread_work.h"
 #include "gen/abi/real.h"
-
-#define COAST_BOUND_NS 2000000ull
-
-static uint64_t bound_of(const struct vg_device *device) {
-  uint64_t bound_ns = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->bound_ns);
-  return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
-}
 
 /* A launch into a capturing stream runs no work now: its graph will pass the gate. */
 static bool captures(CUstream stream, bool per_thread) {
@@ -34,7 +27,7 @@ static struct vg_work *work_on(struct vg_gate_line *line, struct vg_device *devi
 }
 
 static void begin_timing(struct vg_ticket *ticket) {
-  vg_lock(&ticket->work->lock);
+  vg_work_lock(ticket->work);
   struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, ticket->line);
   ticket->timing_begin = vg_work_time_begin(stream, ticket->estimate);
   vg_unlock(&ticket->work->lock);
@@ -55,8 +48,8 @@ static bool begin_busy(struct vg_device *device) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   bool accepted = is_accepted(device) || VG_LOAD_RELAXED(&gate->coasting);
   vg_gate_lock_all(device, &locked);
-  bool nothing = vg_gate_left(locked) == 0 && !VG_LOAD_RELAXED(&gate->solo_dirty);
-  if (!accepted && nothing) vg_gate_become_idle(device, vg_prim_now_ns());
+  bool idle = !accepted && !VG_LOAD_RELAXED(&gate->solo_dirty) && vg_gate_none_left(device, locked);
+  if (idle) vg_gate_become_idle(device, vg_prim_now_ns());
   vg_gate_unlock_all(locked);
   pthread_mutex_unlock(&gate->mutex);
   return accepted;
@@ -73,14 +66,6 @@ static bool may_launch(struct vg_device *device) {
   return VG_LIKELY(VG_LOAD_RELAXED(&device->gate->busy.since_ns) != 0) || begin_busy(device);
 }
 
-/* Called by the work's own thread without the lock: no other thread adds estimates. */
-static struct vg_estimate *estimate_of(struct vg_work *work, const void *function, uint64_t threads) {
-  uint32_t grid_class = 63 - (uint32_t)__builtin_clzll(threads | 1);
-  struct vg_estimate *recent = work->recent;
-  if (VG_LIKELY(recent && recent->function == function && recent->grid_class == grid_class)) return recent;
-  return vg_work_find_estimate(work, function, grid_class);
-}
-
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
   struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
   ticket->device = NULL;
@@ -88,26 +73,26 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   struct vg_gate_line *line = VG_LIKELY(vg_gate_own_line != NULL) ? vg_gate_own_line : vg_gate_make_line();
   struct vg_work *work = line && device ? work_on(line, device) : NULL;
   if (VG_UNLIKELY(!work) || captures(stream, per_thread)) return;
-  struct vg_estimate *estimate = estimate_of(work, function, threads);
+  struct vg_estimate *estimate = vg_work_find_estimate(work, function, threads);
   *ticket = (struct vg_ticket){
-      .device = device, .line = line, .estimate = estimate, .stream = stream, .per_thread = per_thread};
+      .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
   if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count))) vg_gate_wait_for_first_timing(device, estimate);
   for (;;) {
-    ticket->bound_ns = bound_of(device);
-    if (VG_UNLIKELY(VG_LOAD_RELAXED(&work->outstanding_ns) + work->others_ns >= ticket->bound_ns))
+    ticket->bound_ns = vg_gate_bound(device);
+    if (VG_UNLIKELY(vg_work_outstanding(work) + work->others_ns >= ticket->bound_ns))
       vg_gate_wait_for_bound(device, work, estimate, ticket->bound_ns);
-    VG_STORE_RELAXED(&line->device, device);
+    VG_STORE_RELAXED(&work->tally.in_flight, true);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
     if (VG_LIKELY(may_launch(device))) break;
-    VG_STORE(&line->device, NULL);
+    VG_STORE(&work->tally.in_flight, false);
     if (vg_gate_wait_until_admitted(device) == VG_ADMISSION_ACCEPTED) continue;
-    VG_STORE_RELAXED(&line->device, device);
+    VG_STORE_RELAXED(&work->tally.in_flight, true);
     break;
   }
   if (VG_UNLIKELY(is_solo(device))) {
     VG_STORE_RELAXED(&device->gate->solo_dirty, true);
     return; /* neither estimates nor markers */
   }
-  ticket->work = work;
+  ticket->counted = true;
   if (estimate->countdown && VG_UNLIKELY(--estimate->countdown == 0)) begin_timing(ticket);
 }

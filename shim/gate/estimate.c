@@ -3,7 +3,7 @@
 
 #define FIRST_GUESS_NS 500000 /* high: a few launches of unknown functions must not fill the device for seconds */
 #define CALIBRATE_FIRST 2     /* one launch in this many is timed until there are some samples */
-#define CALIBRATE_EVERY 256
+#define CALIBRATE_EVERY 1024
 #define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: a timing costs little beside them */
 #define SAMPLE_SLACK_NS 10000
 #define AGREEING 3 /* this many samples that differ by no more than the part and the slack */
@@ -62,6 +62,7 @@ uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
 }
 
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate) {
+  if (!estimate->count) return 1;
   if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return CALIBRATE_FIRST;
   uint64_t every = CALIBRATE_EVERY_NS / estimate->cost_ns;
   return every < 1 ? 1 : every < CALIBRATE_EVERY ? (uint32_t)every : CALIBRATE_EVERY;

@@ -18,7 +18,7 @@ int vg_gate_attach(struct vg_device *device) {
     pthread_mutex_init(&device->gate->mutex, NULL);
   }
   vg_prim_membarrier_register();
-  VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  vg_gate_set_open_word(device, VG_GATE_NO_WORD);
   VG_STORE(&device->gate_word, &device->control->gate);
   if (vg_session.device_count == 1) VG_STORE(&vg_gate_only_device, device);
   return 0;

@@ -25,12 +25,13 @@ struct vg_estimate;
 struct vg_ticket {
   struct vg_device *device; /* NULL: not counted, and nothing else is set */
   struct vg_gate_line *line;
-  struct vg_work *work; /* NULL: neither estimated nor marked */
+  struct vg_work *work;
   struct vg_estimate *estimate;
   CUstream stream;
   CUevent timing_begin;
   uint64_t bound_ns; /* on outstanding work, as of when the launch entered */
   bool per_thread;
+  bool counted; /* false: neither estimated nor marked */
   /* set by the caller between enter and leave */
   bool programmatic; /* the launch overlaps with the one before it */
   bool kernel;       /* a kernel of the program: in a gang it may be a collective */

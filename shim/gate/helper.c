@@ -76,6 +76,7 @@ static void report_drained(struct vg_device *device, uint64_t done_ns) {
   gate->drain = VG_DRAIN_NONE;
   struct vg_work *locked;
   vg_gate_lock_all(device, &locked);
+  vg_gate_stop_tallies(device, locked);
   vg_gate_clear_all(locked);
   vg_gate_report_all(device, locked);
   if (probed) done_ns = done_before_probe(device, locked, done_ns);
@@ -124,7 +125,7 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
   struct vg_gate_state *gate = device->gate;
   if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->drained_word) == word) return FOREVER;
   if (gate->drain == VG_DRAIN_NONE || gate->drain_word != word) {
-    VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+    vg_gate_set_open_word(device, VG_GATE_NO_WORD);
     VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, 0);
     VG_STORE(&VG_LOAD(&device->report)->noticed_word, word);
     gate->drain = VG_DRAIN_IN_FLIGHT;
@@ -160,7 +161,9 @@ static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_work *locked;
   vg_gate_lock_all(device, &locked);
+  vg_gate_stop_tallies(device, locked);
   bool idle = vg_gate_launched_all(locked) == gate->idle_probe_launched;
+  if (!idle) vg_gate_set_counted_word(device);
   if (idle) {
     vg_gate_clear_all(locked);
     vg_gate_report_all(device, locked);
@@ -247,6 +250,7 @@ static bool has_whole_device(const struct vg_control_device *control) {
 static void turn_to(struct vg_device *device, const uint32_t *word_at) {
   uint32_t *before = (uint32_t *)(uintptr_t)VG_LOAD(&device->gate_word);
   VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  VG_STORE(&device->gate->counted_word, VG_GATE_NO_WORD);
   VG_STORE(&device->gate_word, word_at);
   vg_prim_futex_wake(before, INT_MAX); /* works on the read-only page, too */
 }

@@ -60,7 +60,7 @@ static bool streams_done(const struct vg_device *device) {
   pthread_mutex_lock(&vg_gate_capture_mutex); /* the query would invalidate a capture */
   bool done = !VG_LOAD(&vg_gate_captures);
   for (struct vg_work *work = VG_LOAD(&device->gate->works); done && work; work = work->next) {
-    vg_lock(&work->lock);
+    vg_work_lock(work);
     done = streams_of_done(work);
     vg_unlock(&work->lock);
   }

@@ -1,7 +1,8 @@
 /*
  * process_work.c - the outstanding work of all threads of this process on a device. Under the gate's mutex; each
- * thread's work is locked for a moment. Only code that holds the locks of all works (lock_all) may decide that no work
- * is outstanding: a launch is counted under its thread's lock, which then sees whether the device counts as idle.
+ * thread's work is locked for a moment. Only code that holds the locks of all works (lock_all) and has stopped the
+ * tallies may decide that no work is outstanding: a launch is counted under its thread's lock, or in its tally, and its
+ * thread sees afterwards whether the device counts as idle.
  */
 #include "gate/state.h"
 
@@ -13,18 +14,19 @@ static struct vg_work *first(const struct vg_device *device) {
 }
 
 struct vg_work *vg_gate_new_work(struct vg_device *device) {
-  struct vg_work *work = vg_work_new();
+  struct vg_work *work = vg_work_new(device);
   if (!work) return NULL;
   work->next = first(device);
-  while (!__atomic_compare_exchange_n(&device->gate->works, &work->next, work, false, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_ACQUIRE)) {
-  }
+  do {
+    work->place = work->next ? work->next->place + 1 : 0;
+  } while (
+      !__atomic_compare_exchange_n(&device->gate->works, &work->next, work, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
   return work;
 }
 
 void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first) {
   *ret_first = first(device); /* a work that is added later has no launches before */
-  for (struct vg_work *work = *ret_first; work; work = work->next) vg_lock(&work->lock);
+  for (struct vg_work *work = *ret_first; work; work = work->next) vg_work_lock(work);
 }
 
 void vg_gate_unlock_all(struct vg_work *locked) {
@@ -33,19 +35,21 @@ void vg_gate_unlock_all(struct vg_work *locked) {
 
 uint64_t vg_gate_outstanding(const struct vg_device *device) {
   uint64_t sum_ns = 0;
-  for (const struct vg_work *work = first(device); work; work = work->next)
-    sum_ns += VG_LOAD_RELAXED(&work->outstanding_ns);
+  for (const struct vg_work *work = first(device); work; work = work->next) sum_ns += vg_work_outstanding(work);
   return sum_ns;
 }
 
 void vg_gate_refresh_other_threads(const struct vg_device *device, struct vg_work *work) {
-  work->others_ns = vg_gate_outstanding(device) - VG_LOAD_RELAXED(&work->outstanding_ns);
+  uint64_t sum_ns = 0;
+  for (const struct vg_work *other = first(device); other; other = other->next)
+    if (other != work) sum_ns += vg_work_outstanding(other);
+  work->others_ns = sum_ns;
 }
 
 uint64_t vg_gate_launched(const struct vg_device *device) {
   uint64_t sum = 0;
   for (struct vg_work *work = first(device); work; work = work->next) {
-    vg_lock(&work->lock);
+    vg_work_lock(work);
     sum += work->launched;
     vg_unlock(&work->lock);
   }
@@ -55,7 +59,7 @@ uint64_t vg_gate_launched(const struct vg_device *device) {
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
   uint64_t left_ns = 0, most_ns = 0, moved_ns = 0, together_ns = 0, done_ns = 0, launches = 0;
   for (struct vg_work *work = first(device); work; work = work->next) {
-    vg_lock(&work->lock);
+    vg_work_lock(work);
     vg_work_reap(work, now_ns);
     if (work->moved_ns > moved_ns) moved_ns = work->moved_ns;
     together_ns += work->outstanding_ns;
@@ -78,7 +82,7 @@ void vg_gate_looked_late(struct vg_device *device, uint64_t due_ns, uint64_t now
   if (now_ns < due_ns + LATE_LEAST_NS) return;
   uint64_t left_ns = 0, seen_ns = due_ns;
   for (struct vg_work *work = first(device); work; work = work->next) {
-    vg_lock(&work->lock);
+    vg_work_lock(work);
     bool pending = vg_work_pending(work, &seen_ns);
     left_ns += work->outstanding_ns;
     vg_unlock(&work->lock);
@@ -89,14 +93,14 @@ void vg_gate_looked_late(struct vg_device *device, uint64_t due_ns, uint64_t now
 
 void vg_gate_launched_late(struct vg_device *device, struct vg_work *work) {
   pthread_mutex_lock(&device->gate->mutex);
-  vg_lock(&work->lock);
+  vg_work_lock(work);
   uint64_t continued_ns = work->continued_ns, seen_ns = work->paused_ns, left_ns = work->continued_left_ns;
   work->continued_ns = 0;
   uint64_t done_ns = 0, launches = 0;
   vg_gate_take_news(work, &done_ns, &launches);
   vg_unlock(&work->lock);
   vg_gate_report_news(device, done_ns, launches);
-  bool others = vg_gate_outstanding(device) > VG_LOAD_RELAXED(&work->outstanding_ns);
+  bool others = vg_gate_outstanding(device) > vg_work_outstanding(work);
   if (!others) vg_gate_take_back(device, continued_ns - vg_gate_busy_end(device, left_ns, seen_ns, continued_ns));
   pthread_mutex_unlock(&device->gate->mutex);
 }
@@ -104,7 +108,7 @@ void vg_gate_launched_late(struct vg_device *device, struct vg_work *work) {
 uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns) {
   uint64_t sum_ns = 0;
   for (struct vg_work *work = first(device); work; work = work->next) {
-    vg_lock(&work->lock);
+    vg_work_lock(work);
     sum_ns += vg_work_seen(work, now_ns);
     vg_unlock(&work->lock);
   }
@@ -114,7 +118,7 @@ uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns) {
 bool vg_gate_settled(const struct vg_device *device, uint64_t since_ns, uint64_t now_ns) {
   bool settled = !VG_LOAD_RELAXED(&device->gate->solo_dirty) || now_ns > since_ns + UNCOUNTED_NS;
   for (struct vg_work *work = first(device); work && settled; work = work->next) {
-    vg_lock(&work->lock);
+    vg_work_lock(work);
     settled = vg_work_settled(work, since_ns, now_ns);
     vg_unlock(&work->lock);
   }
@@ -123,7 +127,7 @@ bool vg_gate_settled(const struct vg_device *device, uint64_t since_ns, uint64_t
 
 void vg_gate_forget_context(struct vg_device *device, CUcontext context) {
   for (struct vg_work *work = first(device); work; work = work->next) {
-    vg_lock(&work->lock);
+    vg_work_lock(work);
     vg_work_forget_context(work, context);
     vg_unlock(&work->lock);
   }
@@ -150,6 +154,25 @@ uint64_t vg_gate_launched_all(const struct vg_work *locked) {
   uint64_t sum = 0;
   for (const struct vg_work *work = locked; work; work = work->next) sum += work->launched;
   return sum;
+}
+
+/* A thread adds to its tally and then looks whether counted_word is still there. Here it is taken away, and only then
+ * are the tallies read. The barrier, which all running threads pass, stands between the two halves of each side: a
+ * thread that added before it is seen here, and one that adds after it finds the word gone. A thread that is alone with
+ * its work needs none. */
+void vg_gate_stop_tallies(struct vg_device *device, struct vg_work *locked) {
+  VG_STORE(&device->gate->counted_word, VG_GATE_NO_WORD);
+  bool alone = !locked || (!locked->next && locked == vg_gate_work_here(device));
+  if (!alone) vg_prim_membarrier();
+  for (struct vg_work *work = locked; work; work = work->next) vg_work_take_tally(work);
+}
+
+bool vg_gate_none_left(struct vg_device *device, struct vg_work *locked) {
+  if (vg_gate_left(locked)) return false;
+  vg_gate_stop_tallies(device, locked);
+  bool none = vg_gate_left(locked) == 0;
+  if (!none) vg_gate_set_counted_word(device);
+  return none;
 }
 
 void vg_gate_clear_all(struct vg_work *locked) {

@@ -60,6 +60,17 @@ void vg_gate_wake_helper(struct vg_device *device) {
   vg_prim_eventfd_ring(VG_LOAD_RELAXED(&device->doorbell_fd)); /* the arbiter has not read the page meanwhile either */
 }
 
+void vg_gate_set_counted_word(struct vg_device *device) {
+  uint32_t word = VG_LOAD_RELAXED(&device->open_word);
+  bool counted = device->gate->busy.since_ns && (word & VG_GATE_STATE_MASK) == VG_GATE_COUNT;
+  VG_STORE(&device->gate->counted_word, counted ? word : VG_GATE_NO_WORD);
+}
+
+void vg_gate_set_open_word(struct vg_device *device, uint32_t word) {
+  VG_STORE(&device->open_word, word);
+  vg_gate_set_counted_word(device);
+}
+
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (gate->busy.since_ns) return;
@@ -68,6 +79,7 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   span_begin(&gate->busy, now_ns, &report->busy_since_ns);
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
   VG_STORE(&report->outstanding, 1);
+  vg_gate_set_counted_word(device);
   vg_gate_wake_helper(device);
   vg_gate_ring_edge(device);
 }
@@ -81,6 +93,7 @@ bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   span_end(&gate->busy, now_ns, &report->busy_since_ns, &report->busy_ns);
   if (!gate->waiters) span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
   VG_STORE(&report->outstanding, 0);
+  vg_gate_set_counted_word(device);
   return true;
 }
 

@@ -40,7 +40,8 @@ struct vg_gate_state {
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
   uint64_t epoch;                                     /* see vg_gate_sync_begin() */
-  struct vg_gate_span busy;                           /* work outstanding; ends only under the locks of all works */
+  uint32_t counted_word;    /* the accepted word while it is COUNT and the gate is busy, else VG_GATE_NO_WORD */
+  struct vg_gate_span busy; /* work outstanding; ends only under the locks of all works, see vg_gate_stop_tallies() */
 } __attribute__((aligned(64)));
 
 extern uint32_t vg_gate_captures __attribute__((visibility("hidden"))); /* how many streams capture now */
@@ -53,8 +54,9 @@ bool vg_gate_gang_passes(struct vg_device *device, uint32_t word);
 /* A kernel has been launched in a gang: counts it if it is a collective. Called by the thread that launched it. */
 void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate);
 
-struct vg_work *vg_gate_new_work(struct vg_device *device);   /* NULL: no memory */
-uint64_t vg_gate_outstanding(const struct vg_device *device); /* roughly, at any time */
+struct vg_work *vg_gate_new_work(struct vg_device *device);        /* NULL: no memory */
+struct vg_work *vg_gate_work_here(const struct vg_device *device); /* the calling thread's; NULL: none yet */
+uint64_t vg_gate_outstanding(const struct vg_device *device);      /* roughly, at any time */
 /* Each thread knows its own part, and that of the others as of its last marker or wait. */
 void vg_gate_refresh_other_threads(const struct vg_device *device, struct vg_work *work);
 
@@ -71,6 +73,16 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
 /* Of the function's first launch; for a second at most. */
 void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate);
 
+/* ---- counting of launches (count.c) ---- */
+
+uint64_t vg_gate_bound(const struct vg_device *device); /* on outstanding work, as it is now */
+/* After a launch that was counted: the device became idle while it was under way, since another thread has waited for
+ * all work. Busy again, unless that wait has covered this launch, too. */
+void vg_gate_stay_busy(struct vg_device *device);
+/* Counts a launch that entered the short path but may not be counted there. */
+void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, CUstream stream, bool per_thread,
+                        bool programmatic);
+
 /* ---- accounting of launches (count.c), under the work's lock ---- */
 
 /* Where a stream is accounted for; more streams at once than there are places share one. owner: the calling thread's
@@ -83,7 +95,8 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
 
 /* ---- under the mutex, all of them ---- */
 
-uint64_t vg_gate_launched(const struct vg_device *device); /* counted launches so far */
+void vg_gate_set_open_word(struct vg_device *device, uint32_t word); /* VG_GATE_NO_WORD: nothing is accepted */
+uint64_t vg_gate_launched(const struct vg_device *device);           /* counted launches so far */
 /* Takes out completed work and reports it. Returns how much is left, by the estimates, less the time for which the
  * device has run the oldest piece. */
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns);
@@ -102,11 +115,18 @@ void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first
 void vg_gate_unlock_all(struct vg_work *locked);
 uint64_t vg_gate_left(const struct vg_work *locked);
 uint64_t vg_gate_launched_all(const struct vg_work *locked);
+/* Sends all launches to the long path, where they wait for the locks, and brings the books up to date: what they say
+ * then stays true until the locks are released. To be followed by vg_gate_become_idle() or vg_gate_set_counted_word().
+ */
+void vg_gate_stop_tallies(struct vg_device *device, struct vg_work *locked);
+void vg_gate_set_counted_word(struct vg_device *device); /* as open_word and busy are now */
+/* Is no work outstanding? True: the tallies are stopped, and vg_gate_become_idle() is to follow. */
+bool vg_gate_none_left(struct vg_device *device, struct vg_work *locked);
 void vg_gate_clear_all(struct vg_work *locked); /* all work has completed */
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked);
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);
-/* Under the locks of all works, too: all work has completed. Returns whether any was outstanding before: then
- * vg_gate_ring_edge() is to follow. */
+/* Under the locks of all works and with the tallies stopped: all work has completed. Returns whether any was
+ * outstanding before: then vg_gate_ring_edge() is to follow. */
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns);
 /* When all work had completed, which is seen only now: no later than now, no earlier than seen_ns, and between these
  * after as long as it takes by the estimates. */

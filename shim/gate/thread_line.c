@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gate/gate_fast.h"
+#include "context/context.h"
+#include "gate/state.h"
 
 /* A definition does not take the model from the header. */
 __thread struct vg_gate_line *vg_gate_own_line __attribute__((tls_model("initial-exec")));
@@ -15,7 +16,7 @@ static pthread_once_t line_once = PTHREAD_ONCE_INIT;
 
 static void line_free(void *line) {
   vg_gate_own_line = NULL; /* another destructor of this thread may launch yet: it gets a line of its own again */
-  VG_STORE(&((struct vg_gate_line *)line)->device, NULL);
+  vg_context_here.work = NULL;
   VG_STORE(&((struct vg_gate_line *)line)->owned, 0);
 }
 
@@ -42,10 +43,15 @@ struct vg_gate_line *vg_gate_make_line(void) {
   return line;
 }
 
+struct vg_work *vg_gate_work_here(const struct vg_device *device) {
+  return vg_gate_own_line ? vg_gate_own_line->works[device - vg_session.devices] : NULL;
+}
+
 bool vg_gate_in_flight(const struct vg_device *device) {
+  const struct vg_work *own = vg_gate_work_here(device);
   vg_prim_membarrier();
-  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next)
-    if (line != vg_gate_own_line && VG_LOAD(&line->device) == device) return true;
+  for (const struct vg_work *work = VG_LOAD(&device->gate->works); work; work = work->next)
+    if (work != own && VG_LOAD(&work->tally.in_flight)) return true;
   return false;
 }
 
@@ -53,9 +59,9 @@ bool vg_gate_give_up(struct vg_device *device) {
   const struct vg_control_device *control = VG_LOAD(&device->control);
   uint32_t word = VG_LOAD(&device->open_word);
   if (word == VG_GATE_NO_WORD || VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NO_NEIGHBOUR_WAITS) return false;
-  VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  vg_gate_set_open_word(device, VG_GATE_NO_WORD);
   if (vg_gate_in_flight(device)) {
-    VG_STORE(&device->open_word, word);
+    vg_gate_set_open_word(device, word);
     return false;
   }
   VG_STORE(&VG_LOAD(&device->report)->given_up_word, word);
@@ -63,10 +69,8 @@ bool vg_gate_give_up(struct vg_device *device) {
   return true;
 }
 
-/* The parent's other threads do not exist here: their marks and works mean nothing. */
+/* The parent's other threads do not exist here: their works mean nothing. */
 void vg_gate_lines_forked_child(void) {
-  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) {
-    line->device = NULL;
-    memset(line->works, 0, sizeof line->works);
-  }
+  vg_context_here.work = NULL;
+  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) memset(line->works, 0, sizeof line->works);
 }

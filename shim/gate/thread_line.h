@@ -1,7 +1,7 @@
 /*
- * thread_line.h - one line per thread that launches: its in-flight mark, and what it has outstanding on each device. A
- * thread marks its own line before it looks at the gate and clears it after the driver call. Code that has to know that
- * no launch is under way makes all threads pass a barrier and then reads the lines.
+ * thread_line.h - one line per thread that launches: where its in-flight marks and its outstanding work are, for each
+ * device. A thread marks its own work before it looks at the gate and clears the mark after the driver call. Code that
+ * has to know that no launch is under way makes all threads pass a barrier and then reads the marks.
  */
 #ifndef VG_GATE_THREAD_LINE_H
 #define VG_GATE_THREAD_LINE_H
@@ -9,8 +9,7 @@
 
 struct vg_work;
 
-struct vg_gate_line {       /* a cache line of its own */
-  struct vg_device *device; /* the in-flight mark: the device that a launch is on its way to, or NULL */
+struct vg_gate_line { /* a cache line of its own */
   uint32_t owned;
   struct vg_work *works[VG_DEVICES_MAX]; /* NULL: nothing was launched there */
   struct vg_gate_line *next;

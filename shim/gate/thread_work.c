@@ -18,29 +18,60 @@
 
 /* ---- estimates ---- */
 
-struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint32_t class) {
-  uint64_t hash = ((uintptr_t)function >> 4) * 0x9E3779B97F4A7C15ull + class * 0xC2B2AE3D27D4EB4Full;
-  struct vg_estimate *first = &work->estimates[(hash >> 40) % VG_WORK_ESTIMATES];
-  for (int probe = 0; probe < 8; probe++) {
-    struct vg_estimate *row = &work->estimates[((hash >> 40) + (uint64_t)probe) % VG_WORK_ESTIMATES];
-    if (row->function == function && row->grid_class == class) return work->recent = row;
-    if (!row->function) {
+struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint64_t threads) {
+  uint64_t key = vg_work_key(function, threads);
+  struct vg_estimate *first = vg_work_estimate_at(work, key);
+  size_t place = (size_t)(first - work->estimates);
+  for (size_t probe = place; probe < place + VG_WORK_PROBES; probe++) {
+    struct vg_estimate *row = &work->estimates[probe % VG_WORK_ESTIMATES];
+    if (row->key == key) return row;
+    if (!row->key) {
       first = row;
       break;
     }
   }
   vg_lock(&work->lock); /* a marker may point to the estimate that it replaces */
-  *first = (struct vg_estimate){.function = function, .grid_class = class, .countdown = 1, .cost_ns = 0};
+  *first = (struct vg_estimate){
+      .key = key, .function = function, .grid_class = vg_work_grid_class(threads), .countdown = 1, .cost_ns = 0};
   vg_unlock(&work->lock);
-  return work->recent = first;
+  return first;
+}
+
+/* ---- the tally ---- */
+
+struct vg_work *vg_work_new(struct vg_device *device) {
+  struct vg_work *work = calloc(1, sizeof *work); /* large, but most of its pages are never touched */
+  if (work) work->device = device;
+  return work;
+}
+
+void vg_work_take_tally(struct vg_work *work) {
+  struct vg_tally *tally = &work->tally;
+  uint64_t launches = VG_LOAD(&tally->launches), cost_ns = VG_LOAD(&tally->cost_ns);
+  uint64_t added_ns = cost_ns - tally->taken_ns;
+  work->launched += launches - tally->taken_launches;
+  tally->taken_launches = launches;
+  if (tally->stream) {
+    tally->stream->cost_ns += added_ns;
+    tally->stream->unmarked_ns += added_ns;
+    if (!tally->stream->stale) vg_work_set_outstanding(work, work->outstanding_ns + added_ns);
+  } else {
+    work->done_ns += added_ns;
+  }
+  VG_STORE(&tally->taken_ns, cost_ns);
+}
+
+void vg_work_lock(struct vg_work *work) {
+  vg_lock(&work->lock);
+  vg_work_take_tally(work);
+}
+
+void vg_work_close_tally(struct vg_work *work) {
+  VG_STORE_RELAXED(&work->tally.limit_ns, 0);
+  work->tally.stream = NULL;
 }
 
 /* ---- streams and events ---- */
-
-struct vg_work *vg_work_new(void) {
-  struct vg_work *work = calloc(1, sizeof *work); /* large, but most of its pages are never touched */
-  return work;
-}
 
 /* In the relaxed mode queries of events do not invalidate a capture that is open or begins in another thread. The mode
  * before is to be restored afterwards. */
@@ -240,7 +271,6 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
   marker.cost_ns = stream->unmarked_ns;
   stream->markers[stream->tail++ % VG_WORK_MARKERS] = marker;
   stream->unmarked_ns = 0;
-  stream->unmarked_count = 0;
   return true;
 }
 
@@ -332,7 +362,6 @@ void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {
   work->done_ns += stream->cost_ns;
   take_cost(work, stream, stream->cost_ns);
   stream->unmarked_ns = 0;
-  stream->unmarked_count = 0;
 }
 
 void vg_work_clear(struct vg_work *work) {
@@ -358,6 +387,7 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     work->done_ns += stream->cost_ns;
     take_cost(work, stream, stream->cost_ns);
     stream->used = false;
+    if (stream == work->tally.stream) vg_work_close_tally(work);
   }
   if (work->pool_context == context) work->pooled = 0;
 }

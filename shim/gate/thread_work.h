@@ -2,7 +2,7 @@
  * thread_work.h - the outstanding work of one thread on one device: per stream the estimated time of launches that have
  * not been seen to complete, and the markers (events) that show it. Each thread has its own, so that launches of
  * several threads do not contend; process_work.c adds them up. Under the work's own lock, except for fields that only
- * its thread uses. Driver calls here are in the caller's own stream variant.
+ * its thread uses, and for the tally. Driver calls here are in the caller's own stream variant.
  */
 #ifndef VG_GATE_WORK_H
 #define VG_GATE_WORK_H
@@ -10,10 +10,13 @@
 #include "gate/estimate.h"
 #include "gen/abi/cuda_abi.h"
 
+struct vg_device;
+
 #define VG_WORK_STREAMS 32
 #define VG_WORK_MARKERS 32
-#define VG_WORK_ESTIMATES 1024
-#define VG_WORK_MARK_EVERY 32
+#define VG_WORK_ESTIMATES_LOG2 10
+#define VG_WORK_ESTIMATES (1 << VG_WORK_ESTIMATES_LOG2)
+#define VG_WORK_PROBES 8
 
 struct vg_marker {
   CUevent event;
@@ -34,7 +37,6 @@ struct vg_stream {
   const void *owner;
   uint64_t last_epoch; /* of the last launch, see vg_gate_sync_begin() */
   uint64_t unmarked_ns;
-  uint32_t unmarked_count;
   uint64_t cost_ns;    /* all outstanding work */
   uint64_t moved_ns;   /* when a marker last completed, or the first was recorded */
   uint64_t pending_ns; /* when its oldest marker was last seen not to have completed */
@@ -42,10 +44,28 @@ struct vg_stream {
   uint32_t head, tail;
 };
 
+/* Launches that the thread has counted without the lock (short_path.h): sums that only grow and that only the thread
+ * writes. The books have taken them up to taken_ns and taken_launches; whoever takes the lock takes the rest. */
+struct vg_tally {
+  bool in_flight; /* the thread's mark: a launch is on its way to the device (thread_line.h) */
+  uint64_t cost_ns;
+  uint64_t launches;
+  uint64_t limit_ns; /* cost_ns stays below it; 0: closed. Written under the lock, read by the thread */
+  /* what a launch must have to be counted here; changed by the thread under the lock */
+  CUstream handle; /* CU_STREAM_PER_THREAD for NULL in the per-thread variant */
+  uint64_t epoch;
+  bool programmatic; /* the stream is; else the launch may not be */
+  /* under the lock */
+  struct vg_stream *stream; /* where it belongs in the books; NULL: its context has ended */
+  uint64_t taken_ns, taken_launches;
+};
+
 struct vg_work {
   struct vg_lock lock;
+  struct vg_device *device;
   struct vg_work *next;    /* of another thread on the same device */
-  uint64_t outstanding_ns; /* without stale streams */
+  uint32_t place;          /* how many are behind it */
+  uint64_t outstanding_ns; /* in the books, without stale streams; see vg_work_outstanding() */
   uint64_t others_ns;      /* outstanding_ns of the other threads when this one last looked; only its thread uses it */
   uint64_t done_ns;        /* completed and not yet reported */
   uint64_t launched;       /* counted launches so far */
@@ -57,21 +77,49 @@ struct vg_work {
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
   struct vg_stream *last;        /* the stream of the last launch */
-  struct vg_estimate *recent;    /* that of the last launch; only its thread uses it */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
   int pooled;
   struct vg_stream streams[VG_WORK_STREAMS];
+  struct vg_tally tally; /* between what only its own thread writes often */
   struct vg_estimate estimates[VG_WORK_ESTIMATES];
 };
 
-struct vg_work *vg_work_new(void); /* NULL: no memory */
-struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint32_t grid_class);
+struct vg_work *vg_work_new(struct vg_device *device); /* NULL: no memory */
+
+/* Takes the lock and what the tally has counted meanwhile. */
+void vg_work_lock(struct vg_work *work);
+void vg_work_take_tally(struct vg_work *work);  /* under the lock, as what follows */
+void vg_work_close_tally(struct vg_work *work); /* its thread may still add a launch that is on its way */
+
+/* log2 of the threads launched. */
+static inline uint32_t vg_work_grid_class(uint64_t threads) {
+  return 63 - (uint32_t)__builtin_clzll(threads | 1);
+}
+
+/* Function and grid class in one word; addresses have at most 57 bits. */
+static inline uint64_t vg_work_key(const void *function, uint64_t threads) {
+  return (uint64_t)(uintptr_t)function << 6 | vg_work_grid_class(threads);
+}
+
+/* Where the estimate of a key is looked for first. Called by the work's own thread without the lock: no other thread
+ * adds estimates. */
+static inline struct vg_estimate *vg_work_estimate_at(struct vg_work *work, uint64_t key) {
+  return &work->estimates[key * 0x9E3779B97F4A7C15ull >> (64 - VG_WORK_ESTIMATES_LOG2)];
+}
+
+/* Makes one if there is none, in the place of another if need be. */
+struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint64_t threads);
 
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
 
-/* Other threads read it without the lock, as an approximation. */
+/* What is in the books and what the tally has counted since; for other threads, without the lock, an approximation. */
+static inline uint64_t vg_work_outstanding(const struct vg_work *work) {
+  uint64_t taken_ns = VG_LOAD(&work->tally.taken_ns); /* first: the tally is at least as much */
+  return VG_LOAD(&work->tally.cost_ns) - taken_ns + VG_LOAD_RELAXED(&work->outstanding_ns);
+}
+
 static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_ns) {
   VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
 }

@@ -75,7 +75,7 @@ static bool accept_word(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&device->gate->mutex);
   bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
   if (accepted) {
-    VG_STORE(&device->open_word, word);
+    vg_gate_set_open_word(device, word);
     vg_gate_wake_helper(device);
   }
   pthread_mutex_unlock(&device->gate->mutex);
@@ -167,7 +167,7 @@ static enum vg_timed find_first(struct vg_device *device, const struct vg_estima
   pthread_mutex_lock(&device->gate->mutex);
   vg_gate_reap(device, vg_prim_now_ns());
   for (struct vg_work *work = VG_LOAD(&device->gate->works); work && found == VG_TIMED_NONE; work = work->next) {
-    vg_lock(&work->lock);
+    vg_work_lock(work);
     found = vg_work_timed(work, estimate->function, estimate->grid_class);
     vg_unlock(&work->lock);
   }

@@ -194,6 +194,8 @@ uint32_t vg_context_generation = 1;
 __thread struct vg_context_here vg_context_here;
 
 CUcontext vg_context_remembered(void) {
+  if (vg_context_here.generation != vg_context_generation)
+    vg_context_here = (struct vg_context_here){vg_context_generation, fake_device, FAKE_CONTEXT, NULL};
   return FAKE_CONTEXT;
 }
 

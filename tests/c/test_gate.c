@@ -7,7 +7,7 @@
 
 #include "arbiter/arbiter.h"
 #include "fake_driver.h"
-#include "gate/state.h"
+#include "gate/short_path.h"
 
 #define THREADS 2
 #define LAUNCH_NS (100 * VG_NS_PER_US)
@@ -51,14 +51,17 @@ static void launch_for(CUstream stream, const void *function, uint64_t cost_ns) 
   struct vg_device *device = &vg_session.devices[0];
   struct vg_ticket ticket = {0};
   bool solo = vg_gate_solo();
-  if (!solo) vg_gate_enter(&ticket, stream, false, function, 1024);
+  struct vg_short_launch again = {NULL, NULL};
+  if (!solo) again = vg_gate_enter_short(stream, false, function, 1024);
+  if (!solo && !again.work) vg_gate_enter(&ticket, stream, false, function, 1024);
   const uint32_t *word_at = VG_LOAD(&device->gate_word);
   uint32_t word = VG_LOAD(word_at);
   bool closed = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED && word_at != &device->private_word;
   if (closed && VG_LOAD(&VG_LOAD(&device->report)->drained_word) == word && VG_LOAD(word_at) == word)
     __atomic_add_fetch(&violations, 1, __ATOMIC_RELAXED);
   fake_launch(stream, cost_ns);
-  if (!solo) vg_gate_leave(&ticket, CUDA_SUCCESS);
+  if (again.work) vg_gate_leave_short(&again, CUDA_SUCCESS, stream, false, false);
+  if (!solo && !again.work) vg_gate_leave(&ticket, CUDA_SUCCESS);
   CHECK(fake_mode == CU_STREAM_CAPTURE_MODE_GLOBAL); /* the thread's own mode is what it was */
   __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
 }
@@ -394,21 +397,21 @@ static uint32_t launches_until_timed(struct vg_work *work, struct vg_estimate *e
 static void what_is_timed_and_when(void) {
   struct vg_device *device = &vg_session.devices[0];
   fake_driver_start(device);
-  struct vg_work *work = vg_work_new();
+  struct vg_work *work = vg_work_new(device);
   CHECK(work);
   struct vg_stream *stream = vg_work_stream(work, fake_stream(1), false, NULL);
   static const struct {
     uint64_t cost_ns;
     uint32_t every;
-  } kinds[] = {{20000, 256}, {1000000, 9}, {50000000, 1}};
-  for (int i = 0; i < 3; i++) {
-    struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 10 + (uint32_t)i);
+  } kinds[] = {{5000, 1024}, {20000, 499}, {1000000, 9}, {50000000, 1}};
+  for (int i = 0; i < 4; i++) {
+    struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 1024ull << i);
     for (int k = 0; k < 4; k++) vg_estimate_sample(estimate, kinds[i].cost_ns);
     estimate->countdown = 0;
     vg_work_launched(work, stream, estimate, NULL, VG_NS_PER_S, false);
     CHECK(estimate->countdown == kinds[i].every);
   }
-  struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 10);
+  struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 1024);
   estimate->countdown = 1;
   CHECK(launches_until_timed(work, estimate, VG_NS_PER_MS) == 1);
   estimate->countdown = 1;
@@ -423,9 +426,9 @@ static void what_is_timed_and_when(void) {
 static void events_of_a_shared_place_end_with_it(void) {
   struct vg_device *device = &vg_session.devices[0];
   fake_driver_start(device);
-  struct vg_work *work = vg_work_new();
+  struct vg_work *work = vg_work_new(device);
   CHECK(work);
-  struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 10);
+  struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 1024);
   uint64_t before = fake_events;
   for (uintptr_t i = 1; i <= VG_WORK_STREAMS; i++)
     vg_work_stream(work, fake_stream(i), false, NULL)->cost_ns = VG_NS_PER_MS;
