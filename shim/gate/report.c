@@ -99,7 +99,7 @@ bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
 
 uint64_t vg_gate_busy_end(const struct vg_device *device, uint64_t left_ns, uint64_t seen_ns, uint64_t now_ns) {
   const struct vg_gate_state *gate = device->gate;
-  if (!gate->busy.since_ns || gate->solo_dirty) return now_ns;
+  if (!gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) return now_ns;
   uint64_t end_ns = gate->busy.since_ns + gate->span_done_ns + left_ns;
   if (end_ns < seen_ns) end_ns = seen_ns;
   return end_ns < now_ns ? end_ns : now_ns;

@@ -182,11 +182,12 @@ static void a_drain_ends_beside_a_capture(void) {
     begin(0);
     bool solo = kind == 3;
     if (solo) set_gate(VG_GATE_SOLO);
+    uint64_t begin_ns = vg_prim_now_ns();
     for (int i = 0; i < 10; i++) launch(LAUNCH_NS);
     if (kind == 0 || solo) fake_capture_begin(fake_stream(7));
     for (int i = 0; i < 10; i++) launch(LAUNCH_NS);
     if (kind == 1) fake_capture_begin(fake_stream(7));
-    uint64_t end_ns = fake_end_of(fake_stream(1));
+    uint64_t end_ns = begin_ns + 20 * LAUNCH_NS; /* later where this thread had no processor between two launches */
     set_gate(VG_GATE_CLOSED);
     vg_gate_service(vg_prim_now_ns());
     if (kind == 2) fake_capture_begin(fake_stream(7));

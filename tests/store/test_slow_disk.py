@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -208,7 +209,10 @@ def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
         raise StoreBusyError("held")
 
     made = replace(slice_of("a"), ephemeral=True)
-    held: Any = SimpleNamespace(state=State(slices={"a": made}), _unsaved=[], _save=busy, _execute=list)
+    tenants = SimpleNamespace(settled=nullcontext, renew_rules=list)
+    held: Any = SimpleNamespace(
+        state=State(slices={"a": made}), _unsaved=[], _save=busy, _execute=list, _tenants=tenants
+    )
     for number in range(10):
         Daemon.run(held, ev.ProcessAttached(Process(number, "a", 1, 0, "p", 0, False), (), ()))
     for number in range(9):
