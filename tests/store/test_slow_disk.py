@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -213,6 +214,7 @@ def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
     held: Any = SimpleNamespace(
         state=State(slices={"a": made}), _unsaved=[], _save=busy, _execute=list, _tenants=tenants
     )
+    held._run = partial(Daemon._run, held)
     for number in range(10):
         Daemon.run(held, ev.ProcessAttached(Process(number, "a", 1, 0, "p", 0, False), (), ()))
     for number in range(9):
