@@ -73,6 +73,7 @@ struct vg_process {
   /* last read from its page, validated */
   uint64_t counted_ns; /* its time is counted up to here */
   struct vg_span busy, active;
+  uint64_t ahead_ns; /* time with work outstanding that need not be counted: it may have been, see pages.c */
   struct vg_reported reported;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];

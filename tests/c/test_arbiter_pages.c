@@ -70,6 +70,7 @@ static void time_counted_ahead_of_a_late_report_is_counted_once(void) {
   CHECK(core->in.busy_total_ns == 5 * VG_NS_PER_MS && core->in.counted_ahead);
   report.busy_since_ns = begin_ns + 10 * VG_NS_PER_MS;
   report.outstanding = 1;
+  believed(arbiter, OPEN_WORD, false, begin_ns + 11 * VG_NS_PER_MS);
   believed(arbiter, OPEN_WORD, false, begin_ns + 12 * VG_NS_PER_MS);
   CHECK(core->in.busy_total_ns == 5 * VG_NS_PER_MS && core->in.counted_ahead);
   believed(arbiter, OPEN_WORD, false, begin_ns + 14 * VG_NS_PER_MS);
@@ -85,8 +86,52 @@ static void time_counted_ahead_of_a_late_report_is_counted_once(void) {
   vg_prim_close(doorbell_fd);
 }
 
+/* How long of 500 ms, looked at every ms, counts as counted ahead: back_ns is taken off once, and then the total grows
+ * by step_ns a look. The second process has none outstanding, and moves its total; the first one's stays. */
+static uint64_t looks_ahead(uint64_t back_ns, uint64_t step_ns, bool second) {
+  static struct vg_control_header headers[2];
+  static struct vg_control_device controls[2];
+  static struct vg_report_device reports[2];
+  struct vg_arbiter_params params = {.quantum_ns = 8 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS};
+  struct vg_slice_params slice = {.min_milli = 300, .max_milli = 300};
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  memset(reports, 0, sizeof reports);
+  int doorbells[2] = {vg_prim_eventfd(), vg_prim_eventfd()};
+  for (int i = 0; i < 2; i++) {
+    CHECK(vg_arbiter_process_add(arbiter, 1, (uint64_t)i + 1, &headers[i], &controls[i], &reports[i], doorbells[i],
+                                 0) == 0);
+    reports[i].contexts = 1;
+    reports[i].outstanding = 1;
+  }
+  uint64_t ahead = 0, now_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  for (int look = 0; look < 1500; look++, now_ns += VG_NS_PER_MS) {
+    arbiter->processes[0]->word = arbiter->processes[1]->word = OPEN_WORD;
+    arbiter->due[0] = arbiter->due[1] = VG_DUE_PAGE;
+    struct vg_report_device *moves = &reports[second ? 1 : 0];
+    if (look <= 1000) reports[0].busy_ns = reports[1].busy_ns = (uint64_t)look * VG_NS_PER_MS;
+    if (look == 1000) moves->busy_ns -= back_ns;
+    if (look == 1000 && second) reports[1].outstanding = 0;
+    if (look > 1000) moves->busy_ns += step_ns;
+    vg_pages_read(arbiter, now_ns);
+    ahead += look > 1000 && arbiter->core.slices[0].in.counted_ahead;
+  }
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < 2; i++) vg_prim_close(doorbells[i]);
+  return ahead;
+}
+
+/* Else a program that was counted for a second would have the device for as long as it likes, for nothing. */
+static void a_total_that_is_set_back_and_creeps_is_soon_not_believed(void) {
+  CHECK(looks_ahead(5 * VG_NS_PER_MS, VG_NS_PER_MS, false) >= 3);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, false) <= 100);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, VG_NS_PER_MS, false) <= 100);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, true) <= 100);
+}
+
 int main(void) {
   RUN(a_throttled_program_is_believed_when_it_rings_again);
   RUN(time_counted_ahead_of_a_late_report_is_counted_once);
+  RUN(a_total_that_is_set_back_and_creeps_is_soon_not_believed);
   return 0;
 }
