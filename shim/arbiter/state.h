@@ -26,11 +26,13 @@
 /* Then it is read twice more: a change that it made without having seen that is there by then. */
 #define VG_REST_BEATS (VG_CALM_BEATS + 2)
 
-/* Where all processes rest, none is owed a heartbeat: rounds and heartbeats are so many times as far apart. */
-#define VG_REST_PERIODS 10
+/* Where all processes rest, none is owed a heartbeat: rounds and heartbeats are so many times as far apart. The core
+ * must still be stepped more often than every 100 ms: a longer step is taken for one in which the host stood still, and
+ * no debt would be paid off by idle time. */
+#define VG_REST_PERIODS 4
 
 /* Every so many heartbeats those that rest are read all the same: a program may have closed its doorbell. */
-#define VG_SWEEP_BEATS 50
+#define VG_SWEEP_BEATS 100
 
 /* What is due for a process in the next round, a set of bits. */
 #define VG_DUE_PAGE 1     /* its page has changed, or may change without its doorbell */

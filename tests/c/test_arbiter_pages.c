@@ -129,9 +129,40 @@ static void a_total_that_is_set_back_and_creeps_is_soon_not_believed(void) {
   CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, true) <= 100);
 }
 
+static int64_t cap_ns(struct vg_arbiter *arbiter) {
+  pthread_mutex_lock(&arbiter->mutex);
+  int64_t cap_ns = arbiter->core.slices[0].bucket.cap_ns;
+  pthread_mutex_unlock(&arbiter->mutex);
+  return cap_ns;
+}
+
+/* What a slice used beyond its maximum is made up for by time in which it is idle, also when its page is not read. */
+static void a_debt_is_paid_off_while_all_rest(void) {
+  struct vg_arbiter_params params = {
+      .quantum_ns = 8 * VG_NS_PER_MS, .cap_depth_ns = 20 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS};
+  struct vg_slice_params slice = {.min_milli = 50, .max_milli = 50};
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_slice_set(arbiter, 1, &slice) == 0 && vg_arbiter_start(arbiter) == 0);
+  int doorbell_fd = vg_prim_eventfd();
+  memset(&report, 0, sizeof report);
+  memset(&control, 0, sizeof control);
+  CHECK(vg_arbiter_process_add(arbiter, 1, 1, &header, &control, &report, doorbell_fd, 0) == 0);
+  while (!VG_LOAD(&control.unread)) vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 10 * params.heartbeat_ns); /* and not looked at any more */
+  pthread_mutex_lock(&arbiter->mutex);
+  arbiter->core.slices[0].bucket.cap_ns = -(int64_t)VG_NS_PER_S;
+  pthread_mutex_unlock(&arbiter->mutex);
+  int64_t before_ns = cap_ns(arbiter);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 25 * params.heartbeat_ns);
+  CHECK(VG_LOAD(&control.unread) && cap_ns(arbiter) >= before_ns + 10 * (int64_t)params.heartbeat_ns / 20);
+  vg_arbiter_free(arbiter);
+  vg_prim_close(doorbell_fd);
+}
+
 int main(void) {
   RUN(a_throttled_program_is_believed_when_it_rings_again);
   RUN(time_counted_ahead_of_a_late_report_is_counted_once);
+  RUN(a_debt_is_paid_off_while_all_rest);
   RUN(a_total_that_is_set_back_and_creeps_is_soon_not_believed);
   return 0;
 }
