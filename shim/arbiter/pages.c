@@ -68,14 +68,14 @@ static bool is_counted_ahead(struct vg_process *process, uint64_t told_ns, uint6
 }
 
 /* runs: work was outstanding when its time was last counted. */
-static void count_time(struct vg_process *process, bool runs, uint64_t now_ns) {
+static void count_time(struct vg_arbiter *arbiter, struct vg_process *process, bool runs, uint64_t now_ns) {
   uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, process->counted_ns, now_ns);
   process->slice->in.busy_total_ns += more_ns;
   process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
   process->ahead_ns += AHEAD_FACTOR * more_ns;
   if (process->ahead_ns > AHEAD_MAX_NS) process->ahead_ns = AHEAD_MAX_NS;
-  if (runs)
-    process->slice->in.counted_ahead |= is_counted_ahead(process, told_ns, more_ns, now_ns - process->counted_ns);
+  bool ahead = runs && is_counted_ahead(process, told_ns, more_ns, now_ns - process->counted_ns);
+  vg_lane_of(arbiter, process->slice)->counted_ahead |= ahead;
   process->counted_ns = now_ns;
 }
 
@@ -181,7 +181,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
   worked |= process->reported.outstanding || process->busy.total_ns > busy_ns;
   process->reported.waiting = believed_waiting(process, waiting, worked, now_ns);
-  count_time(process, before.outstanding, now_ns);
+  count_time(arbiter, process, before.outstanding, now_ns);
   read_done(process);
   bool late = !is_open(process->word) && !process->answers && process->reported.outstanding && process->contexts;
   process->answers |= late; /* it launched at the moment at which its gate was closed */
@@ -227,8 +227,7 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool holds[VG_SLICES_MAX];
   for (int i = 0; i < arbiter->core.slice_count; i++) {
-    struct vg_core_slice *slice = &arbiter->core.slices[i];
-    slice->in.counted_ahead = false;
+    const struct vg_core_slice *slice = &arbiter->core.slices[i];
     /* the processes of the slot's holder may begin at any moment, and do not ring */
     holds[i] = slice->present && slice->saturating && slice->gate.state == VG_CORE_OPEN;
   }
@@ -237,10 +236,13 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
     if (page && arbiter->processes[i])
       read_page(arbiter, arbiter->processes[i], now_ns);
     else if (arbiter->due[i] & VG_DUE_CLOCK)
-      count_time(arbiter->processes[i], arbiter->processes[i]->reported.outstanding, now_ns);
+      count_time(arbiter, arbiter->processes[i], arbiter->processes[i]->reported.outstanding, now_ns);
   }
-  for (int i = 0; i < arbiter->core.slice_count; i++)
+  for (int i = 0; i < arbiter->core.slice_count; i++) {
+    arbiter->core.slices[i].in.counted_ahead = arbiter->lanes[i].counted_ahead;
+    arbiter->lanes[i].counted_ahead = false;
     if (arbiter->core.slices[i].present && arbiter->lanes[i].stale) sum_up(arbiter, &arbiter->core.slices[i], now_ns);
+  }
 }
 
 /* ---- publishing ---- */

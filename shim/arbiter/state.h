@@ -91,8 +91,9 @@ struct vg_process {
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
   struct vg_process *first;
-  bool stale;    /* the reports of its processes must be summed up again */
-  bool draining; /* after the last round */
+  bool stale;         /* the reports of its processes must be summed up again */
+  bool counted_ahead; /* since the last step, also by what was read with a heartbeat */
+  bool draining;      /* after the last round */
   uint64_t ring_window_ns;
   uint32_t arms; /* of its processes' doorbells, in the present window */
   int arm_index; /* the process whose doorbell is armed first in the next window */

@@ -75,6 +75,15 @@ static void time_counted_ahead_of_a_late_report_is_counted_once(void) {
   CHECK(core->in.busy_total_ns == 5 * VG_NS_PER_MS && core->in.counted_ahead);
   believed(arbiter, OPEN_WORD, false, begin_ns + 14 * VG_NS_PER_MS);
   CHECK(core->in.busy_total_ns == 6 * VG_NS_PER_MS && !core->in.counted_ahead);
+  /* seen with a heartbeat, between two steps */
+  report.busy_ns = 3 * VG_NS_PER_MS;
+  report.busy_since_ns = report.outstanding = 0;
+  vg_pages_beat(arbiter, begin_ns + 14 * VG_NS_PER_MS + 1);
+  believed(arbiter, OPEN_WORD, false, begin_ns + 14 * VG_NS_PER_MS + 1);
+  CHECK(core->in.busy_total_ns == 6 * VG_NS_PER_MS && core->in.counted_ahead);
+  report.outstanding = 1;
+  believed(arbiter, OPEN_WORD, false, begin_ns + 14 * VG_NS_PER_MS + 2);
+  CHECK(!core->in.counted_ahead);
   /* work is outstanding and takes no time: that contradicts itself, however much has been counted */
   report.busy_since_ns = 0;
   report.busy_ns = 4 * VG_NS_PER_MS;
