@@ -9,6 +9,9 @@
 #define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a longer forecast is ignored */
 #define COUNTER_MAX (1ull << 58)            /* nine years of nanoseconds: a larger value is ignored */
 #define REVIVED_NS (100 * VG_NS_PER_MS)     /* how often the doorbell alone counts as a sign of life */
+/* Time with work outstanding that need not be counted: so many times what has been, and at most so much at once. */
+#define AHEAD_FACTOR 2
+#define AHEAD_MAX_NS (100 * VG_NS_PER_MS)
 
 static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
@@ -44,11 +47,10 @@ static void read_span(struct vg_span *span, const uint64_t *total_at, const uint
   span->since_ns = VG_LOAD(since_at);
 }
 
-/* Returns by how much the span has grown since begin_ns. *ret_ahead: it moves, within what has been counted. */
-static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns, bool *ret_ahead) {
+/* Returns by how much the span has grown since begin_ns. */
+static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns) {
   uint64_t total_ns = span->total_ns;
   if (span->since_ns && span->since_ns < now_ns) total_ns += now_ns - span->since_ns;
-  *ret_ahead = total_ns != span->told_ns && total_ns <= span->counted_ns;
   span->told_ns = total_ns;
   if (total_ns <= span->counted_ns) return 0;
   uint64_t more_ns = total_ns - span->counted_ns, most_ns = now_ns - begin_ns;
@@ -57,11 +59,23 @@ static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now
   return more_ns;
 }
 
-static void count_time(struct vg_process *process, uint64_t now_ns) {
-  bool busy_ahead, active_ahead;
-  process->slice->in.busy_total_ns += count_span(&process->busy, process->counted_ns, now_ns, &busy_ahead);
-  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns, &active_ahead);
-  process->slice->in.counted_ahead |= busy_ahead;
+/* Whether the time that has passed since work was found outstanding has been counted earlier: the total moves, within
+ * what has been counted. A false page may move it for ever, so only a multiple of what was counted is believed. */
+static bool is_counted_ahead(struct vg_process *process, uint64_t told_ns, uint64_t more_ns, uint64_t passed_ns) {
+  bool ahead = !more_ns && process->busy.told_ns != told_ns && process->ahead_ns >= passed_ns;
+  if (ahead) process->ahead_ns -= passed_ns;
+  return ahead;
+}
+
+/* runs: work was outstanding when its time was last counted. */
+static void count_time(struct vg_arbiter *arbiter, struct vg_process *process, bool runs, uint64_t now_ns) {
+  uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, process->counted_ns, now_ns);
+  process->slice->in.busy_total_ns += more_ns;
+  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
+  process->ahead_ns += AHEAD_FACTOR * more_ns;
+  if (process->ahead_ns > AHEAD_MAX_NS) process->ahead_ns = AHEAD_MAX_NS;
+  bool ahead = runs && is_counted_ahead(process, told_ns, more_ns, now_ns - process->counted_ns);
+  vg_lane_of(arbiter, process->slice)->counted_ahead |= ahead;
   process->counted_ns = now_ns;
 }
 
@@ -167,7 +181,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
   worked |= process->reported.outstanding || process->busy.total_ns > busy_ns;
   process->reported.waiting = believed_waiting(process, waiting, worked, now_ns);
-  count_time(process, now_ns);
+  count_time(arbiter, process, before.outstanding, now_ns);
   read_done(process);
   bool late = !is_open(process->word) && !process->answers && process->reported.outstanding && process->contexts;
   process->answers |= late; /* it launched at the moment at which its gate was closed */
@@ -213,8 +227,7 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool holds[VG_SLICES_MAX];
   for (int i = 0; i < arbiter->core.slice_count; i++) {
-    struct vg_core_slice *slice = &arbiter->core.slices[i];
-    slice->in.counted_ahead = false;
+    const struct vg_core_slice *slice = &arbiter->core.slices[i];
     /* the processes of the slot's holder may begin at any moment, and do not ring */
     holds[i] = slice->present && slice->saturating && slice->gate.state == VG_CORE_OPEN;
   }
@@ -223,10 +236,13 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
     if (page && arbiter->processes[i])
       read_page(arbiter, arbiter->processes[i], now_ns);
     else if (arbiter->due[i] & VG_DUE_CLOCK)
-      count_time(arbiter->processes[i], now_ns);
+      count_time(arbiter, arbiter->processes[i], arbiter->processes[i]->reported.outstanding, now_ns);
   }
-  for (int i = 0; i < arbiter->core.slice_count; i++)
+  for (int i = 0; i < arbiter->core.slice_count; i++) {
+    arbiter->core.slices[i].in.counted_ahead = arbiter->lanes[i].counted_ahead;
+    arbiter->lanes[i].counted_ahead = false;
     if (arbiter->core.slices[i].present && arbiter->lanes[i].stale) sum_up(arbiter, &arbiter->core.slices[i], now_ns);
+  }
 }
 
 /* ---- publishing ---- */

@@ -26,11 +26,13 @@
 /* Then it is read twice more: a change that it made without having seen that is there by then. */
 #define VG_REST_BEATS (VG_CALM_BEATS + 2)
 
-/* Where all processes rest, none is owed a heartbeat: rounds and heartbeats are so many times as far apart. */
-#define VG_REST_PERIODS 10
+/* Where all processes rest, none is owed a heartbeat: rounds and heartbeats are so many times as far apart. The core
+ * must still be stepped more often than every 100 ms: a longer step is taken for one in which the host stood still, and
+ * no debt would be paid off by idle time. */
+#define VG_REST_PERIODS 4
 
 /* Every so many heartbeats those that rest are read all the same: a program may have closed its doorbell. */
-#define VG_SWEEP_BEATS 50
+#define VG_SWEEP_BEATS 100
 
 /* What is due for a process in the next round, a set of bits. */
 #define VG_DUE_PAGE 1     /* its page has changed, or may change without its doorbell */
@@ -73,6 +75,7 @@ struct vg_process {
   /* last read from its page, validated */
   uint64_t counted_ns; /* its time is counted up to here */
   struct vg_span busy, active;
+  uint64_t ahead_ns; /* time with work outstanding that need not be counted: it may have been, see pages.c */
   struct vg_reported reported;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
@@ -88,8 +91,9 @@ struct vg_process {
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
   struct vg_process *first;
-  bool stale;    /* the reports of its processes must be summed up again */
-  bool draining; /* after the last round */
+  bool stale;         /* the reports of its processes must be summed up again */
+  bool counted_ahead; /* since the last step, also by what was read with a heartbeat */
+  bool draining;      /* after the last round */
   uint64_t ring_window_ns;
   uint32_t arms; /* of its processes' doorbells, in the present window */
   int arm_index; /* the process whose doorbell is armed first in the next window */

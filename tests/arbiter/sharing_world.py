@@ -66,6 +66,8 @@ class Process:
     dry_ns: int = 0  # when the device had done all of its work, by the device's clock
     told_ns: int = 0
     ahead: bool = False  # its time is counted already
+    ahead_ns: int = 0  # time with work outstanding that need not be counted
+    read_busy: bool = False  # when it was last read
     seen_busy: bool = False
     looking: bool = False  # the helper is about to see that nothing is outstanding
     attached: bool = False
@@ -443,9 +445,16 @@ class World:
             most_ns = p.counted_ns["busy"] if name == "done" else before_ns + self.now_ns - p.read_ns
             p.counted_ns[name] = max(before_ns, min(told_ns, most_ns))
             if name == "busy":
-                p.ahead = p.told_ns != told_ns <= before_ns
-                p.told_ns = told_ns
-        p.read_ns = self.now_ns
+                self._note_ahead(p, told_ns, p.counted_ns[name] - before_ns)
+        p.read_ns, p.read_busy = self.now_ns, p.seen_busy
+
+    def _note_ahead(self, p: Process, told_ns: int, more_ns: int) -> None:
+        """Whether its time has been counted earlier, see is_counted_ahead() of arbiter/pages.c."""
+        p.ahead_ns = min(p.ahead_ns + 2 * more_ns, 100 * MS)
+        passed_ns = self.now_ns - p.read_ns
+        p.ahead = p.read_busy and not more_ns and p.told_ns != told_ns and p.ahead_ns >= passed_ns
+        p.ahead_ns -= passed_ns * p.ahead
+        p.told_ns = told_ns
 
     def _report(self, t: Tenant) -> None:
         row = self._rows[t.ident]

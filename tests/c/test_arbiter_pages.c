@@ -70,10 +70,20 @@ static void time_counted_ahead_of_a_late_report_is_counted_once(void) {
   CHECK(core->in.busy_total_ns == 5 * VG_NS_PER_MS && core->in.counted_ahead);
   report.busy_since_ns = begin_ns + 10 * VG_NS_PER_MS;
   report.outstanding = 1;
+  believed(arbiter, OPEN_WORD, false, begin_ns + 11 * VG_NS_PER_MS);
   believed(arbiter, OPEN_WORD, false, begin_ns + 12 * VG_NS_PER_MS);
   CHECK(core->in.busy_total_ns == 5 * VG_NS_PER_MS && core->in.counted_ahead);
   believed(arbiter, OPEN_WORD, false, begin_ns + 14 * VG_NS_PER_MS);
   CHECK(core->in.busy_total_ns == 6 * VG_NS_PER_MS && !core->in.counted_ahead);
+  /* seen with a heartbeat, between two steps */
+  report.busy_ns = 3 * VG_NS_PER_MS;
+  report.busy_since_ns = report.outstanding = 0;
+  vg_pages_beat(arbiter, begin_ns + 14 * VG_NS_PER_MS + 1);
+  believed(arbiter, OPEN_WORD, false, begin_ns + 14 * VG_NS_PER_MS + 1);
+  CHECK(core->in.busy_total_ns == 6 * VG_NS_PER_MS && core->in.counted_ahead);
+  report.outstanding = 1;
+  believed(arbiter, OPEN_WORD, false, begin_ns + 14 * VG_NS_PER_MS + 2);
+  CHECK(!core->in.counted_ahead);
   /* work is outstanding and takes no time: that contradicts itself, however much has been counted */
   report.busy_since_ns = 0;
   report.busy_ns = 4 * VG_NS_PER_MS;
@@ -85,8 +95,83 @@ static void time_counted_ahead_of_a_late_report_is_counted_once(void) {
   vg_prim_close(doorbell_fd);
 }
 
+/* How long of 500 ms, looked at every ms, counts as counted ahead: back_ns is taken off once, and then the total grows
+ * by step_ns a look. The second process has none outstanding, and moves its total; the first one's stays. */
+static uint64_t looks_ahead(uint64_t back_ns, uint64_t step_ns, bool second) {
+  static struct vg_control_header headers[2];
+  static struct vg_control_device controls[2];
+  static struct vg_report_device reports[2];
+  struct vg_arbiter_params params = {.quantum_ns = 8 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS};
+  struct vg_slice_params slice = {.min_milli = 300, .max_milli = 300};
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  memset(reports, 0, sizeof reports);
+  int doorbells[2] = {vg_prim_eventfd(), vg_prim_eventfd()};
+  for (int i = 0; i < 2; i++) {
+    CHECK(vg_arbiter_process_add(arbiter, 1, (uint64_t)i + 1, &headers[i], &controls[i], &reports[i], doorbells[i],
+                                 0) == 0);
+    reports[i].contexts = 1;
+    reports[i].outstanding = 1;
+  }
+  uint64_t ahead = 0, now_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  for (int look = 0; look < 1500; look++, now_ns += VG_NS_PER_MS) {
+    arbiter->processes[0]->word = arbiter->processes[1]->word = OPEN_WORD;
+    arbiter->due[0] = arbiter->due[1] = VG_DUE_PAGE;
+    struct vg_report_device *moves = &reports[second ? 1 : 0];
+    if (look <= 1000) reports[0].busy_ns = reports[1].busy_ns = (uint64_t)look * VG_NS_PER_MS;
+    if (look == 1000) moves->busy_ns -= back_ns;
+    if (look == 1000 && second) reports[1].outstanding = 0;
+    if (look > 1000) moves->busy_ns += step_ns;
+    vg_pages_read(arbiter, now_ns);
+    ahead += look > 1000 && arbiter->core.slices[0].in.counted_ahead;
+  }
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < 2; i++) vg_prim_close(doorbells[i]);
+  return ahead;
+}
+
+/* Else a program that was counted for a second would have the device for as long as it likes, for nothing. */
+static void a_total_that_is_set_back_and_creeps_is_soon_not_believed(void) {
+  CHECK(looks_ahead(5 * VG_NS_PER_MS, VG_NS_PER_MS, false) >= 3);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, false) <= 100);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, VG_NS_PER_MS, false) <= 100);
+  CHECK(looks_ahead(900 * VG_NS_PER_MS, 1, true) <= 100);
+}
+
+static int64_t cap_ns(struct vg_arbiter *arbiter) {
+  pthread_mutex_lock(&arbiter->mutex);
+  int64_t cap_ns = arbiter->core.slices[0].bucket.cap_ns;
+  pthread_mutex_unlock(&arbiter->mutex);
+  return cap_ns;
+}
+
+/* What a slice used beyond its maximum is made up for by time in which it is idle, also when its page is not read. */
+static void a_debt_is_paid_off_while_all_rest(void) {
+  struct vg_arbiter_params params = {
+      .quantum_ns = 8 * VG_NS_PER_MS, .cap_depth_ns = 20 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS};
+  struct vg_slice_params slice = {.min_milli = 50, .max_milli = 50};
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_slice_set(arbiter, 1, &slice) == 0 && vg_arbiter_start(arbiter) == 0);
+  int doorbell_fd = vg_prim_eventfd();
+  memset(&report, 0, sizeof report);
+  memset(&control, 0, sizeof control);
+  CHECK(vg_arbiter_process_add(arbiter, 1, 1, &header, &control, &report, doorbell_fd, 0) == 0);
+  while (!VG_LOAD(&control.unread)) vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 10 * params.heartbeat_ns); /* and not looked at any more */
+  pthread_mutex_lock(&arbiter->mutex);
+  arbiter->core.slices[0].bucket.cap_ns = -(int64_t)VG_NS_PER_S;
+  pthread_mutex_unlock(&arbiter->mutex);
+  int64_t before_ns = cap_ns(arbiter);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 25 * params.heartbeat_ns);
+  CHECK(VG_LOAD(&control.unread) && cap_ns(arbiter) >= before_ns + 10 * (int64_t)params.heartbeat_ns / 20);
+  vg_arbiter_free(arbiter);
+  vg_prim_close(doorbell_fd);
+}
+
 int main(void) {
   RUN(a_throttled_program_is_believed_when_it_rings_again);
   RUN(time_counted_ahead_of_a_late_report_is_counted_once);
+  RUN(a_debt_is_paid_off_while_all_rest);
+  RUN(a_total_that_is_set_back_and_creeps_is_soon_not_believed);
   return 0;
 }
