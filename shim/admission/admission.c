@@ -1,6 +1,6 @@
 /*
  * admission.c - see admission.h: the thread, its listeners, and what Python calls. One connection of each listener is
- * accepted in a round, so that connections to one slice keep no other waiting. A connection without a message is
+ * accepted in turn, so that connections to one slice keep no other waiting. A connection without a message is
  * Python's after SILENT_NS, which bounds them by user and drops them.
  */
 #define _GNU_SOURCE
@@ -18,7 +18,7 @@
 #define SILENT_NS (200 * VG_NS_PER_MS)
 #define REST_NS (100 * VG_NS_PER_MS) /* after accept() has failed: out of descriptors */
 #define EVENTS_MAX 64
-#define ROUNDS_MAX 16 /* over the listeners, before everything else is looked at */
+#define ACCEPTS_MAX 1024 /* before everything else is looked at */
 /* Names in epoll. */
 #define WAKE_EVENT UINT64_MAX
 #define LISTENERS_EVENT (UINT64_MAX - 1)
@@ -144,7 +144,7 @@ static int accept_one(struct vg_admission *admission, uint32_t name) {
   vg_admission_lock(admission);
   struct vg_listener *listener = find_listener(admission, name);
   int fd = -1;
-  if (listener && !is_full(admission)) {
+  if (listener) {
     fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     bool failed = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (failed) rest(admission, listener, errno);
@@ -153,17 +153,22 @@ static int accept_one(struct vg_admission *admission, uint32_t name) {
   return fd;
 }
 
-static void accept_from_each(struct vg_admission *admission) {
-  struct epoll_event events[EVENTS_MAX];
-  for (int round = 0; round < ROUNDS_MAX; round++) {
-    int count = epoll_wait(admission->listen_epoll_fd, events, EVENTS_MAX, 0);
-    for (int i = 0; i < count; i++) {
-      uint32_t name = (uint32_t)events[i].data.u64;
-      int fd = accept_one(admission, name);
-      if (fd >= 0) answer_or_await(admission, name, fd);
-    }
-    if (count <= 0) return;
-  }
+/* One connection of the listener whose turn it is; false: there is none. epoll_wait(2) asked for one event goes round
+ * the listeners; asked for all it begins with the same one each time, which would get every place that Python frees. */
+static bool accept_next(struct vg_admission *admission) {
+  struct epoll_event event;
+  vg_admission_lock(admission);
+  bool full = is_full(admission);
+  vg_admission_unlock(admission);
+  if (full || epoll_wait(admission->listen_epoll_fd, &event, 1, 0) <= 0) return false;
+  uint32_t name = (uint32_t)event.data.u64;
+  int fd = accept_one(admission, name);
+  if (fd >= 0) answer_or_await(admission, name, fd);
+  return true;
+}
+
+static void accept_some(struct vg_admission *admission) {
+  for (int i = 0; i < ACCEPTS_MAX && accept_next(admission); i++) continue;
 }
 
 /* ---- the thread ---- */
@@ -227,7 +232,7 @@ static void *run(void *argument) {
       if (name == WAKE_EVENT)
         vg_prim_eventfd_drain(admission->wake_fd);
       else if (name == LISTENERS_EVENT)
-        accept_from_each(admission);
+        accept_some(admission);
       else
         answer_silent(admission, name);
     }

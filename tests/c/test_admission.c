@@ -296,6 +296,31 @@ static void what_python_does_not_take_stays_in_the_backlog(void) {
   close_node(&node);
 }
 
+/* One slice's socket is flooded, and each place that Python frees is taken at once. */
+static void a_flooded_listener_keeps_no_other_waiting(void) {
+  struct node node, other;
+  open_node(&node);
+  open_node(&other);
+  vg_admission_unlisten(other.admission, other.listener);
+  CHECK(vg_admission_listen(node.admission, other.listen_fd, &other.listener) == 0);
+  enum { CROWD = 100 };
+  int peers[CROWD];
+  for (int i = 0; i < CROWD; i++) peers[i] = attach(&node); /* no rules: all are handed over */
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
+  int fd = attach(&other), before = 0;
+  for (uint32_t listener = 0; listener != other.listener; before++) {
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS); /* the thread fills the place */
+    struct vg_admission_news news = next_news(&node);
+    listener = news.listener;
+    drop(&node, &news);
+  }
+  CHECK(before < VG_QUEUE_HANDED_MAX + 10);
+  for (int i = 0; i < CROWD; i++) close(peers[i]);
+  close(fd);
+  close_node(&other);
+  close_node(&node);
+}
+
 static void a_peer_that_hangs_up_leaves_nothing(void) {
   struct node node;
   open_node(&node);
@@ -460,6 +485,7 @@ int main(void) {
   RUN(other_messages_are_handed_over_unread);
   RUN(a_silent_peer_delays_no_other);
   RUN(what_python_does_not_take_stays_in_the_backlog);
+  RUN(a_flooded_listener_keeps_no_other_waiting);
   RUN(a_peer_that_hangs_up_leaves_nothing);
   RUN(untaken_news_are_closed_with_the_thread);
   RUN(rules_change_while_peers_come);
