@@ -107,30 +107,34 @@ static bool send_answer(int socket_fd, const struct vg_attach_reply *reply, cons
 
 /* ---- the decision ---- */
 
-/* 0: answered. Otherwise nothing has changed, and nothing was read from the socket. */
+/* Takes the message and answers it. -EAGAIN: there was none, and nothing was read. */
+static int exchange(const struct vg_admission_news *news, const struct vg_attach_reply *reply) {
+  if (!take_message(news->socket_fd)) return -EAGAIN;
+  return send_answer(news->socket_fd, reply, &news->pages) ? 0 : -EPIPE;
+}
+
+/* 0: answered. -EPIPE: the message was read, and the process gets no answer: it has gone, or may have no more
+ * descriptors on their way. Otherwise nothing was read from the socket. In both cases nothing has changed. */
 static int admit(struct vg_admission *admission, const struct vg_admission_entry *entry,
                  struct vg_admission_news *news) {
   const struct vg_admission_slice *slice = &admission->rules->slices[entry->slice];
-  int result = take_pages(admission, &slice->reply, &news->pages);
+  struct vg_attach_reply reply = slice->reply;
+  int result = take_pages(admission, &reply, &news->pages);
   if (result) return result;
-  news->process_id = admission->next_id;
+  reply.process_id = news->process_id = admission->next_id;
   result = join_arbiters(admission, slice, news->process_id, &news->pages);
-  if (result == 0 && !take_message(news->socket_fd)) {
-    leave_arbiters(slice, news->process_id, news->pages.device_count);
-    result = -EAGAIN;
+  if (result == 0) {
+    result = exchange(news, &reply);
+    if (result) leave_arbiters(slice, news->process_id, news->pages.device_count);
   }
   if (result) {
     vg_tenant_pages_free(&news->pages);
     return result;
   }
   admission->next_id++;
-  struct vg_attach_reply reply = slice->reply;
-  reply.process_id = news->process_id;
   news->slice_id = slice->slice_id;
   vg_rules_take_place(admission->rules, entry);
   admission->connections[news->pid]++;
-  /* A process that has gone gets no answer: Python finds its socket at end, as that of any other. */
-  send_answer(news->socket_fd, &reply, &news->pages);
   vg_tenant_pages_sent(&news->pages);
   vg_answer_tell(admission, news);
   return 0;
@@ -160,19 +164,20 @@ bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd)
   pthread_mutex_lock(&admission->mutex);
   struct vg_admission_news news = {.kind = VG_ADMISSION_ATTACHED, .listener = listener, .socket_fd = socket_fd};
   const struct vg_admission_entry *entry = known ? entry_of(admission, listener, &peer, &news.account) : NULL;
-  bool answered = false;
+  int result = -ENOENT;
   if (entry) {
     news.pid = peer.pid;
     news.uid = peer.uid;
     news.pidfd = peer.pidfd;
     news.library_copy = request.library_copy;
     memcpy(news.program, request.program, sizeof news.program);
-    answered = admit(admission, entry, &news) == 0;
+    result = admit(admission, entry, &news);
   }
-  if (!answered) {
-    if (known) vg_prim_close(peer.pidfd);
+  if (result && known) vg_prim_close(peer.pidfd);
+  if (result == -EPIPE)
+    vg_prim_close(socket_fd);
+  else if (result)
     vg_answer_hand_over(admission, listener, socket_fd);
-  }
   pthread_mutex_unlock(&admission->mutex);
   return true;
 }

@@ -326,15 +326,30 @@ static void a_peer_that_hangs_up_leaves_nothing(void) {
   open_node(&node);
   load(&node, geteuid(), MANY);
   for (int i = 0; i < 50; i++) close(call(&node));
-  for (int i = 0; i < 5; i++) {
-    close(attach(&node)); /* its answer goes nowhere: Python finds the socket at end */
-    struct vg_admission_news news = next_news(&node);
-    while (news.kind == VG_ADMISSION_HANDED) {
-      drop(&node, &news);
-      news = next_news(&node);
-    }
-    drop(&node, &news);
+  for (int i = 0; i < 5; i++) close(attach(&node)); /* before its answer, or after it */
+  int last = attach(&node);
+  struct pollfd entry = {.fd = last, .events = POLLIN};
+  while (!poll(&entry, 1, 10)) {
+    struct vg_admission_news news;
+    if (vg_admission_take(node.admission, &news)) drop(&node, &news);
   }
+  close(last);
+  close_node(&node);
+}
+
+/* It lives, and would wait for ever, with a place that others could have. */
+static void a_peer_that_cannot_be_answered_is_dropped(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), 1);
+  int fd = call(&node);
+  struct vg_attach_request request = first_attach();
+  CHECK(shutdown(fd, SHUT_RD) == 0 && send(fd, &request, sizeof request, 0) == sizeof request);
+  struct pollfd entry = {.fd = fd};
+  CHECK(poll(&entry, 1, 10000) == 1 && entry.revents == POLLHUP); /* the other end is closed */
+  CHECK(vg_arbiter_process_remove(node.arbiter, 100) == -ENOENT);
+  expect(&node, attach(&node), VG_ADMISSION_ATTACHED); /* the only place */
+  close(fd);
   close_node(&node);
 }
 
@@ -487,6 +502,7 @@ int main(void) {
   RUN(what_python_does_not_take_stays_in_the_backlog);
   RUN(a_flooded_listener_keeps_no_other_waiting);
   RUN(a_peer_that_hangs_up_leaves_nothing);
+  RUN(a_peer_that_cannot_be_answered_is_dropped);
   RUN(untaken_news_are_closed_with_the_thread);
   RUN(rules_change_while_peers_come);
   return 0;
