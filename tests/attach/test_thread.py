@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.attach import client
+from vgpud.attach.messages import ffi, lib
 from vgpud.attach.server import Admission, Greeting, Tenants
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.attach_rules import Rules, attach_rules
@@ -132,6 +133,21 @@ def test_python_may_end_an_attachment_afterwards(tmp_path: Path, backend: Backen
         assert program.tenant.sock.recv(1) == b"", "the connection has ended"
         assert backend.ends == [program.tenant.process_id]
         assert backend.refused_ones == ["not here"]
+
+    run(tmp_path, backend, work)
+
+
+def test_a_new_mode_is_for_programs_that_python_has_not_heard_of_too(tmp_path: Path, backend: Backend) -> None:
+    async def work(tenants: Tenants, path: str) -> None:
+        program = Program(path)
+        program.join()
+        assert program.tenant and backend.attached == []
+        control, report = program.tenant.map()
+        tenants.set_mode("closed")
+        assert ffi.cast("struct vg_control_header *", ffi.from_buffer(control)).mode == lib.VG_MODE_CLOSED
+        control.close()
+        report.close()
+        program.tenant.close()
 
     run(tmp_path, backend, work)
 

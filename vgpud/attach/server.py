@@ -181,11 +181,11 @@ class Tenants:
 
     def set_mode(self, mode: str) -> None:
         """What tenants do without the daemon, attached ones included."""
-        self.mode = mode
-        for peer in self._peers.values():
-            if peer.pages:
-                peer.pages.header.mode = MODES[mode]
-        self.forget_rules()
+        with self.settled():
+            self.mode = mode
+            for peer in self._peers.values():
+                if peer.pages:
+                    peer.pages.header.mode = MODES[mode]
 
     # ---- sockets ----
 
