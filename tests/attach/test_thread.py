@@ -15,6 +15,7 @@ import pytest
 from tests.attach import client
 from vgpud.attach.messages import ffi, lib
 from vgpud.attach.server import Admission, Greeting, Tenants
+from vgpud.attach.thread import AdmissionThread
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.attach_rules import Rules, attach_rules
 from vgpud.core.model import Denied, Device, Process, Reason, Share, Slice, Spec, State
@@ -150,6 +151,19 @@ def test_a_new_mode_is_for_programs_that_python_has_not_heard_of_too(tmp_path: P
         program.tenant.close()
 
     run(tmp_path, backend, work)
+
+
+def test_a_container_keeps_its_number_and_is_forgotten_when_it_has_ended() -> None:
+    thread = AdmissionThread("n", 1, lambda uuid: None)
+    numbers = []
+    for last in range(1, 4):
+        known = [(f"container {i}", f"/c{i}") for i in (last - 1, last)]
+        thread.load(Rules(containers=known), {}, "open", {}, 0)
+        numbers.append({account: number for number, account in thread._accounts.items()})
+    assert [sorted(known) for known in numbers] == [[f"container {i - 1}", f"container {i}"] for i in (1, 2, 3)]
+    assert [numbers[i][f"container {i + 1}"] for i in (0, 1)] == [numbers[i + 1][f"container {i + 1}"] for i in (0, 1)]
+    assert thread.account(numbers[2]["container 3"]) == ("container 3", True)
+    thread.stop()
 
 
 def test_no_program_is_admitted_while_a_right_may_be_taken_away(tmp_path: Path, backend: Backend) -> None:

@@ -28,8 +28,8 @@ class AdmissionThread:
         self._native = ffi.gc(native, lib.vg_admission_free)
         self._node = node
         self._arbiter = arbiter
-        self._accounts: list[str] = []  # of containers
-        self._numbers: dict[str, int] = {}
+        self._accounts: dict[int, str] = {}  # of containers, by number
+        self._next_number = _UIDS
         self._slices: dict[int, tuple[Slice, str, Any]] = {}  # by serial: (slice, mode, as the thread takes it)
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ class AdmissionThread:
 
     def account(self, number: int) -> tuple[str, bool]:
         """(account of an attachment, whether it is a container)."""
-        return (f"uid {number}", False) if number < _UIDS else (self._accounts[number - _UIDS], True)
+        return (f"uid {number}", False) if number < _UIDS else (self._accounts[number], True)
 
     def slice_of(self, serial: int) -> Slice:
         """The slice of an attachment, as it was in the rules."""
@@ -98,12 +98,13 @@ class AdmissionThread:
         raw = [self._slice(found, devices, mode) for found in slices]
         self._slices = {serial: known for serial, known in self._slices.items() if serial in rules.serials}
         paths = [ffi.new("char[]", os.fsencode(path)) for _, path in rules.containers]
-        containers = [(self._number(account), path) for (account, _), path in zip(rules.containers, paths, strict=True)]
+        numbers = self._renumber([account for account, _ in rules.containers])
+        containers = [(numbers[account], path) for (account, _), path in zip(rules.containers, paths, strict=True)]
         entries = [
             (number, index[e.slice_name], listener, len(e.draws), list(e.draws))
             for e in rules.entries
             if e.slice_name in index
-            for number in [self._number(e.account) if e.uid < 0 else e.uid]
+            for number in [numbers[e.account] if e.uid < 0 else e.uid]
             for listener in ([listeners[e.slice_name], shared] if e.uid < 0 else [listeners[e.slice_name]])
         ]
         tables = ffi.new("struct vg_admission_table[]", rules.tables)
@@ -116,11 +117,16 @@ class AdmissionThread:
         if lib.vg_admission_load(self._native, given) < 0:
             self.clear()
 
-    def _number(self, account: str) -> int:
-        if account not in self._numbers:
-            self._numbers[account] = _UIDS + len(self._accounts)
-            self._accounts.append(account)
-        return self._numbers[account]
+    def _renumber(self, accounts: list[str]) -> dict[str, int]:
+        """Numbers of containers. Those that are known keep theirs, which are in untaken news; others have ended."""
+        known = set(accounts)
+        numbers = {account: number for number, account in self._accounts.items() if account in known}
+        for account in accounts:
+            if account not in numbers:
+                numbers[account] = self._next_number
+                self._next_number += 1
+        self._accounts = {number: account for account, number in numbers.items()}
+        return numbers
 
     def _slice(self, found: Slice, devices: Mapping[str, Device], mode: str) -> Any:
         known, known_mode, raw = self._slices.get(found.serial, (None, "", None))
