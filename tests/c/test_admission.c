@@ -287,7 +287,9 @@ static void what_python_does_not_take_stays_in_the_backlog(void) {
   open_node(&node);
   enum { CROWD = 3 * VG_QUEUE_HANDED_MAX };
   int peers[CROWD];
+  vg_admission_lock(node.admission);                        /* none is accepted before its message is there */
   for (int i = 0; i < CROWD; i++) peers[i] = attach(&node); /* no rules: all are handed over */
+  vg_admission_unlock(node.admission);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
   vg_admission_lock(node.admission);
   CHECK(node.admission->queue.handed <= VG_QUEUE_HANDED_MAX);
@@ -305,7 +307,9 @@ static void a_flooded_listener_keeps_no_other_waiting(void) {
   CHECK(vg_admission_listen(node.admission, other.listen_fd, &other.listener) == 0);
   enum { CROWD = 100 };
   int peers[CROWD];
+  vg_admission_lock(node.admission);
   for (int i = 0; i < CROWD; i++) peers[i] = attach(&node); /* no rules: all are handed over */
+  vg_admission_unlock(node.admission);
   vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_MS);
   int fd = attach(&other), before = 0;
   for (uint32_t listener = 0; listener != other.listener; before++) {
@@ -329,10 +333,10 @@ static void a_peer_that_hangs_up_leaves_nothing(void) {
   for (int i = 0; i < 5; i++) close(attach(&node)); /* before its answer, or after it */
   int last = attach(&node);
   struct pollfd entry = {.fd = last, .events = POLLIN};
-  while (!poll(&entry, 1, 10)) {
-    struct vg_admission_news news;
+  struct vg_admission_news news;
+  while (!poll(&entry, 1, 10))
     if (vg_admission_take(node.admission, &news)) drop(&node, &news);
-  }
+  while (vg_admission_take(node.admission, &news)) drop(&node, &news); /* the arbiter reads their pages */
   close(last);
   close_node(&node);
 }
@@ -487,11 +491,98 @@ static void rules_with_wrong_indices_are_refused(void) {
   CHECK(!vg_rules_copy(&given, &error) && error == -EINVAL);
 }
 
+/* ---- places: vgpud/core/bounds.py counts what is held, the thread counts down what is free ---- */
+
+enum { USERS = 4, TABLES = 2 };
+
+struct counted {
+  int64_t capacity, own_max, held[USERS];
+};
+
+static int64_t few_of(const struct counted *table) {
+  return table->capacity / 32 > 1 ? table->capacity / 32 : 1;
+}
+
+static int64_t reserved_of(const struct counted *table) {
+  int64_t others = table->capacity - table->own_max, quarter = table->capacity / 4;
+  return quarter < others ? quarter : others;
+}
+
+/* What users have beyond their small parts. */
+static int64_t beyond(const struct counted *table) {
+  int64_t sum = 0, few = few_of(table);
+  for (int i = 0; i < USERS; i++) sum += table->held[i] > few ? table->held[i] - few : 0;
+  return sum;
+}
+
+static int64_t total(const struct counted *table) {
+  int64_t sum = 0;
+  for (int i = 0; i < USERS; i++) sum += table->held[i];
+  return sum;
+}
+
+/* bounds.which(): whether the user may have so many more. */
+static bool core_admits(struct counted table, int who, int64_t cost) {
+  table.held[who] += cost;
+  if (total(&table) > table.capacity || table.held[who] > table.own_max) return false;
+  return table.held[who] <= few_of(&table) || beyond(&table) <= table.capacity - reserved_of(&table);
+}
+
+static uint32_t count_refusals(struct check_random *random) {
+  struct counted counted[TABLES] = {0};
+  struct vg_admission_table tables[TABLES];
+  struct vg_admission_user users[TABLES * USERS];
+  struct vg_admission_entry entries[USERS] = {0};
+  for (uint32_t t = 0; t < TABLES; t++) {
+    struct counted *table = &counted[t];
+    table->capacity = 4 + (int64_t)check_below(random, 200);
+    table->own_max = table->capacity - (int64_t)check_below(random, (uint64_t)table->capacity * 3 / 4);
+    for (int i = 0; i < USERS; i++)
+      if (check_below(random, 2)) table->held[i] = (int64_t)check_below(random, (uint64_t)table->capacity / USERS);
+    tables[t].free = table->capacity - total(table);
+    tables[t].free_for_large = table->capacity - reserved_of(table) - beyond(table);
+    for (uint32_t i = 0; i < USERS; i++) {
+      struct vg_admission_user user = {t, table->own_max - table->held[i], few_of(table) - table->held[i]};
+      users[t * USERS + i] = user;
+      entries[i].draws[t].user = t * USERS + i;
+      entries[i].draws[t].cost = t ? 3 : 1;
+      entries[i].draw_count = TABLES;
+    }
+  }
+  static const struct vg_admission_slice slice = {.reply = {.device_count = 1}};
+  const struct vg_admission_slice *slices[] = {&slice};
+  struct vg_admission_rules given = {TABLES, TABLES * USERS, USERS, 1, 0, tables, users, entries, slices, NULL};
+  int error;
+  struct vg_rules *rules = vg_rules_copy(&given, &error);
+  CHECK(rules);
+  uint32_t refused = 0;
+  for (int i = 0; i < 100; i++) {
+    int who = (int)check_below(random, USERS);
+    bool admitted = core_admits(counted[0], who, 1) && core_admits(counted[1], who, 3);
+    CHECK(vg_rules_have_place(rules, &rules->entries[who]) == admitted);
+    refused += !admitted;
+    if (!admitted) continue;
+    vg_rules_take_place(rules, &rules->entries[who]);
+    counted[0].held[who] += 1;
+    counted[1].held[who] += 3;
+  }
+  vg_rules_free(rules);
+  return refused;
+}
+
+static void places_are_counted_as_the_core_counts_them(void) {
+  struct check_random random = {11};
+  uint32_t refused = 0;
+  for (int round = 0; round < 500; round++) refused += count_refusals(&random);
+  CHECK(refused > 5000 && refused < 45000); /* of 50,000 */
+}
+
 int main(void) {
   RUN(cgroups_are_found_in_the_order_of_trust);
   RUN(any_text_of_cgroups_is_read_within_its_bounds);
   RUN(a_container_is_the_innermost_that_has_the_cgroup);
   RUN(rules_with_wrong_indices_are_refused);
+  RUN(places_are_counted_as_the_core_counts_them);
   RUN(a_plain_attach_is_answered);
   RUN(without_a_rule_or_a_place_it_is_handed_over);
   RUN(places_that_are_not_taken_yet_count_in_new_rules);
