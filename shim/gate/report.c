@@ -62,7 +62,8 @@ void vg_gate_wake_helper(struct vg_device *device) {
 
 void vg_gate_set_counted_word(struct vg_device *device) {
   uint32_t word = VG_LOAD_RELAXED(&device->open_word);
-  bool counted = device->gate->busy.since_ns && (word & VG_GATE_STATE_MASK) == VG_GATE_COUNT;
+  bool counted = device->gate->busy.since_ns && (word & VG_GATE_STATE_MASK) == VG_GATE_COUNT &&
+                 !VG_LOAD_RELAXED(&vg_prim_membarrier_refused); /* the short path has no fence */
   VG_STORE(&device->gate->counted_word, counted ? word : VG_GATE_NO_WORD);
 }
 

@@ -2,6 +2,13 @@
  * test_gate_short.c - launches that are counted without the lock: they are in the books like the others, and what a
  * launch must not do there takes the long path.
  */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include "fake_pages.h"
 
 #define SHORT_NS (5 * VG_NS_PER_US)
@@ -203,6 +210,37 @@ static void threads_and_helper_agree(void) {
   end();
 }
 
+/* As in a container whose seccomp profile does not know the call. Without the barrier neither a mark nor a tally may be
+ * relied on. For the rest of this process. */
+static void without_membarrier_the_short_path_stays_closed(void) {
+  struct sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog filter = {.len = sizeof steps / sizeof *steps, .filter = steps};
+  begin_open();
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+  CHECK(!vg_gate_in_flight(device())); /* a program that installs the filter after its first launches */
+  set_gate(VG_GATE_CLOSED);
+  set_gate(VG_GATE_COUNT);
+  for (int i = 0; i < 100; i++) {
+    launch_into(fake_stream(1), &functions[0], SHORT_NS);
+    CHECK(!is_open(fake_stream(1), &functions[0]));
+  }
+  end();
+  vg_prim_membarrier_refused = false; /* as in a new process */
+  begin(VG_WATCH_USAGE);
+  for (int i = 0; i < 100; i++) {
+    launch_into(fake_stream(1), &functions[0], SHORT_NS);
+    CHECK(!is_open(fake_stream(1), &functions[0]));
+  }
+  synchronize(fake_stream(1));
+  CHECK(report()->launches == 100 && !report()->outstanding);
+  end();
+}
+
 int main(void) {
   RUN(most_launches_take_it_and_all_are_counted);
   RUN(what_is_new_takes_the_long_path);
@@ -212,5 +250,6 @@ int main(void) {
   RUN(a_probe_before_the_launch_does_not_cover_it);
   RUN(a_lease_is_not_given_up_under_a_launch);
   RUN(threads_and_helper_agree);
+  RUN(without_membarrier_the_short_path_stays_closed); /* the last one */
   return 0;
 }
