@@ -113,6 +113,7 @@ static void open_tally(struct vg_work *work, struct vg_stream *stream, const str
   uint64_t room_ns = mark_ns > stream->unmarked_ns ? mark_ns - stream->unmarked_ns : 0;
   uint64_t below_ns = ticket->bound_ns > outstanding_ns ? ticket->bound_ns - outstanding_ns : 0;
   if (below_ns < room_ns) room_ns = below_ns;
+  if (ticket->bound_ns / 8 < room_ns) room_ns = ticket->bound_ns / 8; /* the bound may be lowered meanwhile */
   if (!room_ns || stream->shared) {
     vg_work_close_tally(work);
     return;

@@ -145,6 +145,19 @@ static void a_probe_before_the_launch_does_not_cover_it(void) {
   end();
 }
 
+/* No marker shows between programmatic launches how much is outstanding, but the bound is looked at all the same. */
+static void a_bound_that_is_lowered_is_soon_seen(void) {
+  begin_open();
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(1), false, &functions[0], 1024);
+  fake_launch(fake_stream(1), SHORT_NS);
+  ticket.programmatic = true;
+  vg_gate_leave(&ticket, CUDA_SUCCESS);
+  const struct vg_tally *tally = &device()->gate->works->tally;
+  CHECK(tally->limit_ns > tally->cost_ns && tally->limit_ns - tally->cost_ns <= control.bound_ns / 8);
+  end();
+}
+
 static void *mark_kept(void *unused) {
   launch_into(fake_stream(1), &functions[0], SHORT_NS);
   open_short_path();
@@ -248,6 +261,7 @@ int main(void) {
   RUN(a_wait_does_not_cover_a_later_launch);
   RUN(a_launch_under_way_is_not_idleness);
   RUN(a_probe_before_the_launch_does_not_cover_it);
+  RUN(a_bound_that_is_lowered_is_soon_seen);
   RUN(a_lease_is_not_given_up_under_a_launch);
   RUN(threads_and_helper_agree);
   RUN(without_membarrier_the_short_path_stays_closed); /* the last one */
