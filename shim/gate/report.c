@@ -87,8 +87,8 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
 
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  if (gate->busy.since_ns || gate->solo_dirty) gate->idle_since_ns = now_ns;
-  gate->solo_dirty = false;
+  if (gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) gate->idle_since_ns = now_ns;
+  VG_STORE_RELAXED(&gate->solo_dirty, false);
   if (!gate->busy.since_ns) return false;
   struct vg_report_device *report = page_of(device, now_ns);
   span_end(&gate->busy, now_ns, &report->busy_since_ns, &report->busy_ns);
