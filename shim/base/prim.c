@@ -53,18 +53,24 @@ int vg_prim_futex_wake(const uint32_t *word, int count) {
   return woken > 0 ? (int)woken : 0;
 }
 
+bool vg_prim_membarrier_refused;
+
 int vg_prim_membarrier_register(void) {
   int saved = errno;
   long rc = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
   int result = rc < 0 ? -errno : 0;
   errno = saved;
+  if (result < 0) vg_prim_membarrier(); /* does it work at all? */
   return result;
 }
 
 void vg_prim_membarrier(void) {
   int saved = errno;
-  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) < 0)
-    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0); /* not registered or an old kernel: slow but right */
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) < 0 &&
+      syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) < 0) { /* not registered or an old kernel: slow but right */
+    VG_STORE_RELAXED(&vg_prim_membarrier_refused, true);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  }
   errno = saved;
 }
 

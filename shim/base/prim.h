@@ -29,7 +29,11 @@ int vg_prim_futex_wait(const uint32_t *word, uint32_t expected, uint64_t deadlin
 int vg_prim_futex_wake(const uint32_t *word, int count); /* returns how many were woken */
 int vg_prim_membarrier_register(void);                   /* PRIVATE_EXPEDITED; again in a forked child */
 void vg_prim_membarrier(void); /* every running thread of this process passes a full barrier */
-int vg_prim_eventfd(void);     /* a descriptor or -errno; close-on-exec, non-blocking */
+/* The system call is refused, by seccomp for example: vg_prim_membarrier() is a fence of the caller alone, and the
+ * other threads need fences of their own. Known from a failed vg_prim_membarrier_register() or vg_prim_membarrier()
+ * on. */
+extern bool vg_prim_membarrier_refused __attribute__((visibility("hidden")));
+int vg_prim_eventfd(void); /* a descriptor or -errno; close-on-exec, non-blocking */
 void vg_prim_eventfd_ring(int fd);
 bool vg_prim_eventfd_is(int fd); /* false: certainly not one, but a file, a pipe, a socket or nothing */
 void vg_prim_eventfd_drain(int fd);

@@ -7,6 +7,7 @@
 #include "gate/thread_work.h"
 
 #define MARK_AFTER_LAUNCHES 32
+#define MARK_AFTER_NS 32000ull
 #define MARK_MOST_LAUNCHES 128
 #define COAST_BOUND_NS 2000000ull
 
@@ -67,13 +68,14 @@ uint64_t vg_gate_bound(const struct vg_device *device) {
  * this one, so that a thread that lost its processor is told from one that launches short kernels. What threads have
  * launched since their markers must not fill the bound together, since nothing shows its end: the second thread has
  * half of that, the third one a third, which sums up to less than the bound for a thousand. But none has to record an
- * event more often than at every 32 launches like this one. */
+ * event more often than at every 32 launches like this one, or 32 us of work, beside which an event costs little. */
 static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *stream, uint64_t bound_ns,
                            uint64_t cost_ns) {
   if (stream->programmatic) return bound_ns;
   uint64_t most_ns = bound_ns / 8, least_ns = most_ns / (work->place + 1), seldom_ns = MARK_AFTER_LAUNCHES * cost_ns;
   if (most_ns > MARK_MOST_LAUNCHES * cost_ns) most_ns = MARK_MOST_LAUNCHES * cost_ns;
   if (least_ns > most_ns) least_ns = most_ns;
+  if (seldom_ns > MARK_AFTER_NS) seldom_ns = MARK_AFTER_NS;
   if (seldom_ns < least_ns) return least_ns;
   return seldom_ns < most_ns ? seldom_ns : most_ns;
 }
@@ -111,6 +113,7 @@ static void open_tally(struct vg_work *work, struct vg_stream *stream, const str
   uint64_t room_ns = mark_ns > stream->unmarked_ns ? mark_ns - stream->unmarked_ns : 0;
   uint64_t below_ns = ticket->bound_ns > outstanding_ns ? ticket->bound_ns - outstanding_ns : 0;
   if (below_ns < room_ns) room_ns = below_ns;
+  if (ticket->bound_ns / 8 < room_ns) room_ns = ticket->bound_ns / 8; /* the bound may be lowered meanwhile */
   if (!room_ns || stream->shared) {
     vg_work_close_tally(work);
     return;

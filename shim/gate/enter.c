@@ -83,6 +83,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
       vg_gate_wait_for_bound(device, work, estimate, ticket->bound_ns);
     VG_STORE_RELAXED(&work->tally.in_flight, true);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
+    if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (VG_LIKELY(may_launch(device))) break;
     VG_STORE(&work->tally.in_flight, false);
     if (vg_gate_wait_until_admitted(device) == VG_ADMISSION_ACCEPTED) continue;

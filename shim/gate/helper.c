@@ -105,7 +105,7 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   if (first) {
     if (vg_gate_in_flight(device) && now_ns < gate->drain_begun_ns + IN_FLIGHT_PATIENCE_NS)
       return now_ns + POLL_LEAST_NS;
-    if (!gate->busy.since_ns && !gate->solo_dirty) {
+    if (!gate->busy.since_ns && !VG_LOAD_RELAXED(&gate->solo_dirty)) {
       report_drained(device, now_ns);
       return FOREVER;
     }

@@ -16,8 +16,8 @@
  *   epoch is read after the driver's launch: if it is still that of the launches in the tally, the wait begins later
  *   than the launch. Else the launch is counted under the lock, in the new epoch.
  *
- * The bound may be lowered and work of other threads added while the tally is open; the launches until the next marker
- * do not see it: an eighth of the bound.
+ * The bound may be lowered and work of other threads added while the tally is open; the launches that it still takes do
+ * not see it: an eighth of the bound.
  */
 #ifndef VG_GATE_SHORT_PATH_H
 #define VG_GATE_SHORT_PATH_H

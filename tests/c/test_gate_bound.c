@@ -163,6 +163,38 @@ static void streams_of_one_thread_are_bounded_together(void) {
   end_shared();
 }
 
+#define POOL 16
+
+/* Launches of a known cost into a thread's books; returns the most that was behind the last marker. */
+static uint64_t most_unmarked(struct vg_work *work, uint64_t cost_ns) {
+  struct vg_estimate *estimate = vg_work_find_estimate(work, &functions[0], 1024);
+  uint64_t most_ns = 0;
+  estimate->cost_ns = cost_ns;
+  estimate->count = VG_ESTIMATE_SAMPLES;
+  estimate->countdown = 1000;
+  for (int i = 0; i < 200; i++) {
+    vg_work_lock(work);
+    struct vg_stream *stream = vg_work_stream(work, fake_stream(1), false, NULL);
+    vg_work_launched(work, stream, estimate, NULL, control.bound_ns, false);
+    if (stream->unmarked_ns > most_ns) most_ns = stream->unmarked_ns;
+    vg_unlock(&work->lock);
+  }
+  return most_ns;
+}
+
+/* What threads of a pool have launched behind their last markers does not fill the bound: nothing shows its end. */
+static void a_pool_does_not_fill_the_bound(void) {
+  const uint64_t costs_ns[] = {5 * VG_NS_PER_US, 100 * VG_NS_PER_US, VG_NS_PER_MS};
+  for (size_t i = 0; i < sizeof costs_ns / sizeof *costs_ns; i++) {
+    begin(0);
+    uint64_t sum_ns = 0;
+    for (int thread = 0; thread < POOL; thread++) sum_ns += most_unmarked(vg_gate_new_work(device()), costs_ns[i]);
+    printf("  %.1f ms of kernels of %.3f ms\n", (double)sum_ns / 1e6, (double)costs_ns[i] / 1e6);
+    CHECK(sum_ns < control.bound_ns / 2);
+    end();
+  }
+}
+
 int main(void) {
   RUN(long_work_is_bounded);
   RUN(long_first_launches_are_bounded);
@@ -171,5 +203,6 @@ int main(void) {
   RUN(the_bound_holds_beside_a_capture);
   RUN(streams_of_many_threads_are_bounded_together);
   RUN(streams_of_one_thread_are_bounded_together);
+  RUN(a_pool_does_not_fill_the_bound);
   return 0;
 }

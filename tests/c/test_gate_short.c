@@ -2,6 +2,13 @@
  * test_gate_short.c - launches that are counted without the lock: they are in the books like the others, and what a
  * launch must not do there takes the long path.
  */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include "fake_pages.h"
 
 #define SHORT_NS (5 * VG_NS_PER_US)
@@ -138,6 +145,19 @@ static void a_probe_before_the_launch_does_not_cover_it(void) {
   end();
 }
 
+/* No marker shows between programmatic launches how much is outstanding, but the bound is looked at all the same. */
+static void a_bound_that_is_lowered_is_soon_seen(void) {
+  begin_open();
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(1), false, &functions[0], 1024);
+  fake_launch(fake_stream(1), SHORT_NS);
+  ticket.programmatic = true;
+  vg_gate_leave(&ticket, CUDA_SUCCESS);
+  const struct vg_tally *tally = &device()->gate->works->tally;
+  CHECK(tally->limit_ns > tally->cost_ns && tally->limit_ns - tally->cost_ns <= control.bound_ns / 8);
+  end();
+}
+
 static void *mark_kept(void *unused) {
   launch_into(fake_stream(1), &functions[0], SHORT_NS);
   open_short_path();
@@ -203,6 +223,37 @@ static void threads_and_helper_agree(void) {
   end();
 }
 
+/* As in a container whose seccomp profile does not know the call. Without the barrier neither a mark nor a tally may be
+ * relied on. For the rest of this process. */
+static void without_membarrier_the_short_path_stays_closed(void) {
+  struct sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog filter = {.len = sizeof steps / sizeof *steps, .filter = steps};
+  begin_open();
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+  CHECK(!vg_gate_in_flight(device())); /* a program that installs the filter after its first launches */
+  set_gate(VG_GATE_CLOSED);
+  set_gate(VG_GATE_COUNT);
+  for (int i = 0; i < 100; i++) {
+    launch_into(fake_stream(1), &functions[0], SHORT_NS);
+    CHECK(!is_open(fake_stream(1), &functions[0]));
+  }
+  end();
+  vg_prim_membarrier_refused = false; /* as in a new process */
+  begin(VG_WATCH_USAGE);
+  for (int i = 0; i < 100; i++) {
+    launch_into(fake_stream(1), &functions[0], SHORT_NS);
+    CHECK(!is_open(fake_stream(1), &functions[0]));
+  }
+  synchronize(fake_stream(1));
+  CHECK(report()->launches == 100 && !report()->outstanding);
+  end();
+}
+
 int main(void) {
   RUN(most_launches_take_it_and_all_are_counted);
   RUN(what_is_new_takes_the_long_path);
@@ -210,7 +261,9 @@ int main(void) {
   RUN(a_wait_does_not_cover_a_later_launch);
   RUN(a_launch_under_way_is_not_idleness);
   RUN(a_probe_before_the_launch_does_not_cover_it);
+  RUN(a_bound_that_is_lowered_is_soon_seen);
   RUN(a_lease_is_not_given_up_under_a_launch);
   RUN(threads_and_helper_agree);
+  RUN(without_membarrier_the_short_path_stays_closed); /* the last one */
   return 0;
 }
