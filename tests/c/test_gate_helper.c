@@ -205,8 +205,13 @@ static void calibrate(void) {
   CHECK(!report()->outstanding);
 }
 
+/* Ten launches' worth, and less than a pause of a hundred. */
+static bool is_work_alone(uint64_t busy_ns) {
+  return busy_ns > 9 * LAUNCH_NS && busy_ns < 30 * LAUNCH_NS;
+}
+
 /* The helper has no processor for long after the gate was closed: the device was done long before. */
-static void a_late_drain_ends_when_the_device_was_done(void) {
+static bool late_drain(void) {
   begin(VG_WATCH_USAGE);
   calibrate();
   uint64_t before_ns = report()->busy_ns;
@@ -215,15 +220,16 @@ static void a_late_drain_ends_when_the_device_was_done(void) {
   set_gate(VG_GATE_CLOSED);
   sleep_ns(100 * LAUNCH_NS);
   serve_until_drained();
+  uint64_t busy_ns = report()->busy_ns - before_ns;
   printf("  drained %.2f ms late, busy for %.2f ms\n", ((double)report()->drained_ns - (double)end_ns) / 1e6,
-         (double)(report()->busy_ns - before_ns) / 1e6);
-  CHECK(report()->busy_ns - before_ns < 30 * LAUNCH_NS && report()->busy_ns - before_ns > 9 * LAUNCH_NS);
-  CHECK(report()->drained_ns < end_ns + 20 * LAUNCH_NS);
+         (double)busy_ns / 1e6);
+  bool exact = is_work_alone(busy_ns) && report()->drained_ns < end_ns + 20 * LAUNCH_NS;
   end();
+  return exact;
 }
 
 /* Nor has the launching thread one: until it continues, the device is idle although its work counts as outstanding. */
-static void a_pause_among_launches_is_no_work(void) {
+static bool pause_among_launches(void) {
   begin(VG_WATCH_USAGE);
   VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
   calibrate();
@@ -232,9 +238,25 @@ static void a_pause_among_launches_is_no_work(void) {
   sleep_ns(100 * LAUNCH_NS);
   for (int i = 0; i < 5; i++) launch(LAUNCH_NS);
   synchronize(fake_stream(1));
-  printf("  busy for %.2f ms\n", (double)(report()->busy_ns - before_ns) / 1e6);
-  CHECK(report()->busy_ns - before_ns < 30 * LAUNCH_NS && report()->busy_ns - before_ns > 9 * LAUNCH_NS);
+  uint64_t busy_ns = report()->busy_ns - before_ns;
+  printf("  busy for %.2f ms\n", (double)busy_ns / 1e6);
   end();
+  return is_work_alone(busy_ns);
+}
+
+/* This thread may be kept from running in any attempt; what is counted wrongly is wrong in all. */
+static bool one_of_ten(bool (*attempt)(void)) {
+  for (int i = 0; i < 10; i++)
+    if (attempt()) return true;
+  return false;
+}
+
+static void a_late_drain_ends_when_the_device_was_done(void) {
+  CHECK(one_of_ten(late_drain));
+}
+
+static void a_pause_among_launches_is_no_work(void) {
+  CHECK(one_of_ten(pause_among_launches));
 }
 
 int main(void) {
