@@ -181,10 +181,20 @@ static int watch(struct vg_arbiter *arbiter, int fd, uint64_t name) {
   return epoll_ctl(arbiter->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
+/* A thread that holds the mutex runs with the arbiter's priority while that waits for it: other threads could keep it
+ * from a processor meanwhile, and the device would idle. */
+static void init_mutex(pthread_mutex_t *mutex) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+  pthread_mutex_init(mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
 struct vg_arbiter *vg_arbiter_new(const struct vg_arbiter_params *params) {
   struct vg_arbiter *arbiter = calloc(1, sizeof *arbiter);
   if (!arbiter) return NULL;
-  pthread_mutex_init(&arbiter->mutex, NULL);
+  init_mutex(&arbiter->mutex);
   count_locked(arbiter, sizeof *arbiter, mlock(arbiter, sizeof *arbiter) == 0);
   vg_core_init(&arbiter->core, params, vg_prim_now_ns());
   arbiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -13,10 +13,12 @@
 #define VG_GLIBC_BASE "GLIBC_2.2.5" /* its first version for this machine */
 #define VG_GLIBC_C99 "GLIBC_2.7"
 #define VG_GLIBC_DLADDR1 "GLIBC_2.3.3"
+#define VG_GLIBC_PRIO_INHERIT "GLIBC_2.4"
 #elif defined(__aarch64__)
 #define VG_GLIBC_BASE "GLIBC_2.17"
 #define VG_GLIBC_C99 "GLIBC_2.17"
 #define VG_GLIBC_DLADDR1 "GLIBC_2.17"
+#define VG_GLIBC_PRIO_INHERIT "GLIBC_2.17"
 #else
 #error "no glibc base version is known for this machine: add it"
 #endif
@@ -38,6 +40,7 @@ VG_GLIBC_OLD(pthread_key_create)
 VG_GLIBC_OLD(pthread_mutex_trylock)
 VG_GLIBC_OLD(pthread_mutexattr_destroy)
 VG_GLIBC_OLD(pthread_mutexattr_init)
+VG_GLIBC_AS("pthread_mutexattr_setprotocol", "pthread_mutexattr_setprotocol", VG_GLIBC_PRIO_INHERIT)
 VG_GLIBC_OLD(pthread_mutexattr_settype)
 VG_GLIBC_OLD(pthread_once)
 VG_GLIBC_OLD(pthread_rwlock_init)
