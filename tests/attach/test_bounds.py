@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from tests.attach import client
 from tests.attach.test_server import GIB, borrow, spawn, used_bytes
-from tests.daemon.node import Node, eventually
+from tests.daemon.node import Node, eventually, settled_descriptors
 from vgpud._shim import lib
 from vgpud.config import PROCESSES_MAX
 from vgpud.core.bounds import PER_PROCESS_MAX
@@ -85,19 +84,6 @@ def test_one_user_leaves_places_to_others(node: Node) -> None:
         eventually(lambda: len(node.processes()) == 5)
 
 
-def settled(table: Path) -> int:
-    """How many descriptors there are, once their number stays."""
-    counts = [len(list(table.iterdir()))]
-
-    def stays() -> bool:
-        time.sleep(0.3)
-        counts.append(len(list(table.iterdir())))
-        return counts[-1] == counts[-2]
-
-    eventually(stays, "a constant number of descriptors")
-    return counts[-1]
-
-
 def test_a_closed_connection_frees_its_place_and_its_descriptors_at_once(node: Node) -> None:
     node.settings["processes_per_slice_max"] = "2"
     node.start()
@@ -105,7 +91,7 @@ def test_a_closed_connection_frees_its_place_and_its_descriptors_at_once(node: N
     assert node.process
     table = Path(f"/proc/{node.process.pid}/fd")
     client.attach(node.socket()).close()
-    before = settled(table)  # pages for the next programs are prepared meanwhile
+    before = settled_descriptors(table)  # pages for the next programs are prepared meanwhile
     work = (
         "t = [client.attach(sys.argv[1]) for _ in '12']\nprint([x.status for x in t], flush=True)\nsys.stdin.readline()"
     )

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.attach import client
-from tests.daemon.node import PATIENCE_S, Node, eventually
+from tests.daemon.node import PATIENCE_S, Node, eventually, settled_descriptors
 from vgpud._shim import ffi, lib
 from vgpud.attach.server import Tenants
 from vgpud.core.attach_rules import Rules
@@ -384,7 +384,7 @@ def test_descriptors_do_not_pile_up(node: Node) -> None:
         return len(os.listdir(table))
 
     cycle()
-    time.sleep(1)  # pages for the next programs are prepared
+    settled_descriptors(Path(table))
     warm = max(cycle() for _ in range(5))
     for _ in range(100):
         cycle()

@@ -37,6 +37,19 @@ def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:
         time.sleep(0.005)
 
 
+def settled_descriptors(table: Path) -> int:
+    """How many descriptors a daemon has (its /proc/PID/fd), once their number stays: it prepares pages for programs."""
+    counts = [len(list(table.iterdir()))]
+
+    def stays() -> bool:
+        time.sleep(0.3)
+        counts.append(len(list(table.iterdir())))
+        return counts[-1] == counts[-2]
+
+    eventually(stays, "a constant number of descriptors")
+    return counts[-1]
+
+
 @pytest.fixture(scope="session")
 def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("driver") / "fake_driver.so"
