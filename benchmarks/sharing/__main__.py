@@ -4,14 +4,15 @@ Shares come from the simulated device's own busy log (--real: from completed wor
 throughput from completed kernels, latencies from the tenants' programs. The defaults are for work on the arbiter;
 --full is for results that are kept: 60 s, 5 seeds, every case, and W1, W2, W2c and W4 again with the simulated device's
 switch cost x 0.5 and x 3. How long it takes is said before the first run. Every run is kept as it ends: Ctrl-C and
-SIGTERM cost the one at work, and --resume goes on behind the others. A missed goal is a figure like any other: it is
-shown, kept, and makes the exit code 1. Table (Markdown) and plots lie beside the JSON; those of some rows only in
-build/bench, beside no result of the whole.
+SIGTERM cost the one at work, and --resume goes on behind the others; --hours divides a table into parts. A missed goal
+is a figure like any other: it is shown, kept, and makes the exit code 1. Table (Markdown) and plots lie beside the
+JSON; those of some rows only in build/bench, beside no result of the whole.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 import time
@@ -23,7 +24,7 @@ from benchmarks import harness, results
 from benchmarks.qualify.checks import has_device
 from benchmarks.sharing import estimate, report
 from benchmarks.sharing.kept import Kept, KeptError
-from benchmarks.sharing.plan import Plan
+from benchmarks.sharing.plan import Plan, TimeIsUp
 from benchmarks.sharing.rows import ROWS
 from benchmarks.sharing.table import Figure, line, markdown
 from benchmarks.spinning import spinning
@@ -47,6 +48,13 @@ def arguments() -> argparse.Namespace:
         "--resume", action="store_true", help="continue after the runs that an interrupted table finished"
     )
     made.add_argument(
+        "--hours",
+        type=float,
+        default=math.inf,
+        metavar="H",
+        help="begin no run after H hours; --resume continues with the next part (default: all runs)",
+    )
+    made.add_argument(
         "--busy",
         type=int,
         default=0,
@@ -66,6 +74,8 @@ def arguments() -> argparse.Namespace:
     args.seeds = args.seeds or (FULL_SEEDS if args.full else SEEDS)
     if args.seconds < 3 or args.seeds < 1:
         made.error("--seconds must be at least 3 (one-second windows, whole absences) and --seeds at least 1")
+    if args.hours <= 0:
+        made.error("--hours must be above 0")
     if args.busy < 0:
         made.error("--busy must be at least 0")
     return args
@@ -87,13 +97,13 @@ def run_rows(plan: Plan, rows: list[str]) -> list[Figure]:
     return figures
 
 
-def where_kept(folder: Path, made_by: dict[str, Any], resume: bool) -> Kept | None:
-    """Where finished runs are kept; None while another table keeps its own. Raises KeptError when it cannot resume."""
+def where_kept(folder: Path, made_by: dict[str, Any], resume: bool, must_keep: bool) -> Kept | None:
+    """Where finished runs are kept; None while another table keeps its own. Raises KeptError where they must be."""
     try:
         # beside the result, but not where git would see it
         return Kept((harness.BUILD if folder == results.RESULTS else folder) / "sharing-runs", made_by, resume)
     except KeptError as error:
-        if resume:
+        if must_keep:
             raise
         print(f"{error}: these are not kept", file=sys.stderr)
         return None
@@ -116,19 +126,21 @@ def main() -> int:
     machine = {key: value for key, value in results.machine().items() if key != "load_1min"}
     made_by = {"commit": results.commit(), "changes": results.changes(), "seconds": args.seconds, "device": device}
     made_by |= {"busy": args.busy}
+    must_keep = args.resume or math.isfinite(args.hours)
     try:
-        kept = where_kept(args.results, made_by | {"machine": machine}, args.resume)
+        kept = where_kept(args.results, made_by | {"machine": machine}, args.resume, must_keep)
     except KeptError as error:
         print(f"sharing: {error}")
         return CANNOT
-    plan = Plan(args.seconds, args.seeds, args.full, args.real, kept)
+    until_s = time.monotonic() + args.hours * 3600
+    plan = Plan(args.seconds, args.seeds, args.full, args.real, kept, until_s)
     print(estimate.text(plan, args.rows), file=sys.stderr, flush=True)
     try:
         with spinning(args.busy, SPIN_S):
             figures = run_rows(plan, args.rows)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TimeIsUp):
         print(
-            f"interrupted: {kept.count() if kept else 0} finished runs are kept, --resume continues after them",
+            f"not finished: {kept.count() if kept else 0} finished runs are kept, --resume continues after them",
             file=sys.stderr,
         )
         return INTERRUPTED

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -24,6 +26,10 @@ STOLEN_MAX = 0.01
 TRIES = 3
 
 
+class TimeIsUp(Exception):
+    """The part of the table that was asked for is over, and runs are left for the next one (--hours, --resume)."""
+
+
 def undisturbed(make: Callable[[], Observed]) -> Observed:
     """A run of which a virtual machine's host took next to nothing, or of TRIES the one of which it took least.
 
@@ -41,7 +47,7 @@ class Plan:
     """seconds: measured time of a run; seeds: runs of each case (for paired rows: pairs); full: every case there is.
 
     real: on the real device, which keeps no log of who had it: shares come from completed work. kept: where finished
-    runs are kept and taken from, if anywhere.
+    runs are kept and taken from, if anywhere. until_s: no run begins after this time of time.monotonic().
     """
 
     seconds: float
@@ -49,6 +55,7 @@ class Plan:
     full: bool
     real: bool = False
     kept: Kept | None = None
+    until_s: float = math.inf
     raw: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _times: Counter[str] = field(default_factory=Counter)
 
@@ -158,12 +165,15 @@ class Plan:
         """What measure() finds, as JSON, or what it found before the table was interrupted.
 
         name: row, case and whatever else tells the run from others; runs of one name are told apart by their order.
+        Raises TimeIsUp when it would begin after until_s.
         """
         key = json.dumps(list(name))
         self._times[key] += 1
         numbered = f"{key} {self._times[key]}"
         found = self.kept.get(numbered) if self.kept else None
         if found is None:
+            if time.monotonic() >= self.until_s:
+                raise TimeIsUp
             found = measure()
             if self.kept:
                 self.kept.put(numbered, found)

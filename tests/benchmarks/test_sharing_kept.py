@@ -23,7 +23,7 @@ from benchmarks.sharing import plan as plan_module
 from benchmarks.sharing.bench import Observed, Program, observed_of_json
 from benchmarks.sharing.kept import Kept, KeptError
 from benchmarks.sharing.measure import Histogram, ProcessorTime
-from benchmarks.sharing.plan import Plan, undisturbed
+from benchmarks.sharing.plan import Plan, TimeIsUp, undisturbed
 from benchmarks.sharing.rows import ROWS
 from vgpud.simdevice.busy_log import SECOND_NS, Span
 
@@ -117,13 +117,13 @@ def test_runs_of_another_kind_are_refused_and_it_is_said_why(tmp_path: Path, oth
 
 
 def test_two_tables_do_not_keep_in_one_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = command.where_kept(tmp_path, MADE_BY, False)
+    first = command.where_kept(tmp_path, MADE_BY, resume=False, must_keep=False)
     assert first
     first.put("W1 x", 1)
-    assert command.where_kept(tmp_path, MADE_BY, False) is None
+    assert command.where_kept(tmp_path, MADE_BY, resume=False, must_keep=False) is None
     assert "another table is at work" in capsys.readouterr().err
     with pytest.raises(KeptError, match="another table is at work"):
-        command.where_kept(tmp_path, MADE_BY, True)
+        command.where_kept(tmp_path, MADE_BY, resume=False, must_keep=True)
     assert first.get("W1 x") == 1
 
 
@@ -168,6 +168,15 @@ def test_each_run_is_made_once_however_often_the_table_is_interrupted(
     assert made == needed > 20
     assert figures == whole
     assert len(plan.raw["W1"]) == needed
+
+
+def test_a_part_of_a_table_begins_no_run_after_its_hours(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, MADE_BY, resume=False)
+    assert Plan(3, 1, False, kept=kept).keep(("W8", "x"), lambda: 7) == 7
+    part = Plan(3, 1, False, kept=kept, until_s=time.monotonic())
+    assert part.keep(("W8", "x"), lambda: pytest.fail("it is kept")) == 7
+    with pytest.raises(TimeIsUp):
+        part.keep(("W8", "x"), lambda: pytest.fail("the part is over"))
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
