@@ -28,6 +28,7 @@ GATE = (*folder("gate"), "shim/base/lock.c", "shim/session/helper_wake.c")
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_admission": ((*folder("admission"), *ARBITER), (ADDRESS, THREAD)),
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
+    "test_arbiter_heartbeat": (ARBITER, (ADDRESS,)),
     "test_arbiter_memory": (("shim/arbiter/memory.c",), (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
     "test_arbiter_standing": (("shim/arbiter/standing.c", "shim/base/prim.c"), (ADDRESS,)),

@@ -385,23 +385,32 @@ uint64_t vg_pages_period_ns(const struct vg_arbiter *arbiter) {
   return arbiter->core.params.heartbeat_ns * (arbiter->beat_parts ? 1 : VG_REST_PERIODS);
 }
 
+/* In how many rounds a table is served in which so many processes do not rest, or all are looked at. Counted again in
+ * each round, since processes begin to rest, and a thousand may ring between two rounds. */
+static int parts_of(const struct vg_arbiter *arbiter) {
+  int count = 0;
+  for (int i = 0; i < arbiter->process_end; i++)
+    count += arbiter->processes[i] && (arbiter->beat_all || !rests(arbiter, i));
+  return (count + VG_BEAT_PROCESSES - 1) / VG_BEAT_PROCESSES;
+}
+
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool news = false;
-  int i = arbiter->beat_index, last = arbiter->beat_served + VG_BEAT_PROCESSES;
+  int i = arbiter->beat_index;
   if (i == 0) {
     arbiter->beat_all = arbiter->coast_beaten != arbiter->coast_version || ++arbiter->beats % VG_SWEEP_BEATS == 0;
     arbiter->coast_beaten = arbiter->coast_version;
   }
-  for (; i < arbiter->process_end && arbiter->beat_served < last; i++) {
+  for (int served = 0; i < arbiter->process_end && served < VG_BEAT_PROCESSES; i++) {
     if (!arbiter->processes[i] || (rests(arbiter, i) && !arbiter->beat_all)) continue;
     fetch_ahead(arbiter, i);
-    arbiter->beat_served++;
+    served++;
     news |= beat(arbiter, arbiter->processes[i], now_ns);
   }
-  bool whole = i == arbiter->process_end;
-  if (whole) arbiter->beat_parts = (arbiter->beat_served + VG_BEAT_PROCESSES - 1) / VG_BEAT_PROCESSES;
-  if (whole) arbiter->beat_served = 0;
+  bool whole = i >= arbiter->process_end; /* processes at the end may have gone since the round before */
+  arbiter->beat_all &= !whole;
   arbiter->beat_index = whole ? 0 : i;
+  arbiter->beat_parts = parts_of(arbiter);
   int parts = arbiter->beat_parts > 1 ? arbiter->beat_parts : 1;
   arbiter->beat_due_ns = now_ns + vg_pages_period_ns(arbiter) / (uint64_t)parts;
   return news || arbiter->memory_stale;

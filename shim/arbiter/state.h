@@ -125,8 +125,7 @@ struct vg_arbiter {
   uint8_t lane_of[VG_PROCESSES_MAX];
   int process_end; /* beyond the last index in use */
   int beat_index;  /* the process whose heartbeat is next */
-  int beat_served; /* processes that got one since the table's begin */
-  int beat_parts;  /* rounds that it took to serve all the last time */
+  int beat_parts;  /* rounds in which all that do not rest are served; 0: all rest */
   uint32_t beats;  /* times that the table was served */
   bool beat_all;   /* those that rest are served as well: timetables have changed, or it is time to look at them */
   uint64_t beat_due_ns;
