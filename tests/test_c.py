@@ -64,6 +64,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (ADDRESS, THREAD),
     ),
     "test_peek": (("shim/base/prim.c",), (ADDRESS,)),
+    "test_rest": ((), (ADDRESS,)),
     "test_runtime": (
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),

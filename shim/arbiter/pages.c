@@ -262,8 +262,10 @@ static void publish_word(struct vg_arbiter *arbiter, struct vg_process *process,
   arbiter->due[process->index] |= VG_DUE_PAGE;
 }
 
-/* The helpers of processes with nothing to run are not woken: they could only report that. */
+/* The helpers of processes with nothing to run are not woken: they could only report that. A page is left unread long
+ * after the helper has begun to rest, and whatever begins then wakes it. */
 static bool is_helper_needed(const struct vg_process *process, bool drains, bool changes) {
+  changes &= !process->is_unread;
   return process->contexts && (changes || (drains && (process->answers || is_at_work(process))));
 }
 

@@ -1,7 +1,7 @@
 /*
  * helper_thread.c - the helper thread of a tenant: serves the gate and the ledger whenever the daemon rings, notices
  * that the daemon is gone (socket at end, or an arbiter without heartbeat) and attaches to a new one. One per
- * process, started at attach, detached, all signals blocked. It looks every POLL_NS, and every REST_NS while the
+ * process, started at attach, detached, all signals blocked. It looks every POLL_NS, and every VG_REST_NS while the
  * process is idle: threads that begin work wake it (gate/report.c, ledger/credit.c).
  */
 #define _GNU_SOURCE
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "attach/pages.h"
+#include "attach/rest.h"
 #include "attach/state.h"
 #include "base/log.h"
 #include "base/prim.h"
@@ -18,7 +19,6 @@
 #include "session/helper_wake.h"
 
 #define POLL_NS (50 * VG_NS_PER_MS)
-#define REST_NS (1000 * VG_NS_PER_MS)
 #define ANSWER_POLL_NS (5 * VG_NS_PER_MS)
 #define ANSWER_DEADLINE_NS (2 * VG_NS_PER_S)
 #define BACK_OFF_MIN_NS (50 * VG_NS_PER_MS)
@@ -160,7 +160,8 @@ static bool is_attached(uint64_t now_ns) {
 }
 
 static uint64_t service_link(uint64_t now_ns) {
-  if (is_attached(now_ns)) return now_ns + (vg_session.daemon_gone ? POLL_NS : REST_NS);
+  if (is_attached(now_ns))
+    return vg_session.daemon_gone ? now_ns + POLL_NS : vg_rest_until_ns(vg_session.process_id, now_ns);
   come_back(now_ns);
   return now_ns + (helper.asked_fd >= 0 ? ANSWER_POLL_NS : POLL_NS);
 }

@@ -100,9 +100,26 @@ static void those_that_end_stop_no_heartbeat(void) {
   end(arbiter);
 }
 
+/* A thousand helpers that are woken keep threads that launch from a processor. */
+static void a_change_wakes_no_helper_of_a_process_that_rests(void) {
+  struct vg_arbiter *arbiter = crowd();
+  uint64_t now_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  oldest_ns(arbiter, &now_ns, VG_NS_PER_S);
+  uint32_t before[PROCESSES];
+  for (int i = 0; i < PROCESSES; i++) before[i] = headers[i].helper_wake;
+  arbiter->core.slices[0].out.watch ^= VG_WATCH_EDGES;
+  vg_pages_publish(arbiter);
+  for (int i = 0; i < PROCESSES; i++) {
+    CHECK(controls[i].watch == arbiter->core.slices[0].out.watch);
+    CHECK((headers[i].helper_wake != before[i]) == (reports[i].outstanding != 0));
+  }
+  end(arbiter);
+}
+
 int main(void) {
   RUN(looking_at_all_delays_no_heartbeat);
   RUN(all_that_ring_at_once_have_heartbeats_in_time);
   RUN(those_that_end_stop_no_heartbeat);
+  RUN(a_change_wakes_no_helper_of_a_process_that_rests);
   return 0;
 }
