@@ -363,10 +363,12 @@ void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint6
   VG_STORE(&process->control->unread, 0);
 }
 
-static void leave_unread(struct vg_process *process) {
+/* The number is the time: a process that attaches again, also to another daemon, gets another one than that for which
+ * it has rung. */
+static void leave_unread(struct vg_process *process, uint64_t now_ns) {
+  uint32_t time_ms = (uint32_t)(now_ns / VG_NS_PER_MS);
   process->is_unread = true;
-  if (++process->unread == 0) process->unread = 1;
-  VG_STORE(&process->control->unread, process->unread);
+  VG_STORE(&process->control->unread, time_ms ? time_ms : 1);
 }
 
 /* Returns whether the page has changed. */
@@ -379,7 +381,7 @@ static bool beat(struct vg_arbiter *arbiter, struct vg_process *process, uint64_
   if (arbiter->due[process->index] || process->active.total_ns != active_ns)
     vg_pages_wake(arbiter, process, now_ns);
   else if (*calm < VG_REST_BEATS && ++*calm == VG_CALM_BEATS)
-    leave_unread(process);
+    leave_unread(process, now_ns);
   return vg_lane_of(arbiter, process->slice)->stale;
 }
 

@@ -79,8 +79,7 @@ struct vg_process {
   struct vg_reported reported;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
-  uint32_t unread; /* what its control page has, or had, in that field */
-  bool is_unread;
+  bool is_unread;      /* its control page says so */
   bool may_run;        /* it may have work that it has not reported: launches at a SOLO gate leave no trace */
   bool rang;           /* since its page was read, or since it was revived */
   uint64_t still_ns;   /* time for which threads waited at an open gate and nothing was launched */

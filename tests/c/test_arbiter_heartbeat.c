@@ -100,6 +100,20 @@ static void those_that_end_stop_no_heartbeat(void) {
   end(arbiter);
 }
 
+/* The process has rung for the number of its first attachment, and would not ring for the same one again. */
+static void a_process_that_attaches_again_gets_another_number(void) {
+  struct vg_arbiter *arbiter = crowd();
+  uint64_t now_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  oldest_ns(arbiter, &now_ns, VG_NS_PER_S);
+  uint32_t first = controls[0].unread;
+  CHECK(first && vg_arbiter_process_remove(arbiter, 1) == 0);
+  controls[0].unread = 0;
+  CHECK(vg_arbiter_process_add(arbiter, 1, 1, &headers[0], &controls[0], &reports[0], doorbells[0], 0) == 0);
+  oldest_ns(arbiter, &now_ns, VG_NS_PER_S);
+  CHECK(controls[0].unread && controls[0].unread != first);
+  end(arbiter);
+}
+
 /* A thousand helpers that are woken keep threads that launch from a processor. */
 static void a_change_wakes_no_helper_of_a_process_that_rests(void) {
   struct vg_arbiter *arbiter = crowd();
@@ -120,6 +134,7 @@ int main(void) {
   RUN(looking_at_all_delays_no_heartbeat);
   RUN(all_that_ring_at_once_have_heartbeats_in_time);
   RUN(those_that_end_stop_no_heartbeat);
+  RUN(a_process_that_attaches_again_gets_another_number);
   RUN(a_change_wakes_no_helper_of_a_process_that_rests);
   return 0;
 }
