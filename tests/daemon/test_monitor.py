@@ -70,6 +70,18 @@ def test_who_has_a_strangers_pid_is_another_one() -> None:
     assert not is_still(STRANGER, "", [], {PID: 1}, started=STARTED - 1)
 
 
+def test_who_is_attached_is_listed_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = asyncio.run(usage_monitor([process("a")], {PID: 1}))
+    before = made._attached()
+    assert before == {PID: [process("a")]} and made._attached() is before
+    made._host.state.processes[2] = replace(process("a"), process_id=2)
+    assert [life.process_id for life in made._attached()[PID]] == [1, 2]
+    made._host.state.processes[2] = replace(made._host.state.processes[2], disconnected_ns=time.monotonic_ns())
+    assert [life.disconnected_ns > 0 for life in made._attached()[PID]] == [False, True]
+    monkeypatch.setattr(monitor, "RETURN_S", 0.0)
+    assert [life.process_id for life in made._attached()[PID]] == [1]
+
+
 def test_who_has_ended_is_known() -> None:
     made: Any = SimpleNamespace(_peers={n: SimpleNamespace(process_id=n, dead=n == 2) for n in (1, 2)})
     assert Tenants.dead(made) == [2]

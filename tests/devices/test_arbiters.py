@@ -148,6 +148,30 @@ def test_readings_of_an_idle_slice_can_be_left_out(monkeypatch: pytest.MonkeyPat
     assert kept[30] == kept[0] and kept[690] == 1_000_000_000 + 690 * 100_000_000
 
 
+def test_slices_that_use_nothing_are_not_looked_at_one_by_one(
+    arbiters: Arbiters, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their shares are those of all readings when one begins to work, also of a slice that came meanwhile."""
+    looks: list[int] = []
+    add = _Usage.add
+
+    def counted(usage: _Usage, now_ns: int, *more: Any) -> bool:
+        looks.append(now_ns)
+        return add(usage, now_ns, *more)
+
+    monkeypatch.setattr(_Usage, "add", counted)
+    for tick in range(700):
+        arbiters.sample(1_000_000_000 + tick * 100_000_000, {})
+    assert len(looks) == 2
+    assert arbiters.slice_stats(SERIAL, UUID).share_ratio == 0
+    arbiters.apply(Slice("b", "uid", SERIAL + 1, Spec(100), (Share(UUID, 100, 1000, 0, 1 << 28),), False, 0, 0))
+    for tick in range(700, 703):
+        arbiters.sample(1_000_000_000 + tick * 100_000_000, {UUID: 1.0})
+    now = arbiters.slice_stats(SERIAL, UUID)
+    assert [now.share_ratio, now.share_10s_ratio] == [pytest.approx(0.3, abs=0.01), pytest.approx(0.03, abs=0.01)]
+    assert arbiters.slice_stats(SERIAL + 1, UUID).share_ratio == 0
+
+
 def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant: Tenant) -> None:
     tenant.says(contexts=1, waiting=1, launches=1)
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 1)

@@ -207,7 +207,8 @@ class Watch:
                 may_use = elsewhere = 0
                 for life in lives:
                     now, last = ledger.of_life(life.process_id, uuid), credit.get((uuid, life.process_id), Credit())
-                    self._credit[uuid, life.process_id] = now
+                    # the same object: a thousand new ones a look would keep the garbage collector busy
+                    self._credit[uuid, life.process_id] = last if now == last else now
                     most = self._most(now, last, _limit(state, life.slice_name, uuid))
                     may_use += most
                     elsewhere += most if life.slice_name != slice_name else 0

@@ -70,6 +70,8 @@ class UsageMonitor:
         self._watch = Watch()
         self._charged: dict[tuple[str, str], int] = {}
         self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
+        #: what _attached() was made of, and what it was: a thousand lists a second would keep the garbage collector busy
+        self._attachments: tuple[tuple[list[Process], set[int]], dict[int, list[Process]]] = ([], set()), {}
         self._holders: dict[str, str] = {}  # of whole devices
         self._lost: dict[str, str] = {}  # devices that are not there now, and why
         self._acting: set[tuple[str, int]] = set()  # (device, pid) that is being acted on: one action at a time
@@ -100,12 +102,17 @@ class UsageMonitor:
     def _attached(self) -> dict[int, list[Process]]:
         """By pid. One that has ended is kept while a child holds its socket, as the driver may then still list it. One
         that closed its connection is a stranger unless it soon attaches again."""
-        known = self._host.state.processes
-        dead = [process for process_id in self._host.dead() if (process := known.get(process_id))]
+        by_id = self._host.state.processes
+        known = list(by_id.values())
+        dead = [process for process_id in self._host.dead() if (process := by_id.get(process_id))]
         lost = {process.process_id for process in dead if processes.runs(process.pid)}
         since_ns = time.monotonic_ns() - int(RETURN_S * 1e9)
-        lost |= {p.process_id for p in list(known.values()) if 0 < p.disconnected_ns < since_ns}
-        return attached_by_pid(list(known.values()), lost)
+        lost |= {p.process_id for p in known if 0 < p.disconnected_ns < since_ns}
+        made_of, made = self._attachments
+        if made_of != (known, lost):
+            made = attached_by_pid(known, lost)
+            self._attachments = (known, lost), made
+        return made
 
     # ---- the ledger (watch.Ledger) ----
 

@@ -63,11 +63,14 @@ class _Usage:
         self._recent: deque[tuple[int, int]] = deque()
         self._seconds: deque[tuple[int, int]] = deque()
 
-    def add(self, now_ns: int, charged_ns: int, alone_ratio: float) -> None:
-        """alone_ratio: how busy the device has been since the last reading, if the slice has it to itself."""
+    def add(self, now_ns: int, charged_ns: int, alone_ratio: float) -> bool:
+        """alone_ratio: how busy the device has been since the last reading, if the slice has it to itself.
+
+        Returns whether the reading was left out: each further one of the same would be.
+        """
         if charged_ns == self._charged_ns and not alone_ratio and self._is_flat():
             self._last_ns, self._left_out = now_ns, True
-            return
+            return True
         if self._left_out:
             self._fill()
         if self._recent:
@@ -83,6 +86,12 @@ class _Usage:
         if not self._seconds or now_ns >= self._seconds[-1][0] + _SECOND_NS:
             self._seconds.append((now_ns, used_ns))
             self._drop(self._seconds, now_ns - 60 * _SECOND_NS)
+        return False
+
+    def same_until(self, now_ns: int) -> None:
+        """Readings like the last one, if that was left out, were not added up to this one."""
+        if self._left_out:
+            self._last_ns = now_ns
 
     def _is_flat(self) -> bool:
         """Nothing was used within the last minute: further readings of the same change no share."""
@@ -131,6 +140,8 @@ class Arbiters:
         self._scratch = ffi.new("struct vg_process_stats *")
         self._readings = ffi.new("struct vg_slice_usage[]", lib.VG_SLICES_MAX)
         self._usage: dict[tuple[int, str], _Usage] = {}
+        #: by device: readings of which all were left out, and when there were the same again
+        self._still: dict[str, tuple[bytes, int]] = {}
         self._index = {d.uuid: d.index for d in known}
         self._slices: dict[int, Slice] = {}
         self._roles: dict[tuple[int, str], Role] = {}
@@ -239,9 +250,20 @@ class Arbiters:
         """Takes a reading of the device time of every slice; call it several times a second. busy: 0..1, by device."""
         for uuid, native in self._native.items():
             ratio = busy.get(uuid, 0.0)
-            for raw in self._readings[0 : lib.vg_arbiter_usage(native, self._readings, lib.VG_SLICES_MAX)]:
+            count = lib.vg_arbiter_usage(native, self._readings, lib.VG_SLICES_MAX)
+            now = bytes(ffi.buffer(self._readings)[0 : count * ffi.sizeof("struct vg_slice_usage")])
+            before, still_ns = self._still.pop(uuid, (b"", 0))
+            if before == now and not ratio:  # a thousand idle processes need no look at each of their slices
+                self._still[uuid] = now, now_ns
+                continue
+            still = not ratio
+            for raw in self._readings[0:count]:
                 if usage := self._usage.get((raw.slice_id, uuid)):
-                    usage.add(now_ns, raw.charged_ns, ratio if raw.uncounted else 0.0)
+                    if still_ns:
+                        usage.same_until(still_ns)
+                    still &= usage.add(now_ns, raw.charged_ns, ratio if raw.uncounted else 0.0)
+            if still:
+                self._still[uuid] = now, now_ns
 
     def _read(self, serial: int, uuid: str) -> Any:
         stats = ffi.new("struct vg_slice_stats *")
