@@ -99,6 +99,7 @@ def test_what_comes_after_the_end_has_no_effect(arbiters: Arbiters) -> None:
     """A look at the devices may still be under way when the daemon ends."""
     arbiters.charge(SERIAL, UUID, 5)
     assert arbiters.slice_stats(SERIAL, UUID).mem_unattributed_bytes == 5
+    assert arbiters.in_ledger(SERIAL, UUID) == 0 and arbiters.in_ledger(SERIAL + 1, UUID) == 0
     arbiters.close()
     arbiters.charge(SERIAL, UUID, 6)
     assert arbiters.credit(PROCESS, UUID) == (0, 0)

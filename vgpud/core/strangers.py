@@ -202,6 +202,7 @@ class Watch:
         self._excess = {k: e for k, e in before.items() if k[0] not in running and k[1] in attached}
         self._credit = {k: c for k, c in credit.items() if k[0] not in running and k[1] in state.processes}
         for uuid, users in running.items():
+            limits = {name: _limit(state, name, uuid) for name in state.slices}
             for pid in users.keys() & attached.keys():
                 lives, slice_name = attached[pid], attached[pid][0].slice_name
                 may_use = elsewhere = 0
@@ -209,7 +210,7 @@ class Watch:
                     now, last = ledger.of_life(life.process_id, uuid), credit.get((uuid, life.process_id), Credit())
                     # the same object: a thousand new ones a look would keep the garbage collector busy
                     self._credit[uuid, life.process_id] = last if now == last else now
-                    most = self._most(now, last, _limit(state, life.slice_name, uuid))
+                    most = self._most(now, last, limits.get(life.slice_name, 0))
                     may_use += most
                     elsewhere += most if life.slice_name != slice_name else 0
                 used[slice_name, uuid] += max(0, users[pid] - elsewhere)

@@ -21,7 +21,7 @@ from vgpud.core import events as ev
 from vgpud.core.enforce import EXCESS, LOG, Act
 from vgpud.core.faults import fault_drain, fault_entry
 from vgpud.core.model import Process, State, Taken
-from vgpud.core.observed import Credit, Reading, Seen, SliceStats
+from vgpud.core.observed import Credit, Reading, Seen
 from vgpud.core.strangers import Running, Strangers, Watch, attached_by_pid
 from vgpud.core.units import format_bytes
 from vgpud.devices import enforcement
@@ -121,8 +121,7 @@ class UsageMonitor:
 
     def of_slice(self, slice_name: str, device_uuid: str) -> int:
         made = self._host.state.slices.get(slice_name)
-        now = self._arbiters.slice_stats(made.serial, device_uuid) if made else SliceStats()
-        return now.mem_used_bytes - now.mem_unattributed_bytes
+        return self._arbiters.in_ledger(made.serial, device_uuid) if made else 0
 
     # ---- readings ----
 

@@ -303,6 +303,11 @@ class Arbiters:
             regime=_REGIMES.get(raw.regime, ""),
         )
 
+    def in_ledger(self, serial: int, uuid: str) -> int:
+        """Bytes that a slice's programs use by their own ledgers; 0 when it is not there. Asked often, of many."""
+        raw = self._read(serial, uuid) if (serial, uuid) in self._usage else None
+        return raw.mem_used_bytes - raw.mem_unattributed_bytes if raw else 0
+
     def credit(self, process_id: int, uuid: str) -> Credit:
         """What of a device's memory a process may use now; none when it is not there. Asked often, of many."""
         now = self._process(process_id, uuid, self._scratch)
