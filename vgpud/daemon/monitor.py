@@ -70,7 +70,7 @@ class UsageMonitor:
         self._watch = Watch()
         self._charged: dict[tuple[str, str], int] = {}
         self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
-        #: what _attached() was made of, and what it was: a thousand lists a second would keep the garbage collector busy
+        #: what _attached() was made of, and what it was: lists made again each time keep the garbage collector busy
         self._attachments: tuple[tuple[list[Process], set[int]], dict[int, list[Process]]] = ([], set()), {}
         self._holders: dict[str, str] = {}  # of whole devices
         self._lost: dict[str, str] = {}  # devices that are not there now, and why
