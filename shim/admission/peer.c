@@ -15,7 +15,7 @@
 #include "base/prim.h"
 
 #define GET_USER_NAMESPACE _IO(0xFF, 9) /* PIDFD_GET_USER_NAMESPACE: Linux 6.11 */
-#define PEER_PIDFD 77 /* SO_PEERPIDFD: Linux 6.5; older kernels answer ENOPROTOOPT */
+#define PEER_PIDFD 77                   /* SO_PEERPIDFD: Linux 6.5; older kernels answer ENOPROTOOPT */
 
 static int pidfd_of(int socket_fd, pid_t pid) {
   int pidfd = -1;

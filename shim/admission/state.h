@@ -41,7 +41,7 @@ struct vg_admission {
   uint32_t silent_count, silent_max;
   struct vg_spare_pages spare;
   uint32_t refill_devices; /* spare pages for so many devices are to be made; 0: none were taken */
-  uint16_t *connections; /* by pid */
+  uint16_t *connections;   /* by pid */
   struct vg_queue queue;
   uint32_t untold;                           /* attachments in the queue for which Python was not woken */
   struct vg_arbiter *joined[VG_DEVICES_MAX]; /* to be woken */

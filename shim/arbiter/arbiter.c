@@ -381,8 +381,8 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
                            struct vg_control_header *header, struct vg_control_device *control,
                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes) {
   bool locked = lock_pages(header, control, report); /* not under the mutex: it may wait for our page tables */
-  int result = vg_arbiter_process_join(arbiter, slice_id, process_id, header, control, report, doorbell_fd, held_bytes,
-                                       locked);
+  int result =
+      vg_arbiter_process_join(arbiter, slice_id, process_id, header, control, report, doorbell_fd, held_bytes, locked);
   vg_arbiter_wake(arbiter);
   return result;
 }
