@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -36,6 +37,10 @@ int main(int argc, char **argv) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (argc != 2 || strlen(argv[1]) >= sizeof address.sun_path) return 2;
   strcpy(address.sun_path, argv[1]);
+  struct rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
   int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), page = memfd_create("answer", MFD_CLOEXEC);
   if (ftruncate(page, 2 * VG_PAGE_BYTES) || bind(listener, (struct sockaddr *)&address, sizeof address)) return 3;
   if (listen(listener, 1024)) return 3;
