@@ -97,8 +97,8 @@ def _gnu_hash(name: str) -> int:
 
 
 def _rehash_gnu(shim: elf.Elf) -> None:
-    """Rewrites the filter, and makes one bucket of all: the symbols of a bucket have to lie side by side, and a new name
-    would belong elsewhere. A name that is not here is found in the filter alone."""
+    """Rewrites the filter, and makes one bucket of all: the symbols of a bucket have to lie side by side, and a new
+    name would belong elsewhere. The filter alone says that a name is not here."""
     table = shim.offset(shim.tag(elf.DT_GNU_HASH))
     _, first, words, shift = shim.words(table, 4)
     bloom, chain = [0] * words, [0] * (shim.symbol_count() - first)
