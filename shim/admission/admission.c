@@ -7,6 +7,7 @@
 #include "admission/admission.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -18,6 +19,7 @@
 
 #define SILENT_NS (200 * VG_NS_PER_MS)
 #define REST_NS (100 * VG_NS_PER_MS) /* after accept() has failed: out of descriptors */
+#define DESCRIPTORS_MAX 16384        /* of a thousand processes with several devices */
 #define EVENTS_MAX 64
 #define ACCEPTS_MAX 1024 /* before everything else is looked at */
 #define SILENT_PART 16   /* of the daemon's descriptors that connections without a message may take */
@@ -242,6 +244,15 @@ static int start(struct vg_admission *admission) {
 
 /* ---- what Python calls ---- */
 
+/* The kernel doubles a process's table of descriptors when it is full, and in a process with threads it waits for
+ * milliseconds each time (synchronize_rcu): a crowd would wait for all of these. */
+static void widen_descriptor_table(int any_fd) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+  int last = limit.rlim_cur < DESCRIPTORS_MAX ? (int)limit.rlim_cur - 1 : DESCRIPTORS_MAX - 1;
+  vg_prim_close(fcntl(any_fd, F_DUPFD_CLOEXEC, last));
+}
+
 static int open_all(struct vg_admission *admission) {
   admission->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   admission->listen_epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -249,6 +260,7 @@ static int open_all(struct vg_admission *admission) {
   admission->news_fd = vg_prim_eventfd();
   if (admission->epoll_fd < 0 || admission->listen_epoll_fd < 0) return EMFILE;
   if (admission->wake_fd < 0 || admission->news_fd < 0) return EMFILE;
+  widen_descriptor_table(admission->wake_fd);
   int result = watch(admission->epoll_fd, EPOLL_CTL_ADD, admission->wake_fd, EPOLLIN, WAKE_EVENT);
   if (result == 0)
     result = watch(admission->epoll_fd, EPOLL_CTL_ADD, admission->listen_epoll_fd, EPOLLIN, LISTENERS_EVENT);

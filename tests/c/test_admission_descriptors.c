@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "admission_node.h"
@@ -98,7 +100,28 @@ static void spare_pages_are_given_up_for_a_process(void) {
   close_node(&node);
 }
 
+static int table_places(void) {
+  FILE *status = fopen("/proc/self/status", "r");
+  char line[256];
+  int places = 0;
+  CHECK(status);
+  while (fgets(line, sizeof line, status))
+    if (!strncmp(line, "FDSize:", 7)) places = atoi(line + 7);
+  fclose(status);
+  return places;
+}
+
+/* The kernel waits each time that it makes a larger one. */
+static void the_table_of_descriptors_is_wide_from_the_start(void) {
+  struct node node;
+  open_node(&node);
+  CHECK(table_places() >= 8 * FEW);
+  close_node(&node);
+}
+
 int main(void) {
+  set_limit(8 * FEW);
+  RUN(the_table_of_descriptors_is_wide_from_the_start);
   set_limit(FEW);
   RUN(spare_pages_take_a_part_of_the_descriptors);
   RUN(silent_connections_take_a_part_of_the_descriptors);
