@@ -1,7 +1,9 @@
 """A thousand processes that attach to one slice at once: how long each waits for its pages.
 
 The processes speak the attach protocol as the hook does and load no driver (tenants/attach.c), so these are the
-daemon's figures alone, with what the kernel takes to run so many processes. start_together has whole programs.
+daemon's figures alone, with what the kernel takes to run so many processes: the floor, measured beside them with a
+program that accepts and sends one descriptor back, and looks at nothing (tenants/answer.c). start_together has whole
+programs.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, results
@@ -24,23 +29,42 @@ def quantile(values: list[float], part: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * part))]
 
 
-def crowd(own: OwnSystem, count: int) -> dict[str, list[float]]:
-    """Milliseconds of each process by step. Raises PartError when one was refused."""
-    path = str(own.folder / "run" / "slices" / SLICE / "attach.sock")
-    command = [str(harness.build("tenants/attach.c")), path, str(count)]
+@contextmanager
+def attached(path: Path, count: int) -> Iterator[dict[str, list[float]]]:
+    """Processes that stay attached meanwhile; milliseconds of each by step. Raises PartError when one was refused."""
+    command = [str(harness.build("tenants/attach.c")), str(path), str(count)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as part:
         assert part.stdin
         assert part.stdout
         rows = [[int(word) / 1e6 for word in part.stdout.readline().split()] for _ in range(count)]
-        with own.client() as client:
-            wait_for("all processes in the list", lambda: len(client.processes(SLICE)) == count)
+        connect, answer, maps = (list(column) for column in zip(*rows, strict=True))
+        yield {"all": [sum(row) for row in rows], "connect": connect, "answer": answer, "map": maps}
         part.stdin.close()
     if part.returncode:
         raise PartError(f"not all of {count} processes could attach")
+
+
+def crowd(own: OwnSystem, count: int) -> dict[str, list[float]]:
+    """Milliseconds of each process by step. Raises PartError when one was refused."""
+    with attached(own.folder / "run" / "slices" / SLICE / "attach.sock", count) as took, own.client() as client:
+        wait_for("all processes in the list", lambda: len(client.processes(SLICE)) == count)
     with own.client() as client:
         wait_for("the end of all processes", lambda: not client.processes(SLICE))
-    connect, answer, maps = (list(column) for column in zip(*rows, strict=True))
-    return {"all": [sum(row) for row in rows], "connect": connect, "answer": answer, "map": maps}
+    return took
+
+
+def floor(folder: Path, count: int) -> dict[str, list[float]]:
+    """The same of a program that only sends one descriptor back."""
+    path = folder / "floor.sock"
+    path.unlink(missing_ok=True)
+    command = [str(harness.build("tenants/answer.c")), str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        server.stdout.readline()  # it listens
+        with attached(path, count) as took:
+            pass
+        server.communicate("")
+    return took
 
 
 def main() -> int:
@@ -52,13 +76,18 @@ def main() -> int:
     with harness.system(None if args.real else harness.one_device(), CONFIG) as own:
         own.vgpu("slice", "create", SLICE, "--gpus", "0.5")
         alone = [crowd(own, 1) for _ in range(2 * args.repeats)]
-        runs = [crowd(own, args.processes) for _ in range(args.repeats)]
+        runs, floors = [], []
+        for _ in range(args.repeats):
+            runs.append(crowd(own, args.processes))
+            floors.append(floor(own.folder, args.processes))
         device = own.device_name()
     figures: dict[str, Any] = {}
     for step in ("all", "connect", "answer", "map"):
         figures[f"{step}_p50_ms"] = statistics.median(quantile(run[step], 0.5) for run in runs)
         figures[f"{step}_p99_ms"] = statistics.median(quantile(run[step], 0.99) for run in runs)
         figures[f"{step}_alone_ms"] = statistics.median(run[step][0] for run in alone)
+    figures["floor_p50_ms"] = statistics.median(quantile(run["all"], 0.5) for run in floors)
+    figures["floor_p99_ms"] = statistics.median(quantile(run["all"], 0.99) for run in floors)
     for name, value in figures.items():
         print(f"  {name:<20} {value:10.3f}")
     value = figures["all_p99_ms"]
@@ -72,7 +101,7 @@ def main() -> int:
         parameters={"processes": args.processes, "repeats": args.repeats, "processors": os.cpu_count()},
         goals={"all_p99_ms": GOAL_P99_MS},
         figures=figures,
-        raw={"alone": alone, "crowds": runs},
+        raw={"alone": alone, "crowds": runs, "floors": floors},
         folder=args.results,
     )
     print(path)

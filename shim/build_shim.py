@@ -54,7 +54,7 @@ CFLAGS += ["-iquote", "shim"]  # ours are named from here: "gate/gate.h"
 OLD_GLIBC_CFLAGS = ["-include", str(SHIM / "base" / "glibc_floor.h")]
 OLD_GLIBC_LDFLAGS = ["-Wl,--push-state,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--pop-state"]
 CFLAGS += OLD_GLIBC_CFLAGS
-LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=sysv", *OLD_GLIBC_LDFLAGS]
+LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=both", *OLD_GLIBC_LDFLAGS]
 
 
 def cdef() -> str:

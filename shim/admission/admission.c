@@ -7,9 +7,11 @@
 #include "admission/admission.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,8 +19,10 @@
 
 #define SILENT_NS (200 * VG_NS_PER_MS)
 #define REST_NS (100 * VG_NS_PER_MS) /* after accept() has failed: out of descriptors */
+#define DESCRIPTORS_MAX 16384        /* of a thousand processes with several devices */
 #define EVENTS_MAX 64
 #define ACCEPTS_MAX 1024 /* before everything else is looked at */
+#define SILENT_PART 16   /* of the daemon's descriptors that connections without a message may take */
 /* Names in epoll. */
 #define WAKE_EVENT UINT64_MAX
 #define LISTENERS_EVENT (UINT64_MAX - 1)
@@ -66,7 +70,7 @@ static struct vg_silent *oldest_silent(struct vg_admission *admission) {
 }
 
 static struct vg_silent *silent_place(struct vg_admission *admission) {
-  if (admission->silent_count == VG_SILENT_MAX) hand_over_silent(admission, oldest_silent(admission));
+  if (admission->silent_count >= admission->silent_max) hand_over_silent(admission, oldest_silent(admission));
   struct vg_silent *place = admission->silent;
   while (place->fd >= 0) place++;
   return place;
@@ -145,7 +149,8 @@ static int accept_one(struct vg_admission *admission, uint32_t name) {
   struct vg_listener *listener = find_listener(admission, name);
   int fd = -1;
   if (listener) {
-    fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    do fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    while (fd < 0 && (errno == EMFILE || errno == ENFILE) && vg_spare_pages_free(&admission->spare));
     bool failed = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (failed) rest(admission, listener, errno);
   }
@@ -173,14 +178,12 @@ static void accept_some(struct vg_admission *admission) {
 
 /* ---- the thread ---- */
 
-static bool wants_spare(const struct vg_admission *admission) {
-  return admission->spare_devices && admission->spare_count < VG_SPARE_PAGES;
-}
-
 /* Returns for how long to wait, in ms; -1: for ever, 0: when_idle() has something to do. */
 static int prepare(struct vg_admission *admission) {
   vg_admission_lock(admission);
   vg_answer_wake_arbiters(admission);
+  if (admission->refill_devices) vg_spare_pages_refill(&admission->spare, admission->refill_devices);
+  admission->refill_devices = 0;
   uint64_t now_ns = vg_prim_now_ns();
   uint64_t deadline_ns = end_silences(admission, now_ns), rests_ns = end_rests(admission, now_ns);
   if (rests_ns < deadline_ns) deadline_ns = rests_ns;
@@ -188,26 +191,15 @@ static int prepare(struct vg_admission *admission) {
   if (full != admission->full)
     watch(admission->epoll_fd, EPOLL_CTL_MOD, admission->listen_epoll_fd, full ? 0 : EPOLLIN, LISTENERS_EVENT);
   admission->full = full;
-  bool waits = !admission->untold && !wants_spare(admission);
+  bool waits = !admission->untold;
   vg_admission_unlock(admission);
   if (!waits) return 0;
   return deadline_ns == UINT64_MAX ? -1 : (int)((deadline_ns - now_ns) / VG_NS_PER_MS + 1);
 }
 
-static void make_spare(struct vg_admission *admission) {
-  struct vg_tenant_pages *place = &admission->spare[admission->spare_count];
-  if (vg_tenant_pages_make(place, admission->spare_devices, 0) == 0)
-    admission->spare_count++;
-  else
-    admission->spare_devices = 0; /* out of descriptors: not tried again before the next attach */
-}
-
 static void when_idle(struct vg_admission *admission) {
   vg_admission_lock(admission);
-  if (admission->untold)
-    vg_prim_eventfd_ring(admission->news_fd);
-  else if (wants_spare(admission))
-    make_spare(admission);
+  if (admission->untold) vg_prim_eventfd_ring(admission->news_fd);
   admission->untold = 0;
   vg_admission_unlock(admission);
 }
@@ -252,6 +244,15 @@ static int start(struct vg_admission *admission) {
 
 /* ---- what Python calls ---- */
 
+/* The kernel doubles a process's table of descriptors when it is full, and in a process with threads it waits for
+ * milliseconds each time (synchronize_rcu): a crowd would wait for all of these. */
+static void widen_descriptor_table(int any_fd) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+  int last = limit.rlim_cur < DESCRIPTORS_MAX ? (int)limit.rlim_cur - 1 : DESCRIPTORS_MAX - 1;
+  vg_prim_close(fcntl(any_fd, F_DUPFD_CLOEXEC, last));
+}
+
 static int open_all(struct vg_admission *admission) {
   admission->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   admission->listen_epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -259,11 +260,18 @@ static int open_all(struct vg_admission *admission) {
   admission->news_fd = vg_prim_eventfd();
   if (admission->epoll_fd < 0 || admission->listen_epoll_fd < 0) return EMFILE;
   if (admission->wake_fd < 0 || admission->news_fd < 0) return EMFILE;
+  widen_descriptor_table(admission->wake_fd);
   int result = watch(admission->epoll_fd, EPOLL_CTL_ADD, admission->wake_fd, EPOLLIN, WAKE_EVENT);
   if (result == 0)
     result = watch(admission->epoll_fd, EPOLL_CTL_ADD, admission->listen_epoll_fd, EPOLLIN, LISTENERS_EVENT);
   admission->connections = calloc(VG_PID_MAX + 1, sizeof *admission->connections); /* touched where there are any */
   return result ? -result : admission->connections ? 0 : ENOMEM;
+}
+
+static uint32_t silent_max(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / SILENT_PART >= VG_SILENT_MAX) return VG_SILENT_MAX;
+  return limit.rlim_cur > SILENT_PART ? (uint32_t)(limit.rlim_cur / SILENT_PART) : 1;
 }
 
 struct vg_admission *vg_admission_new(uint64_t first_process_id) {
@@ -277,7 +285,9 @@ struct vg_admission *vg_admission_new(uint64_t first_process_id) {
   for (int i = 0; i < VG_LISTENERS_MAX; i++) admission->listeners[i].fd = -1;
   for (int i = 0; i < VG_SILENT_MAX; i++) admission->silent[i].fd = -1;
   admission->next_id = first_process_id;
+  admission->silent_max = silent_max();
   int error = open_all(admission);
+  if (error == 0) error = vg_spare_pages_start(&admission->spare);
   if (error == 0) error = start(admission);
   if (error == 0) return admission;
   vg_admission_free(admission);
@@ -310,7 +320,7 @@ void vg_admission_free(struct vg_admission *admission) {
     vg_tenant_pages_free(&news.pages);
   }
   for (int i = 0; i < VG_SILENT_MAX; i++) vg_prim_close(admission->silent[i].fd);
-  while (admission->spare_count) vg_tenant_pages_free(&admission->spare[--admission->spare_count]);
+  vg_spare_pages_stop(&admission->spare);
   vg_rules_free(admission->rules);
   vg_prim_close(admission->epoll_fd);
   vg_prim_close(admission->listen_epoll_fd);
@@ -379,10 +389,9 @@ int vg_admission_load(struct vg_admission *admission, const struct vg_admission_
   old = admission->rules;
   admission->rules = made;
   if (made) count_untaken(admission);
-  bool prepares = made && made->slice_count && !admission->spare_devices;
-  if (prepares) admission->spare_devices = made->slices[0].reply.device_count;
+  if (made && made->slice_count && !admission->spare.device_count)
+    vg_spare_pages_refill(&admission->spare, made->slices[0].reply.device_count);
   vg_admission_unlock(admission);
-  if (prepares) wake(admission);
   vg_rules_free(old);
   return rules && !made ? error : 0;
 }

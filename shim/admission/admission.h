@@ -19,6 +19,7 @@ struct vg_tenant_pages {
   struct vg_control_header *control; /* 1 + device_count pages; NULL: freed, or never made */
   struct vg_report_header *report;   /* mapped for reading */
   uint32_t device_count;
+  int32_t locked;                /* both are kept in RAM; 0: RLIMIT_MEMLOCK did not allow it */
   int32_t control_fd, report_fd; /* -1 once they were sent */
   int32_t bells[VG_DEVICES_MAX]; /* eventfds, one per device */
 };

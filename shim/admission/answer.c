@@ -55,13 +55,12 @@ static bool take_message(int socket_fd) {
 
 static int take_pages(struct vg_admission *admission, const struct vg_attach_reply *reply,
                       struct vg_tenant_pages *ret_pages) {
-  if (admission->spare_count && admission->spare_devices == reply->device_count) {
-    *ret_pages = admission->spare[--admission->spare_count];
+  admission->refill_devices = reply->device_count;
+  if (vg_spare_pages_take(&admission->spare, reply->device_count, ret_pages)) {
     ret_pages->control->mode = reply->mode;
     return 0;
   }
-  while (admission->spare_count) vg_tenant_pages_free(&admission->spare[--admission->spare_count]);
-  admission->spare_devices = reply->device_count;
+  vg_spare_pages_refill(&admission->spare, reply->device_count); /* beside this one */
   return vg_tenant_pages_make(ret_pages, reply->device_count, reply->mode);
 }
 
@@ -76,7 +75,7 @@ static int join_arbiters(struct vg_admission *admission, const struct vg_admissi
     struct vg_control_device *control = (struct vg_control_device *)((char *)pages->control + offset);
     struct vg_report_device *report = (struct vg_report_device *)((char *)pages->report + offset);
     int result = vg_arbiter_process_join(slice->arbiters[i], slice->slice_id, process_id, pages->control, control,
-                                         report, pages->bells[i], 0);
+                                         report, pages->bells[i], 0, pages->locked);
     wake_later(admission, slice->arbiters[i]);
     if (result == 0) continue;
     leave_arbiters(slice, process_id, i);
@@ -148,6 +147,13 @@ static const struct vg_admission_entry *entry_of(const struct vg_admission *admi
   return entry && vg_rules_have_place(admission->rules, entry) ? entry : NULL;
 }
 
+static int identify(struct vg_admission *admission, int socket_fd, bool with_cgroups, struct vg_peer *ret_peer) {
+  int result = vg_peer_identify(socket_fd, with_cgroups, ret_peer);
+  if ((result == -EMFILE || result == -ENFILE) && vg_spare_pages_free(&admission->spare))
+    result = vg_peer_identify(socket_fd, with_cgroups, ret_peer);
+  return result;
+}
+
 bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd) {
   struct vg_attach_request request;
   struct vg_peer peer;
@@ -160,7 +166,7 @@ bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd)
   pthread_mutex_lock(&admission->mutex);
   bool with_cgroups = admission->rules && admission->rules->container_count;
   pthread_mutex_unlock(&admission->mutex);
-  bool known = is_first_attach(&request, length) && vg_peer_identify(socket_fd, with_cgroups, &peer) == 0;
+  bool known = is_first_attach(&request, length) && identify(admission, socket_fd, with_cgroups, &peer) == 0;
   pthread_mutex_lock(&admission->mutex);
   struct vg_admission_news news = {.kind = VG_ADMISSION_ATTACHED, .listener = listener, .socket_fd = socket_fd};
   const struct vg_admission_entry *entry = known ? entry_of(admission, listener, &peer, &news.account) : NULL;

@@ -7,12 +7,12 @@
 
 #include "admission/queue.h"
 #include "admission/rules.h"
+#include "admission/spare_pages.h"
 #include "base/prim.h"
 
 #define VG_LISTENERS_MAX 2048 /* slices of a node, and the shared one */
-#define VG_SILENT_MAX 1024    /* connections whose message has not arrived */
-#define VG_SPARE_PAGES 64     /* prepared while there is nothing else to do */
-#define VG_UNTOLD_MAX 256     /* attachments that Python learns of together */
+#define VG_SILENT_MAX 1024    /* connections whose message has not arrived; fewer where descriptors are few */
+#define VG_UNTOLD_MAX 1024    /* attachments that Python learns of together */
 #define VG_PID_MAX (1 << 22)  /* the kernel's PID_MAX_LIMIT */
 
 struct vg_listener {
@@ -38,10 +38,10 @@ struct vg_admission {
   struct vg_listener listeners[VG_LISTENERS_MAX];
   uint32_t listener_names;
   struct vg_silent silent[VG_SILENT_MAX];
-  uint32_t silent_count;
-  struct vg_tenant_pages spare[VG_SPARE_PAGES];
-  uint32_t spare_count, spare_devices;
-  uint16_t *connections; /* by pid */
+  uint32_t silent_count, silent_max;
+  struct vg_spare_pages spare;
+  uint32_t refill_devices; /* spare pages for so many devices are to be made; 0: none were taken */
+  uint16_t *connections;   /* by pid */
   struct vg_queue queue;
   uint32_t untold;                           /* attachments in the queue for which Python was not woken */
   struct vg_arbiter *joined[VG_DEVICES_MAX]; /* to be woken */

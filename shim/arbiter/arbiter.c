@@ -341,9 +341,10 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
 }
 
 /* A page that has to be fetched first would delay all slices. What RLIMIT_MEMLOCK does not allow stays as it is. */
-static bool lock_pages(const struct vg_process *process) {
-  return mlock(process->header, sizeof *process->header) == 0 &&
-         mlock(process->control, sizeof *process->control) == 0 && mlock(process->report, sizeof *process->report) == 0;
+static bool lock_pages(const struct vg_control_header *header, const struct vg_control_device *control,
+                       const struct vg_report_device *report) {
+  return mlock(header, sizeof *header) == 0 && mlock(control, sizeof *control) == 0 &&
+         mlock(report, sizeof *report) == 0;
 }
 
 static void count_pages(struct vg_arbiter *arbiter, const struct vg_process *process, int sign) {
@@ -354,7 +355,7 @@ static void count_pages(struct vg_arbiter *arbiter, const struct vg_process *pro
 
 int vg_arbiter_process_join(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
                             struct vg_control_header *header, struct vg_control_device *control,
-                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes) {
+                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes, int locked) {
   struct vg_process *process = calloc(1, sizeof *process);
   if (!process) return -ENOMEM;
   process->id = process_id;
@@ -363,7 +364,7 @@ int vg_arbiter_process_join(struct vg_arbiter *arbiter, uint64_t slice_id, uint6
   process->report = report;
   process->doorbell_fd = doorbell_fd;
   process->memory.granted_bytes = held_bytes;
-  process->locked = lock_pages(process); /* not under the mutex: it may have to wait for the process's page tables */
+  process->locked = locked;
   pthread_mutex_lock(&arbiter->mutex);
   int result = add_locked(arbiter, process, slice_id);
   if (!result) count_pages(arbiter, process, 1);
@@ -379,7 +380,9 @@ void vg_arbiter_wake(struct vg_arbiter *arbiter) {
 int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
                            struct vg_control_header *header, struct vg_control_device *control,
                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes) {
-  int result = vg_arbiter_process_join(arbiter, slice_id, process_id, header, control, report, doorbell_fd, held_bytes);
+  bool locked = lock_pages(header, control, report); /* not under the mutex: it may wait for our page tables */
+  int result =
+      vg_arbiter_process_join(arbiter, slice_id, process_id, header, control, report, doorbell_fd, held_bytes, locked);
   vg_arbiter_wake(arbiter);
   return result;
 }

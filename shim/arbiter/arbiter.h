@@ -144,10 +144,10 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id);
 int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
                            struct vg_control_header *header, struct vg_control_device *control,
                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes);
-/* The same without a round for it: vg_arbiter_wake() after some of these. */
+/* The same without a round for it: vg_arbiter_wake() after some of these. locked: the caller keeps the pages in RAM. */
 int vg_arbiter_process_join(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
                             struct vg_control_header *header, struct vg_control_device *control,
-                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes);
+                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes, int locked);
 void vg_arbiter_wake(struct vg_arbiter *arbiter); /* a round is due */
 int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
 /* As process_remove, for a process that closed its connection and lives on: its place and its pages are free, and the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -174,6 +175,21 @@ def test_silent_connections_of_one_user_keep_nobody_out(node: Node) -> None:
     assert len(list(table.iterdir())) < 2 * 256 + 150
     eventually(lambda: any("sent nothing" in text for text in node.messages("attach.refused")), "the event")
     eventually(lambda: _attaches(node), "a place for a program")
+    for sock in silent:
+        sock.close()
+
+
+def test_a_daemon_with_few_descriptors_serves_as_many_as_it_says(node: Node) -> None:
+    """What it prepares and connections that say nothing take none of the descriptors that are for programs."""
+    node.start(preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)))
+    node.create("a", 5, spec=MEMORY)
+    programs = [client.attach(node.socket("a")) for _ in range(256 // 2 // 2 // 3)]  # of programs, of a user, each
+    assert [program.status for program in programs] == [client.OK] * len(programs)
+    silent = []
+    for _ in range(100):
+        silent.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        silent[-1].connect(node.socket("a"))
+    assert len(node.processes()) == len(programs)
     for sock in silent:
         sock.close()
 

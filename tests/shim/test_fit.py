@@ -34,6 +34,36 @@ def test_readelf_and_the_loader_take_the_copy(shim: Path, other_driver: TinyDriv
     assert run(["/bin/true"], hook=copy, environment={"LD_BIND_NOW": "1"}).stderr == ""
 
 
+def _found(library: elf.Elf, name: str) -> bool | None:
+    """What the loader finds in GNU's hash table; None: the filter says that the name is not there."""
+    table = library.offset(library.tag(elf.DT_GNU_HASH))
+    buckets, first, words, shift = library.words(table, 4)
+    value = 5381
+    for byte in name.encode():
+        value = (value * 33 + byte) % (1 << 32)
+    low, high = library.words(table + 16 + value // 64 % words * 8, 2)
+    bits = 1 << value % 64 | 1 << (value >> shift) % 64
+    if (high << 32 | low) & bits != bits:
+        return None
+    (index,) = library.words(table + 16 + words * 8 + value % buckets * 4, 1)
+    names = {s.index: s.name for s in library.symbols() if s.exported}
+    while index:
+        (chained,) = library.words(table + 16 + words * 8 + buckets * 4 + (index - first) * 4, 1)
+        if chained | 1 == value | 1 and names.get(index) == name:
+            return True
+        index = 0 if chained & 1 else index + 1
+    return False
+
+
+def test_names_that_are_not_there_end_in_the_filter(shim: Path, other_driver: TinyDriver, tmp_path: Path) -> None:
+    """The loader asks a preloaded library first, for every symbol of a program and its libraries."""
+    copy = elf.Elf(fit.fit(shim, other_driver.path, tmp_path / "libvgpu.so").path)
+    assert all(_found(copy, name) for name in copy.exports())
+    assert not any(_found(copy, name) for name in MISSING)
+    others = [f"{word}_{number}" for word in ("read", "PyLong_As", "_ZN2at") for number in range(300)]
+    assert sum(_found(copy, name) is not None for name in others) < len(others) / 10
+
+
 def test_names_without_room_are_told(surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path) -> None:
     """More names than spare entries, and one that is longer than any: left out, the rest works."""
     many = [f"cuLater{number:03d}" for number in range(300)]

@@ -41,15 +41,17 @@ from vgpud.attach.thread import AdmissionThread
 from vgpud.core.attach_rules import Rules
 from vgpud.core.bounds import shown, which
 from vgpud.core.model import Denied, Device, Process, Slice
-from vgpud.host import cgroups
+from vgpud.host import cgroups, descriptors
 from vgpud.host import processes as host_processes
 from vgpud.host.user_namespaces import account_uid
 
 #: a peer must have sent its greeting by then
 GREETING_S = 2.0
-#: connected peers without a greeting: of one slice, of all slices, and of one user
+#: connected peers without a greeting: of one slice, of all slices, and of one user (fewer where descriptors are few)
 PENDING_MAX = 256
 PENDING_ALL_MAX, PENDING_PER_USER_MAX = 2048, 256
+#: of the daemon's descriptors, what they may take: two each
+PENDING_PART = 8
 #: the same for peers that will be refused: a stranger cannot shut the owner out with silent connections
 STRANGERS_PENDING_MAX = 16
 BACKLOG = 1024
@@ -176,6 +178,8 @@ class Tenants:
         # 65536 processes
         self._thread = AdmissionThread(node, (time.monotonic_ns() // 1_000_000) << 16, backend.arbiter)
         self._loop.add_reader(self._thread.news_fd(), self._hear)
+        self._pending_max = min(PENDING_ALL_MAX, descriptors.limit() // PENDING_PART // 2)
+        self._pending_per_user_max = min(PENDING_PER_USER_MAX, self._pending_max // 2)
         self._rules_timer: asyncio.TimerHandle | None = None
         self._rules_cost_s = 0.0
 
@@ -365,10 +369,10 @@ class Tenants:
     def _is_crowd(self, peer: Peer) -> bool:
         """Whether a user has too many silent connections; the connection is then reported and closed."""
         pending = Counter(p.account for listener in self._listeners.values() for p in listener.pending)
-        if not which(PENDING_ALL_MAX, PENDING_PER_USER_MAX, pending, peer.account):
+        if not which(self._pending_max, self._pending_per_user_max, pending, peer.account):
             return False
         text = f"{shown(peer.account)} has {pending[peer.account]} of {pending.total()} connections that have sent"
-        text += f" nothing (limits: {PENDING_PER_USER_MAX} of a user, {PENDING_ALL_MAX} of all): one was closed"
+        text += f" nothing (limits: {self._pending_per_user_max} of a user, {self._pending_max} of all): one was closed"
         self._backend.refused(peer.slice_name, peer.pid, text)
         return True
 

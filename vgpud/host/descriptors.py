@@ -14,9 +14,12 @@ def raise_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def for_programs() -> int:
-    """How many of the descriptors that we may have now are for programs' connections: half where there are few."""
+def limit() -> int:
+    """How many we may have now."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return 1 << 30
-    return max(soft // 2, soft - OTHERS)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
+
+
+def for_programs() -> int:
+    """How many of them are for programs' connections: half where there are few."""
+    return max(limit() // 2, limit() - OTHERS)

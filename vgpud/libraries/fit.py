@@ -2,8 +2,9 @@
 
 The shim is built from one list of names; drivers are older or newer than that list. In the copy a name that is missing
 in the driver is undefined, so a program finds it missing as it would without the shim; a name that only the driver has
-is given to a spare entry, which jumps there. Nothing moves: names are written over names, and the hash table is
-recomputed in place (hash function and layout: System V ABI, gABI "Hash Table").
+is given to a spare entry, which jumps there. Nothing moves: names are written over names, and the hash tables are
+recomputed in place: the old one (hash function and layout: System V ABI, gABI "Hash Table"), and GNU's, in which the
+loader sees at once that a name is not here. It looks here first for every symbol that a program and its libraries use.
 """
 
 from __future__ import annotations
@@ -88,6 +89,31 @@ def _sysv_hash(name: str) -> int:
     return value
 
 
+def _gnu_hash(name: str) -> int:
+    value = 5381
+    for byte in name.encode():
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
+
+
+def _rehash_gnu(shim: elf.Elf) -> None:
+    """Rewrites the filter, and makes one bucket of all: the symbols of a bucket have to lie side by side, and a new
+    name would belong elsewhere. The filter alone says that a name is not here."""
+    table = shim.offset(shim.tag(elf.DT_GNU_HASH))
+    _, first, words, shift = shim.words(table, 4)
+    bloom, chain = [0] * words, [0] * (shim.symbol_count() - first)
+    for symbol in shim.symbols():
+        if symbol.index < first or not symbol.exported:
+            continue
+        value = _gnu_hash(symbol.name)
+        bloom[value // 64 % words] |= 1 << value % 64 | 1 << (value >> shift) % 64
+        chain[symbol.index - first] = value & ~1
+    chain[-1] |= 1  # the end
+    head = struct.pack(f"<4I{words}QI", 1, first, words, shift, *bloom, first)
+    packed = head + struct.pack(f"<{len(chain)}I", *chain)
+    shim.data[table : table + len(packed)] = packed
+
+
 def _rehash(shim: elf.Elf) -> None:
     """Rewrites bucket and chain words; undefined symbols are in no chain."""
     table = shim.offset(shim.tag(elf.DT_HASH))
@@ -113,7 +139,7 @@ def _undefine(shim: elf.Elf, symbol: elf.Symbol) -> None:
 def fit(library: Path, driver: Path, output: Path) -> Fit:
     """Writes the copy of `library` that is fitted to `driver` (atomically). Raises FitError, ElfError or OSError."""
     shim = elf.Elf(library)
-    if MARKER not in shim.exports() or not shim.has_tag(elf.DT_HASH) or shim.has_tag(elf.DT_GNU_HASH):
+    if MARKER not in shim.exports() or not (shim.has_tag(elf.DT_HASH) and shim.has_tag(elf.DT_GNU_HASH)):
         raise FitError(f"{library} is not a shim of vgpud: build it with shim/build_shim.py")
     if is_shim(driver):
         raise FitError(f"{driver} is a shim itself: name the real driver")
@@ -125,6 +151,7 @@ def fit(library: Path, driver: Path, output: Path) -> Fit:
     for name in removed:
         _undefine(shim, symbols[name])
     _rehash(shim)
+    _rehash_gnu(shim)
     _write(output, bytes(shim.data))
     gone = tuple(sorted(n for n in removed if not n.startswith(SPARE_PREFIX)))
     return Fit(output, tuple(sorted(added.values())), gone, tuple(left_out))
