@@ -37,6 +37,7 @@ struct vg_gate_state {
   uint64_t look_due_ns;           /* when it meant to look at outstanding work again; 0: it did not */
   uint64_t probed_ns;             /* when the last probe was recorded */
   uint64_t launched, launched_ns; /* how many launches, and when the helper first saw this number */
+  uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
   uint64_t epoch;                                     /* see vg_gate_sync_begin() */
@@ -57,8 +58,10 @@ void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate)
 struct vg_work *vg_gate_new_work(struct vg_device *device);        /* NULL: no memory */
 struct vg_work *vg_gate_work_here(const struct vg_device *device); /* the calling thread's; NULL: none yet */
 uint64_t vg_gate_outstanding(const struct vg_device *device);      /* roughly, at any time */
-/* Each thread knows its own part, and that of the others as of its last marker or wait. */
-void vg_gate_refresh_other_threads(const struct vg_device *device, struct vg_work *work);
+/* Adds what the thread has outstanding to the sum that all threads see, where its last addition was. Returns the part of
+ * the other threads, as of their last markers or of when the helper looked. So a thread knows what the others have
+ * outstanding without reading the lines that they write at each launch. Under the work's lock. */
+uint64_t vg_gate_publish(struct vg_work *work);
 
 /* ---- waiting before a launch (wait.c) ---- */
 
@@ -80,8 +83,7 @@ uint64_t vg_gate_bound(const struct vg_device *device); /* on outstanding work, 
  * all work. Busy again, unless that wait has covered this launch, too. */
 void vg_gate_stay_busy(struct vg_device *device);
 /* Counts a launch that entered the short path but may not be counted there. */
-void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, CUstream stream, bool per_thread,
-                        bool programmatic);
+void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, bool programmatic);
 
 /* ---- accounting of launches (count.c), under the work's lock ---- */
 

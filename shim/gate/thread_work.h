@@ -47,7 +47,8 @@ struct vg_stream {
 /* Launches that the thread has counted without the lock (short_path.h): sums that only grow and that only the thread
  * writes. The books have taken them up to taken_ns and taken_launches; whoever takes the lock takes the rest. */
 struct vg_tally {
-  bool in_flight; /* the thread's mark: a launch is on its way to the device (thread_line.h) */
+  struct vg_estimate *estimate; /* of the launch on its way */
+  bool in_flight;               /* the thread's mark: a launch is on its way to the device (thread_line.h) */
   uint64_t cost_ns;
   uint64_t launches;
   uint64_t limit_ns; /* cost_ns stays below it; 0: closed. Written under the lock, read by the thread */
@@ -66,7 +67,8 @@ struct vg_work {
   struct vg_work *next;    /* of another thread on the same device */
   uint32_t place;          /* how many are behind it */
   uint64_t outstanding_ns; /* in the books, without stale streams; see vg_work_outstanding() */
-  uint64_t others_ns;      /* outstanding_ns of the other threads when this one last looked; only its thread uses it */
+  uint64_t published_ns;   /* outstanding_ns when it was last published, see vg_gate_publish() */
+  uint64_t others_ns;      /* published by the other threads when this one last looked; only its thread uses it */
   uint64_t done_ns;        /* completed and not yet reported */
   uint64_t launched;       /* counted launches so far */
   uint64_t reported;       /* the part of them that is in the report page */

@@ -159,7 +159,9 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
     now_ns = vg_prim_now_ns();
     remaining_ns = reaped_remaining(device, due_ns, now_ns);
   }
-  vg_gate_refresh_other_threads(device, work);
+  vg_work_lock(work);
+  work->others_ns = vg_gate_publish(work);
+  vg_unlock(&work->lock);
 }
 
 static enum vg_timed find_first(struct vg_device *device, const struct vg_estimate *estimate) {

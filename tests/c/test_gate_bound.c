@@ -182,6 +182,19 @@ static uint64_t most_unmarked(struct vg_work *work, uint64_t cost_ns) {
   return most_ns;
 }
 
+/* A thread adds to what all have outstanding and takes it away again when it has completed, however that is seen. */
+static void completed_work_does_not_fill_the_bound(void) {
+  begin(VG_WATCH_USAGE);
+  for (int i = 0; i < 100; i++) launch(20 * VG_NS_PER_US);
+  uint64_t published_ns = VG_LOAD(&device()->gate->published_ns);
+  synchronize(fake_stream(1));
+  uint64_t synchronized_ns = VG_LOAD(&device()->gate->published_ns);
+  for (int i = 0; i < 100; i++) launch(20 * VG_NS_PER_US);
+  CHECK(published_ns && !synchronized_ns && VG_LOAD(&device()->gate->published_ns));
+  CHECK(serve_until_idle() && !VG_LOAD(&device()->gate->published_ns));
+  end();
+}
+
 /* What threads of a pool have launched behind their last markers does not fill the bound: nothing shows its end. */
 static void a_pool_does_not_fill_the_bound(void) {
   const uint64_t costs_ns[] = {5 * VG_NS_PER_US, 100 * VG_NS_PER_US, VG_NS_PER_MS};
@@ -203,6 +216,7 @@ int main(void) {
   RUN(the_bound_holds_beside_a_capture);
   RUN(streams_of_many_threads_are_bounded_together);
   RUN(streams_of_one_thread_are_bounded_together);
+  RUN(completed_work_does_not_fill_the_bound);
   RUN(a_pool_does_not_fill_the_bound);
   return 0;
 }
