@@ -146,12 +146,14 @@ static void count(struct vg_ticket *ticket) {
 
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
   if (!ticket->device) return result;
-  if (VG_UNLIKELY(!ticket->counted))
+  if (VG_UNLIKELY(!ticket->counted)) {
     __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
-  else if (VG_LIKELY(result == CUDA_SUCCESS))
+    vg_gate_solo_look(ticket);
+  } else if (VG_LIKELY(result == CUDA_SUCCESS)) {
     count(ticket);
-  else
+  } else {
     vg_work_refused(ticket->estimate, ticket->timing_begin);
+  }
   VG_STORE(&ticket->work->tally.in_flight, false);
   return result;
 }

@@ -26,6 +26,8 @@ struct vg_gate_state {
   uint64_t idle_since_ns;
   bool helper_rests;     /* the helper is to be woken when work begins */
   bool solo_dirty;       /* launches passed uncounted: only a probe can show whether they are done */
+  bool deep;             /* alone, but the device does not keep up: launches are counted all the same, see solo.c */
+  uint32_t shallow_looks; /* in a row in which little was outstanding meanwhile */
   bool coasting;         /* no daemon: the timetable decides */
   uint64_t span_done_ns; /* completed, by the estimates, since work is outstanding */
   /* the helper thread's own */
@@ -75,6 +77,13 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
                             uint64_t bound_ns);
 /* Of the function's first launch; for a second at most. */
 void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate);
+
+/* ---- launches that pass uncounted (solo.c) ---- */
+
+/* After an uncounted launch of a thread without credit: it gets some, or launches are counted from now on. */
+void vg_gate_solo_look(const struct vg_ticket *ticket);
+/* By the helper, which has found so much outstanding: are they to be counted any longer? Under the mutex. */
+void vg_gate_review_solo(struct vg_device *device, uint64_t left_ns);
 
 /* ---- counting of launches (count.c) ---- */
 
