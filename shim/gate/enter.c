@@ -76,7 +76,8 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   struct vg_estimate *estimate = vg_work_find_estimate(work, function, threads);
   *ticket = (struct vg_ticket){
       .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
-  if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count)) && !is_solo(device)) vg_gate_wait_for_first_timing(device, estimate);
+  if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count)) && !is_solo(device))
+    vg_gate_wait_for_first_timing(device, estimate);
   for (;;) {
     ticket->bound_ns = vg_gate_bound(device);
     if (VG_UNLIKELY(vg_work_outstanding(work) + work->others_ns >= ticket->bound_ns))

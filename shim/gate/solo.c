@@ -8,7 +8,6 @@
  * so that the bound holds. Such a program is limited by the device and does not feel what a launch costs. The helper
  * ends that when little has been outstanding for a while.
  */
-#include "context/context.h"
 #include "gate/state.h"
 
 #define CREDIT_LEAST 16
@@ -27,21 +26,11 @@ static void set_deep(struct vg_device *device, bool deep) {
   vg_gate_set_counted_word(device);
 }
 
-static bool keeps_up(const struct vg_ticket *ticket) {
-  struct vg_work *work = ticket->work;
-  vg_work_lock(work);
-  bool keeps_up = vg_work_keeps_up(work, vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line));
+void vg_gate_give_credit(struct vg_device *device, struct vg_work *work, bool keeps_up) {
   work->credit = keeps_up && work->credit ? 2 * work->credit : CREDIT_LEAST;
   if (work->credit > CREDIT_MOST) work->credit = CREDIT_MOST;
   vg_gate_credit = keeps_up ? (int32_t)work->credit : 0;
-  vg_unlock(&work->lock);
-  return keeps_up;
-}
-
-void vg_gate_solo_look(const struct vg_ticket *ticket) {
-  struct vg_device *device = ticket->device;
-  vg_gate_credit = CREDIT_LEAST;
-  if (VG_LOAD_RELAXED(&vg_gate_captures) || keeps_up(ticket)) return;
+  if (keeps_up) return;
   pthread_mutex_lock(&device->gate->mutex);
   set_deep(device, true);
   pthread_mutex_unlock(&device->gate->mutex);
