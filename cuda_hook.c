@@ -18,10 +18,10 @@ static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned in
 
 /* ---- plain and cooperative launches ---- */
 
-#define LAUNCH_PARAMETERS                                                                                              \
+#define FIRST_PARAMETERS                                                                                               \
   CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,           \
-      unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,                   \
-      void **kernelParams
+      unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream
+#define LAUNCH_PARAMETERS FIRST_PARAMETERS, void **kernelParams
 #define LAUNCH_ARGUMENTS                                                                                               \
   f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams
 
@@ -53,15 +53,22 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
 #define JUMP return
 #endif
 
-/* The function that the program calls only jumps, to the driver's function or to the gated launch: two functions in C,
- * since the second one saves registers, and two names for each, since a jump has another prototype. Tests with marked
- * arguments check that none are lost (tests/shim/test_arguments.py). */
+/* The function that the program calls only jumps: to the driver's function, or to one that looks whether the launch
+ * takes the short path and jumps, too, to one that counts it there or to the long path. Four functions in C, so that
+ * each saves and moves what it needs itself, and two names for each, since a jump has another prototype. Tests with
+ * marked arguments check that none are lost (tests/shim/test_arguments.py). */
+#define HIDDEN __attribute__((visibility("hidden"))) CUresult
 #define LAUNCH(name, per_thread, parameters, arguments)                                                                \
-  __attribute__((visibility("hidden"))) CUresult vg_gated_##name parameters;                                           \
-  __attribute__((visibility("hidden"))) CUresult jump_gated_##name(IN_REGISTERS) __asm__("vg_gated_" #name);           \
+  HIDDEN jump_gated_##name(IN_REGISTERS) __asm__("vg_gated_" #name);                                                   \
+  HIDDEN jump_short_##name(IN_REGISTERS) __asm__("vg_short_" #name);                                                   \
+  HIDDEN jump_long_##name(IN_REGISTERS) __asm__("vg_long_" #name);                                                     \
+  HIDDEN vg_gated_##name(FIRST_PARAMETERS);                                                                            \
+  HIDDEN vg_short_##name parameters;                                                                                   \
+  HIDDEN vg_long_##name parameters;                                                                                    \
   __attribute__((visibility("default"))) CUresult jump_##name(IN_REGISTERS) __asm__(#name);                            \
-  static __attribute__((noinline)) CUresult long_##name parameters {                                                   \
-    if (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_slow()) return REAL(name) arguments;       \
+  CUresult vg_long_##name parameters {                                                                                 \
+    if (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_launch_slow())                             \
+      return REAL(name) arguments;                                                                                     \
     struct vg_ticket ticket;                                                                                           \
     uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                      \
     vg_gate_enter(&ticket, hStream, per_thread, f, threads);                                                           \
@@ -69,15 +76,19 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
     CUresult result = REAL(name) arguments;                                                                            \
     return vg_gate_leave(&ticket, result);                                                                             \
   }                                                                                                                    \
-  CUresult vg_gated_##name parameters {                                                                                \
+  CUresult vg_short_##name parameters {                                                                                \
+    struct vg_work *work = vg_context_here.work;                                                                       \
+    return vg_gate_leave_short(work, REAL(name) arguments, false);                                                     \
+  }                                                                                                                    \
+  CUresult vg_gated_##name(FIRST_PARAMETERS) {                                                                         \
+    (void)sharedMemBytes;                                                                                              \
     uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                      \
-    struct vg_short_launch launch = vg_gate_enter_short(hStream, per_thread, f, threads);                              \
-    if (VG_UNLIKELY(!launch.work)) return long_##name arguments;                                                       \
-    return vg_gate_leave_short(&launch, REAL(name) arguments, hStream, per_thread, false);                             \
+    if (VG_LIKELY(vg_gate_enter_short(hStream, per_thread, f, threads) != NULL)) return jump_short_##name(REGISTERS);  \
+    return jump_long_##name(REGISTERS);                                                                                \
   }                                                                                                                    \
   CUresult jump_##name(IN_REGISTERS) {                                                                                 \
     launch_jump jump = (launch_jump)(void *)REAL(name);                                                                \
-    if (VG_LIKELY(vg_gate_solo_fast())) JUMP jump(REGISTERS);                                                          \
+    if (VG_LIKELY(vg_gate_solo_fast()) && vg_gate_solo_credit()) JUMP jump(REGISTERS);                                 \
     JUMP jump_gated_##name(REGISTERS);                                                                                 \
   }
 
@@ -100,14 +111,15 @@ static bool is_programmatic(const CUlaunchConfig *config) {
 static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *config, CUfunction f,
                                                           void **kernelParams, void **extra, bool per_thread) {
   __typeof__(&cuLaunchKernelEx) launch = per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx);
-  if (!config || vg_gate_solo()) return launch(config, f, kernelParams, extra); /* before cuInit it may be wild */
+  if (!config || vg_gate_solo_launch())
+    return launch(config, f, kernelParams, extra); /* before cuInit it may be wild */
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);
-  struct vg_short_launch again = vg_gate_enter_short(config->hStream, per_thread, f, threads);
-  if (VG_LIKELY(again.work != NULL)) {
+  struct vg_work *again = vg_gate_enter_short(config->hStream, per_thread, f, threads);
+  if (VG_LIKELY(again != NULL)) {
     CUresult result = launch(config, f, kernelParams, extra);
     bool programmatic = result == CUDA_SUCCESS && is_programmatic(config); /* the driver has read the attributes */
-    return vg_gate_leave_short(&again, result, config->hStream, per_thread, programmatic);
+    return vg_gate_leave_short(again, result, programmatic);
   }
   struct vg_ticket ticket;
   vg_gate_enter(&ticket, config->hStream, per_thread, f, threads);
@@ -131,7 +143,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 
 static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
   __typeof__(&cuGraphLaunch) launch = per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch);
-  if (vg_gate_solo()) return vg_graph_paid_call(graph, stream, launch);
+  if (vg_gate_solo_launch()) return vg_graph_paid_call(graph, stream, launch);
   struct vg_ticket ticket;
   vg_gate_enter(&ticket, stream, per_thread, graph, 0);
   CUresult result = vg_graph_paid_call(graph, stream, launch);

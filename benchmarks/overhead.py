@@ -56,11 +56,13 @@ def gate_of(own: OwnSystem, name: str) -> str:
         return next((item.devices[0].gate for item in client.slices() if item.name == name), "")
 
 
-def measure(own: OwnSystem, stub: Path, state: str, mode: str, threads: int, calls: int, *more: str) -> dict[str, Any]:
+def measure(
+    own: OwnSystem, stub: Path, state: str, mode: str, threads: int, calls: int, *more: str, pairs: int = PAIRS
+) -> dict[str, Any]:
     """Runs the C program in a slice. Raises PartError when it fails or when the gate was not in the wanted state."""
     program = str(harness.build("tenants/overhead.c"))
     # `vgpu run` names the simulated driver itself; the stub takes its place only here
-    command = ["env", f"VGPU_DRIVER={stub}", program, mode, str(stub), str(threads), str(PAIRS), str(calls), *more]
+    command = ["env", f"VGPU_DRIVER={stub}", program, mode, str(stub), str(threads), str(pairs), str(calls), *more]
     name = f"{state}-{mode}-{threads}"
     part = own.run(name, STATES[state], command)
     gates = set()
@@ -70,7 +72,7 @@ def measure(own: OwnSystem, stub: Path, state: str, mode: str, threads: int, cal
     if part.process.returncode:
         part.check()
     seen = gates - {"", "closed"}  # closed: until the arbiter has seen the new process
-    if mode == "launch" and seen != {state}:
+    if mode.startswith("launch") and seen != {state}:
         raise PartError(f"the gate was {' and '.join(sorted(seen)) or 'never seen'}, not {state}: nothing was measured")
     rows = json.loads(part.out.read_text())
     return {

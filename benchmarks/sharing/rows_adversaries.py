@@ -27,9 +27,22 @@ SECOND_US = 1_000_000
 LONG_LEAST_S = 40.0
 HOOKED_ONLY = ("ring", "hang_up", "claim", "boast")  # a doorbell, a socket and a page are there under the hook only
 HONEST = Tenant("honest", 0.75, 1)
+#: attached so long after the others that they have queued as much as they may
+LATE_S = 1.0
 #: the same, idle now and then; a run is at least two such phases long
 RESUMING = dataclasses.replace(HONEST, active_ms=2000, idle_ms=1000)
 RESUMING_LEAST_S = 6.0
+
+
+@dataclass(frozen=True)
+class Late(Tenant):
+    """A tenant that attaches when the others have had the device to themselves for a while, and is observed at once."""
+
+    warm_up_s: float = 0
+
+    def command(self, rng: random.Random, seconds: int, histogram: Path) -> list[str]:
+        """A shell waits, outside of the slice's programs: only what opens the driver is attached."""
+        return ["sh", "-c", f'sleep {LATE_S}; exec "$@"', "sh", *super().command(rng, seconds, histogram)]
 
 
 @dataclass(frozen=True)
@@ -117,11 +130,23 @@ def w10(plan: Plan) -> Iterator[Figure]:
                 if seconds_of(plan, adversary) == seconds:
                     name = f"{case}, over {seconds:g} s" if adversary.kernel_us >= SECOND_US else case
                     yield from _case(plan, here, name, adversary)
+    with plan.bench((HONEST.kernel_us,)) as here:
+        yield from _late(plan, here)
     with plan.bench((HONEST.kernel_us,), seconds=resuming_seconds(plan)) as here:
         case = "16 launching threads, the honest tenant resumes"
         runs = _runs(plan, here, case, [RESUMING, Adversary("threads")], False)
         got = [max(map(lacking_on_resume_pp, some)) for some in runs]
         yield compared("W10", case, "honest tenant lacks, worst first second, pp", got, Goal(2))
+
+
+def _late(plan: Plan, here: Bench) -> Iterator[Figure]:
+    case = "16 launching threads, the honest tenant attaches"
+    late = Late(HONEST.name, HONEST.minimum, 1)
+    runs = _runs(plan, here, case, [late, Adversary("threads", warm_up_s=0)], False)
+    got = [max(map(lacking_pp, some)) for some in runs]
+    yield compared("W10", case, "honest tenant lacks from its first second on, pp", got, Goal(2))
+    firsts = [max((HONEST.minimum - run.windows(HONEST.name)[0]) * 100 for run in some) for some in runs]
+    yield compared("W10", case, "the same, first second, pp", firsts)
 
 
 def _case(plan: Plan, here: Bench, case: str, adversary: Adversary) -> Iterator[Figure]:

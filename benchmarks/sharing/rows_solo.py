@@ -72,7 +72,9 @@ def _launches(plan: Plan) -> Iterator[Figure]:
             stub = overhead.build_stub(Path(folder), row.events)
             for threads in THREADS:
                 case = f"launch, gate open ({name.replace('_', ' ')}), {threads} thread{'s' if threads > 1 else ''}"
-                measure = functools.partial(overhead.measure, own, stub, row.state, "launch", threads, row.calls)
+                measure = functools.partial(
+                    overhead.measure, own, stub, row.state, row.mode, threads, row.calls, pairs=row.pairs
+                )
                 with beside(own, row):
                     found = [plan.keep(("W8", case), measure)["difference_ns"] for _ in range(LAUNCH_REPEATS)]
                 plan.raw.setdefault("W8", []).append({"case": case, "ns": found})

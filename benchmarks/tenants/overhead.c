@@ -2,11 +2,14 @@
  * overhead.c - what a call costs through the hook, over the same call made directly to the driver underneath. Run by
  * benchmarks/overhead.py with the hook preloaded and VGPU_DRIVER naming stub_driver.so; JSON on stdout.
  *
- *   overhead launch|alloc DRIVER THREADS PAIRS CALLS [BYTES]
+ *   overhead launch|launch-cpu|alloc DRIVER THREADS PAIRS CALLS [BYTES]
  *
  * Each thread measures PAIRS pairs of runs of CALLS calls, hooked and direct in turn (which comes first alternates),
  * and prints the two medians and the median difference, in ns per call. Threads run together. Where DRIVER is "-", both
  * are the call of libcuda.so.1, whatever is behind it: some hooks answer every dlsym().
+ *
+ * launch-cpu measures the thread's processor time, for runs that are longer than a time slice of the operating system.
+ * The mean difference in elapsed time is printed beside it: it has what the thread slept, too.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -34,17 +37,25 @@ struct measurement {
   handle context, function;
   int pairs, count;
   size_t bytes;
+  clockid_t clock;
   double *hooked_ns, *direct_ns, *difference_ns; /* one per pair */
+  double elapsed_ns;                             /* the sum of differences */
 };
 
 static pthread_barrier_t together;
 
+static uint64_t clock_ns(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static double run_launches(const struct measurement *m, launch_call launch) {
   uint64_t rounds = 1, sink = 0;
   void *arguments[] = {&rounds, &sink};
-  uint64_t begin_ns = now_ns();
+  uint64_t begin_ns = clock_ns(m->clock);
   for (int i = 0; i < m->count; i++) CHECK(launch(m->function, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL));
-  return (double)(now_ns() - begin_ns) / m->count;
+  return (double)(clock_ns(m->clock) - begin_ns) / m->count;
 }
 
 static double run_allocs(const struct measurement *m, const struct calls *calls) {
@@ -61,6 +72,13 @@ static double run(const struct measurement *m, const struct calls *calls) {
   return *m->mode == 'l' ? run_launches(m, calls->launch) : run_allocs(m, calls);
 }
 
+static double run_elapsed(const struct measurement *m, const struct calls *calls, double *ret_elapsed_ns) {
+  uint64_t begin_ns = now_ns();
+  double each_ns = run(m, calls);
+  *ret_elapsed_ns = (double)(now_ns() - begin_ns) / m->count;
+  return each_ns;
+}
+
 static struct driver driver;
 
 static void *thread(void *argument) {
@@ -70,10 +88,12 @@ static void *thread(void *argument) {
   run(m, &m->direct);
   pthread_barrier_wait(&together);
   for (int i = 0; i < m->pairs; i++) {
-    if (i % 2) m->hooked_ns[i] = run(m, &m->hooked);
-    m->direct_ns[i] = run(m, &m->direct);
-    if (i % 2 == 0) m->hooked_ns[i] = run(m, &m->hooked);
+    double hooked_ns = 0, direct_ns;
+    if (i % 2) m->hooked_ns[i] = run_elapsed(m, &m->hooked, &hooked_ns);
+    m->direct_ns[i] = run_elapsed(m, &m->direct, &direct_ns);
+    if (i % 2 == 0) m->hooked_ns[i] = run_elapsed(m, &m->hooked, &hooked_ns);
     m->difference_ns[i] = m->hooked_ns[i] - m->direct_ns[i];
+    m->elapsed_ns += hooked_ns - direct_ns;
   }
   return NULL;
 }
@@ -103,14 +123,15 @@ static struct calls calls_of(void *library) {
 static void print(struct measurement *m, int threads) {
   printf("[");
   for (int i = 0; i < threads; i++)
-    printf("%s{\"hooked_ns\": %.3f, \"direct_ns\": %.3f, \"difference_ns\": %.3f}", i ? ", " : "",
-           median(m[i].hooked_ns, m->pairs), median(m[i].direct_ns, m->pairs), median(m[i].difference_ns, m->pairs));
+    printf("%s{\"hooked_ns\": %.3f, \"direct_ns\": %.3f, \"difference_ns\": %.3f, \"elapsed_difference_ns\": %.3f}",
+           i ? ", " : "", median(m[i].hooked_ns, m->pairs), median(m[i].direct_ns, m->pairs),
+           median(m[i].difference_ns, m->pairs), m[i].elapsed_ns / m->pairs);
   printf("]\n");
 }
 
 int main(int argc, char **argv) {
   if (argc < 6) {
-    fprintf(stderr, "usage: overhead launch|alloc DRIVER THREADS PAIRS CALLS [BYTES]\n");
+    fprintf(stderr, "usage: overhead launch|launch-cpu|alloc DRIVER THREADS PAIRS CALLS [BYTES]\n");
     return 2;
   }
   int threads = atoi(argv[3]), pairs = atoi(argv[4]);
@@ -131,6 +152,7 @@ int main(int argc, char **argv) {
                               .direct = calls_of(underneath),
                               .context = context,
                               .function = spin_kernel(&driver, "spin_10"),
+                              .clock = strcmp(argv[1], "launch-cpu") ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID,
                               .pairs = pairs,
                               .count = atoi(argv[5]),
                               .bytes = argc > 6 ? strtoull(argv[6], NULL, 10) : 0};

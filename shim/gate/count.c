@@ -6,7 +6,6 @@
 #include "gate/state.h"
 #include "gate/thread_work.h"
 
-#define MARK_AFTER_LAUNCHES 32
 #define MARK_AFTER_NS 32000ull
 #define MARK_MOST_LAUNCHES 128
 #define COAST_BOUND_NS 2000000ull
@@ -68,16 +67,14 @@ uint64_t vg_gate_bound(const struct vg_device *device) {
  * this one, so that a thread that lost its processor is told from one that launches short kernels. What threads have
  * launched since their markers must not fill the bound together, since nothing shows its end: the second thread has
  * half of that, the third one a third, which sums up to less than the bound for a thousand. But none has to record an
- * event more often than at every 32 launches like this one, or 32 us of work, beside which an event costs little. */
+ * event more often than at every 128 launches like this one, or 32 us of work, beside which an event costs little. */
 static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *stream, uint64_t bound_ns,
                            uint64_t cost_ns) {
   if (stream->programmatic) return bound_ns;
-  uint64_t most_ns = bound_ns / 8, least_ns = most_ns / (work->place + 1), seldom_ns = MARK_AFTER_LAUNCHES * cost_ns;
+  uint64_t most_ns = bound_ns / 8, part_ns = most_ns / (work->place + 1);
   if (most_ns > MARK_MOST_LAUNCHES * cost_ns) most_ns = MARK_MOST_LAUNCHES * cost_ns;
-  if (least_ns > most_ns) least_ns = most_ns;
-  if (seldom_ns > MARK_AFTER_NS) seldom_ns = MARK_AFTER_NS;
-  if (seldom_ns < least_ns) return least_ns;
-  return seldom_ns < most_ns ? seldom_ns : most_ns;
+  if (part_ns < MARK_AFTER_NS) part_ns = MARK_AFTER_NS;
+  return part_ns < most_ns ? part_ns : most_ns;
 }
 
 bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
@@ -136,38 +133,50 @@ static void count(struct vg_ticket *ticket) {
   stream->programmatic |= ticket->programmatic;
   stream->last_epoch = VG_LOAD(&gate->epoch);
   bool marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, ticket->bound_ns, capturing);
+  if (marked) work->others_ns = vg_gate_publish(work);
   open_tally(work, stream, ticket);
   if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->coasting))) work->last_launch_ns = vg_prim_now_ns();
   bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
   vg_unlock(&work->lock);
-  if (marked) vg_gate_refresh_other_threads(device, work);
   if (VG_UNLIKELY(marked && work->continued_ns)) vg_gate_launched_late(device, work);
   if (VG_UNLIKELY(!busy)) vg_gate_stay_busy(device);
   bool in_gang = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->watch) & VG_WATCH_GANG;
   if (VG_UNLIKELY(in_gang) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 
+/* No event is recorded while a stream captures. */
+static bool keeps_up(const struct vg_ticket *ticket) {
+  struct vg_work *work = ticket->work;
+  if (VG_LOAD_RELAXED(&vg_gate_captures)) return true;
+  vg_work_lock(work);
+  bool keeps_up = vg_work_keeps_up(work, vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line));
+  vg_unlock(&work->lock);
+  return keeps_up;
+}
+
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
   if (!ticket->device) return result;
-  if (VG_UNLIKELY(!ticket->counted))
+  if (VG_UNLIKELY(!ticket->counted)) {
     __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
-  else if (VG_LIKELY(result == CUDA_SUCCESS))
+    vg_gate_give_credit(ticket->device, ticket->work, keeps_up(ticket));
+  } else if (VG_LIKELY(result == CUDA_SUCCESS)) {
     count(ticket);
-  else
+  } else {
     vg_work_refused(ticket->estimate, ticket->timing_begin);
+  }
   VG_STORE(&ticket->work->tally.in_flight, false);
   return result;
 }
 
-void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, CUstream stream, bool per_thread,
-                        bool programmatic) {
+/* While the tally is open, its stream is that of the last launch; only the work's own thread changes it. */
+void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, bool programmatic) {
   count(&(struct vg_ticket){.device = work->device,
                             .line = vg_gate_own_line,
                             .work = work,
                             .estimate = estimate,
-                            .stream = stream,
+                            .stream = work->last->handle,
                             .bound_ns = vg_gate_bound(work->device),
-                            .per_thread = per_thread,
+                            .per_thread = work->last->per_thread,
                             .programmatic = programmatic,
                             .kernel = true});
 }

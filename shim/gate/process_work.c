@@ -29,8 +29,14 @@ void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first
   for (struct vg_work *work = *ret_first; work; work = work->next) vg_work_lock(work);
 }
 
+/* With its lock. */
+static void publish_and_unlock(struct vg_work *work) {
+  vg_gate_publish(work);
+  vg_unlock(&work->lock);
+}
+
 void vg_gate_unlock_all(struct vg_work *locked) {
-  for (struct vg_work *work = locked; work; work = work->next) vg_unlock(&work->lock);
+  for (struct vg_work *work = locked; work; work = work->next) publish_and_unlock(work);
 }
 
 uint64_t vg_gate_outstanding(const struct vg_device *device) {
@@ -39,11 +45,12 @@ uint64_t vg_gate_outstanding(const struct vg_device *device) {
   return sum_ns;
 }
 
-void vg_gate_refresh_other_threads(const struct vg_device *device, struct vg_work *work) {
-  uint64_t sum_ns = 0;
-  for (const struct vg_work *other = first(device); other; other = other->next)
-    if (other != work) sum_ns += vg_work_outstanding(other);
-  work->others_ns = sum_ns;
+uint64_t vg_gate_publish(struct vg_work *work) {
+  uint64_t *sum_at = &work->device->gate->published_ns;
+  uint64_t added_ns = work->outstanding_ns - work->published_ns; /* modulo 2^64, as the sum is */
+  work->published_ns = work->outstanding_ns;
+  uint64_t sum_ns = added_ns ? __atomic_add_fetch(sum_at, added_ns, __ATOMIC_RELAXED) : VG_LOAD_RELAXED(sum_at);
+  return sum_ns - work->published_ns;
 }
 
 uint64_t vg_gate_launched(const struct vg_device *device) {
@@ -72,7 +79,7 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
     uint64_t progress_ns = vg_work_progress(work, now_ns);
     if (progress_ns > most_ns) most_ns = progress_ns;
     left_ns += work->outstanding_ns;
-    vg_unlock(&work->lock);
+    publish_and_unlock(work);
   }
   vg_gate_report_news(device, done_ns, launches);
   return left_ns > most_ns ? left_ns - most_ns : 0;
@@ -129,7 +136,7 @@ void vg_gate_forget_context(struct vg_device *device, CUcontext context) {
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_work_lock(work);
     vg_work_forget_context(work, context);
-    vg_unlock(&work->lock);
+    publish_and_unlock(work);
   }
 }
 

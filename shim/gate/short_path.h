@@ -25,64 +25,59 @@
 #include "gate/state.h"
 #include "gate/thread_work.h"
 
-/* What is kept over the driver's launch: as little as possible, since each field costs a register to be saved. */
-struct vg_short_launch {
-  struct vg_work *work; /* NULL: the launch takes the long path */
-  struct vg_estimate *estimate;
-};
-
 /* Not a call even where a compiler would rather make it one: the arguments of the launch stay where they are. */
 #define VG_SHORT_PATH static inline __attribute__((always_inline))
 
 VG_SHORT_PATH bool vg_gate_goes_on(const struct vg_work *work, CUstream stream, bool per_thread) {
-  const struct vg_tally *tally = &work->tally;
   CUstream handle = per_thread && !stream ? CU_STREAM_PER_THREAD : stream;
-  return handle == tally->handle && vg_context_here.generation == VG_LOAD(&vg_context_generation) &&
+  return handle == work->tally.handle && vg_context_here.generation == VG_LOAD(&vg_context_generation) &&
          !VG_LOAD_RELAXED(&vg_gate_captures) &&
          !(VG_LOAD_RELAXED(&VG_LOAD(&work->device->control)->watch) & VG_WATCH_GANG);
 }
 
-VG_SHORT_PATH struct vg_short_launch vg_gate_enter_short(CUstream stream, bool per_thread, const void *function,
-                                                         uint64_t threads) {
-  const struct vg_short_launch none = {NULL, NULL};
+/* Returns the thread's work, which is all that is to be kept over the driver's launch; NULL: the launch takes the long
+ * path. */
+VG_SHORT_PATH struct vg_work *vg_gate_enter_short(CUstream stream, bool per_thread, const void *function,
+                                                  uint64_t threads) {
   struct vg_work *work = vg_context_here.work;
-  if (VG_UNLIKELY(!work) || VG_UNLIKELY(!vg_gate_goes_on(work, stream, per_thread))) return none;
+  if (VG_UNLIKELY(!work) || VG_UNLIKELY(!vg_gate_goes_on(work, stream, per_thread))) return NULL;
   uint64_t key = vg_work_key(function, threads);
   struct vg_estimate *estimate = vg_work_estimate_at(work, key);
   __asm__("" : "+r"(estimate)); /* one register; gcc would keep its parts, and compute it again for each field */
   /* An unknown function has a countdown of one: each of its launches is to be timed. */
-  if (VG_UNLIKELY(estimate->key != key || estimate->countdown <= 1)) return none;
+  if (VG_UNLIKELY(estimate->key != key || estimate->countdown <= 1)) return NULL;
   uint64_t cost_ns = VG_LOAD_RELAXED(&estimate->cost_ns);
-  if (VG_UNLIKELY(work->tally.cost_ns + cost_ns >= VG_LOAD_RELAXED(&work->tally.limit_ns))) return none;
+  if (VG_UNLIKELY(work->tally.cost_ns + cost_ns >= VG_LOAD_RELAXED(&work->tally.limit_ns))) return NULL;
+  const struct vg_device *device = work->device;
+  work->tally.estimate = estimate;
   VG_STORE_RELAXED(&work->tally.in_flight, true);
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  uint32_t word = VG_LOAD(VG_LOAD(&work->device->gate_word));
-  if (VG_LIKELY(word == VG_LOAD_RELAXED(&work->device->gate->counted_word)))
-    return (struct vg_short_launch){work, estimate};
+  uint32_t word = VG_LOAD(VG_LOAD(&device->gate_word));
+  if (VG_LIKELY(word == VG_LOAD_RELAXED(&device->gate->counted_word))) return work;
   VG_STORE(&work->tally.in_flight, false);
-  return none;
+  return NULL;
 }
 
 /* After a launch that the driver has accepted. */
-VG_SHORT_PATH void vg_gate_count_short(const struct vg_short_launch *launch, CUstream stream, bool per_thread,
-                                       bool programmatic) {
-  struct vg_tally *tally = &launch->work->tally;
-  const struct vg_gate_state *gate = launch->work->device->gate;
-  launch->estimate->countdown--;
+VG_SHORT_PATH void vg_gate_count_short(struct vg_work *work, bool programmatic) {
+  struct vg_tally *tally = &work->tally;
+  struct vg_estimate *estimate = tally->estimate;
+  struct vg_device *device = work->device;
+  const struct vg_gate_state *gate = device->gate;
+  estimate->countdown--;
   if (VG_UNLIKELY(VG_LOAD(&gate->epoch) != tally->epoch) || VG_UNLIKELY(programmatic && !tally->programmatic)) {
-    vg_gate_count_long(launch->work, launch->estimate, stream, per_thread, programmatic);
+    vg_gate_count_long(work, estimate, programmatic);
     return;
   }
-  VG_STORE(&tally->cost_ns, tally->cost_ns + VG_LOAD_RELAXED(&launch->estimate->cost_ns));
+  VG_STORE(&tally->cost_ns, tally->cost_ns + VG_LOAD_RELAXED(&estimate->cost_ns));
   VG_STORE(&tally->launches, tally->launches + 1);
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->counted_word) == VG_GATE_NO_WORD)) vg_gate_stay_busy(launch->work->device);
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->counted_word) == VG_GATE_NO_WORD)) vg_gate_stay_busy(device);
 }
 
-VG_SHORT_PATH CUresult vg_gate_leave_short(const struct vg_short_launch *launch, CUresult result, CUstream stream,
-                                           bool per_thread, bool programmatic) {
-  if (VG_LIKELY(result == CUDA_SUCCESS)) vg_gate_count_short(launch, stream, per_thread, programmatic);
-  VG_STORE(&launch->work->tally.in_flight, false);
+VG_SHORT_PATH CUresult vg_gate_leave_short(struct vg_work *work, CUresult result, bool programmatic) {
+  if (VG_LIKELY(result == CUDA_SUCCESS)) vg_gate_count_short(work, programmatic);
+  VG_STORE(&work->tally.in_flight, false);
   return result;
 }
 

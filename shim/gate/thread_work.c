@@ -192,13 +192,16 @@ static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_
   stream->moved_ns = at_ns < now_ns ? at_ns : now_ns;
 }
 
+static bool is_pending(CUevent event) {
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  bool pending = REAL(cuEventQuery)(event) == CUDA_ERROR_NOT_READY;
+  exchange_mode(before);
+  return pending;
+}
+
 /* Does the marker's launch run? A launch that runs waits, almost always, for no later launch. */
 static bool begun(const struct vg_marker *marker) {
-  if (!marker->timing_begin) return false;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  bool runs = REAL(cuEventQuery)(marker->timing_begin) != CUDA_ERROR_NOT_READY;
-  exchange_mode(before);
-  return runs;
+  return marker->timing_begin && !is_pending(marker->timing_begin);
 }
 
 static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
@@ -277,6 +280,20 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns) {
   return mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
+}
+
+bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
+  if (work->look && is_pending(work->look)) return false;
+  if (work->look && work->look_context != stream->context) {
+    drop_event(work->look);
+    work->look = NULL;
+  }
+  if (!work->look) work->look = new_event(CU_EVENT_DISABLE_TIMING);
+  work->look_context = stream->context;
+  if (work->look && record(work->look, stream) == CUDA_SUCCESS) return true;
+  drop_event(work->look);
+  work->look = NULL;
+  return true;
 }
 
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
@@ -390,4 +407,5 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     if (stream == work->tally.stream) vg_work_close_tally(work);
   }
   if (work->pool_context == context) work->pooled = 0;
+  if (work->look_context == context) work->look = NULL;
 }

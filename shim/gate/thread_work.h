@@ -47,7 +47,8 @@ struct vg_stream {
 /* Launches that the thread has counted without the lock (short_path.h): sums that only grow and that only the thread
  * writes. The books have taken them up to taken_ns and taken_launches; whoever takes the lock takes the rest. */
 struct vg_tally {
-  bool in_flight; /* the thread's mark: a launch is on its way to the device (thread_line.h) */
+  struct vg_estimate *estimate; /* of the launch on its way */
+  bool in_flight;               /* the thread's mark: a launch is on its way to the device (thread_line.h) */
   uint64_t cost_ns;
   uint64_t launches;
   uint64_t limit_ns; /* cost_ns stays below it; 0: closed. Written under the lock, read by the thread */
@@ -66,7 +67,8 @@ struct vg_work {
   struct vg_work *next;    /* of another thread on the same device */
   uint32_t place;          /* how many are behind it */
   uint64_t outstanding_ns; /* in the books, without stale streams; see vg_work_outstanding() */
-  uint64_t others_ns;      /* outstanding_ns of the other threads when this one last looked; only its thread uses it */
+  uint64_t published_ns;   /* outstanding_ns when it was last published, see vg_gate_publish() */
+  uint64_t others_ns;      /* published by the other threads when this one last looked; only its thread uses it */
   uint64_t done_ns;        /* completed and not yet reported */
   uint64_t launched;       /* counted launches so far */
   uint64_t reported;       /* the part of them that is in the report page */
@@ -76,6 +78,11 @@ struct vg_work {
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
+  /* While launches pass uncounted, see solo.c. */
+  CUevent look; /* behind what the thread had launched when it looked last, in this context; NULL: none */
+  CUcontext look_context;
+  uint32_t credit; /* the last one that it was given; 0: none yet */
+
   struct vg_stream *last;        /* the stream of the last launch */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
@@ -126,6 +133,10 @@ static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_n
 
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns);
+
+/* Has everything completed that was launched when this was asked before? Then an event is recorded behind what the
+ * stream has. */
+bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream);
 
 /* The driver has refused a launch: it adds no outstanding work. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);

@@ -75,6 +75,7 @@ static bool accept_word(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&device->gate->mutex);
   bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
   if (accepted) {
+    device->gate->deep = false;
     vg_gate_set_open_word(device, word);
     vg_gate_wake_helper(device);
   }
@@ -159,7 +160,9 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
     now_ns = vg_prim_now_ns();
     remaining_ns = reaped_remaining(device, due_ns, now_ns);
   }
-  vg_gate_refresh_other_threads(device, work);
+  vg_work_lock(work);
+  work->others_ns = vg_gate_publish(work);
+  vg_unlock(&work->lock);
 }
 
 static enum vg_timed find_first(struct vg_device *device, const struct vg_estimate *estimate) {

@@ -74,10 +74,10 @@ static inline bool rang(void) {
 
 /* As the hook does. */
 static inline void launch_into(CUstream stream, const void *function, uint64_t cost_ns) {
-  struct vg_short_launch again = vg_gate_enter_short(stream, false, function, 1024);
-  if (again.work) {
+  struct vg_work *again = vg_gate_enter_short(stream, false, function, 1024);
+  if (again) {
     fake_launch(stream, cost_ns);
-    vg_gate_leave_short(&again, CUDA_SUCCESS, stream, false, false);
+    vg_gate_leave_short(again, CUDA_SUCCESS, false);
     return;
   }
   struct vg_ticket ticket;

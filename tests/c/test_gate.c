@@ -51,17 +51,16 @@ static void launch_for(CUstream stream, const void *function, uint64_t cost_ns) 
   struct vg_device *device = &vg_session.devices[0];
   struct vg_ticket ticket = {0};
   bool solo = vg_gate_solo();
-  struct vg_short_launch again = {NULL, NULL};
-  if (!solo) again = vg_gate_enter_short(stream, false, function, 1024);
-  if (!solo && !again.work) vg_gate_enter(&ticket, stream, false, function, 1024);
+  struct vg_work *again = solo ? NULL : vg_gate_enter_short(stream, false, function, 1024);
+  if (!solo && !again) vg_gate_enter(&ticket, stream, false, function, 1024);
   const uint32_t *word_at = VG_LOAD(&device->gate_word);
   uint32_t word = VG_LOAD(word_at);
   bool closed = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED && word_at != &device->private_word;
   if (closed && VG_LOAD(&VG_LOAD(&device->report)->drained_word) == word && VG_LOAD(word_at) == word)
     __atomic_add_fetch(&violations, 1, __ATOMIC_RELAXED);
   fake_launch(stream, cost_ns);
-  if (again.work) vg_gate_leave_short(&again, CUDA_SUCCESS, stream, false, false);
-  if (!solo && !again.work) vg_gate_leave(&ticket, CUDA_SUCCESS);
+  if (again) vg_gate_leave_short(again, CUDA_SUCCESS, false);
+  if (!solo && !again) vg_gate_leave(&ticket, CUDA_SUCCESS);
   CHECK(fake_mode == CU_STREAM_CAPTURE_MODE_GLOBAL); /* the thread's own mode is what it was */
   __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
 }
@@ -403,7 +402,7 @@ static void what_is_timed_and_when(void) {
   static const struct {
     uint64_t cost_ns;
     uint32_t every;
-  } kinds[] = {{5000, 1024}, {20000, 499}, {1000000, 9}, {50000000, 1}};
+  } kinds[] = {{1000, 4096}, {20000, 499}, {1000000, 9}, {50000000, 1}};
   for (int i = 0; i < 4; i++) {
     struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 1024ull << i);
     for (int k = 0; k < 4; k++) vg_estimate_sample(estimate, kinds[i].cost_ns);

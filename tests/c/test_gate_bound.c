@@ -182,6 +182,64 @@ static uint64_t most_unmarked(struct vg_work *work, uint64_t cost_ns) {
   return most_ns;
 }
 
+static void launch_alone(uint64_t cost_ns) {
+  if (vg_gate_solo_launch())
+    fake_launch(fake_stream(1), cost_ns);
+  else
+    launch(cost_ns);
+}
+
+/* What is queued before another slice attaches cannot be taken back. */
+static void a_slice_that_is_alone_is_bounded(void) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+  uint64_t most_ns = 0;
+  for (int i = 0; i < 300; i++) {
+    launch_alone(VG_NS_PER_MS);
+    if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.0f ms\n", (double)most_ns / 1e6);
+  CHECK(most_ns <= 100 * VG_NS_PER_MS);
+  CHECK(!vg_gate_solo() && report()->outstanding);
+  CHECK(serve_until_idle());
+  for (int i = 0; i < 100 && !vg_gate_solo(); i++) { /* launches count no longer once the device keeps up */
+    launch_alone(VG_NS_PER_US);
+    vg_gate_service(vg_prim_now_ns());
+  }
+  CHECK(vg_gate_solo() && device()->gate->solo_dirty);
+  CHECK(serve_until_idle() && device()->gate->solo_dirty);
+  end();
+}
+
+/* Launches that the device keeps up with pass uncounted; the thread looks the more seldom the longer it does. */
+static void a_shallow_queue_is_not_counted(void) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+  launch_alone(VG_NS_PER_US);
+  uint64_t before = report()->launches;
+  for (int i = 0; i < 4096; i++) {
+    launch_alone(VG_NS_PER_US);
+    vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
+  }
+  printf("  looked %llu times\n", (unsigned long long)(report()->launches - before));
+  CHECK(vg_gate_solo() && !report()->outstanding);
+  CHECK(report()->launches > before && report()->launches < before + 30);
+  end();
+}
+
+/* A thread adds to what all have outstanding and takes it away again when it has completed, however that is seen. */
+static void completed_work_does_not_fill_the_bound(void) {
+  begin(VG_WATCH_USAGE);
+  for (int i = 0; i < 100; i++) launch(20 * VG_NS_PER_US);
+  uint64_t published_ns = VG_LOAD(&device()->gate->published_ns);
+  synchronize(fake_stream(1));
+  uint64_t synchronized_ns = VG_LOAD(&device()->gate->published_ns);
+  for (int i = 0; i < 100; i++) launch(20 * VG_NS_PER_US);
+  CHECK(published_ns && !synchronized_ns && VG_LOAD(&device()->gate->published_ns));
+  CHECK(serve_until_idle() && !VG_LOAD(&device()->gate->published_ns));
+  end();
+}
+
 /* What threads of a pool have launched behind their last markers does not fill the bound: nothing shows its end. */
 static void a_pool_does_not_fill_the_bound(void) {
   const uint64_t costs_ns[] = {5 * VG_NS_PER_US, 100 * VG_NS_PER_US, VG_NS_PER_MS};
@@ -203,6 +261,9 @@ int main(void) {
   RUN(the_bound_holds_beside_a_capture);
   RUN(streams_of_many_threads_are_bounded_together);
   RUN(streams_of_one_thread_are_bounded_together);
+  RUN(a_slice_that_is_alone_is_bounded);
+  RUN(a_shallow_queue_is_not_counted);
+  RUN(completed_work_does_not_fill_the_bound);
   RUN(a_pool_does_not_fill_the_bound);
   return 0;
 }

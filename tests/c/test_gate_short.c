@@ -13,20 +13,20 @@
 
 #define SHORT_NS (5 * VG_NS_PER_US)
 
-static struct vg_short_launch enter(CUstream stream, const void *function) {
+static struct vg_work *enter(CUstream stream, const void *function) {
   return vg_gate_enter_short(stream, false, function, 1024);
 }
 
-static void leave(const struct vg_short_launch *launch, CUresult result) {
-  vg_gate_leave_short(launch, result, fake_stream(1), false, false);
+static void leave(struct vg_work *launch, CUresult result) {
+  vg_gate_leave_short(launch, result, false);
 }
 
 /* Launches until the next one may take the short path. */
 static void open_short_path(void) {
   for (int i = 0; i < 100; i++) {
-    struct vg_short_launch launch = enter(fake_stream(1), &functions[0]);
-    if (launch.work) {
-      leave(&launch, CUDA_ERROR_INVALID_VALUE);
+    struct vg_work *launch = enter(fake_stream(1), &functions[0]);
+    if (launch) {
+      leave(launch, CUDA_ERROR_INVALID_VALUE);
       return;
     }
     launch_into(fake_stream(1), &functions[0], SHORT_NS);
@@ -40,9 +40,9 @@ static void begin_open(void) {
 }
 
 static bool is_open(CUstream stream, const void *function) {
-  struct vg_short_launch launch = enter(stream, function);
-  if (launch.work) leave(&launch, CUDA_ERROR_INVALID_VALUE);
-  return launch.work;
+  struct vg_work *launch = enter(stream, function);
+  if (launch) leave(launch, CUDA_ERROR_INVALID_VALUE);
+  return launch;
 }
 
 static void most_launches_take_it_and_all_are_counted(void) {
@@ -69,7 +69,7 @@ static void what_is_new_takes_the_long_path(void) {
   begin_open();
   CHECK(!is_open(fake_stream(2), &functions[0]));
   CHECK(!is_open(fake_stream(1), &functions[1]));
-  CHECK(!vg_gate_enter_short(fake_stream(1), false, &functions[0], 4096).work);
+  CHECK(!vg_gate_enter_short(fake_stream(1), false, &functions[0], 4096));
   VG_STORE(&control.watch, VG_WATCH_USAGE | VG_WATCH_GANG);
   CHECK(!is_open(fake_stream(1), &functions[0]));
   VG_STORE(&control.watch, VG_WATCH_USAGE);
@@ -101,9 +101,9 @@ static void what_is_new_takes_the_long_path(void) {
 static void a_refused_launch_is_not_counted(void) {
   begin_open();
   uint64_t outstanding_ns = vg_gate_outstanding(device());
-  struct vg_short_launch launch = enter(fake_stream(1), &functions[0]);
-  CHECK(launch.work);
-  leave(&launch, CUDA_ERROR_INVALID_VALUE);
+  struct vg_work *launch = enter(fake_stream(1), &functions[0]);
+  CHECK(launch);
+  leave(launch, CUDA_ERROR_INVALID_VALUE);
   CHECK(vg_gate_outstanding(device()) == outstanding_ns);
   end();
 }
@@ -111,11 +111,11 @@ static void a_refused_launch_is_not_counted(void) {
 /* The wait begins before the launch has reached the driver. */
 static void a_wait_does_not_cover_a_later_launch(void) {
   begin_open();
-  struct vg_short_launch launch = enter(fake_stream(1), &functions[0]);
-  CHECK(launch.work);
+  struct vg_work *launch = enter(fake_stream(1), &functions[0]);
+  CHECK(launch);
   uint64_t begin_of_wait = vg_gate_sync_begin();
   fake_launch(fake_stream(1), VG_NS_PER_S);
-  leave(&launch, CUDA_SUCCESS);
+  leave(launch, CUDA_SUCCESS);
   vg_gate_synced(begin_of_wait, fake_stream(1), false, false);
   CHECK(report()->outstanding == 1 && vg_gate_outstanding(device()) > 0);
   end();
@@ -124,12 +124,12 @@ static void a_wait_does_not_cover_a_later_launch(void) {
 /* Another thread finds that nothing is outstanding while the launch is on its way. */
 static void a_launch_under_way_is_not_idleness(void) {
   begin_open();
-  struct vg_short_launch launch = enter(fake_stream(1), &functions[0]);
-  CHECK(launch.work);
+  struct vg_work *launch = enter(fake_stream(1), &functions[0]);
+  CHECK(launch);
   synchronize(fake_stream(1));
   CHECK(report()->outstanding == 0);
   fake_launch(fake_stream(1), VG_NS_PER_S);
-  leave(&launch, CUDA_SUCCESS);
+  leave(launch, CUDA_SUCCESS);
   CHECK(report()->outstanding == 1);
   end();
 }
@@ -137,10 +137,10 @@ static void a_launch_under_way_is_not_idleness(void) {
 /* The same when the helper finds it, in the epoch of the launch. */
 static void a_probe_before_the_launch_does_not_cover_it(void) {
   begin_open();
-  struct vg_short_launch launch = enter(fake_stream(1), &functions[0]);
-  CHECK(launch.work && serve_until_idle());
+  struct vg_work *launch = enter(fake_stream(1), &functions[0]);
+  CHECK(launch && serve_until_idle());
   fake_launch(fake_stream(1), VG_NS_PER_S);
-  leave(&launch, CUDA_SUCCESS);
+  leave(launch, CUDA_SUCCESS);
   CHECK(report()->outstanding == 1);
   end();
 }
@@ -161,11 +161,11 @@ static void a_bound_that_is_lowered_is_soon_seen(void) {
 static void *mark_kept(void *unused) {
   launch_into(fake_stream(1), &functions[0], SHORT_NS);
   open_short_path();
-  struct vg_short_launch launch = enter(fake_stream(1), &functions[0]);
-  CHECK(launch.work);
-  VG_STORE((struct vg_work **)unused, launch.work);
+  struct vg_work *launch = enter(fake_stream(1), &functions[0]);
+  CHECK(launch);
+  VG_STORE((struct vg_work **)unused, launch);
   while (VG_LOAD((struct vg_work **)unused)) sleep_ns(VG_NS_PER_MS / 10);
-  leave(&launch, CUDA_SUCCESS);
+  leave(launch, CUDA_SUCCESS);
   return NULL;
 }
 
