@@ -5,9 +5,11 @@
 
 #include "base/prim.h"
 
-/* Processes that leave gaps fill each other's, and work may wait for that of another process: after a turn that was
- * given up or did not drain, all have the slice's leases for so long. */
-#define TOGETHER_NS VG_NS_PER_S
+/* Processes that leave gaps fill each other's: after a turn that was given up, all have the slice's leases for so long.
+ * A host that stands still for a moment looks the same, so it is not long. */
+#define GAPS_NS (200 * VG_NS_PER_MS)
+/* After work that did not drain: it may wait for that of another process, and loses a whole lease each time. */
+#define OVERRUN_NS VG_NS_PER_S
 
 static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
@@ -51,12 +53,12 @@ struct vg_process *vg_turn_give(const struct vg_core *core, const struct vg_core
   struct vg_process *process = holder(lane);
   if (lane->apart) {
     if (is_open(slice->out.word) && !vg_turn_is_over(slice, lane)) return process;
-    if (is_open(slice->out.word) && slice->out.lease_end_ns) lane->together_until_ns = core->last_ns + TOGETHER_NS;
+    if (is_open(slice->out.word) && slice->out.lease_end_ns) lane->together_until_ns = core->last_ns + GAPS_NS;
     end_turn(core, slice, process);
     return NULL;
   }
   if (process || !is_open(slice->out.word) || !slice->out.lease_end_ns || slice->params.gang) return NULL;
-  if (slice->gate.overran) lane->together_until_ns = core->last_ns + TOGETHER_NS;
+  if (slice->gate.overran) lane->together_until_ns = core->last_ns + OVERRUN_NS;
   process = core->last_ns < lane->together_until_ns ? NULL : next_to_run(lane);
   if (process) lane->turns_ns = process->turns_ns;
   return process;

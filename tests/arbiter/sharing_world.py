@@ -539,7 +539,7 @@ class World:
             if row.is_open and not over:
                 return holder
             if over and row.lease_end_ns:
-                t.together_until_ns = self.now_ns + SECOND
+                t.together_until_ns = self.now_ns + 200 * MS
             if holder:
                 holder.turns_ns += (self.now_ns if over else row.close_ns) - row.grant_ns
             return None
