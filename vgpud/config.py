@@ -120,7 +120,7 @@ class ArbiterConfig:
     open_bound_ns: int = _arbiter_key(20 * _MS)
     overrun_ns: int = _arbiter_key(14 * _MS)
     latency_bound_ns: int = _arbiter_key(_MS)
-    lookahead_ns: int = _arbiter_key(_MS // 5, least_ns=0)  # 0: gates are not opened ahead
+    lookahead_ns: int = _arbiter_key(_MS // 10, least_ns=0)  # 0: gates are not opened ahead
     guarantee_depth_ns: int = _arbiter_key(50 * _MS)
     cap_depth_ns: int = _arbiter_key(15 * _MS)
 

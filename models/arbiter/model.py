@@ -96,7 +96,7 @@ class Params:
     open_bound_ns: int = 20 * MS
     latency_bound_ns: int = MS
     overrun_ns: int = 14 * MS
-    lookahead_ns: int = MS // 5
+    lookahead_ns: int = MS // 10
     guarantee_depth_ns: int = 50 * MS
     cap_depth_ns: int = 15 * MS
 

@@ -20,7 +20,7 @@ struct vg_arbiter_params {
   uint64_t open_bound_ns;  /* outstanding work allowed while no other slice wants the device (20 ms) */
   uint64_t overrun_ns; /* how long after a lease's end the drain is waited for before the next slice overlaps (14 ms) */
   uint64_t latency_bound_ns;   /* outstanding work allowed beside a slice of the latency class (1 ms) */
-  uint64_t lookahead_ns;       /* how long before the expected drain the next gate opens (0.2 ms) */
+  uint64_t lookahead_ns;       /* how long before the expected drain the next gate opens (0.1 ms) */
   uint64_t guarantee_depth_ns; /* depth of the guarantee bucket, times min (50 ms) */
   uint64_t cap_depth_ns;       /* depth of the cap bucket, times max (15 ms) */
   uint64_t heartbeat_ns;       /* period of the heartbeat (20 ms) */
