@@ -32,6 +32,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_heartbeat": (ARBITER, (ADDRESS,)),
     "test_arbiter_memory": (("shim/arbiter/memory.c",), (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
+    "test_arbiter_turns": (ARBITER, (ADDRESS,)),
     "test_arbiter_standing": (("shim/arbiter/standing.c", "shim/base/prim.c"), (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter/trace.c",), (ADDRESS,)),

@@ -31,6 +31,7 @@ from models.arbiter.model import (
     GANG_NONE,
     GANG_OPEN,
     IDLE_NS,
+    MILLI,
     PPM,
     RESCUE_NS,
     SATURATING_PPM,
@@ -39,6 +40,7 @@ from models.arbiter.model import (
     Slice,
     State,
     due_time,
+    truncated,
 )
 
 
@@ -106,13 +108,29 @@ def review_slot_members(device: Device, now_ns: int) -> None:
             join_slot(device, s, now_ns)
 
 
-def pick(device: Device, now_ns: int) -> Slice | None:
-    """The candidate that is next in the slot: a gang's follower, else the smallest virtual time."""
+def drains_are_long(device: Device) -> bool:
+    """Work of a slice has recently outlasted its gate by more than a lease. Beside it, leases of other lengths only
+    change when its next one comes, by which its seconds vary."""
+    return any(s.late_ns > device.params.quantum_ns for s in saturating(device))
+
+
+def pick(device: Device, now_ns: int, but: Slice | None = None) -> Slice | None:
+    """The candidate that is next in the slot: a gang's follower, else the smallest virtual time. Work that is
+    outstanding is charged as it runs: the slice that was served last is next again only if it is further behind than by
+    that and the shortest lease."""
+    last = 0 if drains_are_long(device) else max((s.served for s in saturating(device)), default=0)
     found = [
-        s for s in saturating(device) if is_candidate(device, s) and (s.state == State.OPEN or may_open(s, now_ns))
+        s
+        for s in saturating(device)
+        if s is not but and is_candidate(device, s) and (s.state == State.OPEN or may_open(s, now_ns))
     ]
     gangs = [s for s in found if s.follows]
-    return min(gangs or found, key=lambda s: (not is_caught(device, s), s.virtual_ns, s.served), default=None)
+
+    def order(s: Slice) -> tuple[bool, int, int]:
+        ahead_ns = due_time(device.params.bound_ns + device.params.quantum_min_ns, s.entitlement_ppm)
+        return not is_caught(device, s), s.virtual_ns + ahead_ns * (s.served == last), s.served
+
+    return min(gangs or found, key=order, default=None)
 
 
 def is_caught(device: Device, s: Slice) -> bool:
@@ -147,6 +165,16 @@ def is_a_lease_ahead(device: Device, s: Slice, of: Slice) -> bool:
     return s.virtual_ns > of.virtual_ns + quantum_of(device, s) * PPM // s.entitlement_ppm
 
 
+def extend(device: Device, holder: Slice, now_ns: int) -> None:
+    """Extends the lease until the holder is no more behind the next slice, at most by a quantum."""
+    set_lease(device, holder, now_ns, True)
+    following = pick(device, now_ns, holder)
+    if following and holder.params.gang == GANG_NONE and not drains_are_long(device):
+        behind_ns = within(following.virtual_ns - holder.virtual_ns, DEBT_MAX_NS * MILLI)
+        left_ns = truncated(behind_ns * holder.entitlement_ppm, PPM) - device.params.bound_ns
+        holder.lease_end_ns = min(holder.lease_end_ns, now_ns + max(left_ns, device.params.quantum_min_ns))
+
+
 def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
     """Whether the holder keeps the slot, and until when."""
     rethought = holder.quiet and holder.wants and may_open(holder, now_ns)
@@ -173,7 +201,7 @@ def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
     if now_ns < holder.lease_end_ns and not preempts:
         return
     if chosen is holder:
-        set_lease(device, holder, now_ns, True)
+        extend(device, holder, now_ns)
     else:
         close_gate(holder, now_ns)
 

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "arbiter/turns.h"
 #include "base/prim.h"
 
 #define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a longer forecast is ignored */
@@ -212,7 +213,7 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
     slice->in.running += process->reported.outstanding;
     slice->in.gave_up_while_waiting |= process->reported.gave_up_while_waiting;
     slice->in.noticed |= process->reported.noticed;
-    slice->in.quiet &= process->reported.quiet;
+    slice->in.quiet &= process->reported.quiet && !vg_turn_is_awaited(lane, process);
     if (process->reported.drained_ns > slice->in.drained_ns) slice->in.drained_ns = process->reported.drained_ns;
     if (process->reported.drain_expected_ns <= now_ns || process->reported.drain_expected_ns > now_ns + FORECAST_MAX_NS)
       continue;
@@ -269,14 +270,15 @@ static bool is_helper_needed(const struct vg_process *process, bool drains, bool
   return process->contexts && (changes || (drains && (process->answers || is_at_work(process))));
 }
 
-static void publish_to(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_process *process) {
+static void publish_to(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_process *process,
+                       bool admitted) {
   struct vg_control_device *control = process->control;
   VG_STORE_RELAXED(&control->min_milli, slice->params.min_milli);
   VG_STORE_RELAXED(&control->max_milli, slice->params.max_milli);
   VG_STORE_RELAXED(&control->bound_ns, slice->out.bound_ns);
   VG_STORE(&control->neighbour_waits, slice->out.neighbour_waits);
   VG_STORE(&control->watch, slice->out.watch);
-  if (process->word != slice->out.word) publish_word(arbiter, process, slice->out.word);
+  if (admitted && process->word != slice->out.word) publish_word(arbiter, process, slice->out.word);
 }
 
 static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_lane *lane) {
@@ -284,25 +286,28 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
   bool drains = lane->neighbour_waits != slice->out.neighbour_waits || (word && !is_open(slice->out.word));
   bool changes = lane->watch != slice->out.watch;
   bool waits = false;
+  const struct vg_process *alone = vg_turn_give(&arbiter->core, slice, lane);
   for (struct vg_process *process = lane->first; process; process = process->next) {
-    publish_to(arbiter, slice, process);
+    publish_to(arbiter, slice, process, !alone || process == alone);
     if (is_helper_needed(process, drains, changes)) ring_helper(process);
     waits |= !process->reported.quiet;
   }
   arbiter->hurry |= word && !is_open(slice->out.word) && !waits;
+  lane->stale |= word || (lane->apart && !alone);
+  lane->apart = alone != NULL;
   lane->word = slice->out.word;
   lane->neighbour_waits = slice->out.neighbour_waits;
   lane->watch = slice->out.watch;
   lane->min_milli = slice->params.min_milli;
   lane->max_milli = slice->params.max_milli;
   lane->bound_ns = slice->out.bound_ns;
-  lane->stale |= word;
 }
 
 static bool is_published(const struct vg_core_slice *slice, const struct vg_lane *lane) {
   return lane->word == slice->out.word && lane->neighbour_waits == slice->out.neighbour_waits &&
          lane->watch == slice->out.watch && lane->min_milli == slice->params.min_milli &&
-         lane->max_milli == slice->params.max_milli && lane->bound_ns == slice->out.bound_ns;
+         lane->max_milli == slice->params.max_milli && lane->bound_ns == slice->out.bound_ns &&
+         !vg_turn_is_over(slice, lane);
 }
 
 void vg_pages_publish(struct vg_arbiter *arbiter) {
@@ -502,5 +507,5 @@ void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint
   else
     begin_memory(arbiter, process);
   VG_STORE(&process->control->heartbeat_ns, now_ns);
-  publish_to(arbiter, process->slice, process); /* the slice's others have theirs, or get it in the next round */
+  publish_to(arbiter, process->slice, process, true); /* the slice's others have theirs, or get it in the next round */
 }

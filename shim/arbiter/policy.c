@@ -324,21 +324,43 @@ static bool is_caught(const struct vg_core *core, const struct vg_core_slice *sl
          core->last_ns >= slice->gate.close_ns + VG_CORE_RESCUE_NS;
 }
 
-/* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then the slice
- * that was served longest ago. */
-static bool before(const struct vg_core *core, const struct vg_core_slice *a, const struct vg_core_slice *b) {
-  if (vg_core_follows(a) != vg_core_follows(b)) return vg_core_follows(a);
-  if (is_caught(core, a) != is_caught(core, b)) return is_caught(core, a);
-  return a->slot.virtual_ns != b->slot.virtual_ns ? a->slot.virtual_ns < b->slot.virtual_ns
-                                                  : a->gate.served < b->gate.served;
+/* Work of a slice has recently outlasted its gate by more than a lease. Beside it, leases of other lengths only change
+ * when its next one comes, by which its seconds vary. */
+static bool drains_are_long(const struct vg_core *core) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (vg_core_in_slot(&core->slices[i]) && core->slices[i].gate.late_ns > core->params.quantum_ns) return true;
+  return false;
 }
 
-static struct vg_core_slice *pick(struct vg_core *core, uint64_t now_ns) {
+/* The order of slices in the slot. Work that is outstanding is charged as it runs: the slice that was served last is
+ * next again only if it is further behind than by that and the shortest lease. */
+static uint64_t order_of(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t last_served) {
+  if (slice->gate.served != last_served) return slice->slot.virtual_ns;
+  int64_t ahead_ns = (int64_t)(core->params.bound_ns + core->params.quantum_min_ns);
+  return slice->slot.virtual_ns + (uint64_t)vg_core_due_time(ahead_ns, slice->out.entitlement_ppm);
+}
+
+/* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then the slice
+ * that was served longest ago. */
+static bool before(const struct vg_core *core, const struct vg_core_slice *a, const struct vg_core_slice *b,
+                   uint64_t last_served) {
+  if (vg_core_follows(a) != vg_core_follows(b)) return vg_core_follows(a);
+  if (is_caught(core, a) != is_caught(core, b)) return is_caught(core, a);
+  uint64_t order_a = order_of(core, a, last_served), order_b = order_of(core, b, last_served);
+  return order_a != order_b ? order_a < order_b : a->gate.served < b->gate.served;
+}
+
+static struct vg_core_slice *pick(struct vg_core *core, const struct vg_core_slice *but, uint64_t now_ns) {
   struct vg_core_slice *best = NULL;
+  uint64_t last_served = 0; /* of none */
+  bool long_drains = drains_are_long(core);
+  for (int i = 0; i < core->slice_count && !long_drains; i++)
+    if (vg_core_in_slot(&core->slices[i]) && core->slices[i].gate.served > last_served)
+      last_served = core->slices[i].gate.served;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (slice->gate.state != VG_CORE_OPEN && !vg_core_may_open(slice, now_ns)) continue;
-    if (candidate(core, slice) && (!best || before(core, slice, best))) best = slice;
+    if (slice == but || (slice->gate.state != VG_CORE_OPEN && !vg_core_may_open(slice, now_ns))) continue;
+    if (candidate(core, slice) && (!best || before(core, slice, best, last_served))) best = slice;
   }
   return best;
 }
@@ -355,6 +377,18 @@ static void set_lease(const struct vg_core *core, struct vg_core_slice *slice, u
   if (!contended || vg_core_uncapped(slice) || slice->bucket.cap_ns >= (int64_t)core->params.quantum_ns) return;
   int64_t least_ns = (int64_t)core->params.quantum_min_ns;
   slice->out.lease_end_ns = now_ns + (uint64_t)(slice->bucket.cap_ns > least_ns ? slice->bucket.cap_ns : least_ns);
+}
+
+/* The lease continues until the holder is no more behind the next slice, at most by a quantum. */
+static void extend_lease(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
+  set_lease(core, holder, now_ns, true);
+  const struct vg_core_slice *following = pick(core, holder, now_ns);
+  if (!following || holder->params.gang || drains_are_long(core)) return;
+  int64_t behind_ns = (int64_t)(following->slot.virtual_ns - holder->slot.virtual_ns);
+  behind_ns = vg_core_within(behind_ns, VG_CORE_DEBT_MAX_NS * VG_CORE_MILLI);
+  int64_t left_ns = behind_ns * holder->out.entitlement_ppm / VG_CORE_PPM - (int64_t)core->params.bound_ns;
+  uint64_t end_ns = now_ns + (uint64_t)vg_core_max(left_ns, (int64_t)core->params.quantum_min_ns);
+  holder->out.lease_end_ns = vg_core_least(holder->out.lease_end_ns, end_ns);
 }
 
 /* Ahead by more than one lease of its own causes: it was admitted while the other one paused. */
@@ -374,7 +408,7 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
   }
   if (holder->in.gave_up_while_waiting && vg_core_may_open(holder, now_ns))
     vg_core_renew_word(core, holder, now_ns); /* its other processes run: admit this one, too */
-  struct vg_core_slice *next = another_waits(core, holder) ? pick(core, now_ns) : NULL;
+  struct vg_core_slice *next = another_waits(core, holder) ? pick(core, NULL, now_ns) : NULL;
   if (!next) { /* no slice waits that its maximum would let run */
     set_lease(core, holder, now_ns, false);
     return;
@@ -393,7 +427,7 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
   bool preempted = next != holder && vg_core_follows(next);
   if (now_ns < holder->out.lease_end_ns && !preempted) return;
   if (next == holder)
-    set_lease(core, holder, now_ns, true);
+    extend_lease(core, holder, now_ns);
   else
     vg_core_close_gate(holder, now_ns);
 }
@@ -424,7 +458,7 @@ static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_s
 void vg_core_grant(struct vg_core *core, uint64_t now_ns) {
   core->put_off_ns = 0;
   if (core->vacated || vg_core_find_in_slot(core, VG_CORE_OPEN) || vg_core_find_in_slot(core, VG_CORE_DRAINING)) return;
-  struct vg_core_slice *next = pick(core, now_ns);
+  struct vg_core_slice *next = pick(core, NULL, now_ns);
   if (!next) return;
   core->put_off_ns = put_off_until(core, next, now_ns);
   if (now_ns < core->put_off_ns) return;

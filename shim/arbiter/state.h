@@ -86,6 +86,7 @@ struct vg_process {
   uint64_t revived_ns; /* when its doorbell alone ended that */
   bool locked;         /* its pages are kept in RAM */
   bool answers;        /* at work when its gate was closed: the drain waits for its answer */
+  uint64_t turns_ns;   /* leases that it had to itself, see turns.h */
 };
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
@@ -93,6 +94,10 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   bool stale;         /* the reports of its processes must be summed up again */
   bool counted_ahead; /* since the last step, also by what was read with a heartbeat */
   bool draining;      /* after the last round */
+  /* of several processes, see turns.h */
+  bool apart;                 /* the open word is one process's alone */
+  uint64_t together_until_ns; /* until then it is not */
+  uint64_t turns_ns;          /* turns_ns of the process that had the last turn, when that began */
   uint64_t ring_window_ns;
   uint32_t arms; /* of its processes' doorbells, in the present window */
   int arm_index; /* the process whose doorbell is armed first in the next window */

@@ -15,7 +15,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from models.arbiter.model import MS, NEVER, WATCH_EDGES, WATCH_USAGE, Slice, SliceParams, State
+from models.arbiter.model import (
+    CLOSED,
+    MS,
+    NEVER,
+    STATE_MASK,
+    WATCH_EDGES,
+    WATCH_USAGE,
+    Slice,
+    SliceParams,
+    State,
+)
 from models.arbiter.policy import Arbiter
 
 US = 1000
@@ -55,6 +65,8 @@ class Process:
     due_ns: int = 0
     phase_ns: int = 0
     waiting: bool = False  # at the gate
+    word: int = 0  # in its control page
+    turns_ns: int = 0  # leases that it had to itself
     given_up: int = -1
     drained: int = -1
     noticed: int = -1
@@ -87,6 +99,10 @@ class Process:
         return self.executed_ns // self.load.kernel_ns
 
     @property
+    def is_open(self) -> bool:
+        return self.word & STATE_MASK != CLOSED
+
+    @property
     def in_flight(self) -> int:
         """Bursts begun that have not completed."""
         per = self.load.kernel_ns * self.load.burst
@@ -102,6 +118,9 @@ class Tenant:
     loads: list[Load]
     processes: list[Process] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
+    apart: bool = False  # the open word is one process's alone, as arbiter/turns.c gives it
+    together_until_ns: int = 0
+    turns_ns: int = 0
 
     def share(self, begin_ns: int, end_ns: int) -> float:
         return sum(max(0, min(b, end_ns) - max(a, begin_ns)) for a, b in self.spans) / (end_ns - begin_ns)
@@ -169,6 +188,8 @@ class World:
     def _attach(self, p: Process) -> None:
         p.attached = True
         p.read_ns = self.now_ns
+        if self.arbiter:
+            p.word = self._row(p).word
         self._step_later(0)
 
     def detach(self, p: Process) -> None:
@@ -339,7 +360,7 @@ class World:
         while p.launched < p.load.burst:
             if self.arbiter:
                 row = self._row(p)
-                if not row.is_open or p.given_up == row.word:
+                if not p.is_open or p.given_up == p.word:
                     self._wait_at_gate(p)
                     return
                 left_ns = p.submitted_ns - p.completed * p.load.kernel_ns
@@ -388,7 +409,7 @@ class World:
         if not self.arbiter:
             return
         row = self._row(p)
-        if not row.is_open:
+        if not p.is_open:
             self._maybe_drained(p)
         elif self._waited_for(p) or row.watch & WATCH_USAGE:  # seen at the synchronisation, or by the helper's probe
             self._look(p, self.wake_ns if self._waited_for(p) else 400 * US)
@@ -403,22 +424,21 @@ class World:
         self._settle()
         if p.left_ns == 0:
             self._edge(p, False)
-            if not p.waiting and self._row(p).is_open and self._row(p).neighbour_waits:
-                p.given_up = self._row(p).word
+            if not p.waiting and p.is_open and self._row(p).neighbour_waits:
+                p.given_up = p.word
                 self._step_later(self.late_ns)
 
     def _maybe_drained(self, p: Process) -> None:
-        word = self._row(p).word
         self._settle()
-        if p.left_ns or p.drained == word or p.noticed != word:
+        if p.left_ns or p.drained == p.word or p.noticed != p.word:
             return
-        p.drained = word
+        p.drained = p.word
         p.drained_at_ns = p.dry_ns if self.helper_late_ns else self.now_ns
         self._edge(p, False, p.drained_at_ns)
         self._step_later(self.late_ns)
 
     def _notice_close(self, p: Process, word: int) -> None:
-        if self._row(p).word != word:
+        if p.word != word:
             return
         p.noticed = word
         self._maybe_drained(p)
@@ -474,8 +494,10 @@ class World:
         row.drain_expected_ns = 0
         row.gave_up_while_waiting = row.noticed = False
         if row.is_open:
-            row.quiet = bool(live) and all(p.given_up == word for p in live)
-            row.gave_up_while_waiting = any(p.given_up == word and p.waiting for p in live)
+            admitted = [p for p in live if p.is_open]
+            row.quiet = bool(live) and all(p.given_up == word for p in admitted)
+            row.quiet &= not any(p.waiting for p in live if not p.is_open)
+            row.gave_up_while_waiting = any(p.given_up == word and p.waiting for p in admitted)
         else:
             row.quiet = bool(live) and all(p.drained == word for p in live)
             row.noticed = any(p.noticed == word for p in live)
@@ -496,15 +518,52 @@ class World:
         self.steps += 1
         assert deadline_ns > self.now_ns, "the arbiter would spin"
         for t in self.tenants:
-            if self._rows[t.ident].word != before[t.ident]:
-                self._published(t, self._rows[t.ident])
+            row = self._rows[t.ident]
+            if row.word != before[t.ident]:
+                self.log.append((self.now_ns, t.ident, row.word & 3))
+            if row.word != before[t.ident] or self._turn_is_over(t, row):
+                self._publish(t, row)
             self._ring(t, self._rows[t.ident])
         self._step_later(min(deadline_ns - self.now_ns, HEARTBEAT_NS))
 
-    def _published(self, t: Tenant, row: Slice) -> None:
-        self.log.append((self.now_ns, t.ident, row.word & 3))
+    def _turn_is_over(self, t: Tenant, row: Slice) -> bool:
+        holder = next((p for p in t.processes if p.attached and p.is_open), None)
+        return t.apart and row.is_open and (not row.lease_end_ns or holder is None or holder.given_up == holder.word)
+
+    def _give_turn(self, t: Tenant, row: Slice) -> Process | None:
+        """As vg_turn_give() of arbiter/turns.c: the process that alone is to have the word; None: all."""
+        live = [p for p in t.processes if p.attached]
+        holder = next((p for p in live if p.is_open), None)
+        if t.apart:
+            over = self._turn_is_over(t, row)
+            if row.is_open and not over:
+                return holder
+            if over and row.lease_end_ns:
+                t.together_until_ns = self.now_ns + 200 * MS
+            if holder:
+                holder.turns_ns += (self.now_ns if over else row.close_ns) - row.grant_ns
+            return None
+        if holder or not row.is_open or not row.lease_end_ns:
+            return None
+        if row.overran:
+            t.together_until_ns = self.now_ns + SECOND
+        waiting = [p for p in live if p.waiting]
+        if self.now_ns < t.together_until_ns or len(waiting) < 2:
+            return None
+        for p in waiting:
+            p.turns_ns = max(p.turns_ns, t.turns_ns)
+        chosen = min(waiting, key=lambda p: p.turns_ns)
+        t.turns_ns = chosen.turns_ns
+        return chosen
+
+    def _publish(self, t: Tenant, row: Slice) -> None:
+        alone = self._give_turn(t, row)
+        t.apart = alone is not None
         for p in t.processes:
-            if not row.is_open:
+            if p.word == row.word or (alone and p is not alone):
+                continue
+            p.word = row.word
+            if not p.is_open:
                 at_ns = self.now_ns + self.late_ns + self.helper_late_ns
                 self._later(p, at_ns, partial(self._notice_close, p, row.word))
             elif p.waiting:
@@ -514,12 +573,12 @@ class World:
         """The helpers of processes with nothing to run look when somebody wants to know or waits."""
         for p in t.processes:
             curious = p.seen_busy if row.watch & WATCH_USAGE else False
-            gives_up = row.neighbour_waits and p.given_up != row.word
-            if p.attached and row.is_open and p.left_ns == 0 and not p.issuing and (curious or gives_up):
+            gives_up = row.neighbour_waits and p.given_up != p.word
+            if p.attached and p.is_open and p.left_ns == 0 and not p.issuing and (curious or gives_up):
                 self._look(p, 400 * US)
 
     def _woken(self, p: Process) -> None:
-        if p.waiting and self._row(p).is_open:
+        if p.waiting and p.is_open:
             p.waiting = False
             self._issue(p)
             self._edge_active(p)

@@ -152,4 +152,4 @@ def test_gangs_of_a_ring_get_on_as_without_an_arbiter() -> None:
 @pytest.mark.parametrize("led", [Role.NONE, Role.LEADER])
 def test_turns_on_each_device_by_itself_would_hold_them_up(led: Role) -> None:
     """Why they run open."""
-    assert min(meetings([[led] * 2] * 3)) < 0.5 * min(meetings(None))
+    assert min(meetings([[led] * 2] * 3)) < 0.6 * min(meetings(None))

@@ -65,10 +65,25 @@ def test_a_tenant_kept_waiting_by_long_kernels_catches_up_under_its_cap() -> Non
     assert world.total(2 * SECOND, 4 * SECOND) > 0.975
 
 
-def test_a_tenant_with_four_processes_gets_no_more_than_one_with_one() -> None:
-    """What changing between its own contexts takes is its own loss: 2 % of its half here."""
+def test_a_tenant_with_four_processes_gets_as_much_as_one_with_one() -> None:
+    """Its processes have its leases in turns: side by side, changes between their contexts would take 2 % of it."""
     world = run([tenant(1, 500, None, *[Load() for _ in range(4)]), saturating(2, 500)])
-    assert shares(world, SECOND, 3 * SECOND) == pytest.approx([0.49, 0.5], abs=0.015)
+    assert shares(world, SECOND, 3 * SECOND) == pytest.approx([0.5, 0.5], abs=0.003)
+    assert world.worst_second(world.tenants[0], 0.5, SECOND) < 0.01
+    executed = [p.executed_ns for p in world.tenants[0].processes]
+    assert max(executed) - min(executed) < 50 * MS
+
+
+def test_processes_that_leave_gaps_fill_each_others() -> None:
+    world = run([tenant(1, 500, None, *[Load(burst=5, gap_ns=MS) for _ in range(4)]), saturating(2, 500)])
+    assert shares(world, SECOND, 3 * SECOND) == pytest.approx([0.49, 0.5], abs=0.01)
+
+
+def test_a_lease_is_extended_by_what_the_holder_has_not_had() -> None:
+    """By a whole lease each time, it would be ahead by turns, and its seconds would vary with that."""
+    world = run([saturating(1, 250, 1000), saturating(2, 750, 1000)], 6)
+    for t, wanted in zip(world.tenants, (0.25, 0.75), strict=True):
+        assert world.worst_second(t, wanted, 2 * SECOND) < 0.012
 
 
 def test_kernels_of_a_second_become_overlap_and_debt() -> None:
