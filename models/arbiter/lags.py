@@ -38,12 +38,6 @@ def lag_of(device: Device, s: Slice) -> int:
     return within(own_ns - truncated(truncated(ahead_ns, 1000) * s.entitlement_ppm, 1000), DEBT_MAX_NS)
 
 
-def beyond_pauses(device: Device, lag_ns: int, entitlement_ppm: int) -> int:
-    """The lag, if it is larger than pauses and turns make it, else 0: a smaller one is dropped when a slice enters or
-    leaves the slot."""
-    return lag_ns if abs(lag_ns) > parts(device.params.guarantee_depth_ns, entitlement_ppm) else 0
-
-
 def is_short(device: Device, s: Slice) -> bool:
     """A free slice that wants to run and has had less than its entitlement."""
     return not s.saturating and s.active and s.free_lag_ns > SHORT_NS and below_maximum(device, s)

@@ -15,13 +15,13 @@ from models.arbiter.entitlements import measure_demand
 from models.arbiter.free_slices import first_latency
 from models.arbiter.gates import close_gate, let_overlap, may_open, open_gate, renew
 from models.arbiter.lags import (
-    beyond_pauses,
     holder_is_active,
     is_candidate,
     lag_of,
     most_behind,
     must_not_run,
     slot_behind,
+    slot_mean_ns,
 )
 from models.arbiter.model import (
     AHEAD_NS,
@@ -39,14 +39,15 @@ from models.arbiter.model import (
     WINDOW_NS,
     Slice,
     State,
+    behind,
     due_time,
     truncated,
 )
 
 
 def leave_slot(device: Device, s: Slice) -> None:
-    """Makes a saturating slice free. It keeps a large lag."""
-    s.free_lag_ns = beyond_pauses(device, lag_of(device, s), s.entitlement_ppm)
+    """Makes a saturating slice free. It keeps its lag."""
+    s.free_lag_ns = lag_of(device, s)
     device.slot_lag_ns = within(device.slot_lag_ns - s.free_lag_ns, DEBT_MAX_NS)
     s.saturating = False
     s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
@@ -59,13 +60,11 @@ def leave_slot(device: Device, s: Slice) -> None:
 
 
 def join_slot(device: Device, s: Slice, now_ns: int) -> None:
-    """Makes a free slice saturating. It keeps a large lag, as virtual time."""
+    """Makes a free slice saturating. It keeps its lag, as virtual time."""
     taken = any(o.state in (State.OPEN, State.DRAINING) for o in saturating(device))
-    lag_ns = beyond_pauses(device, s.free_lag_ns, s.entitlement_ppm)
-    together_ppm = sum(o.entitlement_ppm for o in saturating(device))
-    slot_ns = due_time(beyond_pauses(device, device.slot_lag_ns, together_ppm), together_ppm) if together_ppm else 0
-    s.virtual_ns = max(0, device.floor_ns + slot_ns - due_time(lag_ns, s.entitlement_ppm))
-    device.slot_lag_ns = within(device.slot_lag_ns + lag_ns, DEBT_MAX_NS)
+    ahead_ns = slot_mean_ns(device) + slot_behind(device) if any(saturating(device)) else 0
+    s.virtual_ns = max(0, device.floor_ns + ahead_ns - behind(s))
+    device.slot_lag_ns = within(device.slot_lag_ns + s.free_lag_ns, DEBT_MAX_NS)
     s.free_lag_ns = 0
     s.saturating = True
     s.has_precedence = s.throttled = s.holds = False

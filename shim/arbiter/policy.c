@@ -38,17 +38,9 @@ static bool candidate(const struct vg_core *core, const struct vg_core_slice *sl
 
 /* ---- free or saturating ---- */
 
-/* A lag longer than any that pauses and turns cause; shorter ones do not count when a slice joins or leaves the slot.
- */
-static int64_t far(const struct vg_core *core, int64_t lag_ns, uint32_t entitlement_ppm) {
-  int64_t depth_ns = (int64_t)(core->params.guarantee_depth_ns * entitlement_ppm / VG_CORE_PPM);
-  return lag_ns > depth_ns || lag_ns < -depth_ns ? lag_ns : 0;
-}
-
-/* A far lag behind, or lead over, the others in the slot is taken along. */
+/* The lag is taken along: a dropped one would be missing from this slice or from the others. */
 static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
-  int64_t lag_ns = vg_core_lag(core, slice, vg_core_slot_mean(core));
-  slice->free.lag_ns = far(core, lag_ns, slice->out.entitlement_ppm);
+  slice->free.lag_ns = vg_core_lag(core, slice, vg_core_slot_mean(core));
   core->slot_lag_ns = vg_core_within(core->slot_lag_ns - slice->free.lag_ns, VG_CORE_DEBT_MAX_NS);
   core->slot_ppm -= slice->out.entitlement_ppm;
   slice->saturating = false;
@@ -67,11 +59,10 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
     const struct vg_core_slice *other = &core->slices[i];
     taken |= vg_core_in_slot(other) && (other->gate.state == VG_CORE_OPEN || other->gate.state == VG_CORE_DRAINING);
   }
-  int64_t lag_ns = far(core, slice->free.lag_ns, slice->out.entitlement_ppm), begin_ns = (int64_t)core->floor_ns;
-  if (core->slot_ppm) begin_ns += vg_core_due_time(far(core, core->slot_lag_ns, core->slot_ppm), core->slot_ppm);
-  begin_ns -= vg_core_due_time(lag_ns, slice->out.entitlement_ppm);
+  int64_t begin_ns = (int64_t)core->floor_ns - vg_core_behind(slice);
+  if (core->slot_ppm) begin_ns += vg_core_slot_mean(core) + vg_core_slot_behind(core);
   slice->slot.virtual_ns = begin_ns > 0 ? (uint64_t)begin_ns : 0;
-  core->slot_lag_ns = vg_core_within(core->slot_lag_ns + lag_ns, VG_CORE_DEBT_MAX_NS);
+  core->slot_lag_ns = vg_core_within(core->slot_lag_ns + slice->free.lag_ns, VG_CORE_DEBT_MAX_NS);
   core->slot_ppm += slice->out.entitlement_ppm;
   slice->free.lag_ns = 0;
   slice->saturating = true;

@@ -3,10 +3,15 @@ however much its owner has had."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from models.arbiter.device import Device
+from models.arbiter.lags import lag_of
+from models.arbiter.model import Slice, SliceParams
+from models.arbiter.slot import join_slot, leave_slot
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, SECOND, US, Load, Tenant, World, tenant
 
@@ -22,6 +27,7 @@ def shares(seconds: int, *tenants: Tenant) -> list[float]:
     return [t.share(2 * SECOND, world.now_ns) for t in tenants]
 
 
+ENTITLED_PPM = (500_000, 300_000, 200_000)
 #: nothing is known of a kernel that is the first of its kind
 NEW: dict[str, Any] = {"told_ns": MS}
 
@@ -51,6 +57,29 @@ def test_nor_the_graphs_of_a_trainer(burst: int, kernel_ms: int, pause_us: int) 
         first, second = shares(6, tenant(1, 750, 750, steps), tenant(2, 250, 1000, neighbour))
         assert second <= 0.26
         assert first >= 0.72
+
+
+@pytest.mark.parametrize(("pause_ms", "least"), [(3, 0.74), (10, 0.74), (30, 0.73)])
+def test_a_trainer_that_waits_for_the_device_now_and_then_loses_nothing_by_it(pause_ms: int, least: float) -> None:
+    """Steps of 20 ms without a break, and now and then a pause after which it is no saturating slice for a while: in
+    the pause its neighbour gets a step in, which is a debt, and neither the debt nor the deficit is dropped."""
+    first, second = (Load(20 * MS, 1, active_ns=ms * MS, idle_ns=pause_ms * MS) for ms in (1300, 1410))
+    had = shares(10, tenant(1, 750, 750, first), tenant(2, 250, 1000, second))
+    assert had[0] >= least
+    assert had[1] >= 0.245
+
+
+def test_a_change_of_class_moves_no_lag() -> None:
+    device = Device(slices=[Slice(i, SliceParams(ppm // 1000, 1000)) for i, ppm in enumerate(ENTITLED_PPM)])
+    device.floor_ns, device.slot_lag_ns = SECOND, 7 * MS
+    for s, ahead_ms in zip(device.slices, (30, 0, 12), strict=True):
+        s.entitlement_ppm, s.saturating = ENTITLED_PPM[s.ident], True
+        s.virtual_ns = device.floor_ns + ahead_ms * MS
+    before_ns = [lag_of(device, s) for s in device.slices]
+    assert sum(before_ns) == pytest.approx(device.slot_lag_ns, abs=US)
+    for change in (leave_slot, partial(join_slot, now_ns=SECOND)):
+        change(device, device.slices[0])
+        assert [lag_of(device, s) for s in device.slices] == pytest.approx(before_ns, abs=10 * US)
 
 
 def test_who_is_let_in_while_another_pauses_makes_room_when_that_one_is_back() -> None:
