@@ -42,10 +42,16 @@ def _sum(parts: Iterable[Runs]) -> Runs:
 
 
 def _in_all_ways(
-    plan: Plan, cases: int, alone: int = 0, switches: Sequence[int | None] = (None,), free: int = 1
+    plan: Plan, cases: int, alone: int = 0, switches: Sequence[int | None] = (None,), paired: bool = False
 ) -> int:
     """Runs of a row: with each switch cost `alone`, and its cases without a hook and with; the plain ways with one."""
-    return len(switches) * (alone + cases * (plan.seeds + free)) + cases * len(Plain)
+    return len(switches) * alone + cases * (_seeds(plan, switches, paired) + len(Plain))
+
+
+def _seeds(plan: Plan, switches: Sequence[int | None], paired: bool) -> int:
+    """Runs of one case with all switch costs, without a hook (paired: with each seed) and with."""
+    seeds = [plan.seeds_with(switch_us is None) for switch_us in switches]
+    return sum(seeds) + (sum(seeds) if paired else len(seeds))
 
 
 def _w1(plan: Plan) -> Runs:
@@ -55,7 +61,7 @@ def _w1(plan: Plan) -> Runs:
 
 
 def _w2c(plan: Plan) -> Runs:
-    count = len(plan.switches_us()) * len(rows_trainers.CASES) * 2 * plan.seeds
+    count = len(rows_trainers.CASES) * _seeds(plan, plan.switches_us(), paired=True)
     return _each(count, plan.seconds + TRAINERS_START_S)
 
 
@@ -67,7 +73,7 @@ def _w3(plan: Plan) -> Runs:
 
 def _w5(plan: Plan) -> Runs:
     caps = 3 + (3 if plan.full else 1)
-    return _each(caps * (plan.seeds + len(Plain)) + _in_all_ways(plan, 1, free=plan.seeds), plan.seconds)
+    return _each(caps * (plan.seeds + len(Plain)) + _in_all_ways(plan, 1, paired=True), plan.seconds)
 
 
 def _w8(plan: Plan) -> Runs:
@@ -83,7 +89,8 @@ def _w10(plan: Plan) -> Runs:
         _each(plan.seeds + (one.mode not in rows_adversaries.HOOKED_ONLY), rows_adversaries.seconds_of(plan, one))
         for one in rows_adversaries.CASES.values()
     ]
-    return _sum([*cases, _each(plan.seeds + 1, rows_adversaries.resuming_seconds(plan))])
+    late = _each(plan.seeds + 1, plan.seconds)
+    return _sum([*cases, late, _each(plan.seeds + 1, rows_adversaries.resuming_seconds(plan))])
 
 
 def _l1(plan: Plan) -> Runs:
@@ -93,7 +100,7 @@ def _l1(plan: Plan) -> Runs:
 
 ROWS: dict[str, Callable[[Plan], Runs]] = {
     "W1": _w1,
-    "W2": lambda plan: _each(_in_all_ways(plan, 3, 0, plan.switches_us(), plan.seeds), plan.seconds),
+    "W2": lambda plan: _each(_in_all_ways(plan, 3, 0, plan.switches_us(), paired=True), plan.seconds),
     "W2b": lambda plan: _each(_in_all_ways(plan, 2, 1), plan.seconds),
     "W2c": _w2c,
     "W3": _w3,

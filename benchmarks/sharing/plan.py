@@ -76,16 +76,20 @@ class Plan:
         """Switch costs to run a row with: the shipped one (None), in a full run of the simulated device also others."""
         return (None, *OTHER_SWITCHES_US, *more) if self.full and not self.real else (None,)
 
+    def seeds_with(self, shipped: bool) -> int:
+        """Runs of a case. With another switch cost than the shipped one it runs once: that shows what depends on it."""
+        return self.seeds if shipped else 1
+
     def both(
         self, bench: Bench, row: str, case: str, tenants: Sequence[Program], paired: bool = False
     ) -> list[tuple[Observed, Observed]]:
-        """Runs without a hook and under our arbiter, one pair a seed.
+        """Runs without a hook and under our arbiter, one pair a seed (seeds_with()).
 
         Without a hook it runs once, with the first seed: that is what ours is compared with. paired: with every
         seed, as each run of ours is judged by the one without a hook just before it.
         """
         free, ours = self._ways(bench, row, case, tenants, [(False, None), (True, None)], paired)
-        return list(zip(free if paired else free * self.seeds, ours, strict=True))
+        return list(zip(free if paired else free * len(ours), ours, strict=True))
 
     def all_ways(
         self,
@@ -115,7 +119,7 @@ class Plan:
     ) -> list[list[Observed]]:
         """Seed by seed the ways, each (hooked, plain), one after the other."""
         runs: list[list[Observed]] = [[] for _ in ways]
-        for seed in range(1, self.seeds + 1):
+        for seed in range(1, self.seeds_with(bench.shipped) + 1):
             for mine, (hooked, plain) in zip(runs, ways, strict=True):
                 if seed == 1 or hooked or (paired and plain is None):
                     mine.append(self.once(bench, row, case, tenants, hooked, seed, plain=plain))

@@ -73,7 +73,7 @@ def w4(plan: Plan) -> Iterator[Figure]:
             alone = [plan.once(here, "W4", case, [inference], False, seed) for seed in range(1, ALONE_RUNS + 1)]
             alone_ns = min(p99_ns([run]) for run in alone)
             yield Figure("W4", case, "p99, ms", alone_ns / 1e6, None)
-            for kernel_us, bound in ((200, 1.5), (2000, 1.75)):
+            for kernel_us, bound in ((200, 1.5), (2000, 1.35)):
                 trainer = Tenant("training", 0.5, 1, kernel_us, burst=3200 // kernel_us)
                 case = at_switch(f"beside training ({kernel_us / 1000:g} ms)", switch_us)
                 ways = plan.all_ways(here, "W4", case, [inference, trainer])

@@ -85,7 +85,7 @@ def _w1_case(
     ways = plan.all_ways(here, "W1", case, tenants)
     long_kernels = any(t.kernel_us >= LONG_KERNEL_US for t in tenants)
     errors = [max(worst_error_pp(run, tenants) for run in runs) for runs in ways]
-    found = compared("W1", case, "worst 1 s error, pp", errors, Goal(2.5 if long_kernels else 1.5))
+    found = compared("W1", case, "worst 1 s error, pp", errors, Goal(2 if long_kernels else 1))
     yield with_window(found, worst_of_runs(ways[1], tenants))
     sums = [min(sum(run.shares().values()) for run in runs) / alone * 100 for runs in ways]
     goal = Goal(98 if switch_us == DEAR_SWITCH_US else 99, at_most=False)
