@@ -264,9 +264,9 @@ static void publish_word(struct vg_arbiter *arbiter, struct vg_process *process,
 }
 
 /* The helpers of processes with nothing to run are not woken: they could only report that. A page is left unread long
- * after the helper has begun to rest, and whatever begins then wakes it. */
+ * after the helper has begun to rest, and whatever begins then wakes it; but launches at a SOLO gate change no page. */
 static bool is_helper_needed(const struct vg_process *process, bool drains, bool changes) {
-  changes &= !process->is_unread;
+  changes &= !process->is_unread || is_at_work(process);
   return process->contexts && (changes || (drains && (process->answers || is_at_work(process))));
 }
 

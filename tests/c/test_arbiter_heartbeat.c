@@ -130,11 +130,30 @@ static void a_change_wakes_no_helper_of_a_process_that_rests(void) {
   end(arbiter);
 }
 
+/* Launches at a SOLO gate leave the page as it is: what is outstanding is seen by the helper alone. */
+static void a_change_wakes_the_helper_of_a_process_that_launches_uncounted(void) {
+  struct vg_arbiter *arbiter = crowd();
+  uint64_t now_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  oldest_ns(arbiter, &now_ns, VG_NS_PER_S);
+  arbiter->core.slices[0].out.word = 9u << VG_GATE_EPOCH_SHIFT | VG_GATE_SOLO;
+  vg_pages_publish(arbiter);
+  vg_pages_read(arbiter, now_ns);
+  oldest_ns(arbiter, &now_ns, VG_NS_PER_S);
+  CHECK(controls[0].unread);
+  uint32_t before = headers[0].helper_wake;
+  arbiter->core.slices[0].out.word = 10u << VG_GATE_EPOCH_SHIFT | VG_GATE_COUNT;
+  arbiter->core.slices[0].out.watch ^= VG_WATCH_USAGE;
+  vg_pages_publish(arbiter);
+  CHECK(headers[0].helper_wake != before);
+  end(arbiter);
+}
+
 int main(void) {
   RUN(looking_at_all_delays_no_heartbeat);
   RUN(all_that_ring_at_once_have_heartbeats_in_time);
   RUN(those_that_end_stop_no_heartbeat);
   RUN(a_process_that_attaches_again_gets_another_number);
   RUN(a_change_wakes_no_helper_of_a_process_that_rests);
+  RUN(a_change_wakes_the_helper_of_a_process_that_launches_uncounted);
   return 0;
 }
