@@ -303,19 +303,20 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
   lane->bound_ns = slice->out.bound_ns;
 }
 
-static bool is_published(const struct vg_core_slice *slice, const struct vg_lane *lane) {
+static bool is_published(const struct vg_core *core, const struct vg_core_slice *slice, const struct vg_lane *lane) {
   return lane->word == slice->out.word && lane->neighbour_waits == slice->out.neighbour_waits &&
          lane->watch == slice->out.watch && lane->min_milli == slice->params.min_milli &&
          lane->max_milli == slice->params.max_milli && lane->bound_ns == slice->out.bound_ns &&
-         !vg_turn_is_over(slice, lane);
+         !vg_turn_is_over(core, slice, lane);
 }
 
 void vg_pages_publish(struct vg_arbiter *arbiter) {
   for (int open = 1; open >= 0; open--)
     for (int i = 0; i < arbiter->core.slice_count; i++) {
       const struct vg_core_slice *slice = &arbiter->core.slices[i];
-      if (slice->present && is_open(slice->out.word) == open && !is_published(slice, &arbiter->lanes[i]))
-        publish_lane(arbiter, slice, &arbiter->lanes[i]);
+      struct vg_lane *lane = &arbiter->lanes[i];
+      if (slice->present && is_open(slice->out.word) == open && !is_published(&arbiter->core, slice, lane))
+        publish_lane(arbiter, slice, lane);
     }
 }
 

@@ -86,7 +86,8 @@ struct vg_process {
   uint64_t revived_ns; /* when its doorbell alone ended that */
   bool locked;         /* its pages are kept in RAM */
   bool answers;        /* at work when its gate was closed: the drain waits for its answer */
-  uint64_t turns_ns;   /* leases that it had to itself, see turns.h */
+  bool has_turn;       /* the lane is apart, and the lease is this one's: see turns.h */
+  uint64_t turns_ns;   /* leases that it had to itself */
 };
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
@@ -95,7 +96,7 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   bool counted_ahead; /* since the last step, also by what was read with a heartbeat */
   bool draining;      /* after the last round */
   /* of several processes, see turns.h */
-  bool apart;                 /* the open word is one process's alone */
+  bool apart;                 /* the lease is one process's alone */
   uint64_t together_until_ns; /* until then it is not */
   uint64_t turns_ns;          /* turns_ns of the process that had the last turn, when that began */
   uint64_t ring_window_ns;

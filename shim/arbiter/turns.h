@@ -9,8 +9,8 @@
 
 /* The process that alone is to be given the slice's gate word; NULL: all are. Called when the word is published. */
 struct vg_process *vg_turn_give(const struct vg_core *core, const struct vg_core_slice *slice, struct vg_lane *lane);
-/* One process has the slice's open word, and the others are to have it as well. */
-bool vg_turn_is_over(const struct vg_core_slice *slice, const struct vg_lane *lane);
+/* One process has the slice's lease, and the others are to have it as well. */
+bool vg_turn_is_over(const struct vg_core *core, const struct vg_core_slice *slice, const struct vg_lane *lane);
 /* The process waits for another one of its slice, whose lease it is. */
 bool vg_turn_is_awaited(const struct vg_lane *lane, const struct vg_process *process);
 

@@ -15,17 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from models.arbiter.model import (
-    CLOSED,
-    MS,
-    NEVER,
-    STATE_MASK,
-    WATCH_EDGES,
-    WATCH_USAGE,
-    Slice,
-    SliceParams,
-    State,
-)
+from models.arbiter.model import CLOSED, MS, NEVER, STATE_MASK, WATCH_EDGES, WATCH_USAGE, Slice, SliceParams, State
 from models.arbiter.policy import Arbiter
 
 US = 1000
@@ -66,6 +56,7 @@ class Process:
     phase_ns: int = 0
     waiting: bool = False  # at the gate
     word: int = 0  # in its control page
+    has_turn: bool = False
     turns_ns: int = 0  # leases that it had to itself
     given_up: int = -1
     drained: int = -1
@@ -118,7 +109,7 @@ class Tenant:
     loads: list[Load]
     processes: list[Process] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
-    apart: bool = False  # the open word is one process's alone, as arbiter/turns.c gives it
+    apart: bool = False  # the lease is one process's alone, as arbiter/turns.c gives it
     together_until_ns: int = 0
     turns_ns: int = 0
 
@@ -526,24 +517,28 @@ class World:
             self._ring(t, self._rows[t.ident])
         self._step_later(min(deadline_ns - self.now_ns, HEARTBEAT_NS))
 
+    def _gave_up(self, t: Tenant) -> bool:
+        return all(p.given_up == p.word for p in t.processes if p.attached and p.has_turn)
+
     def _turn_is_over(self, t: Tenant, row: Slice) -> bool:
-        holder = next((p for p in t.processes if p.attached and p.is_open), None)
-        return t.apart and row.is_open and (not row.lease_end_ns or holder is None or holder.given_up == holder.word)
+        is_long = self.now_ns >= row.grant_ns + 50 * MS
+        return t.apart and row.is_open and (not row.lease_end_ns or is_long or self._gave_up(t))
 
     def _give_turn(self, t: Tenant, row: Slice) -> Process | None:
         """As vg_turn_give() of arbiter/turns.c: the process that alone is to have the word; None: all."""
         live = [p for p in t.processes if p.attached]
-        holder = next((p for p in live if p.is_open), None)
         if t.apart:
+            holder = next((p for p in live if p.has_turn), None)
             over = self._turn_is_over(t, row)
             if row.is_open and not over:
                 return holder
-            if over and row.lease_end_ns:
+            if over and row.lease_end_ns and self._gave_up(t):
                 t.together_until_ns = self.now_ns + 200 * MS
             if holder:
                 holder.turns_ns += (self.now_ns if over else row.close_ns) - row.grant_ns
+                holder.has_turn = False
             return None
-        if holder or not row.is_open or not row.lease_end_ns:
+        if any(p.is_open for p in live) or not row.is_open or not row.lease_end_ns:
             return None
         if row.overran:
             t.together_until_ns = self.now_ns + SECOND
@@ -554,6 +549,7 @@ class World:
             p.turns_ns = max(p.turns_ns, t.turns_ns)
         chosen = min(waiting, key=lambda p: p.turns_ns)
         t.turns_ns = chosen.turns_ns
+        chosen.has_turn = True
         return chosen
 
     def _publish(self, t: Tenant, row: Slice) -> None:

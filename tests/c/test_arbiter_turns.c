@@ -150,11 +150,51 @@ static void a_process_that_ends_in_its_turn_leaves_the_lease_to_the_others(void)
   end();
 }
 
+/* Nor is the turn over because of it: it has launched nothing yet. */
+static void a_process_that_attaches_has_no_turn(void) {
+  static struct vg_control_header header;
+  static struct vg_control_device control;
+  static struct vg_report_device report;
+  begin();
+  grant(true);
+  int first = is_open(0) ? 0 : is_open(1) ? 1 : 2, doorbell_fd = vg_prim_eventfd();
+  CHECK(vg_arbiter_process_add(arbiter, 1, PROCESSES + 1, &header, &control, &report, doorbell_fd, 0) == 0);
+  vg_pages_publish(arbiter);
+  CHECK(open_count() == 1 && is_open(first));
+  close_gates();
+  CHECK(vg_arbiter_process_remove(arbiter, PROCESSES + 1) == 0);
+  vg_prim_close(doorbell_fd);
+  grant(true);
+  CHECK(open_count() == 1 && !is_open(first)); /* it has had its turn */
+  end();
+}
+
+/* Else the others would wait for a second, however little they have to run. */
+static void the_remainder_of_a_long_lease_is_all_processes(void) {
+  begin();
+  grant(true);
+  for (int extended = 0; extended < 4; extended++) {
+    arbiter->core.last_ns += LEASE_NS;
+    slice->out.lease_end_ns = arbiter->core.last_ns + LEASE_NS;
+    vg_pages_publish(arbiter);
+    CHECK(open_count() == 1);
+  }
+  arbiter->core.last_ns += LEASE_NS;
+  vg_pages_publish(arbiter);
+  CHECK(open_count() == PROCESSES);
+  close_gates();
+  grant(true);
+  CHECK(open_count() == 1);
+  end();
+}
+
 int main(void) {
   RUN(processes_have_contended_leases_in_turns);
   RUN(a_process_that_did_not_wait_has_no_turns_to_make_up);
   RUN(a_lease_that_no_other_slice_waits_for_is_all_processes);
   RUN(processes_that_leave_gaps_have_leases_together);
   RUN(a_process_that_ends_in_its_turn_leaves_the_lease_to_the_others);
+  RUN(a_process_that_attaches_has_no_turn);
+  RUN(the_remainder_of_a_long_lease_is_all_processes);
   return 0;
 }
