@@ -21,8 +21,9 @@
 #define REST_NS (100 * VG_NS_PER_MS) /* after accept() has failed: out of descriptors */
 #define DESCRIPTORS_MAX 16384        /* of a thousand processes with several devices */
 #define EVENTS_MAX 64
-#define ACCEPTS_MAX 1024 /* before everything else is looked at */
-#define SILENT_PART 16   /* of the daemon's descriptors that connections without a message may take */
+#define ACCEPTS_MAX 1024               /* before everything else is looked at */
+#define UNTOLD_NS (100 * VG_NS_PER_MS) /* Python hears of attachments by then, however many peers come meanwhile */
+#define SILENT_PART 16                 /* of the daemon's descriptors that connections without a message may take */
 /* Names in epoll. */
 #define WAKE_EVENT UINT64_MAX
 #define LISTENERS_EVENT (UINT64_MAX - 1)
@@ -191,6 +192,7 @@ static int prepare(struct vg_admission *admission) {
   if (full != admission->full)
     watch(admission->epoll_fd, EPOLL_CTL_MOD, admission->listen_epoll_fd, full ? 0 : EPOLLIN, LISTENERS_EVENT);
   admission->full = full;
+  if (admission->untold && now_ns > admission->untold_since_ns + UNTOLD_NS) vg_answer_wake_python(admission);
   bool waits = !admission->untold;
   vg_admission_unlock(admission);
   if (!waits) return 0;
@@ -199,8 +201,7 @@ static int prepare(struct vg_admission *admission) {
 
 static void when_idle(struct vg_admission *admission) {
   vg_admission_lock(admission);
-  if (admission->untold) vg_prim_eventfd_ring(admission->news_fd);
-  admission->untold = 0;
+  if (admission->untold) vg_answer_wake_python(admission);
   vg_admission_unlock(admission);
 }
 

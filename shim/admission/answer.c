@@ -10,12 +10,19 @@
 
 #include "admission/state.h"
 
+void vg_answer_wake_python(struct vg_admission *admission) {
+  admission->untold = 0;
+  vg_prim_eventfd_ring(admission->news_fd);
+}
+
 void vg_answer_tell(struct vg_admission *admission, const struct vg_admission_news *news) {
   vg_queue_put(&admission->queue, news);
   /* Python's turn is when no program waits, or many have their answers. */
-  if (news->kind == VG_ADMISSION_ATTACHED && ++admission->untold < VG_UNTOLD_MAX) return;
-  admission->untold = 0;
-  vg_prim_eventfd_ring(admission->news_fd);
+  if (news->kind == VG_ADMISSION_ATTACHED) {
+    if (!admission->untold) admission->untold_since_ns = vg_prim_now_ns();
+    if (++admission->untold < VG_UNTOLD_MAX) return;
+  }
+  vg_answer_wake_python(admission);
 }
 
 void vg_answer_wake_arbiters(struct vg_admission *admission) {

@@ -43,7 +43,8 @@ struct vg_admission {
   uint32_t refill_devices; /* spare pages for so many devices are to be made; 0: none were taken */
   uint16_t *connections;   /* by pid */
   struct vg_queue queue;
-  uint32_t untold;                           /* attachments in the queue for which Python was not woken */
+  uint32_t untold; /* attachments in the queue for which Python was not woken */
+  uint64_t untold_since_ns;
   struct vg_arbiter *joined[VG_DEVICES_MAX]; /* to be woken */
   uint32_t joined_count;
 };
@@ -55,5 +56,6 @@ bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd)
 void vg_answer_hand_over(struct vg_admission *admission, uint32_t listener, int socket_fd);
 void vg_answer_tell(struct vg_admission *admission, const struct vg_admission_news *news);
 void vg_answer_wake_arbiters(struct vg_admission *admission);
+void vg_answer_wake_python(struct vg_admission *admission);
 
 #endif

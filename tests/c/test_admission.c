@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -310,6 +311,23 @@ static void rules_change_while_peers_come(void) {
   close_node(&node);
 }
 
+/* As beside peers that come and hang up faster than the thread serves them. */
+static void python_hears_of_an_attachment_though_the_thread_is_never_idle(void) {
+  struct node node;
+  open_node(&node);
+  load(&node, geteuid(), MANY);
+  int always = vg_prim_eventfd();
+  struct epoll_event event = {.events = EPOLLIN, .data.u64 = UINT64_MAX}; /* as if it were woken, each time it looks */
+  vg_prim_eventfd_ring(always);
+  CHECK(epoll_ctl(node.admission->epoll_fd, EPOLL_CTL_ADD, always, &event) == 0);
+  int fd = attach(&node);
+  struct pollfd entry = {.fd = vg_admission_news_fd(node.admission), .events = POLLIN};
+  CHECK(poll(&entry, 1, 5000) == 1);
+  expect(&node, fd, VG_ADMISSION_ATTACHED);
+  close(always);
+  close_node(&node);
+}
+
 /* ---- the parts ---- */
 
 static void cgroups_are_found_in_the_order_of_trust(void) {
@@ -475,5 +493,6 @@ int main(void) {
   RUN(a_peer_that_cannot_be_answered_is_dropped);
   RUN(untaken_news_are_closed_with_the_thread);
   RUN(rules_change_while_peers_come);
+  RUN(python_hears_of_an_attachment_though_the_thread_is_never_idle);
   return 0;
 }
