@@ -144,10 +144,9 @@ static void count(struct vg_ticket *ticket) {
   if (VG_UNLIKELY(in_gang) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 
-/* No event is recorded while a stream captures. */
+/* Beside a capture, too, whose length only the program knows: an event is recorded as a marker is. */
 static bool keeps_up(const struct vg_ticket *ticket) {
   struct vg_work *work = ticket->work;
-  if (VG_LOAD_RELAXED(&vg_gate_captures)) return true;
   vg_work_lock(work);
   bool keeps_up = vg_work_keeps_up(work, vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line));
   vg_unlock(&work->lock);
@@ -158,7 +157,7 @@ CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
   if (!ticket->device) return result;
   if (VG_UNLIKELY(!ticket->counted)) {
     __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
-    vg_gate_give_credit(ticket->device, ticket->work, keeps_up(ticket));
+    if (VG_LIKELY(result == CUDA_SUCCESS)) vg_gate_give_credit(ticket->device, ticket->work, keeps_up(ticket));
   } else if (VG_LIKELY(result == CUDA_SUCCESS)) {
     count(ticket);
   } else {

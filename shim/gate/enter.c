@@ -68,6 +68,7 @@ static bool may_launch(struct vg_device *device) {
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
   struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
+  vg_gate_credit = 0; /* not less and less, with launches after which the thread does not look */
   ticket->device = NULL;
   if (VG_UNLIKELY(!device)) device = vg_context_device();
   struct vg_gate_line *line = VG_LIKELY(vg_gate_own_line != NULL) ? vg_gate_own_line : vg_gate_make_line();

@@ -293,7 +293,7 @@ bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
   if (work->look && record(work->look, stream) == CUDA_SUCCESS) return true;
   drop_event(work->look);
   work->look = NULL;
-  return true;
+  return false;
 }
 
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {

@@ -135,7 +135,7 @@ bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_esti
                   uint64_t cost_ns);
 
 /* Has everything completed that was launched when this was asked before? Then an event is recorded behind what the
- * stream has. */
+ * stream has. False where none can be recorded: nothing would show the end of the work. */
 bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream);
 
 /* The driver has refused a launch: it adds no outstanding work. */

@@ -202,12 +202,68 @@ static void a_slice_that_is_alone_is_bounded(void) {
   CHECK(most_ns <= 100 * VG_NS_PER_MS);
   CHECK(!vg_gate_solo() && report()->outstanding);
   CHECK(serve_until_idle());
-  for (int i = 0; i < 100 && !vg_gate_solo(); i++) { /* launches count no longer once the device keeps up */
+  uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
+  while (!vg_gate_solo() && vg_prim_now_ns() < limit_ns) { /* launches count no longer once the device keeps up */
     launch_alone(VG_NS_PER_US);
     vg_gate_service(vg_prim_now_ns());
   }
   CHECK(vg_gate_solo() && device()->gate->solo_dirty);
   CHECK(serve_until_idle() && device()->gate->solo_dirty);
+  end();
+}
+
+/* A program decides how long a capture stays open. */
+static void a_slice_that_is_alone_is_bounded_beside_a_capture(void) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+  fake_capture_begin(fake_stream(7));
+  uint64_t most_ns = 0;
+  for (int i = 0; i < 300; i++) {
+    launch_alone(VG_NS_PER_MS);
+    if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.0f ms\n", (double)most_ns / 1e6);
+  CHECK(most_ns <= 100 * VG_NS_PER_MS);
+  fake_capture_end(fake_stream(7));
+  synchronize(fake_stream(1));
+  end();
+}
+
+static CUresult cannot_record(CUevent event, CUstream stream) {
+  (void)event, (void)stream;
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* As in a stream of another context than the thread's. */
+static void a_thread_that_cannot_look_counts(void) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+  vg_real_slots[VG_ENTRY_cuEventRecord] = (void *)cannot_record;
+  uint64_t events = fake_events;
+  for (int i = 0; i < 3; i++) launch_alone(VG_NS_PER_US);
+  CHECK(!vg_gate_solo() && fake_events == events);
+  end();
+}
+
+/* Launches into a capture, and those that the driver refuses, leave the credit used up: it does not wrap around. */
+static void launches_that_run_nothing_get_no_credit(void) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+  launch_alone(VG_NS_PER_US);
+  while (vg_gate_solo_launch()) fake_launch(fake_stream(1), VG_NS_PER_US);
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(1), false, &functions[0], 1024);
+  uint64_t events = fake_events;
+  vg_gate_leave(&ticket, CUDA_ERROR_INVALID_VALUE);
+  CHECK(vg_gate_credit == 0 && fake_events == events);
+  fake_capture_begin(fake_stream(1));
+  for (int i = 0; i < 10; i++) {
+    CHECK(!vg_gate_solo_launch());
+    vg_gate_enter(&ticket, fake_stream(1), false, &functions[0], 1024);
+    vg_gate_leave(&ticket, CUDA_SUCCESS);
+  }
+  CHECK(vg_gate_credit == 0);
+  fake_capture_end(fake_stream(1));
   end();
 }
 
@@ -262,6 +318,9 @@ int main(void) {
   RUN(streams_of_many_threads_are_bounded_together);
   RUN(streams_of_one_thread_are_bounded_together);
   RUN(a_slice_that_is_alone_is_bounded);
+  RUN(a_slice_that_is_alone_is_bounded_beside_a_capture);
+  RUN(a_thread_that_cannot_look_counts);
+  RUN(launches_that_run_nothing_get_no_credit);
   RUN(a_shallow_queue_is_not_counted);
   RUN(completed_work_does_not_fill_the_bound);
   RUN(a_pool_does_not_fill_the_bound);
