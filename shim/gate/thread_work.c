@@ -238,7 +238,8 @@ static void review_stale(struct vg_work *work, struct vg_stream *stream, uint64_
   if (stuck_ns < alone_ns) stuck_ns = alone_ns;
   alone_ns += (STALE_FACTOR - 1) * patience_ns;
   if (now_ns <= (stuck_ns < alone_ns ? stuck_ns : alone_ns)) return;
-  if (now_ns > stream->moved_ns + STALE_BEGUN_NS || !begun(oldest)) set_stale(work, stream, true);
+  bool runs = begun(oldest) || (work->look && is_pending(work->look)); /* behind launches that passed uncounted */
+  if (now_ns > stream->moved_ns + STALE_BEGUN_NS || !runs) set_stale(work, stream, true);
 }
 
 void vg_work_review_stale(struct vg_work *work, uint64_t moved_ns, uint64_t together_ns, uint64_t now_ns) {
@@ -283,14 +284,14 @@ bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_esti
 }
 
 bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
-  if (work->look && is_pending(work->look)) return false;
+  bool behind = work->look && is_pending(work->look);
   if (work->look && work->look_context != stream->context) {
     drop_event(work->look);
     work->look = NULL;
   }
   if (!work->look) work->look = new_event(CU_EVENT_DISABLE_TIMING);
   work->look_context = stream->context;
-  if (work->look && record(work->look, stream) == CUDA_SUCCESS) return true;
+  if (work->look && record(work->look, stream) == CUDA_SUCCESS) return !behind;
   drop_event(work->look);
   work->look = NULL;
   return false;

@@ -134,8 +134,8 @@ static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_n
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns);
 
-/* Has everything completed that was launched when this was asked before? Then an event is recorded behind what the
- * stream has. False where none can be recorded: nothing would show the end of the work. */
+/* Has everything completed that was launched when this was asked before? An event is recorded behind what the stream
+ * has now. False where none can be recorded: nothing would show the end of the work. */
 bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream);
 
 /* The driver has refused a launch: it adds no outstanding work. */

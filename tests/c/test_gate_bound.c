@@ -212,6 +212,20 @@ static void a_slice_that_is_alone_is_bounded(void) {
   end();
 }
 
+/* What passed before the thread looked is ahead of all that is counted, and takes a while. */
+static void long_kernels_of_a_slice_that_is_alone_are_bounded(void) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+  uint64_t cost_ns = VG_NS_PER_S, most_ns = 0, end_ns = vg_prim_now_ns() + 2500 * VG_NS_PER_MS;
+  for (int i = 0; i < 100 && vg_prim_now_ns() < end_ns; i++) {
+    launch_alone(cost_ns);
+    if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.0f ms\n", (double)most_ns / 1e6);
+  CHECK(most_ns <= 40 * cost_ns);
+  end();
+}
+
 /* A program decides how long a capture stays open. */
 static void a_slice_that_is_alone_is_bounded_beside_a_capture(void) {
   begin(0);
@@ -318,6 +332,7 @@ int main(void) {
   RUN(streams_of_many_threads_are_bounded_together);
   RUN(streams_of_one_thread_are_bounded_together);
   RUN(a_slice_that_is_alone_is_bounded);
+  RUN(long_kernels_of_a_slice_that_is_alone_are_bounded);
   RUN(a_slice_that_is_alone_is_bounded_beside_a_capture);
   RUN(a_thread_that_cannot_look_counts);
   RUN(launches_that_run_nothing_get_no_credit);
