@@ -60,6 +60,10 @@ static bool take_message(int socket_fd) {
 
 /* ---- pages ---- */
 
+static bool out_of_descriptors(int result) {
+  return result == -EMFILE || result == -ENFILE;
+}
+
 static int take_pages(struct vg_admission *admission, const struct vg_attach_reply *reply,
                       struct vg_tenant_pages *ret_pages) {
   admission->refill_devices = reply->device_count;
@@ -67,8 +71,11 @@ static int take_pages(struct vg_admission *admission, const struct vg_attach_rep
     ret_pages->control->mode = reply->mode;
     return 0;
   }
-  vg_spare_pages_refill(&admission->spare, reply->device_count); /* beside this one */
-  return vg_tenant_pages_make(ret_pages, reply->device_count, reply->mode);
+  int result = vg_tenant_pages_make(ret_pages, reply->device_count, reply->mode);
+  if (out_of_descriptors(result) && vg_spare_pages_free(&admission->spare))
+    return vg_tenant_pages_make(ret_pages, reply->device_count, reply->mode);
+  if (result == 0) vg_spare_pages_refill(&admission->spare, reply->device_count); /* never in this one's way */
+  return result;
 }
 
 static void leave_arbiters(const struct vg_admission_slice *slice, uint64_t process_id, uint32_t count) {
@@ -156,7 +163,7 @@ static const struct vg_admission_entry *entry_of(const struct vg_admission *admi
 
 static int identify(struct vg_admission *admission, int socket_fd, bool with_cgroups, struct vg_peer *ret_peer) {
   int result = vg_peer_identify(socket_fd, with_cgroups, ret_peer);
-  if ((result == -EMFILE || result == -ENFILE) && vg_spare_pages_free(&admission->spare))
+  if (out_of_descriptors(result) && vg_spare_pages_free(&admission->spare))
     result = vg_peer_identify(socket_fd, with_cgroups, ret_peer);
   return result;
 }
