@@ -28,7 +28,7 @@ from vgpud.core.events import SaveSlice
 from vgpud.core.model import Process, Share, Slice, Spec, State
 from vgpud.core.observed import Entry
 from vgpud.daemon.daemon import Daemon
-from vgpud.errors import StoreBusyError, StoreError
+from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError
 from vgpud.store import database as stores
 from vgpud.store import flush
 from vgpud.store.database import Store
@@ -174,8 +174,8 @@ def test_a_held_database_is_said_at_once_and_nothing_is_written(tmp_path: Path) 
 
 
 def test_a_request_waits_for_a_flush_as_long_as_the_disk_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For another process that holds the database it waits BUSY_S."""
-    monkeypatch.setattr(flush, "BUSY_S", 0.0)
+    """For another process that holds the database it tries BUSY_TRIES times."""
+    monkeypatch.setattr(flush, "BUSY_TRIES", 0)
     store = Store(tmp_path)
     store.erase()
     begun, ready = threading.Event(), threading.Event()
@@ -201,6 +201,25 @@ def test_a_request_waits_for_a_flush_as_long_as_the_disk_takes(tmp_path: Path, m
 
     asyncio.run(story())
     assert [s.name for s in store.load(1).slices] == ["a"]
+
+
+def test_tries_are_counted_and_not_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our own flush begins the count anew: it may have ended a moment before it was asked about."""
+    monkeypatch.setattr(flush, "BUSY_TRIES", 2)
+    monkeypatch.setattr(flush, "BUSY_EVERY_S", 0.0)
+    held, flushing = StoreBusyError("held"), StoreFlushingError("flushing")
+    answers: list[StoreBusyError | str] = [held, held, flushing, held, held, "written"]
+
+    def work() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, StoreBusyError):
+            raise answer
+        return answer
+
+    assert asyncio.run(flush.while_busy(work)) == "written"
+    answers += [held, held, held, "written"]
+    with pytest.raises(StoreBusyError, match="held"):
+        asyncio.run(flush.while_busy(work))
 
 
 def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:

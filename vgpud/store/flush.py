@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -17,23 +16,27 @@ log = logging.getLogger("vgpud")
 
 T = TypeVar("T")
 
-#: how long, and how often, work is tried again while another process writes into the database
-BUSY_S, BUSY_EVERY_S = 2.0, 0.01
+#: how often work is tried again while another process writes into the database, and how long it waits in between
+BUSY_TRIES, BUSY_EVERY_S = 200, 0.01
 
 
 async def while_busy(work: Callable[[], T]) -> T:
-    """Retries it while another process (for BUSY_S), or our own flush, holds the store. Raises as it does.
+    """Retries it while another process (BUSY_TRIES times in a row), or our own flush, holds the store. Raises as it
+    does.
 
-    A flush takes as long as the disk does, and saved() waits for it afterwards in any case.
+    A flush takes as long as the disk does, and saved() waits for it afterwards in any case. Tries are counted, not time:
+    on a machine that stands still the next try may come seconds later, and a flush may have ended just before it was
+    asked about.
     """
-    since_ns = time.monotonic_ns()
+    busy = 0
     while True:
         try:
             return work()
         except StoreFlushingError:
-            since_ns = time.monotonic_ns()
+            busy = 0
         except StoreBusyError:
-            if time.monotonic_ns() - since_ns > int(BUSY_S * 1e9):
+            busy += 1
+            if busy > BUSY_TRIES:
                 raise
         await asyncio.sleep(BUSY_EVERY_S)
 
