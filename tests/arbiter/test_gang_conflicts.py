@@ -56,7 +56,7 @@ class Gang:
         return self.parts[0].done
 
     def meet(self, running: list[Part]) -> None:
-        """All parts that have come to it get on if all of them are running."""
+        """Every part that has reached it continues once all of them run."""
         if not all(part.spins and part in running for part in self.parts):
             return
         self.meet_left_ns -= TICK_NS
