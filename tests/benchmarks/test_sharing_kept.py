@@ -218,7 +218,7 @@ def test_sigterm_in_the_midst_of_a_run_costs_that_run_only(tmp_path: Path, short
         _, said = first.communicate(timeout=60)
     assert first.returncode == command.INTERRUPTED, said
     finished = {path: path.read_bytes() for path in folder.glob("*.run.gz")}
-    assert f"interrupted: {len(finished)} finished runs are kept" in said
+    assert f"not finished: {len(finished)} finished runs are kept" in said
     assert not list(short_tmp.iterdir()), "all that was started is ended and cleared away"
     other = subprocess.run([*words[:5], "4", *words[6:], "--resume"], cwd=ROOT, env=env, capture_output=True, text=True)
     assert other.returncode == command.CANNOT
