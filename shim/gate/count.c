@@ -144,25 +144,14 @@ static void count(struct vg_ticket *ticket) {
   if (VG_UNLIKELY(in_gang) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 
-/* Beside a capture, too, whose length only the program knows: an event is recorded as a marker is. */
-static bool keeps_up(const struct vg_ticket *ticket) {
-  struct vg_work *work = ticket->work;
-  vg_work_lock(work);
-  bool keeps_up = vg_work_keeps_up(work, vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line));
-  vg_unlock(&work->lock);
-  return keeps_up;
-}
-
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
   if (!ticket->device) return result;
-  if (VG_UNLIKELY(!ticket->counted)) {
+  if (VG_UNLIKELY(!ticket->counted))
     __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
-    if (VG_LIKELY(result == CUDA_SUCCESS)) vg_gate_give_credit(ticket->device, ticket->work, keeps_up(ticket));
-  } else if (VG_LIKELY(result == CUDA_SUCCESS)) {
+  else if (VG_LIKELY(result == CUDA_SUCCESS))
     count(ticket);
-  } else {
+  else
     vg_work_refused(ticket->estimate, ticket->timing_begin);
-  }
   VG_STORE(&ticket->work->tally.in_flight, false);
   return result;
 }

@@ -24,12 +24,10 @@ struct vg_gate_state {
   uint32_t collectives;          /* launched so far, see collectives.c */
   uint32_t waiters;
   uint64_t idle_since_ns;
-  bool helper_rests;      /* the helper is to be woken when work begins */
-  bool solo_dirty;        /* launches passed uncounted: only a probe can show whether they are done */
-  bool deep;              /* alone, but the device does not keep up: launches are counted all the same, see solo.c */
-  uint32_t shallow_looks; /* in a row in which little was outstanding meanwhile */
-  bool coasting;          /* no daemon: the timetable decides */
-  uint64_t span_done_ns;  /* completed, by the estimates, since work is outstanding */
+  bool helper_rests;     /* the helper is to be woken when work begins */
+  bool solo_dirty;       /* launches passed uncounted: only a probe can show whether they are done */
+  bool coasting;         /* no daemon: the timetable decides */
+  uint64_t span_done_ns; /* completed, by the estimates, since work is outstanding */
   /* the helper thread's own */
   enum vg_drain drain;
   uint32_t drain_word; /* the closed word being drained */
@@ -60,8 +58,8 @@ void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate)
 struct vg_work *vg_gate_new_work(struct vg_device *device);        /* NULL: no memory */
 struct vg_work *vg_gate_work_here(const struct vg_device *device); /* the calling thread's; NULL: none yet */
 uint64_t vg_gate_outstanding(const struct vg_device *device);      /* roughly, at any time */
-/* Adds what the thread has outstanding to the sum that all threads see, where its last addition was. Returns the part
- * of the other threads, as of their last markers or of when the helper looked. So a thread knows what the others have
+/* Adds what the thread has outstanding to the sum that all threads see, where its last addition was. Returns the part of
+ * the other threads, as of their last markers or of when the helper looked. So a thread knows what the others have
  * outstanding without reading the lines that they write at each launch. Under the work's lock. */
 uint64_t vg_gate_publish(struct vg_work *work);
 
@@ -77,13 +75,6 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
                             uint64_t bound_ns);
 /* Of the function's first launch; for a second at most. */
 void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate);
-
-/* ---- launches that pass uncounted (solo.c) ---- */
-
-/* A thread without credit has launched uncounted: it gets new credit, or launches are counted from now on. */
-void vg_gate_give_credit(struct vg_device *device, struct vg_work *work, bool keeps_up);
-/* By the helper, which has found so much outstanding: are they to be counted any longer? Under the mutex. */
-void vg_gate_review_solo(struct vg_device *device, uint64_t left_ns);
 
 /* ---- counting of launches (count.c) ---- */
 

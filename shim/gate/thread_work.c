@@ -192,16 +192,13 @@ static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_
   stream->moved_ns = at_ns < now_ns ? at_ns : now_ns;
 }
 
-static bool is_pending(CUevent event) {
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  bool pending = REAL(cuEventQuery)(event) == CUDA_ERROR_NOT_READY;
-  exchange_mode(before);
-  return pending;
-}
-
 /* Does the marker's launch run? A launch that runs waits, almost always, for no later launch. */
 static bool begun(const struct vg_marker *marker) {
-  return marker->timing_begin && !is_pending(marker->timing_begin);
+  if (!marker->timing_begin) return false;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  bool runs = REAL(cuEventQuery)(marker->timing_begin) != CUDA_ERROR_NOT_READY;
+  exchange_mode(before);
+  return runs;
 }
 
 static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
@@ -238,8 +235,7 @@ static void review_stale(struct vg_work *work, struct vg_stream *stream, uint64_
   if (stuck_ns < alone_ns) stuck_ns = alone_ns;
   alone_ns += (STALE_FACTOR - 1) * patience_ns;
   if (now_ns <= (stuck_ns < alone_ns ? stuck_ns : alone_ns)) return;
-  bool runs = begun(oldest) || (work->look && is_pending(work->look)); /* behind launches that passed uncounted */
-  if (now_ns > stream->moved_ns + STALE_BEGUN_NS || !runs) set_stale(work, stream, true);
+  if (now_ns > stream->moved_ns + STALE_BEGUN_NS || !begun(oldest)) set_stale(work, stream, true);
 }
 
 void vg_work_review_stale(struct vg_work *work, uint64_t moved_ns, uint64_t together_ns, uint64_t now_ns) {
@@ -281,20 +277,6 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns) {
   return mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
-}
-
-bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
-  bool behind = work->look && is_pending(work->look);
-  if (work->look && work->look_context != stream->context) {
-    drop_event(work->look);
-    work->look = NULL;
-  }
-  if (!work->look) work->look = new_event(CU_EVENT_DISABLE_TIMING);
-  work->look_context = stream->context;
-  if (work->look && record(work->look, stream) == CUDA_SUCCESS) return !behind;
-  drop_event(work->look);
-  work->look = NULL;
-  return false;
 }
 
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
@@ -408,5 +390,4 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     if (stream == work->tally.stream) vg_work_close_tally(work);
   }
   if (work->pool_context == context) work->pooled = 0;
-  if (work->look_context == context) work->look = NULL;
 }

@@ -78,11 +78,6 @@ struct vg_work {
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
-  /* While launches pass uncounted, see solo.c. */
-  CUevent look; /* behind what the thread had launched when it looked last, in this context; NULL: none */
-  CUcontext look_context;
-  uint32_t credit; /* the last one that it was given; 0: none yet */
-
   struct vg_stream *last;        /* the stream of the last launch */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
@@ -133,10 +128,6 @@ static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_n
 
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns);
-
-/* Has everything completed that was launched when this was asked before? An event is recorded behind what the stream
- * has now. False where none can be recorded: nothing would show the end of the work. */
-bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream);
 
 /* The driver has refused a launch: it adds no outstanding work. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);

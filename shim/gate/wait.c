@@ -75,7 +75,6 @@ static bool accept_word(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&device->gate->mutex);
   bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
   if (accepted) {
-    device->gate->deep = false;
     vg_gate_set_open_word(device, word);
     vg_gate_wake_helper(device);
   }
