@@ -2,8 +2,8 @@
 #include "gate/estimate.h"
 
 #define FIRST_GUESS_NS 500000 /* high: a few launches of unknown functions must not fill the device for seconds */
-#define CALIBRATE_FIRST 2    /* one launch in this many is timed until there are some samples */
-#define CALIBRATE_EVERY 4096 /* which take about as long to launch */
+#define CALIBRATE_FIRST 2     /* one launch in this many is timed until there are some samples */
+#define CALIBRATE_EVERY 4096  /* which take about as long to launch */
 #define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: a timing costs little beside them */
 #define SAMPLE_SLACK_NS 10000
 #define AGREEING 3 /* this many samples that differ by no more than the part and the slack */

@@ -58,8 +58,8 @@ void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate)
 struct vg_work *vg_gate_new_work(struct vg_device *device);        /* NULL: no memory */
 struct vg_work *vg_gate_work_here(const struct vg_device *device); /* the calling thread's; NULL: none yet */
 uint64_t vg_gate_outstanding(const struct vg_device *device);      /* roughly, at any time */
-/* Adds what the thread has outstanding to the sum that all threads see, where its last addition was. Returns the part of
- * the other threads, as of their last markers or of when the helper looked. So a thread knows what the others have
+/* Adds what the thread has outstanding to the sum that all threads see, where its last addition was. Returns the part
+ * of the other threads, as of their last markers or of when the helper looked. So a thread knows what the others have
  * outstanding without reading the lines that they write at each launch. Under the work's lock. */
 uint64_t vg_gate_publish(struct vg_work *work);
 
