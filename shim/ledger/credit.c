@@ -2,9 +2,10 @@
  * credit.c - see credit.h. Called by the memory hooks (any thread) and by the helper thread.
  *
  * held = granted (control page, by the daemon) - returned (ours). A request that fits into the credit held costs one
- * lock, and where threads meet at it each keeps what it releases for its next request (stock.h); otherwise one thread at a time asks the daemon while its bytes are set aside, so that no other
- * thread takes the credit that it was just granted. Of the locks here only `ask_lock` is held while waiting, and none
- * across a driver call (the pools' own is, across calls that do not wait: hooks/pool.c).
+ * lock, and where threads meet at it each keeps what it releases for its next request (stock.h); otherwise one thread
+ * at a time asks the daemon while its bytes are set aside, so that no other thread takes the credit that it was just
+ * granted. Of the locks here only `ask_lock` is held while waiting, and none across a driver call (the pools' own is,
+ * across calls that do not wait: hooks/pool.c).
  */
 #include "ledger/credit.h"
 
@@ -40,7 +41,7 @@ struct vg_memory_state {
   uint64_t settle_ns; /* no further request for memory that is used already before then */
   uint32_t want_seq;
   uint32_t contexts;
-  bool stalled; /* the arbiter neither answered nor ran: treated as gone until it runs again */
+  bool stalled;      /* the arbiter neither answered nor ran: treated as gone until it runs again */
   uint64_t drain_ns; /* when the helper takes the stocks in; 0: not decided */
   bool asking __attribute__((aligned(64))); /* a thread wants all that is free: nothing goes to the stocks */
   bool stocked;                             /* something may be in stock */

@@ -1,7 +1,7 @@
 /* stock.c - see stock.h. */
 #include "ledger/stock.h"
 
-static uint32_t threads;                                            /* that have asked for a stock */
+static uint32_t threads;                                                 /* that have asked for a stock */
 static __thread uint32_t own __attribute__((tls_model("initial-exec"))); /* 0: none yet; else a number from 1 */
 
 struct vg_stock *vg_stock_here(struct vg_stock *stocks) {
