@@ -67,7 +67,8 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   HIDDEN vg_long_##name parameters;                                                                                    \
   __attribute__((visibility("default"))) CUresult jump_##name(IN_REGISTERS) __asm__(#name);                            \
   CUresult vg_long_##name parameters {                                                                                 \
-    if (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_slow()) return REAL(name) arguments;       \
+    if (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_launch_slow())                             \
+      return REAL(name) arguments;                                                                                     \
     struct vg_ticket ticket;                                                                                           \
     uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                      \
     vg_gate_enter(&ticket, hStream, per_thread, f, threads);                                                           \
@@ -87,7 +88,7 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   }                                                                                                                    \
   CUresult jump_##name(IN_REGISTERS) {                                                                                 \
     launch_jump jump = (launch_jump)(void *)REAL(name);                                                                \
-    if (VG_LIKELY(vg_gate_solo_fast())) JUMP jump(REGISTERS);                                                          \
+    if (VG_LIKELY(vg_gate_solo_fast()) && vg_gate_solo_credit()) JUMP jump(REGISTERS);                                 \
     JUMP jump_gated_##name(REGISTERS);                                                                                 \
   }
 
@@ -110,7 +111,8 @@ static bool is_programmatic(const CUlaunchConfig *config) {
 static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *config, CUfunction f,
                                                           void **kernelParams, void **extra, bool per_thread) {
   __typeof__(&cuLaunchKernelEx) launch = per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx);
-  if (!config || vg_gate_solo()) return launch(config, f, kernelParams, extra); /* before cuInit it may be wild */
+  if (!config || vg_gate_solo_launch())
+    return launch(config, f, kernelParams, extra); /* before cuInit it may be wild */
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);
   struct vg_work *again = vg_gate_enter_short(config->hStream, per_thread, f, threads);
@@ -141,7 +143,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 
 static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
   __typeof__(&cuGraphLaunch) launch = per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch);
-  if (vg_gate_solo()) return vg_graph_paid_call(graph, stream, launch);
+  if (vg_gate_solo_launch()) return vg_graph_paid_call(graph, stream, launch);
   struct vg_ticket ticket;
   vg_gate_enter(&ticket, stream, per_thread, graph, 0);
   CUresult result = vg_graph_paid_call(graph, stream, launch);

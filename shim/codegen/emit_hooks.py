@@ -107,7 +107,7 @@ def gated(surface: Surface, rows: dict[str, Row]) -> str:
         function = _parameter_of_type(entry, "CUfunction", entry.name)
         out += [
             f"{entry.prototype} {{",
-            f"  if (VG_LIKELY(vg_gate_solo())) return {call};",
+            f"  if (VG_LIKELY(vg_gate_solo_launch())) return {call};",
             "  struct vg_ticket vg_ticket;",
             f"  vg_gate_enter(&vg_ticket, {stream}, {_flag(entry)}, (const void *){function}, {_threads(entry)});",
             f"  CUresult vg_result = {call};",

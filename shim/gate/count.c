@@ -8,6 +8,7 @@
 
 #define MARK_AFTER_NS 32000ull
 #define MARK_MOST_LAUNCHES 128
+#define MARK_MOST_NS 2500000ull
 #define COAST_BOUND_NS 2000000ull
 
 /* ---- the stream that it is accounted to ---- */
@@ -59,19 +60,20 @@ struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per
 /* ---- counting ---- */
 
 uint64_t vg_gate_bound(const struct vg_device *device) {
+  if (vg_gate_is_alone(device)) return VG_SOLO_BOUND_NS;
   uint64_t bound_ns = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->bound_ns);
   return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
 }
 
-/* How much is launched into a stream between two markers: an eighth of the bound, and no more than 128 launches like
- * this one, so that a thread that lost its processor is told from one that launches short kernels. What threads have
+/* How much is launched into a stream between two markers: an eighth of the bound, 2.5 ms and 128 launches like this one
+ * at most, so that a thread that lost its processor is told from one that launches short kernels. What threads have
  * launched since their markers must not fill the bound together, since nothing shows its end: the second thread has
  * half of that, the third one a third, which sums up to less than the bound for a thousand. But none has to record an
  * event more often than at every 128 launches like this one, or 32 us of work, beside which an event costs little. */
 static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *stream, uint64_t bound_ns,
                            uint64_t cost_ns) {
   if (stream->programmatic) return bound_ns;
-  uint64_t most_ns = bound_ns / 8, part_ns = most_ns / (work->place + 1);
+  uint64_t most_ns = bound_ns / 8 < MARK_MOST_NS ? bound_ns / 8 : MARK_MOST_NS, part_ns = most_ns / (work->place + 1);
   if (most_ns > MARK_MOST_LAUNCHES * cost_ns) most_ns = MARK_MOST_LAUNCHES * cost_ns;
   if (part_ns < MARK_AFTER_NS) part_ns = MARK_AFTER_NS;
   return part_ns < most_ns ? part_ns : most_ns;
@@ -132,6 +134,7 @@ static void count(struct vg_ticket *ticket) {
   struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line);
   stream->programmatic |= ticket->programmatic;
   stream->last_epoch = VG_LOAD(&gate->epoch);
+  work->credit = 0; /* for uncounted launches later: it grows from the beginning */
   bool marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, ticket->bound_ns, capturing);
   if (marked) work->others_ns = vg_gate_publish(work);
   open_tally(work, stream, ticket);
@@ -144,14 +147,48 @@ static void count(struct vg_ticket *ticket) {
   if (VG_UNLIKELY(in_gang) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 
+/* Beside a capture, too, whose length only the program knows: an event is recorded as a marker is. */
+static bool keeps_up(const struct vg_ticket *ticket) {
+  struct vg_work *work = ticket->work;
+  vg_work_lock(work);
+  bool keeps_up = vg_work_keeps_up(work, vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line));
+  vg_unlock(&work->lock);
+  return keeps_up;
+}
+
+/* What passed uncounted since the look before is ahead of all that is counted from now on. It counts as so many
+ * launches like this one, so that it shows how long the work behind it waits for the device and not for the program. */
+static void charge_passed(const struct vg_ticket *ticket, uint64_t launches) {
+  struct vg_work *work = ticket->work;
+  uint64_t cost_ns = launches * vg_estimate_cost(ticket->estimate);
+  vg_work_lock(work);
+  struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line);
+  stream->cost_ns += cost_ns;
+  stream->unmarked_ns += cost_ns;
+  if (!stream->stale) vg_work_set_outstanding(work, work->outstanding_ns + cost_ns);
+  vg_unlock(&work->lock);
+}
+
+static void leave_uncounted(struct vg_ticket *ticket, CUresult result) {
+  if (VG_LIKELY(result == CUDA_SUCCESS) && !keeps_up(ticket)) {
+    vg_gate_begin_deep(ticket->device);
+    charge_passed(ticket, ticket->work->credit);
+    count(ticket);
+    return;
+  }
+  __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
+  if (VG_LIKELY(result == CUDA_SUCCESS)) vg_gate_give_credit(ticket->work);
+}
+
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
   if (!ticket->device) return result;
-  if (VG_UNLIKELY(!ticket->counted))
-    __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
-  else if (VG_LIKELY(result == CUDA_SUCCESS))
+  if (VG_UNLIKELY(!ticket->counted)) {
+    leave_uncounted(ticket, result);
+  } else if (VG_LIKELY(result == CUDA_SUCCESS)) {
     count(ticket);
-  else
+  } else {
     vg_work_refused(ticket->estimate, ticket->timing_begin);
+  }
   VG_STORE(&ticket->work->tally.in_flight, false);
   return result;
 }

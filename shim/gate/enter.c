@@ -56,7 +56,7 @@ static bool begin_busy(struct vg_device *device) {
 }
 
 static bool is_solo(const struct vg_device *device) {
-  return (VG_LOAD_RELAXED(&device->open_word) & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
+  return VG_LOAD_RELAXED(&device->solo_word) != VG_GATE_NO_WORD;
 }
 
 /* May a launch go on under the word that is accepted? */
@@ -68,6 +68,7 @@ static bool may_launch(struct vg_device *device) {
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
   struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
+  vg_gate_credit = 0; /* not less and less, with launches after which the thread does not look */
   ticket->device = NULL;
   if (VG_UNLIKELY(!device)) device = vg_context_device();
   struct vg_gate_line *line = VG_LIKELY(vg_gate_own_line != NULL) ? vg_gate_own_line : vg_gate_make_line();
@@ -76,7 +77,8 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   struct vg_estimate *estimate = vg_work_find_estimate(work, function, threads);
   *ticket = (struct vg_ticket){
       .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
-  if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count))) vg_gate_wait_for_first_timing(device, estimate);
+  if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count)) && !vg_gate_is_alone(device))
+    vg_gate_wait_for_first_timing(device, estimate);
   for (;;) {
     ticket->bound_ns = vg_gate_bound(device);
     if (VG_UNLIKELY(vg_work_outstanding(work) + work->others_ns >= ticket->bound_ns))

@@ -28,3 +28,8 @@ bool vg_gate_solo_slow(void) {
   const struct vg_device *device = vg_context_device();
   return !device || vg_gate_solo_device(device);
 }
+
+bool vg_gate_solo_launch_slow(void) {
+  const struct vg_device *device = vg_context_device();
+  return !device || (vg_gate_solo_device(device) && vg_gate_solo_credit());
+}

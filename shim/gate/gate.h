@@ -2,7 +2,7 @@
  * gate.h - the launch gate (DESIGN D5): decides when a launch may go to the driver, bounds the outstanding work, sees
  * when none is outstanding any more and reports that to the arbiter.
  *
- *   if (VG_LIKELY(vg_gate_solo())) return real(...);           // alone on the device, or no slice: three loads
+ *   if (VG_LIKELY(vg_gate_solo_launch())) return real(...);    // alone on the device, or no slice: three loads
  *   struct vg_ticket ticket;
  *   vg_gate_enter(&ticket, stream, per_thread, function, grid_threads);   // waits; never under a lock of the shim
  *   CUresult result = real(...);
@@ -52,6 +52,11 @@ int vg_gate_attach(struct vg_device *device); /* at attach, before the first lau
 /* May a launch pass uncounted, with one device, several or none? */
 static inline bool vg_gate_solo(void) {
   return vg_gate_solo_fast() || (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_slow());
+}
+
+static inline bool vg_gate_solo_launch(void) { /* the same for a launch, which uses up credit */
+  if (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device))) return vg_gate_solo_launch_slow();
+  return vg_gate_solo_fast() && vg_gate_solo_credit();
 }
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads);

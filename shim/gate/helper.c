@@ -181,6 +181,7 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
   uint64_t done_ns = now_ns;
   uint64_t pause_ns = vg_gate_reap(device, now_ns); /* no earlier than it can have completed, by the estimates */
   if (gate->look_due_ns) vg_gate_looked_late(device, gate->look_due_ns, now_ns);
+  vg_gate_review_solo(device, pause_ns, now_ns);
   if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
   if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
   gate->look_due_ns = now_ns + pause_ns;
@@ -198,7 +199,7 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
 }
 
 /* The gate is open. How much work has completed, and is any left although the program never waits? It matters when a
- * neighbour waits, under a cap, or when the arbiter watches usage. */
+ * neighbour waits, under a cap, when the arbiter watches usage, or when a slice that is alone counts. */
 static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   const struct vg_control_device *control = VG_LOAD(&device->control);
@@ -206,7 +207,11 @@ static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   bool capped = VG_LOAD_RELAXED(&control->max_milli) < 1000;
   bool watched = VG_LOAD_RELAXED(&control->watch) & (VG_WATCH_USAGE | VG_WATCH_EDGES);
   gate->drain = VG_DRAIN_NONE;
-  if (!neighbour && !capped && !watched) return FOREVER;
+  bool alone = vg_gate_is_alone(device) && gate->busy.since_ns;
+  if (!neighbour && !capped && !watched && !alone) {
+    vg_gate_review_solo(device, 0, now_ns);
+    return vg_gate_is_alone(device) && gate->deep ? now_ns + IDLE_LOOK_NS : FOREVER;
+  }
   bool busy = gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty);
   if (!busy) gate->look_due_ns = 0;
   return busy ? service_busy(device, now_ns) : service_idle(device, now_ns);
@@ -250,6 +255,7 @@ static bool has_whole_device(const struct vg_control_device *control) {
 static void turn_to(struct vg_device *device, const uint32_t *word_at) {
   uint32_t *before = (uint32_t *)(uintptr_t)VG_LOAD(&device->gate_word);
   VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  VG_STORE(&device->solo_word, VG_GATE_NO_WORD);
   VG_STORE(&device->gate->counted_word, VG_GATE_NO_WORD);
   VG_STORE(&device->gate_word, word_at);
   vg_prim_futex_wake(before, INT_MAX); /* works on the read-only page, too */

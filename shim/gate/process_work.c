@@ -64,21 +64,24 @@ uint64_t vg_gate_launched(const struct vg_device *device) {
 }
 
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
-  uint64_t left_ns = 0, most_ns = 0, moved_ns = 0, together_ns = 0, done_ns = 0, launches = 0;
+  uint64_t left_ns = 0, most_ns = 0, done_ns = 0, launches = 0;
+  struct vg_together together = {.alone = vg_gate_is_alone(device)};
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_work_lock(work);
     vg_work_reap(work, now_ns);
-    if (work->moved_ns > moved_ns) moved_ns = work->moved_ns;
-    together_ns += work->outstanding_ns;
+    if (work->moved_ns > together.moved_ns) together.moved_ns = work->moved_ns;
+    together.left_ns += work->outstanding_ns;
+    if (together.alone) vg_work_add_pieces(work, &together);
     vg_gate_take_news(work, &done_ns, &launches);
     vg_unlock(&work->lock);
   }
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_lock(&work->lock);
-    vg_work_review_stale(work, moved_ns, together_ns, now_ns);
+    vg_work_review_stale(work, &together, now_ns);
     uint64_t progress_ns = vg_work_progress(work, now_ns);
     if (progress_ns > most_ns) most_ns = progress_ns;
     left_ns += work->outstanding_ns;
+    if (together.alone) left_ns -= vg_work_unmarked(work); /* a launch that waited for it might wait for the program */
     publish_and_unlock(work);
   }
   vg_gate_report_news(device, done_ns, launches);

@@ -61,9 +61,11 @@ void vg_gate_wake_helper(struct vg_device *device) {
 }
 
 void vg_gate_set_counted_word(struct vg_device *device) {
-  uint32_t word = VG_LOAD_RELAXED(&device->open_word);
-  bool counted = device->gate->busy.since_ns && (word & VG_GATE_STATE_MASK) == VG_GATE_COUNT &&
+  uint32_t word = VG_LOAD_RELAXED(&device->open_word), state = word & VG_GATE_STATE_MASK;
+  bool solo = state == VG_GATE_SOLO && !device->gate->deep;
+  bool counted = device->gate->busy.since_ns && !solo && (state == VG_GATE_COUNT || state == VG_GATE_SOLO) &&
                  !VG_LOAD_RELAXED(&vg_prim_membarrier_refused); /* the short path has no fence */
+  VG_STORE(&device->solo_word, solo ? word : VG_GATE_NO_WORD);
   VG_STORE(&device->gate->counted_word, counted ? word : VG_GATE_NO_WORD);
 }
 
@@ -88,7 +90,7 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) gate->idle_since_ns = now_ns;
-  VG_STORE_RELAXED(&gate->solo_dirty, false);
+  VG_STORE_RELAXED(&gate->solo_dirty, VG_LOAD_RELAXED(&device->solo_word) != VG_GATE_NO_WORD);
   if (!gate->busy.since_ns) return false;
   struct vg_report_device *report = page_of(device, now_ns);
   span_end(&gate->busy, now_ns, &report->busy_since_ns, &report->busy_ns);

@@ -9,6 +9,8 @@
 #include "gate/thread_line.h"
 #include "gate/thread_work.h"
 
+#define VG_SOLO_BOUND_NS (50 * VG_NS_PER_MS) /* on the outstanding work of a slice that is alone */
+
 enum vg_drain { VG_DRAIN_NONE, VG_DRAIN_IN_FLIGHT, VG_DRAIN_MARKERS, VG_DRAIN_PROBED };
 
 struct vg_gate_span {
@@ -24,10 +26,12 @@ struct vg_gate_state {
   uint32_t collectives;          /* launched so far, see collectives.c */
   uint32_t waiters;
   uint64_t idle_since_ns;
-  bool helper_rests;     /* the helper is to be woken when work begins */
-  bool solo_dirty;       /* launches passed uncounted: only a probe can show whether they are done */
-  bool coasting;         /* no daemon: the timetable decides */
-  uint64_t span_done_ns; /* completed, by the estimates, since work is outstanding */
+  bool helper_rests;         /* the helper is to be woken when work begins */
+  bool solo_dirty;           /* launches passed uncounted: only a probe can show whether they are done */
+  bool deep;                 /* alone, but the device does not keep up: launches are counted all the same, see solo.c */
+  uint64_t shallow_since_ns; /* meanwhile: little has been outstanding since then; 0: much was at the last look */
+  bool coasting;             /* no daemon: the timetable decides */
+  uint64_t span_done_ns;     /* completed, by the estimates, since work is outstanding */
   /* the helper thread's own */
   enum vg_drain drain;
   uint32_t drain_word; /* the closed word being drained */
@@ -70,14 +74,26 @@ enum vg_admission {
   VG_ADMISSION_PASS_ONCE, /* this one launch passes: coasting, or in a gang whose devices are not equally far */
 };
 enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device);
-/* Until what is outstanding has come down to the bound, or twice that time has passed. */
+/* Until what is outstanding has come down to the bound, or twice that time has passed. In a slice that is alone only
+ * while its work gets on, see vg_work_review_stale(). */
 void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
                             uint64_t bound_ns);
 /* Of the function's first launch; for a second at most. */
 void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate);
 
+/* ---- launches that pass uncounted (solo.c) ---- */
+
+void vg_gate_give_credit(struct vg_work *work);    /* for more of them by the calling thread */
+void vg_gate_begin_deep(struct vg_device *device); /* launches are counted from now on */
+/* By the helper, which has found so much outstanding: are they to be counted any longer? Under the mutex. */
+void vg_gate_review_solo(struct vg_device *device, uint64_t left_ns, uint64_t now_ns);
+
 /* ---- counting of launches (count.c) ---- */
 
+/* Has the process accepted SOLO? Its launches may be counted all the same, see solo.c. */
+static inline bool vg_gate_is_alone(const struct vg_device *device) {
+  return (VG_LOAD_RELAXED(&device->open_word) & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
+}
 uint64_t vg_gate_bound(const struct vg_device *device); /* on outstanding work, as it is now */
 /* After a launch that was counted: the device became idle while it was under way, since another thread has waited for
  * all work. Busy again, unless that wait has covered this launch, too. */

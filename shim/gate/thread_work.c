@@ -16,6 +16,9 @@
 #define STALE_LEAST_NS 4000000ull
 #define STALE_UNKNOWN_NS VG_NS_PER_S /* for an unknown function: it may be one long kernel */
 #define STALE_BEGUN_NS (30 * VG_NS_PER_S)
+#define STALE_ALONE_UNKNOWN_NS                                                                                         \
+  (100 * VG_NS_PER_MS) /* in a slice that is alone, for an unknown function that has begun */
+#define STALE_ALONE_BEHIND_NS (100 * VG_NS_PER_MS) /* the same, for what other streams have queued */
 
 /* ---- estimates ---- */
 
@@ -193,13 +196,20 @@ static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_
   stream->moved_ns = at_ns < now_ns ? at_ns : now_ns;
 }
 
+static bool is_pending(CUevent event) {
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  bool pending = REAL(cuEventQuery)(event) == CUDA_ERROR_NOT_READY;
+  exchange_mode(before);
+  return pending;
+}
+
 /* Does the marker's launch run? A launch that runs waits, almost always, for no later launch. */
 static bool begun(const struct vg_marker *marker) {
-  if (!marker->timing_begin) return false;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  bool runs = REAL(cuEventQuery)(marker->timing_begin) != CUDA_ERROR_NOT_READY;
-  exchange_mode(before);
-  return runs;
+  return marker->timing_begin && !is_pending(marker->timing_begin);
+}
+
+static const struct vg_marker *oldest_marker(const struct vg_stream *stream) {
+  return &stream->markers[stream->head % VG_WORK_MARKERS];
 }
 
 static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
@@ -225,10 +235,11 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
 
 /* Streams that share the device with others get on more slowly. So a stream is stuck if none of the process has got on
  * for a multiple of what all have outstanding together, or this one alone for a multiple of that. */
-static void review_stale(struct vg_work *work, struct vg_stream *stream, uint64_t moved_ns, uint64_t together_ns,
+static void review_stale(struct vg_work *work, struct vg_stream *stream, const struct vg_together *together,
                          uint64_t now_ns) {
   if (stream->head == stream->tail) return;
-  const struct vg_marker *oldest = &stream->markers[stream->head % VG_WORK_MARKERS];
+  const struct vg_marker *oldest = oldest_marker(stream);
+  uint64_t moved_ns = together->moved_ns, together_ns = together->left_ns;
   uint64_t patience_ns = (oldest->cost_ns > together_ns ? oldest->cost_ns : together_ns) * STALE_FACTOR;
   if (patience_ns < STALE_LEAST_NS) patience_ns = STALE_LEAST_NS;
   if (!oldest->estimate->count) patience_ns = STALE_UNKNOWN_NS;
@@ -239,9 +250,39 @@ static void review_stale(struct vg_work *work, struct vg_stream *stream, uint64_
   if (now_ns > stream->moved_ns + STALE_BEGUN_NS || !begun(oldest)) set_stale(work, stream, true);
 }
 
-void vg_work_review_stale(struct vg_work *work, uint64_t moved_ns, uint64_t together_ns, uint64_t now_ns) {
-  for (int i = 0; i < VG_WORK_STREAMS; i++)
-    if (work->streams[i].used) review_stale(work, &work->streams[i], moved_ns, together_ns, now_ns);
+void vg_work_add_pieces(const struct vg_work *work, struct vg_together *together) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    if (!stream->used || stream->stale || stream->head == stream->tail) continue;
+    const struct vg_marker *oldest = oldest_marker(stream);
+    if (oldest->estimate->count)
+      together->pieces_ns += oldest->cost_ns;
+    else
+      together->unknown_runs |= begun(oldest);
+  }
+}
+
+/* Nothing else holds up a slice that is alone: if the device works for it, one of the oldest pieces of its streams
+ * completes within the time of all of them. Else they wait for the program, whose launches must not wait for them. A
+ * stream alone has that and for as long as what the others have queued takes, within a limit. */
+static void review_stale_alone(struct vg_work *work, struct vg_stream *stream, const struct vg_together *together,
+                               uint64_t now_ns) {
+  if (stream->head == stream->tail) return;
+  uint64_t patience_ns = STALE_LEAST_NS + together->pieces_ns + together->pieces_ns / 2;
+  if (together->unknown_runs) patience_ns += STALE_ALONE_UNKNOWN_NS;
+  uint64_t stuck_ns = (together->moved_ns > stream->moved_ns ? together->moved_ns : stream->moved_ns) + patience_ns;
+  uint64_t left_ns = together->left_ns < STALE_ALONE_BEHIND_NS ? together->left_ns : STALE_ALONE_BEHIND_NS;
+  if (now_ns > stuck_ns || now_ns > stream->moved_ns + patience_ns + left_ns) set_stale(work, stream, true);
+}
+
+void vg_work_review_stale(struct vg_work *work, const struct vg_together *together, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    if (!work->streams[i].used) continue;
+    if (together->alone)
+      review_stale_alone(work, &work->streams[i], together, now_ns);
+    else
+      review_stale(work, &work->streams[i], together, now_ns);
+  }
 }
 
 /* A thread that has lost its processor among launches: the device may have been idle meanwhile. */
@@ -278,6 +319,20 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns) {
   return mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
+}
+
+bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
+  bool behind = work->look && is_pending(work->look);
+  if (work->look && work->look_context != stream->context) {
+    drop_event(work->look);
+    work->look = NULL;
+  }
+  if (!work->look) work->look = new_event(CU_EVENT_DISABLE_TIMING);
+  work->look_context = stream->context;
+  if (work->look && record(work->look, stream) == CUDA_SUCCESS) return !behind;
+  drop_event(work->look);
+  work->look = NULL;
+  return true;
 }
 
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
@@ -333,6 +388,15 @@ bool vg_work_pending(const struct vg_work *work, uint64_t *ret_pending_ns) {
     if (stream->pending_ns > *ret_pending_ns) *ret_pending_ns = stream->pending_ns;
   }
   return pending;
+}
+
+uint64_t vg_work_unmarked(const struct vg_work *work) {
+  uint64_t unmarked_ns = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    if (stream->used && !stream->stale && stream->head == stream->tail) unmarked_ns += stream->unmarked_ns;
+  }
+  return unmarked_ns;
 }
 
 uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns) {
@@ -391,4 +455,5 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     if (stream == work->tally.stream) vg_work_close_tally(work);
   }
   if (work->pool_context == context) work->pooled = 0;
+  if (work->look_context == context) work->look = NULL;
 }

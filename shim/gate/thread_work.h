@@ -78,6 +78,11 @@ struct vg_work {
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
+  /* While launches pass uncounted, see solo.c. */
+  CUevent look; /* behind what the thread had launched when it looked last, in this context; NULL: none */
+  CUcontext look_context;
+  uint32_t credit; /* the last one that it was given; 0: none yet */
+
   struct vg_stream *last;        /* the stream of the last launch */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
@@ -129,12 +134,26 @@ static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_n
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns);
 
+/* Has everything completed that was launched when this was asked before? An event is recorded behind what the stream
+ * has now. True where none can be recorded: markers could not either, and without them nothing is bounded. */
+bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream);
+
 /* The driver has refused a launch: it adds no outstanding work. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
-/* After the reap of all threads: streams that make no progress are no longer counted. moved_ns: when any stream of the
- * process last did; together_ns: what all have outstanding. */
-void vg_work_review_stale(struct vg_work *work, uint64_t moved_ns, uint64_t together_ns, uint64_t now_ns);
+/* Of all threads of the process. */
+struct vg_together {
+  uint64_t moved_ns; /* when any stream last made progress */
+  uint64_t left_ns;  /* what all have outstanding */
+  /* of a slice that is alone */
+  bool alone;
+  bool unknown_runs;  /* a function that has never been seen to end has begun */
+  uint64_t pieces_ns; /* what is before the oldest marker of each stream, where it is known how long that takes */
+};
+void vg_work_add_pieces(const struct vg_work *work, struct vg_together *together); /* of a slice that is alone */
+/* After the reap of all threads: streams that make no progress are no longer counted. */
+void vg_work_review_stale(struct vg_work *work, const struct vg_together *together, uint64_t now_ns);
+uint64_t vg_work_unmarked(const struct vg_work *work); /* in streams without a marker: nothing shows its end */
 enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
 /* The state of a launch of this function and size that is being timed. Under the lock. */
 enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class);

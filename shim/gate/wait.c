@@ -9,6 +9,7 @@
 #define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps at the gate before it looks around */
 #define COAST_LOOK_NS 1000000ull           /* in its own slot: how often a waiting thread looks for completed work */
 #define LOOSE_BOUND_NS 2000000ull
+#define ALONE_LOOK_NS 1000000ull /* how often a waiting thread of a slice that is alone looks for progress */
 #define PIECE_MAX_NS 8000000ull
 #define FIRST_RUNS_NS VG_NS_PER_S
 #define FIRST_BEGINS_NS (20 * VG_NS_PER_MS)
@@ -75,6 +76,8 @@ static bool accept_word(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&device->gate->mutex);
   bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
   if (accepted) {
+    device->gate->deep = true;
+    device->gate->shallow_since_ns = 0;
     vg_gate_set_open_word(device, word);
     vg_gate_wake_helper(device);
   }
@@ -144,16 +147,30 @@ static uint64_t bound_for(uint64_t bound_ns, const struct vg_estimate *estimate)
   return bound_ns >= LOOSE_BOUND_NS && cost_ns > bound_ns && cost_ns <= PIECE_MAX_NS ? cost_ns : bound_ns;
 }
 
+/* In a slice that is alone the launch of a thread that has little outstanding itself does not wait for the others, and
+ * none waits for streams that do not get on. */
+static bool may_pass_alone(const struct vg_device *device, const struct vg_work *work) {
+  uint64_t part_ns = VG_SOLO_BOUND_NS / (VG_LOAD(&device->gate->works)->place + 1);
+  return vg_work_outstanding(work) < part_ns || VG_LOAD(VG_LOAD(&device->gate_word)) != VG_LOAD(&device->open_word);
+}
+
+static uint64_t pause_for(uint64_t remaining_ns, uint64_t bound_ns, bool alone) {
+  if (alone) return ALONE_LOOK_NS;
+  uint64_t pause_ns = remaining_ns - bound_ns / 2;
+  return pause_ns < bound_ns / 2 ? pause_ns : bound_ns / 2;
+}
+
 /* Paces and never blocks for ever: twice the bound after the outstanding work should have come down to it, the launch
  * continues all the same. */
 void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
                             uint64_t bound_ns) {
+  bool alone = vg_gate_is_alone(device);
+  if (alone && may_pass_alone(device, work)) return;
   bound_ns = bound_for(bound_ns, estimate);
   uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns, now_ns);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
-  while (remaining_ns >= bound_ns && now_ns < deadline_ns) {
-    uint64_t pause_ns = remaining_ns - bound_ns / 2;
-    if (pause_ns > bound_ns / 2) pause_ns = bound_ns / 2;
+  while (remaining_ns >= bound_ns && now_ns < deadline_ns && !(alone && may_pass_alone(device, work))) {
+    uint64_t pause_ns = pause_for(remaining_ns, bound_ns, alone);
     uint64_t due_ns = now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns;
     vg_prim_sleep_until_ns(due_ns);
     now_ns = vg_prim_now_ns();

@@ -87,19 +87,24 @@ static void many_streams_are_bounded(void) {
   end();
 }
 
-static void the_bound_holds_beside_a_capture(void) {
-  begin(0);
-  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+/* The most that 300 kernels of this length queue while a capture is open, which lasts as long as the program wants. */
+static uint64_t most_queued_beside_a_capture(void (*launch_one)(uint64_t), uint64_t kernel_ns) {
   fake_capture_begin(fake_stream(7));
   uint64_t most_ns = 0;
   for (int i = 0; i < 300; i++) {
-    launch(LAUNCH_NS);
+    launch_one(kernel_ns);
     if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
   }
   printf("  queued %.1f ms\n", (double)most_ns / 1e6);
-  CHECK(most_ns <= 6 * VG_NS_PER_MS);
   fake_capture_end(fake_stream(7));
   synchronize(fake_stream(1));
+  return most_ns;
+}
+
+static void the_bound_holds_beside_a_capture(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  CHECK(most_queued_beside_a_capture(launch, LAUNCH_NS) <= 6 * VG_NS_PER_MS);
   end();
 }
 
@@ -182,6 +187,191 @@ static uint64_t most_unmarked(struct vg_work *work, uint64_t cost_ns) {
   return most_ns;
 }
 
+/* ---- a slice that is alone ---- */
+
+static void launch_alone(uint64_t cost_ns) {
+  if (vg_gate_solo_launch())
+    fake_launch(fake_stream(1), cost_ns);
+  else
+    launch(cost_ns);
+}
+
+/* Launches count no longer once the device has kept up with them for a while. */
+static void keep_up(void) {
+  uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
+  while (!vg_gate_solo() && vg_prim_now_ns() < limit_ns) {
+    launch_alone(VG_NS_PER_US);
+    vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
+    vg_gate_service(vg_prim_now_ns());
+  }
+  CHECK(vg_gate_solo());
+}
+
+static void begin_alone(void) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+}
+
+/* The most that was queued at a time. */
+static uint64_t queue_alone(int launches, uint64_t cost_ns) {
+  uint64_t most_ns = 0;
+  for (int i = 0; i < launches; i++) {
+    launch_alone(cost_ns);
+    if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.0f ms\n", (double)most_ns / 1e6);
+  return most_ns;
+}
+
+/* What is queued before another slice attaches cannot be taken back. */
+static void a_slice_that_is_alone_is_bounded(void) {
+  begin_alone();
+  CHECK(queue_alone(300, VG_NS_PER_MS) <= 2 * VG_SOLO_BOUND_NS);
+  CHECK(!vg_gate_solo() && report()->outstanding);
+  CHECK(serve_until_idle());
+  keep_up();
+  CHECK(device()->gate->solo_dirty);
+  CHECK(serve_until_idle() && device()->gate->solo_dirty);
+  end();
+}
+
+/* The same after launches that passed uncounted, which are ahead of all that is counted. */
+static void a_queue_that_grows_deep_is_bounded(void) {
+  begin_alone();
+  for (int i = 0; i < 20; i++) launch_alone(VG_NS_PER_MS);
+  synchronize(fake_stream(1));
+  device()->gate->deep = false;
+  vg_gate_set_open_word(device(), control.gate);
+  CHECK(vg_gate_solo());
+  CHECK(queue_alone(300, VG_NS_PER_MS) <= 2 * VG_SOLO_BOUND_NS);
+  CHECK(!vg_gate_solo());
+  end();
+}
+
+/* Pieces longer than the bound: the next is queued before the one that runs has ended. */
+static void long_kernels_of_a_slice_that_is_alone_are_bounded(void) {
+  begin_alone();
+  uint64_t cost_ns = 80 * VG_NS_PER_MS, empty_ns = 0;
+  CHECK(queue_alone(3, cost_ns) <= 3 * cost_ns);
+  for (int i = 0; i < 10; i++) {
+    launch_alone(cost_ns);
+    if (queued_ns(fake_stream(1)) <= cost_ns) empty_ns++;
+  }
+  CHECK(!empty_ns && queued_ns(fake_stream(1)) <= 3 * cost_ns);
+  end();
+}
+
+/* A program decides how long a capture stays open. */
+static void a_slice_that_is_alone_is_bounded_beside_a_capture(void) {
+  begin_alone();
+  fake_capture_begin(fake_stream(7));
+  CHECK(queue_alone(300, VG_NS_PER_MS) <= 2 * VG_SOLO_BOUND_NS);
+  fake_capture_end(fake_stream(7));
+  synchronize(fake_stream(1));
+  end();
+}
+
+/* Work that waits for what the program does after its launches: they pass, whatever they take by the estimates. */
+static void alone_no_launch_waits_for_the_program(void) {
+  begin_alone();
+  for (int i = 0; i < 20; i++) launch_alone(VG_NS_PER_MS);
+  synchronize(fake_stream(1));
+  fake_busy_until_ns[1] = FAKE_NEVER;
+  uint64_t begun_ns = vg_prim_now_ns();
+  for (int i = 0; i < 1000; i++) launch_alone(VG_NS_PER_MS);
+  uint64_t waited_ns = vg_prim_now_ns() - begun_ns;
+  printf("  %.1f ms for launches of 1 s\n", (double)waited_ns / 1e6);
+  CHECK(waited_ns < 100 * VG_NS_PER_MS);
+  fake_busy_until_ns[1] = 0;
+  end();
+}
+
+/* Nor do launches behind a kernel that runs until the program ends it. */
+static void alone_no_launch_waits_for_a_kernel_without_end(void) {
+  begin_alone();
+  launch_into(fake_stream(2), &functions[1], 3600 * VG_NS_PER_S);
+  uint64_t begun_ns = vg_prim_now_ns();
+  for (int i = 0; i < 300; i++) launch_alone(VG_NS_PER_MS);
+  uint64_t took_ns = vg_prim_now_ns() - begun_ns;
+  printf("  %.0f ms for launches of 300 ms\n", (double)took_ns / 1e6);
+  CHECK(took_ns < 300 * VG_NS_PER_MS && queued_ns(fake_stream(1)) > 0);
+  end();
+}
+
+static void *launch_once(void *stream) {
+  launch_into(stream, &functions[1], VG_NS_PER_US);
+  return NULL;
+}
+
+/* What one thread has queued holds up no other one. */
+static void alone_a_thread_with_little_does_not_wait(void) {
+  begin_alone();
+  uint64_t cost_ns = 150 * VG_NS_PER_MS;
+  launch_alone(cost_ns);
+  synchronize(fake_stream(1));
+  for (int i = 0; i < 2; i++) launch_alone(cost_ns);
+  pthread_t thread;
+  CHECK(!pthread_create(&thread, NULL, launch_once, fake_stream(2)));
+  pthread_join(thread, NULL);
+  CHECK(queued_ns(fake_stream(1)) > 2 * VG_SOLO_BOUND_NS);
+  end();
+}
+
+static CUresult cannot_record(CUevent event, CUstream stream) {
+  (void)event, (void)stream;
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* As in a stream of another context than the thread's: nothing would show that the work has ended. */
+static void a_thread_that_cannot_look_does_not_wait(void) {
+  begin_alone();
+  uint64_t events = fake_events;
+  vg_real_slots[VG_ENTRY_cuEventRecord] = (void *)cannot_record;
+  CHECK(queue_alone(300, VG_NS_PER_MS) > 4 * VG_SOLO_BOUND_NS);
+  device()->gate->deep = false;
+  vg_gate_set_open_word(device(), control.gate);
+  for (int i = 0; i < 3; i++) launch_alone(VG_NS_PER_MS);
+  CHECK(vg_gate_solo() && fake_events == events);
+  end();
+}
+
+/* Launches into a capture, and those that the driver refuses, leave the credit used up: it does not wrap around. */
+static void launches_that_run_nothing_get_no_credit(void) {
+  begin_alone();
+  keep_up();
+  while (vg_gate_solo_launch()) fake_launch(fake_stream(1), VG_NS_PER_US);
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(1), false, &functions[0], 1024);
+  uint64_t events = fake_events;
+  vg_gate_leave(&ticket, CUDA_ERROR_INVALID_VALUE);
+  CHECK(vg_gate_credit == 0 && fake_events == events);
+  fake_capture_begin(fake_stream(1));
+  for (int i = 0; i < 10; i++) {
+    CHECK(!vg_gate_solo_launch());
+    vg_gate_enter(&ticket, fake_stream(1), false, &functions[0], 1024);
+    vg_gate_leave(&ticket, CUDA_SUCCESS);
+  }
+  CHECK(vg_gate_credit == 0);
+  fake_capture_end(fake_stream(1));
+  end();
+}
+
+/* Launches that the device keeps up with pass uncounted; the thread looks the more seldom the longer it does. */
+static void a_shallow_queue_is_not_counted(void) {
+  begin_alone();
+  keep_up();
+  CHECK(serve_until_idle());
+  uint64_t before = report()->launches;
+  for (int i = 0; i < 4096; i++) {
+    launch_alone(VG_NS_PER_US);
+    vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
+  }
+  printf("  looked %llu times\n", (unsigned long long)(report()->launches - before));
+  CHECK(vg_gate_solo() && !report()->outstanding);
+  CHECK(report()->launches > before && report()->launches < before + 30);
+  end();
+}
+
 /* A thread adds to what all have outstanding and takes it away again when it has completed, however that is seen. */
 static void completed_work_does_not_fill_the_bound(void) {
   begin(VG_WATCH_USAGE);
@@ -216,6 +406,16 @@ int main(void) {
   RUN(the_bound_holds_beside_a_capture);
   RUN(streams_of_many_threads_are_bounded_together);
   RUN(streams_of_one_thread_are_bounded_together);
+  RUN(a_slice_that_is_alone_is_bounded);
+  RUN(a_queue_that_grows_deep_is_bounded);
+  RUN(long_kernels_of_a_slice_that_is_alone_are_bounded);
+  RUN(a_slice_that_is_alone_is_bounded_beside_a_capture);
+  RUN(alone_no_launch_waits_for_the_program);
+  RUN(alone_no_launch_waits_for_a_kernel_without_end);
+  RUN(alone_a_thread_with_little_does_not_wait);
+  RUN(a_thread_that_cannot_look_does_not_wait);
+  RUN(launches_that_run_nothing_get_no_credit);
+  RUN(a_shallow_queue_is_not_counted);
   RUN(completed_work_does_not_fill_the_bound);
   RUN(a_pool_does_not_fill_the_bound);
   return 0;

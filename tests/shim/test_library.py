@@ -67,12 +67,22 @@ def test_linked_as_fitting_and_safety_need(shim: Path) -> None:
 LAUNCHES = [f"cuLaunch{kind}Kernel{variant}" for kind in ("", "Cooperative") for variant in ("", "_ptsz")]
 
 
-def _only_jumps(built: Path, name: str) -> bool:
-    """A function that leaves the stack as it is and ends in jumps out of it alone."""
+def _instructions(built: Path, name: str) -> list[list[str]]:
     command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={name}", built]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = [line.split(":", 1)[1].split() for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
     assert lines, f"{name} is not in {built}"
+    return lines
+
+
+def _ends_in_jumps(built: Path, name: str) -> bool:
+    """A function that may save registers, and ends in jumps out of it alone."""
+    return not {line[0] for line in _instructions(built, name)} & {"call", "callq", "ret", "retq", "bl", "blr"}
+
+
+def _only_jumps(built: Path, name: str) -> bool:
+    """A function that leaves the stack as it is and ends in jumps out of it alone."""
+    lines = _instructions(built, name)
     words = {line[0] for line in lines}
     operands = " ".join(word for line in lines for word in line[1:])
     stack = re.search(r"[re]?[sb]p\b|\b(x29|x30)\b", operands)
@@ -82,6 +92,7 @@ def _only_jumps(built: Path, name: str) -> bool:
 def test_launches_are_passed_on_by_jumps(shim: Path, tmp_path: Path) -> None:
     """The hook knows the arguments in registers only; a compiler that calls instead of jumping would lose the rest."""
     assert [name for name in LAUNCHES if not _only_jumps(shim, name)] == []
+    assert [name for name in LAUNCHES if not _ends_in_jumps(shim, f"vg_gated_{name}")] == []
     spoiled = tmp_path / "calls.o"
     flags = [*build_shim.CFLAGS, "-fno-optimize-sibling-calls"]
     subprocess.run(["gcc", *flags, "-c", "-o", spoiled, "cuda_hook.c"], cwd=ROOT, check=True)
