@@ -131,6 +131,8 @@ class DevicesConfig:
 
     #: devices that are never offered, watched or policed, by UUID or index
     exclude: tuple[str, ...] = key(())
+    #: devices given to Kubernetes, by UUID or index, or ["all"]: only claims of its DRA driver are placed there
+    kubernetes: tuple[str, ...] = key(())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.core.model import BATCH, Container, Device, Process, Slice, Spec, State
+from vgpud.core.model import BATCH, Claim, Container, Device, Process, Share, Slice, Spec, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, Standing, TraceEvent
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -71,6 +71,28 @@ def container_view(container: Container, node: str) -> pb.Container:
     )
 
 
+def claim_from(given: pb.Claim, boot_id: str) -> Claim:
+    """A claim as the DRA driver brings it; pods and shares are put into their order."""
+    granted = [Share(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in given.granted]
+    shares = tuple(sorted(granted, key=lambda share: share.device_uuid))
+    return Claim(given.uid, given.namespace, given.name, tuple(sorted(set(given.pod_uids))), shares, boot_id)
+
+
+def _claim_view(claim: Claim) -> pb.Claim:
+    view = pb.Claim(
+        uid=claim.uid, namespace=claim.namespace, name=claim.name, pod_uids=claim.pods, boot_id=claim.boot_id
+    )
+    for share in claim.granted:
+        view.granted.add(
+            device_uuid=share.device_uuid,
+            min_milli=share.min_milli,
+            max_milli=share.max_milli,
+            mem_min_bytes=share.mem_min_bytes,
+            mem_max_bytes=share.mem_max_bytes,
+        )
+    return view
+
+
 def slice_view(
     made: Slice,
     node: str,
@@ -97,6 +119,7 @@ def slice_view(
         queue=made.queue,
         job_id=made.job_id,
         suspended=made.suspended,
+        claim=_claim_view(made.claim) if made.claim else None,
     )
     for share, now in zip(made.shares, counters, strict=True):
         view.devices.add(
@@ -168,6 +191,7 @@ def device_view(device: Device, node: str, state: State, used_bytes: int | None,
         drained_by_fault=bool(drain and drain.by_fault),
         taken_by=taken.why if taken else "",
         offered=not state.closed(device.uuid),
+        kubernetes=state.of_kubernetes(device.uuid),
     )
 
 

@@ -201,8 +201,12 @@ def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ())
     return tuple(taken[uuid] for uuid in state.devices if uuid in taken)
 
 
-def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tuple[Share, ...] | Denied:
+def put(
+    shares: tuple[Share, ...], state: State, old: Slice | None = None, *, claim: bool = False
+) -> tuple[Share, ...] | Denied:
     """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
+
+    claim: the shares are those of a claim of Kubernetes.
 
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
@@ -214,7 +218,7 @@ def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tu
         had = old.share(share.device_uuid) if old else None
         if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
-        closed = None if had else offered.refusal([device], state)
+        closed = None if had else offered.refusal([device], state, claim=claim)
         if closed:
             return closed
         milli, size = state.reserved(share.device_uuid, without=old.name if old else "")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit, bounds, containers, offered, quotas, suspend
+from vgpud.core import admit, bounds, claims, containers, offered, quotas, suspend
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
@@ -32,6 +32,7 @@ from vgpud.core.events import (
     OpenDevice,
     OpenSocket,
     PolicyChanged,
+    PrepareClaim,
     ProcessAttached,
     ProcessDisconnected,
     ProcessGone,
@@ -42,10 +43,22 @@ from vgpud.core.events import (
     SuspendSlice,
     Tick,
     UndrainDevice,
+    UnprepareClaim,
     UpdateSlice,
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
-from vgpud.core.slices import attach_refusal, changes, describe, end, in_use, job_refusal, make, short, unknown
+from vgpud.core.slices import (
+    attach_refusal,
+    changes,
+    claim_refusal,
+    describe,
+    end,
+    in_use,
+    job_refusal,
+    make,
+    short,
+    unknown,
+)
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
 REQUEST_ID_BYTES_MAX = 128
@@ -200,11 +213,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     if isinstance(merged, Denied):
         return [Answer(merged)]
     spec = offered.with_uuids(merged, state)
-    parts = admit.parts_of(spec, state.policy)
-    if isinstance(parts, Denied):
-        return [Answer(parts)]
-    busy = bool(state.processes_of(old.name) or state.containers_of(old.name))
-    shares = admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec, busy)
+    shares = _changed_shares(state, old, spec, event)
     if isinstance(shares, Denied):
         return [Answer(shares)]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
@@ -226,7 +235,19 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     ]
 
 
-def _resized(state: State, old: Slice, spec: Spec, busy: bool) -> tuple[Share, ...] | Denied:
+def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) -> tuple[Share, ...] | Denied:
+    """The shares of a slice whose spec becomes this one."""
+    if old.claim:
+        chosen = claims.resized(old, old.claim, spec, event.fields)
+        return chosen if isinstance(chosen, Denied) else admit.put(chosen, state, old, claim=True)
+    parts = admit.parts_of(spec, state.policy)
+    if isinstance(parts, Denied):
+        return parts
+    return admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec)
+
+
+def _resized(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied:
+    busy = bool(state.processes_of(old.name) or state.containers_of(old.name))
     here = tuple(s.device_uuid for s in old.shares)
     same_count = len(spec.pieces) == len(here)  # the spec has been checked: this is short
     same_names = not spec.device_uuids or set(spec.device_uuids) == set(here)
@@ -251,6 +272,7 @@ def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Comm
     if old is None:
         return [Answer(unknown(event.name))]
     kept = job_refusal(old, event.job_id, f"end the job (vgpu queue cancel {old.job_id}), and it goes")
+    kept = kept or claim_refusal(old, "delete its pods (kubectl delete pod), and it goes")
     if kept:
         return [Answer(kept)]
     running = state.processes_of(old.name)
@@ -341,6 +363,8 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     UpdateSlice: _on_update_slice,
     DeleteSlice: _on_delete_slice,
     SuspendSlice: suspend.on_suspend,
+    PrepareClaim: claims.on_prepare,
+    UnprepareClaim: claims.on_unprepare,
     ProcessAttached: _on_process_attached,
     ProcessGone: _on_process_gone,
     ProcessDisconnected: _on_process_disconnected,

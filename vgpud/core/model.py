@@ -20,6 +20,8 @@ PAUSED, EVICTED, EVICTING, RESTORING = "paused", "evicted", "evicting", "restori
 #: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused
 ALLOW, QUOTA, DENY = "allow", "quota", "deny"
 DIRECTS = (ALLOW, QUOTA, DENY)
+#: in Policy.kubernetes_devices
+ALL_DEVICES = "all"
 
 
 class Reason(Enum):
@@ -96,6 +98,21 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim of Kubernetes that a slice was made for."""
+
+    uid: str
+    namespace: str
+    name: str
+    pods: tuple[str, ...]  # uids of the pods whose containers may use the slice, sorted
+    granted: tuple[Share, ...]  # as the scheduler allocated it, by device index
+    boot_id: str  # of the boot during which it was prepared last
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     name: str
     uid: str  # unique for ever
@@ -111,6 +128,7 @@ class Slice:
     queue: str = DEFAULT_QUEUE  # queue whose quota it counts against
     job_id: int = 0  # of the job that it was made for
     suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
+    claim: Claim | None = None  # that it was made for: it ends with it
 
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
@@ -228,6 +246,7 @@ class Policy:
     on_stranger: str = "log"
     on_excess: str = "log"
     direct: str = ALLOW  # one of DIRECTS
+    kubernetes_devices: tuple[str, ...] = ()  # UUIDs or indices, or ALL_DEVICES: only claims are placed there
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,12 +293,26 @@ class State:
             taken=dict(self.taken),
         )
 
-    def closed(self, device_uuid: str) -> str:
-        """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ..."; "" when it is offered."""
+    def closed(self, device_uuid: str, *, claim: bool = False) -> str:
+        """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ...", "given to Kubernetes...";
+        "" when it is offered. claim: what is placed is that of a claim of Kubernetes."""
         drain, taken = self.drains.get(device_uuid), self.taken.get(device_uuid)
         if drain:
             return f"drained: {drain.reason}"
-        return str(taken) if taken and taken.whole else ""
+        if taken and taken.whole:
+            return str(taken)
+        given = self.of_kubernetes(device_uuid)
+        if given and not claim:
+            return "given to Kubernetes (kubernetes_devices), where pods ask for it by a ResourceClaim"
+        return "not given to Kubernetes (kubernetes_devices)" if claim and not given else ""
+
+    def of_kubernetes(self, device_uuid: str) -> bool:
+        """Whether only claims of Kubernetes are placed on a device."""
+        named = self.policy.kubernetes_devices
+        if not named:
+            return False
+        device = self.devices.get(device_uuid)
+        return ALL_DEVICES in named or device_uuid in named or (device is not None and str(device.index) in named)
 
     def foreign_bytes(self, device_uuid: str) -> int:
         """Memory that others than slices hold of a device."""

@@ -44,9 +44,9 @@ def with_uuids(spec: Spec, state: State) -> Spec:
     return spec if uuids == spec.device_uuids else replace(spec, device_uuids=uuids)
 
 
-def refusal(devices: Collection[Device], state: State) -> Denied | None:
-    """Why none of these is offered; None when one is."""
-    closed = [(device, why) for device in devices if (why := state.closed(device.uuid))]
+def refusal(devices: Collection[Device], state: State, *, claim: bool = False) -> Denied | None:
+    """Why none of these is offered, or to claims of Kubernetes (`claim`); None when one is."""
+    closed = [(device, why) for device in devices if (why := state.closed(device.uuid, claim=claim))]
     if len(closed) < len(devices) or not closed:
         return None
     said = "; ".join(f"device {device.index} is {why}" for device, why in closed)
