@@ -1,0 +1,320 @@
+"""The driver's single entry point: step(state, event, now_ns) -> [command]. No IO, no clock, no randomness.
+
+vgpud keeps what must outlive a crash: a claim's slice is saved there in one transaction before it is answered, with the
+claim that it is for, and its CDI file is written again at every start. So the driver has no state of its own on disk,
+and each call of kubelet is decided anew: read the claim, have vgpud make (or find) its slice, answer. Whatever dies in
+between is repeated by kubelet with the same result.
+
+Of one claim, one thing is done at a time; calls that come meanwhile wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgpud.k8s.core import published
+from vgpud.k8s.core.claims import ClaimError, is_of, pods_of, read_claim
+from vgpud.k8s.core.events import (
+    Answer,
+    Called,
+    ClaimRead,
+    Command,
+    EndSlice,
+    Event,
+    Health,
+    Log,
+    MakeSlice,
+    NodeLost,
+    NodeSeen,
+    PodUnknown,
+    PoolSeen,
+    Publish,
+    Published,
+    ReadClaim,
+    SliceEnded,
+    SliceMade,
+    Tick,
+    WriteStatus,
+)
+from vgpud.k8s.core.model import Gpu, Known, Ref, Work
+from vgpud.k8s.core.names import CDI_KIND
+
+SECOND_NS = 1_000_000_000
+#: how often vgpud's claims are compared with the API server: pods that were deleted by force leave theirs behind
+RECONCILE_NS = 600 * SECOND_NS
+#: after somebody else changed our ResourceSlices; deletions (a kubelet that starts deletes them) are repaired at once
+REPAIR_NS = 30 * SECOND_NS
+#: after a write that failed
+RETRY_NS = 2 * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the site decides."""
+
+    publish: published.Policy = field(default_factory=published.Policy)
+    priority_max: int = 0  # of a claim's own SliceConfig
+
+
+@dataclass(slots=True)
+class Pool:
+    """Our ResourceSlices, as far as is known."""
+
+    stored: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
+    dropped: tuple[str, ...] = ()
+    writing: bool = False
+    retry_ns: int = 0  # no write before
+    repair_ns: int | None = None  # when what somebody else changed is put right
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that step() reads and writes."""
+
+    node: str
+    policy: Policy = field(default_factory=Policy)
+    gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
+    claims: dict[str, Known] = field(default_factory=dict)  # by uid: those that vgpud has slices for
+    work: dict[str, Work] = field(default_factory=dict)  # by uid
+    #: claims that the API server is being asked about, or whose slices are then ended
+    checks: dict[str, Known] = field(default_factory=dict)
+    pool: Pool = field(default_factory=Pool)
+    healthy: tuple[tuple[str, bool, str], ...] = ()
+    reconciled_ns: int | None = None
+
+
+def step(state: State, event: Event, now_ns: int) -> list[Command]:
+    """Applies one event and returns what the shells are to do. `now_ns`: CLOCK_MONOTONIC."""
+    return _HANDLERS[type(event)](state, event, now_ns)
+
+
+# ---- the node ----
+
+
+def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
+    changed = state.gpus != event.gpus
+    state.gpus = event.gpus
+    state.claims = {claim.uid: claim for claim in event.claims}
+    if not changed:
+        return []
+    state.pool.repair_ns = None
+    return [*_health(state), *_publish(state, now_ns)]
+
+
+def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
+    """Nothing changes: programs run on, and what is published stays true."""
+    return []
+
+
+def _health(state: State) -> list[Command]:
+    devices = tuple(
+        (offer.name, not offer.gpu.fault, offer.gpu.fault)
+        for offer in published.offers(state.gpus or (), state.policy.publish).values()
+    )
+    if devices == state.healthy:
+        return []
+    state.healthy = devices
+    return [Health(devices)]
+
+
+# ---- calls of kubelet ----
+
+
+def _on_called(state: State, event: Called, now_ns: int) -> list[Command]:
+    work = state.work.get(event.ref.uid)
+    if work is None:
+        return _begin(state, Work(event.ref, event.ending, [event.call]))
+    if work.ending == event.ending and not work.behind:
+        work.calls.append(event.call)
+    else:
+        work.behind.append((event.call, event.ending))
+    return []
+
+
+def _begin(state: State, work: Work) -> list[Command]:
+    state.work[work.ref.uid] = work
+    return [EndSlice(work.ref.uid)] if work.ending else [ReadClaim(work.ref)]
+
+
+def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]:
+    checked = state.checks.get(event.uid)
+    work = state.work.get(event.uid)
+    if checked and (work is None or work.ending):
+        return _checked(state, checked, event)
+    if work is None or work.ending or work.waits:
+        return []
+    if event.error:
+        return _done(state, work, f"the API server cannot be asked for claim {work.ref}: {event.error}")
+    if event.claim is None:
+        return _done(state, work, f"claim {work.ref} does not exist: it was deleted before its pod started")
+    if state.gpus is None:
+        return _done(state, work, f"claim {work.ref}: vgpud on this node does not answer: see `vgpu doctor` there")
+    offers = published.offers(state.gpus, state.policy.publish)
+    try:
+        work.asked = read_claim(event.claim, work.ref, offers, state.node, state.policy.priority_max)
+    except ClaimError as error:
+        return _done(state, work, str(error))
+    return [MakeSlice(work.asked)]
+
+
+def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
+    work = state.work.get(event.uid)
+    if work is None or work.ending or work.asked is None:
+        return _concluded(state, event.uid)  # a claim's pods were brought up to date
+    asked = work.asked
+    if event.full and not work.retried:
+        # slices of claims that are gone may be in the way: they are ended, and then this is tried once more
+        work.retried = work.waits = True
+        return _reconcile(state, now_ns) or _concluded(state, "")
+    if event.error:
+        return _done(state, work, f"claim {asked}: {event.error}")
+    state.claims[asked.uid] = Known(asked.uid, asked.namespace, asked.name, event.slice_name, asked.pods)
+    status = WriteStatus(asked, event.slice_name)
+    return [*_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), status]
+
+
+def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Command]:
+    work = state.work.get(event.uid)
+    if not event.error:
+        state.claims.pop(event.uid, None)
+    if work is None or not work.ending:
+        return _concluded(state, event.uid)
+    done = _done(state, work, f"claim {work.ref}: {event.error}" if event.error else "")
+    return [*done, *_concluded(state, event.uid)]
+
+
+def _done(state: State, work: Work, error: str, cdi_device: str = "") -> list[Command]:
+    """Answers the calls, and begins with those that waited behind them."""
+    uid, asked = work.ref.uid, work.asked
+    results = asked.results if asked and not error else ()
+    answers: list[Command] = [Answer(call, uid, error, results, cdi_device if results else "") for call in work.calls]
+    del state.work[uid]
+    if not work.behind:
+        return answers
+    ending = work.behind[0][1]
+    alike = [call for call, kind in work.behind if kind == ending]
+    rest = [(call, kind) for call, kind in work.behind if kind != ending]
+    return [*answers, *_begin(state, Work(work.ref, ending, alike, behind=rest))]
+
+
+# ---- claims that are gone, and pods that came ----
+
+
+def _reconcile(state: State, now_ns: int) -> list[Command]:
+    """Asks the API server for every claim that has a slice."""
+    state.reconciled_ns = now_ns
+    asked = [known for uid, known in state.claims.items() if uid not in state.work and uid not in state.checks]
+    state.checks |= {known.uid: known for known in asked}
+    return [ReadClaim(Ref(known.uid, known.namespace, known.name)) for known in asked]
+
+
+def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
+    """A claim that has gone, or is another one of the same name, has no use for its slice any more."""
+    if event.error or known.uid in state.work:
+        return _concluded(state, known.uid)
+    if event.claim is None or not is_of(event.claim, known.uid):
+        text = f"claim {known} is gone: its slice {known.slice_name} is ended"
+        return [EndSlice(known.uid), Log(text, {"slice": known.slice_name})]
+    if pods_of(event.claim) == known.pods or state.gpus is None:
+        return _concluded(state, known.uid)
+    offers = published.offers(state.gpus, state.policy.publish)
+    ref = Ref(known.uid, known.namespace, known.name)
+    try:
+        return [MakeSlice(read_claim(event.claim, ref, offers, state.node, state.policy.priority_max))]
+    except ClaimError as error:
+        return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
+
+
+def _concluded(state: State, uid: str) -> list[Command]:
+    """A claim has been checked. After the last one, what waited for room is tried again."""
+    state.checks.pop(uid, None)
+    if state.checks:
+        return []
+    waiting = [work for work in state.work.values() if work.waits]
+    for work in waiting:
+        work.waits = False
+    return [ReadClaim(work.ref) for work in waiting]
+
+
+def _on_pod_unknown(state: State, event: PodUnknown, now_ns: int) -> list[Command]:
+    known = next((one for one in state.claims.values() if one.slice_name == event.slice_name), None)
+    if known is None or known.uid in state.work or known.uid in state.checks:
+        return []
+    state.checks[known.uid] = known
+    return [ReadClaim(Ref(known.uid, known.namespace, known.name))]
+
+
+# ---- what is published ----
+
+
+def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
+    """Deletions are repaired at once, since a kubelet that starts makes them; edits later, so that two that disagree
+    do not write all the time."""
+    pool = state.pool
+    edited = pool.stored is not None and len(event.slices) >= len(pool.stored)
+    pool.stored = event.slices
+    if edited and pool.repair_ns is None and _wanted_changes(state):
+        pool.repair_ns = now_ns + REPAIR_NS
+    if not edited:
+        pool.repair_ns = None
+    return _publish(state, now_ns)
+
+
+def _wanted_changes(state: State) -> published.Changes:
+    pool = state.pool
+    if state.gpus is None or pool.stored is None:
+        return published.Changes()
+    wanted = published.specs(state.gpus, state.node, state.policy.publish)
+    return published.changes(wanted, pool.stored, state.node, pool.dropped)
+
+
+def _publish(state: State, now_ns: int) -> list[Command]:
+    """Writes what differs, unless a write is under way or it is not time yet."""
+    pool = state.pool
+    found = _wanted_changes(state)
+    if not found:
+        pool.repair_ns = None
+        return []
+    if pool.writing or now_ns < max(pool.retry_ns, pool.repair_ns or 0):
+        return []
+    pool.writing, pool.repair_ns = True, None
+    return [Publish(found)]
+
+
+def _on_published(state: State, event: Published, now_ns: int) -> list[Command]:
+    pool = state.pool
+    pool.writing = False
+    if event.stored is not None:
+        pool.stored = event.stored
+    if event.error:
+        pool.retry_ns = now_ns + RETRY_NS
+        return [Log(f"the ResourceSlices could not be written: {event.error}")]
+    told: list[Command] = []
+    if event.dropped and event.dropped != pool.dropped:
+        names = ", ".join(event.dropped)
+        told.append(Log(f"this API server does not store {names}: enable its feature gates (docs/kubernetes.md)"))
+    pool.dropped = event.dropped
+    return [*told, *_publish(state, now_ns)]
+
+
+def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
+    commands = _publish(state, now_ns)
+    if state.gpus is None or (state.reconciled_ns is not None and now_ns - state.reconciled_ns < RECONCILE_NS):
+        return commands
+    return [*commands, *_reconcile(state, now_ns)]
+
+
+_HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
+    NodeSeen: _on_node_seen,
+    NodeLost: _on_node_lost,
+    Called: _on_called,
+    ClaimRead: _on_claim_read,
+    SliceMade: _on_slice_made,
+    SliceEnded: _on_slice_ended,
+    PodUnknown: _on_pod_unknown,
+    PoolSeen: _on_pool_seen,
+    Published: _on_published,
+    Tick: _on_tick,
+}
