@@ -1,0 +1,116 @@
+"""The command `vgpud-k8s`: this node's DRA driver."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+import grpc
+from lightkube import AsyncClient, KubeConfig
+
+from vgpud import __version__, paths
+from vgpud.errors import ConflictError, DeniedError, VgpudError
+from vgpud.k8s.core import published
+from vgpud.k8s.core.machine import Policy, State
+from vgpud.k8s.core.names import DRIVER
+from vgpud.k8s.driver import Driver
+
+log = logging.getLogger("vgpud.k8s")
+
+KUBELET = Path("/var/lib/kubelet")
+_CHANNEL: list[tuple[str, Any]] = [
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--node", envvar="NODE_NAME", required=True, help="Name of this node in Kubernetes ($NODE_NAME).")
+@click.option("--kubelet-dir", type=click.Path(path_type=Path), default=KUBELET, show_default=True, help="Of kubelet.")
+@click.option("--socket", help="Socket of vgpud (default: as `vgpu` finds it).")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Default: the pod's service account.")
+@click.option("--slices-max", type=click.IntRange(1, 1024), default=96, show_default=True, help="Claims on one GPU.")
+@click.option("--fixed-sizes/--no-fixed-sizes", default=True, help="Publish halves, quarters and tenths, too.")
+@click.option("--evict-on-fault", is_flag=True, help="Evict pods from a GPU with a fatal Xid (NoExecute).")
+@click.option(
+    "--priority-max", type=click.IntRange(0, 1000), default=0, show_default=True, help="Of claims' own config."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.version_option(__version__)
+def main(
+    node: str,
+    kubelet_dir: Path,
+    socket: str | None,
+    kubeconfig: Path | None,
+    slices_max: int,
+    fixed_sizes: bool,
+    evict_on_fault: bool,
+    priority_max: int,
+    verbose: bool,
+) -> None:
+    """The DRA driver of a Kubernetes node: publishes vgpud's GPUs, prepares the claims of pods.
+
+    Exit codes: 0 stopped, 2 usage, 5 no permission, 8 another driver runs on this node. A service manager should try
+    again after 8.
+    """
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    publish = published.Policy(slices_max, fixed_sizes, evict_on_fault)
+    state = State(node, Policy(publish, priority_max))
+    try:
+        with only_one(kubelet_dir / "plugins"):
+            asyncio.run(_serve(state, kubelet_dir, socket or paths.default_host(os.environ), kubeconfig))
+    except VgpudError as error:
+        click.echo(f"vgpud-k8s: {error}", err=True)
+        raise SystemExit(int(error.exit_code)) from error
+
+
+@contextlib.contextmanager
+def only_one(plugins: Path) -> Any:
+    """Two drivers on a node would take each other's socket. Raises VgpudError."""
+    directory = plugins / DRIVER
+    try:
+        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise DeniedError(f"{directory}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ConflictError(f"another driver of {DRIVER} runs on this node: it has {directory}") from None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+async def _serve(state: State, kubelet_dir: Path, host: str, kubeconfig: Path | None) -> None:
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+
+    def refused(why: str) -> None:
+        log.error("kubelet refuses the driver: %s", why)
+        stopped.set()
+
+    config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
+    client = AsyncClient(config, trust_env=False)
+    async with grpc.aio.insecure_channel(f"unix://{host}" if host.startswith("/") else host, _CHANNEL) as channel:
+        driver = Driver(state, client, channel, kubelet_dir / "plugins_registry", kubelet_dir / "plugins", refused)
+        try:
+            await driver.start()
+        except OSError as error:
+            raise DeniedError(f"{kubelet_dir}: {error.strerror}") from error
+        await stopped.wait()
+        await driver.stop()
+    await client.close()
