@@ -78,9 +78,8 @@ class PoolSeen:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The answer to Publish. stored: what the server has now; dropped: fields that it did not store."""
+    """The answer to Publish. dropped: fields that the server did not store."""
 
-    stored: tuple[Mapping[str, Any], ...] | None = None
     dropped: tuple[str, ...] = ()
     error: str = ""
 

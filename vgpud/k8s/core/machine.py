@@ -46,8 +46,8 @@ SECOND_NS = 1_000_000_000
 RECONCILE_NS = 600 * SECOND_NS
 #: after somebody else changed our ResourceSlices; deletions (a kubelet that starts deletes them) are repaired at once
 REPAIR_NS = 30 * SECOND_NS
-#: after a write that failed
-RETRY_NS = 2 * SECOND_NS
+#: after a write that failed, and for the watch to show one that succeeded
+RETRY_NS, SETTLE_NS = 2 * SECOND_NS, SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Pool:
     stored: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
     dropped: tuple[str, ...] = ()
     writing: bool = False
-    retry_ns: int = 0  # no write before
+    not_before_ns: int = 0  # no write before: the last one failed, or is still to be seen
     repair_ns: int | None = None  # when what somebody else changed is put right
 
 
@@ -254,6 +254,7 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
     do not write all the time."""
     pool = state.pool
     edited = pool.stored is not None and len(event.slices) >= len(pool.stored)
+    edited = edited and not pool.writing and now_ns >= pool.not_before_ns
     pool.stored = event.slices
     if edited and pool.repair_ns is None and _wanted_changes(state):
         pool.repair_ns = now_ns + REPAIR_NS
@@ -277,7 +278,7 @@ def _publish(state: State, now_ns: int) -> list[Command]:
     if not found:
         pool.repair_ns = None
         return []
-    if pool.writing or now_ns < max(pool.retry_ns, pool.repair_ns or 0):
+    if pool.writing or now_ns < max(pool.not_before_ns, pool.repair_ns or 0):
         return []
     pool.writing, pool.repair_ns = True, None
     return [Publish(found)]
@@ -285,18 +286,16 @@ def _publish(state: State, now_ns: int) -> list[Command]:
 
 def _on_published(state: State, event: Published, now_ns: int) -> list[Command]:
     pool = state.pool
-    pool.writing = False
-    if event.stored is not None:
-        pool.stored = event.stored
+    pool.writing, pool.repair_ns = False, None
+    pool.not_before_ns = now_ns + (RETRY_NS if event.error else SETTLE_NS)
     if event.error:
-        pool.retry_ns = now_ns + RETRY_NS
         return [Log(f"the ResourceSlices could not be written: {event.error}")]
     told: list[Command] = []
     if event.dropped and event.dropped != pool.dropped:
         names = ", ".join(event.dropped)
         told.append(Log(f"this API server does not store {names}: enable its feature gates (docs/kubernetes.md)"))
     pool.dropped = event.dropped
-    return [*told, *_publish(state, now_ns)]
+    return told
 
 
 def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Callable
 from typing import Any
 
 from lightkube import ApiError, AsyncClient
@@ -79,21 +79,19 @@ class ApiServer:
     # ---- ResourceSlices ----
 
     async def publish(self, changes: Changes) -> Published:
-        """Writes and deletes; returns what the server has then."""
+        """Writes, then deletes."""
         dropped: dict[str, None] = {}
-        stored: list[Mapping[str, Any]] = []
         try:
             owner = await self._owner_reference()
             for write in changes.writes:
                 written = await self._call(self._write(write, owner))
-                stored.append(dict(written))
                 dropped |= dict.fromkeys(not_stored(write.spec, written.get("spec")))
             for name in changes.deletions:
                 await self._delete(name)
         except Exception as error:
             self._owner = None  # the node may have been made anew
             return Published(error=reason_of(error))
-        return Published(tuple(stored), tuple(dropped))
+        return Published(tuple(dropped))
 
     async def _write(self, write: Write, owner: dict[str, Any]) -> Any:
         metadata: dict[str, Any] = {"ownerReferences": [owner]}
@@ -101,7 +99,7 @@ class ApiServer:
             metadata |= {"name": write.name, "resourceVersion": await self._version(write.name)}
         else:
             metadata["generateName"] = generate_name(write.index, self._node)
-        body = Slice({"apiVersion": API, "kind": "ResourceSlice", "metadata": metadata, "spec": write.spec})
+        body = Slice.from_dict({"apiVersion": API, "kind": "ResourceSlice", "metadata": metadata, "spec": write.spec})
         return await (self._client.replace(body) if write.name else self._client.create(body))
 
     async def _version(self, name: str) -> str:

@@ -93,9 +93,11 @@ class NodeDaemon:
 
 def said(error: grpc.aio.AioRpcError) -> str:
     """vgpud's own sentence, or that there is no answer."""
-    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-        return error.details() if error.details() and "nothing was changed" in error.details() else _ABSENT
-    return error.details() or error.code().name
+    text = error.details() or error.code().name
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return _ABSENT
+    own = error.code() is not grpc.StatusCode.UNAVAILABLE or error.trailing_metadata()
+    return text if own else _ABSENT
 
 
 _ABSENT = "vgpud on this node does not answer: see `vgpu doctor` there"

@@ -1,0 +1,109 @@
+"""The driver as a process between a real vgpud, an API server and a kubelet."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.node import eventually
+from tests.k8s.fake_api import FakeApi
+from tests.k8s.parts import MIB, NODE, Cluster, allocated
+from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.v1 import vgpud_pb2 as pb
+
+POD = "aaaaaaaa-0000-1111-2222-333333333333"
+
+
+@pytest.fixture
+def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[Cluster]:
+    """A node with two devices whose driver kubelet has registered."""
+    system = make_system(config=[f'cdi_dir = "{short_dir / "cdi"}"', "[devices]", 'kubernetes = ["all"]'])
+    with FakeApi() as api:
+        api.add_node(NODE)
+        made = Cluster(short_dir, system, api).start()
+        try:
+            made.kubelet.register()
+            made.published(2)
+            yield made
+        finally:
+            made.close()
+
+
+def half(cluster: Cluster, name: str = "half", **more: object) -> dict[str, object]:
+    return cluster.add(allocated(name, ("gpu-0", {"sm": "500", "memory": f"{1024}Mi"}), pods=(POD,), **more))
+
+
+def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes(cluster: Cluster) -> None:
+    counters, devices = cluster.published(2)
+    assert counters["spec"]["sharedCounters"][0]["name"] == "gpu-0"
+    first = devices["spec"]["devices"][0]
+    assert (first["name"], first["allowMultipleAllocations"]) == ("gpu-0", True)
+    assert first["capacity"]["sm"]["value"] == "1k"
+    assert len(cluster.api.writes) == 2
+
+
+def test_a_claim_is_prepared_and_released(cluster: Cluster) -> None:
+    claim = half(cluster)
+    (answer,) = cluster.kubelet.prepare(claim).values()
+    assert not answer.error
+    uid = claim["metadata"]["uid"]  # type: ignore[index]
+    assert [(d.device_name, list(d.cdi_device_ids)) for d in answer.devices] == [("gpu-0", [f"vgpu.dev/gpu=k-{uid}"])]
+    made = cluster.slices()[f"k-{uid}"]
+    assert [(d.min_milli, d.max_milli, d.mem_max_bytes) for d in made.devices] == [(500, 500, 1024 * MIB)]
+    cdi = json.loads((cluster.directory / "cdi" / f"vgpu.dev-gpu_k-{uid}.json").read_text())
+    assert cdi["devices"][0]["containerEdits"]["env"] == [f"VGPU_SLICE=k-{uid}"]
+    (again,) = cluster.kubelet.prepare(claim).values()
+    assert again == answer
+    (released,) = cluster.kubelet.unprepare(claim).values()
+    assert not released.error and not cluster.slices()
+    (released,) = cluster.kubelet.unprepare(claim).values()
+    assert not released.error
+
+
+def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster: Cluster) -> None:
+    claim = half(cluster)
+    before = cluster.kubelet.prepare(claim)
+    writes = [write for write in cluster.api.writes if write[0] != "patch"]
+    cluster.stop(signal.SIGKILL)
+    cluster.start()
+    cluster.kubelet.register()
+    assert cluster.kubelet.prepare(claim) == before
+    assert [write for write in cluster.api.writes if write[0] != "patch"] == writes
+
+
+def test_a_kubelet_that_starts_deletes_the_slices_and_they_come_back(cluster: Cluster) -> None:
+    for one in cluster.api.slices():
+        cluster.api.remove(f"/apis/resource.k8s.io/v1/resourceslices/{one['metadata']['name']}")
+    cluster.published(2)
+
+
+def test_a_drained_device_is_tainted(cluster: Cluster) -> None:
+    cluster.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid="0", reason="a fan is broken"))
+
+    def taints() -> list[object]:
+        return [one.get("taints") for one in cluster.api.slices()[-1]["spec"].get("devices", [])]
+
+    wanted = {"key": "vgpu.dev/drained", "value": "a-fan-is-broken", "effect": "NoSchedule"}
+    eventually(lambda: [wanted] in taints() and taints().count([wanted]) == 17, "the taints")
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ([("gpu-0", {"sm": "500", "smMax": "300"})], "smMax 0.3 is below sm 0.5"),
+        ([("gpu-0", {"sm": "500m"})], "not a whole number"),
+        ([("gpu-0", {"cores": "5"})], "no capacity cores"),
+        ([("gpu-9", {"sm": "500"})], "which this node does not have"),
+        ([("gpu-0", {"sm": "100", "memory": "1Gi"})] * 2, "distinctAttribute"),
+    ],
+)
+def test_a_claim_that_cannot_be_prepared_says_why(
+    cluster: Cluster, devices: list[tuple[str, dict[str, str]]], said: str
+) -> None:
+    (answer,) = cluster.kubelet.prepare(cluster.add(allocated("wrong", *devices))).values()
+    assert said in answer.error
+    assert not cluster.slices()
