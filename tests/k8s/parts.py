@@ -1,4 +1,4 @@
-"""A node of a cluster in one test: vgpud on simulated devices, the driver as a process, an API server, and a kubelet."""
+"""A node in one test: vgpud on simulated devices, the driver as a process, an API server, and a kubelet."""
 
 from __future__ import annotations
 
