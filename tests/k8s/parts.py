@@ -15,7 +15,6 @@ import grpc
 import yaml
 
 from tests.daemon.node import eventually
-from tests.k8s.fake_api import FakeApi
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.core.names import DRIVER
 from vgpud.k8s.kubelet_api import dra_v1_pb2 as dra
@@ -86,31 +85,37 @@ def allocated(
     return {"metadata": metadata, "spec": {}, "status": {"allocation": allocation, "reservedFor": reserved}}
 
 
+def kubeconfig(directory: Path, server: str) -> Path:
+    """A file by which clients find a server that asks nobody who they are."""
+    path = directory / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
 class Cluster:
     """All of it. Start the driver with start()."""
 
-    def __init__(self, directory: Path, system: OwnSystem, api: FakeApi) -> None:
-        self.directory, self.system, self.api = directory, system, api
+    def __init__(self, directory: Path, system: OwnSystem, kubeconfig: Path) -> None:
+        self.directory, self.system, self._config = directory, system, kubeconfig
         self._channel = grpc.insecure_channel(system.host)
         self.nodes, self._slices = stubs.NodeServiceStub(self._channel), stubs.SliceServiceStub(self._channel)
         self.kubelet = Kubelet(directory / "kubelet")
         self.log = directory / "driver.log"
         self.process: subprocess.Popen[bytes] | None = None
-        self._config = directory / "kubeconfig"
-        users = [{"name": "u", "user": {}}]
-        clusters = [{"name": "c", "cluster": {"server": api.url}}]
-        contexts = [{"name": "x", "context": {"cluster": "c", "user": "u"}}]
-        kubeconfig = {"apiVersion": "v1", "kind": "Config", "current-context": "x"}
-        self._config.write_text(
-            yaml.safe_dump(kubeconfig | {"users": users, "clusters": clusters, "contexts": contexts})
-        )
 
-    def start(self, *more: str) -> Cluster:
+    def start(self, *more: str) -> None:
         command = [sys.executable, "-m", "vgpud.k8s", "--node", NODE, "--kubelet-dir", str(self.kubelet.directory)]
         command += ["--socket", self.system.host.removeprefix("unix://"), "--kubeconfig", str(self._config), *more]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
-        return self
 
     def close(self) -> None:
         if self.process:
@@ -123,22 +128,6 @@ class Cluster:
         code = self.process.wait(30)
         self.process = None
         return code
-
-    def published(self, count: int) -> list[dict[str, Any]]:
-        """The ResourceSlices, once there are so many of one generation."""
-
-        def complete() -> list[dict[str, Any]]:
-            found = self.api.slices()
-            pools = {str(one["spec"]["pool"]) for one in found}
-            return found if len(found) == count and len(pools) == 1 else []
-
-        made: list[dict[str, Any]] = eventually(complete, f"{count} ResourceSlices; {self.log.read_text()}")
-        return made
-
-    def add(self, claim: dict[str, Any]) -> dict[str, Any]:
-        metadata = claim["metadata"]
-        self.api.put(self.api.claim_path(metadata["namespace"], metadata["name"]), claim)
-        return claim
 
     def slices(self) -> dict[str, pb.Slice]:
         return {one.name: one for one in self._slices.ListSlices(pb.ListSlicesRequest()).slices}

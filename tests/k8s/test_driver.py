@@ -6,26 +6,52 @@ import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.daemon.node import eventually
 from tests.k8s.fake_api import FakeApi
-from tests.k8s.parts import MIB, NODE, Cluster, allocated
+from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.v1 import vgpud_pb2 as pb
 
 POD = "aaaaaaaa-0000-1111-2222-333333333333"
 
 
+class FakeCluster(Cluster):
+    """A cluster with the API server in this process."""
+
+    def __init__(self, directory: Path, system: OwnSystem, api: FakeApi) -> None:
+        super().__init__(directory, system, kubeconfig(directory, api.url))
+        self.api = api
+
+    def published(self, count: int) -> list[dict[str, Any]]:
+        """The ResourceSlices, once there are so many of one generation."""
+
+        def complete() -> list[dict[str, Any]]:
+            found = self.api.slices()
+            pools = {str(one["spec"]["pool"]) for one in found}
+            return found if len(found) == count and len(pools) == 1 else []
+
+        made: list[dict[str, Any]] = eventually(complete, f"{count} ResourceSlices; {self.log.read_text()}")
+        return made
+
+    def add(self, claim: dict[str, Any]) -> dict[str, Any]:
+        metadata = claim["metadata"]
+        self.api.put(self.api.claim_path(metadata["namespace"], metadata["name"]), claim)
+        return claim
+
+
 @pytest.fixture
-def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[Cluster]:
+def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[FakeCluster]:
     """A node with two devices whose driver kubelet has registered."""
     system = make_system(config=[f'cdi_dir = "{short_dir / "cdi"}"', "[devices]", 'kubernetes = ["all"]'])
     with FakeApi() as api:
         api.add_node(NODE)
-        made = Cluster(short_dir, system, api).start()
+        made = FakeCluster(short_dir, system, api)
         try:
+            made.start()
             made.kubelet.register()
             made.published(2)
             yield made
@@ -33,11 +59,11 @@ def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[
             made.close()
 
 
-def half(cluster: Cluster, name: str = "half", **more: object) -> dict[str, object]:
+def half(cluster: FakeCluster, name: str = "half", **more: object) -> dict[str, object]:
     return cluster.add(allocated(name, ("gpu-0", {"sm": "500", "memory": f"{1024}Mi"}), pods=(POD,), **more))
 
 
-def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes(cluster: Cluster) -> None:
+def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes(cluster: FakeCluster) -> None:
     counters, devices = cluster.published(2)
     assert counters["spec"]["sharedCounters"][0]["name"] == "gpu-0"
     first = devices["spec"]["devices"][0]
@@ -46,7 +72,7 @@ def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes
     assert len(cluster.api.writes) == 2
 
 
-def test_a_claim_is_prepared_and_released(cluster: Cluster) -> None:
+def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     claim = half(cluster)
     (answer,) = cluster.kubelet.prepare(claim).values()
     assert not answer.error
@@ -64,7 +90,7 @@ def test_a_claim_is_prepared_and_released(cluster: Cluster) -> None:
     assert not released.error
 
 
-def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster: Cluster) -> None:
+def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster: FakeCluster) -> None:
     claim = half(cluster)
     before = cluster.kubelet.prepare(claim)
     writes = [write for write in cluster.api.writes if write[0] != "patch"]
@@ -75,13 +101,13 @@ def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster
     assert [write for write in cluster.api.writes if write[0] != "patch"] == writes
 
 
-def test_a_kubelet_that_starts_deletes_the_slices_and_they_come_back(cluster: Cluster) -> None:
+def test_a_kubelet_that_starts_deletes_the_slices_and_they_come_back(cluster: FakeCluster) -> None:
     for one in cluster.api.slices():
         cluster.api.remove(f"/apis/resource.k8s.io/v1/resourceslices/{one['metadata']['name']}")
     cluster.published(2)
 
 
-def test_a_drained_device_is_tainted(cluster: Cluster) -> None:
+def test_a_drained_device_is_tainted(cluster: FakeCluster) -> None:
     cluster.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid="0", reason="a fan is broken"))
 
     def taints() -> list[object]:
@@ -102,7 +128,7 @@ def test_a_drained_device_is_tainted(cluster: Cluster) -> None:
     ],
 )
 def test_a_claim_that_cannot_be_prepared_says_why(
-    cluster: Cluster, devices: list[tuple[str, dict[str, str]]], said: str
+    cluster: FakeCluster, devices: list[tuple[str, dict[str, str]]], said: str
 ) -> None:
     (answer,) = cluster.kubelet.prepare(cluster.add(allocated("wrong", *devices))).values()
     assert said in answer.error

@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from vgpud.k8s.core import published
 from vgpud.k8s.core.machine import Policy, State
 from vgpud.k8s.core.names import DRIVER
 from vgpud.k8s.driver import Driver
+from vgpud.k8s.kubelet_api import registration_pb2, registration_pb2_grpc
+from vgpud.k8s.shell.kubelet import registration_socket
 
 log = logging.getLogger("vgpud.k8s")
 
@@ -34,9 +37,11 @@ _CHANNEL: list[tuple[str, Any]] = [
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--node", envvar="NODE_NAME", required=True, help="Name of this node in Kubernetes ($NODE_NAME).")
+@click.option(
+    "--node", envvar="NODE_NAME", default=socket.gethostname, help="Name of this node in Kubernetes ($NODE_NAME)."
+)
 @click.option("--kubelet-dir", type=click.Path(path_type=Path), default=KUBELET, show_default=True, help="Of kubelet.")
-@click.option("--socket", help="Socket of vgpud (default: as `vgpu` finds it).")
+@click.option("--socket", "host", help="Socket of vgpud (default: as `vgpu` finds it).")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Default: the pod's service account.")
 @click.option("--slices-max", type=click.IntRange(1, 1024), default=96, show_default=True, help="Claims on one GPU.")
 @click.option("--fixed-sizes/--no-fixed-sizes", default=True, help="Publish halves, quarters and tenths, too.")
@@ -44,31 +49,35 @@ _CHANNEL: list[tuple[str, Any]] = [
 @click.option(
     "--priority-max", type=click.IntRange(0, 1000), default=0, show_default=True, help="Of claims' own config."
 )
+@click.option("--check", is_flag=True, help="Ask the running driver by kubelet's way whether it answers, and exit.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @click.version_option(__version__)
 def main(
     node: str,
     kubelet_dir: Path,
-    socket: str | None,
+    host: str | None,
     kubeconfig: Path | None,
     slices_max: int,
     fixed_sizes: bool,
     evict_on_fault: bool,
     priority_max: int,
+    check: bool,
     verbose: bool,
 ) -> None:
     """The DRA driver of a Kubernetes node: publishes vgpud's GPUs, prepares the claims of pods.
 
-    Exit codes: 0 stopped, 2 usage, 5 no permission, 8 another driver runs on this node. A service manager should try
-    again after 8.
+    Exit codes: 0 stopped, 1 --check had no answer, 2 usage, 5 no permission, 8 another driver runs on this node. A
+    service manager should try again after 8.
     """
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
+    if check:
+        raise SystemExit(0 if answers(kubelet_dir / "plugins_registry") else 1)
     publish = published.Policy(slices_max, fixed_sizes, evict_on_fault)
     state = State(node, Policy(publish, priority_max))
     try:
         with only_one(kubelet_dir / "plugins"):
-            asyncio.run(_serve(state, kubelet_dir, socket or paths.default_host(os.environ), kubeconfig))
+            asyncio.run(_serve(state, kubelet_dir, host or paths.default_host(os.environ), kubeconfig))
     except VgpudError as error:
         click.echo(f"vgpud-k8s: {error}", err=True)
         raise SystemExit(int(error.exit_code)) from error
@@ -92,6 +101,17 @@ def only_one(plugins: Path) -> Any:
         yield
     finally:
         os.close(lock)
+
+
+def answers(registry: Path) -> bool:
+    """Whether the driver answers at the socket by which kubelet finds it, and its own socket is there."""
+    with grpc.insecure_channel(f"unix://{registration_socket(registry)}") as channel:
+        stub = registration_pb2_grpc.RegistrationStub(channel)
+        try:
+            info = stub.GetInfo(registration_pb2.InfoRequest(), timeout=5)
+        except grpc.RpcError:
+            return False
+    return Path(info.endpoint).exists()
 
 
 async def _serve(state: State, kubelet_dir: Path, host: str, kubeconfig: Path | None) -> None:

@@ -41,6 +41,11 @@ SOCKET = "dra.sock"
 _NOT_YET = "vgpud's driver did not finish in time: kubelet tries again"
 
 
+def registration_socket(registry: Path) -> Path:
+    """Where kubelet looks for the driver."""
+    return registry / f"{DRIVER}-reg.sock"
+
+
 class Calls:
     """Calls that wait for the core's answer. post: gives an event to the core."""
 
@@ -168,7 +173,7 @@ class Sockets:
     def __init__(
         self, registry: Path, plugins: Path, calls: Calls, health: Health, refused: Callable[[str], None]
     ) -> None:
-        self._paths = (plugins / DRIVER / SOCKET, registry / f"{DRIVER}-reg.sock")
+        self._paths = (plugins / DRIVER / SOCKET, registration_socket(registry))
         self._calls, self._health, self._refused = calls, health, refused
         self._servers: list[grpc.aio.Server] = []
 
