@@ -20,6 +20,7 @@ from tests.k8s.parts import NODE, Cluster
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.v1 import vgpud_pb2 as pb
 
+HELM = Path(sys.executable).parent / "helm"  # of the package helm-binary
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "vgpud"
 
 pytestmark = pytest.mark.skipif(bool(plane.missing()), reason=plane.missing() or "there is a control plane")
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(bool(plane.missing()), reason=plane.missing() or
 
 def chart(*settings: str) -> str:
     """The chart's objects, as `helm template` makes them."""
-    command = ["helm", "template", "x", str(CHART), "--kube-version", "1.36.2", *settings]
+    command = [str(HELM), "template", "x", str(CHART), "--kube-version", "1.36.2", *settings]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -122,7 +122,7 @@ def test_wrong_amounts_say_what_is_wrong(devices: list[tuple[str, dict[str, str]
 def test_wrong_claims_say_what_is_wrong() -> None:
     good = allocated("half", ("gpu-0", {"sm": "5"}))
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-        (good, {"uid": "another"}, "has another uid than kubelet asks for (another): it was deleted and made anew"),
+        (good, {"uid": "another"}, "has another uid than kubelet asks for (another): it was deleted and created again"),
         (good, {"pool": "n2"}, "has a device of pool n1, and this node's is n2"),
         (good | {"status": {}}, {}, "is not allocated"),
         (allocated("half"), {}, "has no device of gpu.vgpu.dev"),

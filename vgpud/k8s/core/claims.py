@@ -31,7 +31,8 @@ def is_of(claim: Mapping[str, Any], uid: str) -> bool:
 def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], pool: str, priority_max: int) -> Asked:
     """The claim, checked. offers: the published devices by name; pool: this node's. Raises ClaimError."""
     if not is_of(claim, ref.uid):
-        raise ClaimError(f"claim {ref} has another uid than kubelet asks for ({ref.uid}): it was deleted and made anew")
+        text = f"claim {ref} has another uid than kubelet asks for ({ref.uid})"
+        raise ClaimError(f"{text}: it was deleted and created again")
     allocation = _at(claim, "status", "allocation")
     if not isinstance(allocation, Mapping):
         raise ClaimError(f"claim {ref} is not allocated: the scheduler has not chosen devices for it")

@@ -89,7 +89,7 @@ class ApiServer:
             for name in changes.deletions:
                 await self._delete(name)
         except Exception as error:
-            self._owner = None  # the node may have been made anew
+            self._owner = None  # the node object may have been created again
             return Published(error=reason_of(error))
         return Published(tuple(dropped))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,11 @@ def service(calls: Calls, pb: Any, base: type) -> Any:
     return type("Service", (base,), methods)()
 
 
+def _wall_s() -> int:
+    """kubelet compares a report's time with its own clock."""
+    return int(datetime.datetime.now(datetime.timezone.utc).timestamp())
+
+
 class Health(health_pb2_grpc.DRAResourceHealthServicer):
     """The complete list of devices, at each change and now and then."""
 
@@ -132,7 +137,7 @@ class Health(health_pb2_grpc.DRAResourceHealthServicer):
                 await asyncio.wait_for(changed.wait(), HEALTH_S)
 
     def _list(self) -> health_pb2.NodeWatchResourcesResponse:
-        answer, now_s = health_pb2.NodeWatchResourcesResponse(), int(time.time())
+        answer, now_s = health_pb2.NodeWatchResourcesResponse(), _wall_s()
         for name, healthy, message in self._devices:
             answer.devices.add(
                 device=health_pb2.DeviceIdentifier(pool_name=self._pool, device_name=name),
