@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KUBELET = ("registration", "dra_v1", "dra_v1beta1", "health", "device_plugin")
+KUBELET = ("registration", "dra_v1", "dra_v1beta1", "health", "device_plugin", "pod_resources")
 PROTOS = ("vgpud/v1/vgpud.proto", *(f"vgpud/k8s/kubelet_api/{name}.proto" for name in KUBELET))
 GENERATOR = "grpcio-tools==1.71.2"
 TOOLS = ROOT / "build" / "protoc-1.71.2"

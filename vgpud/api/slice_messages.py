@@ -75,12 +75,18 @@ def claim_from(given: pb.Claim, boot_id: str) -> Claim:
     """A claim as the DRA driver brings it; pods and shares are put into their order."""
     granted = [Share(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in given.granted]
     shares = tuple(sorted(granted, key=lambda share: share.device_uuid))
-    return Claim(given.uid, given.namespace, given.name, tuple(sorted(set(given.pod_uids))), shares, boot_id)
+    pods, ids = tuple(sorted(set(given.pod_uids))), tuple(sorted(set(given.device_ids)))
+    return Claim(given.uid, given.namespace, given.name, pods, shares, boot_id, ids)
 
 
 def _claim_view(claim: Claim) -> pb.Claim:
     view = pb.Claim(
-        uid=claim.uid, namespace=claim.namespace, name=claim.name, pod_uids=claim.pods, boot_id=claim.boot_id
+        uid=claim.uid,
+        namespace=claim.namespace,
+        name=claim.name,
+        pod_uids=claim.pods,
+        boot_id=claim.boot_id,
+        device_ids=claim.device_ids,
     )
     for share in claim.granted:
         view.granted.add(

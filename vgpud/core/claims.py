@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vgpud.core import admit
+from vgpud.core import admit, allocations
 from vgpud.core.events import (
     Answer,
     Command,
@@ -57,11 +57,12 @@ def on_prepare(state: State, event: PrepareClaim, now_ns: int) -> list[Command]:
     old = state.slices.get(claim_slice(claim.uid))
     if old and old.claim:
         return _prepared_again(state, old, old.claim, claim)
+    freed = allocations.make_free(state, claim)
     made = make(state, _wanted(event))
     if isinstance(made, Denied):
-        return [Answer(made)]
+        return [*freed, Answer(made)]
     new, commands = made
-    return [*commands, Answer(new)]
+    return [*freed, *commands, Answer(new)]
 
 
 def _prepared_again(state: State, old: Slice, known: Claim, claim: Claim) -> list[Command]:
@@ -72,7 +73,8 @@ def _prepared_again(state: State, old: Slice, known: Claim, claim: Claim) -> lis
         text = f"claim {claim} was prepared here with other devices or amounts: delete its pods, then it is released"
         return [Answer(Denied(Reason.PRECONDITION, text, field="claim.granted"))]
     commands: list[Command] = [OpenDevice(old.name)]
-    new = replace(old, claim=replace(known, pods=claim.pods, boot_id=claim.boot_id))
+    pods = known.pods if known.device_ids else claim.pods
+    new = replace(old, claim=replace(known, pods=pods, boot_id=claim.boot_id))
     if new.claim == known:
         return [*commands, Answer(old)]
     new = replace(new, revision=old.revision + 1)
@@ -110,11 +112,13 @@ def resized(old: Slice, claim: Claim, wanted: Spec, fields: tuple[str, ...]) -> 
     """
     fixed = next((name for name in fields if name not in RESIZABLE), None)
     if fixed:
-        text = f"{fixed} of slice {old.name} is fixed by the ResourceClaim {claim}: make another claim"
+        text = f"{fixed} of slice {old.name} is fixed by {claim.what}: make another claim"
         return Denied(Reason.PRECONDITION, text, field=fixed)
     granted = claim.granted
     least, most = (_amount(wanted, granted, name) for name in ("min_milli", "max_milli"))
     mem_least, mem_most = (_amount(wanted, granted, name) for name in ("mem_min_bytes", "mem_max_bytes"))
+    if claim.lent:
+        least = mem_least = 0
     above = _above(old, claim, least, mem_least)
     if above:
         return above
@@ -138,11 +142,11 @@ def _above(old: Slice, claim: Claim, least: int, mem_least: int) -> Denied | Non
     milli, size = sum(s.min_milli for s in claim.granted), sum(s.mem_min_bytes for s in claim.granted)
     ends = "which was allocated once: make another claim to get more"
     if least > milli:
-        text = f"min {format_gpus(least)} is above the {format_gpus(milli)} of the ResourceClaim {claim}, {ends}"
+        text = f"min {format_gpus(least)} is above the {format_gpus(milli)} of {claim.what}, {ends}"
         return Denied(Reason.PRECONDITION, text, field="min_milli")
     if mem_least > size:
         text = (
-            f"mem-min {format_bytes(mem_least)} is above the {format_bytes(size)} of the ResourceClaim {claim}, {ends}"
+            f"mem-min {format_bytes(mem_least)} is above the {format_bytes(size)} of {claim.what}, {ends}"
         )
         return Denied(Reason.PRECONDITION, text, field="mem_min_bytes")
     return None
@@ -178,6 +182,9 @@ def _invalid(event: PrepareClaim) -> Denied | None:
     if len(claim.pods) > PODS_MAX:
         text = f"claim {claim} is for {len(claim.pods)} pods: a claim can be reserved for {PODS_MAX}"
         return Denied(Reason.INVALID, text, field="claim.pod_uids")
+    wrong = allocations.invalid(claim)
+    if wrong:
+        return wrong
     devices = [share.device_uuid for share in claim.granted]
     twice = next((uuid for uuid in devices if devices.count(uuid) > 1), None)
     if twice:

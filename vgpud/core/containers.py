@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vgpud.core import claims, quotas
+from vgpud.core import allocations, claims, quotas
 from vgpud.core.events import (
     Answer,
     Command,
@@ -99,6 +99,8 @@ def _joined(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]
             f"slice {found.name} is waiting for its device: repair the device, resize the slice or choose another one"
         )
         return Denied(Reason.PRECONDITION, text)
+    if found.claim and found.claim.device_ids:
+        return allocations.join(state, found, found.claim, event.pod)
     if found.claim:
         return claims.join_refusal(found, event.pod) or (found, [])
     if not found.cdi_device:

@@ -99,7 +99,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim of Kubernetes that a slice was made for."""
+    """What a slice was made for on Kubernetes: a ResourceClaim, or an allocation of kubelet's device plugin."""
 
     uid: str
     namespace: str
@@ -107,9 +107,16 @@ class Claim:
     pods: tuple[str, ...]  # uids of the pods whose containers may use the slice, sorted
     granted: tuple[Share, ...]  # as the scheduler allocated it, by device index
     boot_id: str  # of the boot during which it was prepared last
+    device_ids: tuple[str, ...] = ()  # that kubelet's device plugin allocated, sorted; () for a ResourceClaim
+    lent: bool = False  # its guarantee is that of another allocation with the same devices
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def what(self) -> str:
+        """What a user knows it as, for messages."""
+        return f"{len(self.device_ids)} of {self}" if self.device_ids else f"the ResourceClaim {self}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +310,7 @@ class State:
             return str(taken)
         given = self.of_kubernetes(device_uuid)
         if given and not claim:
-            return "given to Kubernetes (kubernetes_devices), where pods ask for it by a ResourceClaim"
+            return "given to Kubernetes (kubernetes_devices), where pods request it"
         return "not given to Kubernetes (kubernetes_devices)" if claim and not given else ""
 
     def of_kubernetes(self, device_uuid: str) -> bool:

@@ -133,10 +133,10 @@ def _queue_for(state: State, wanted: CreateSlice) -> str | Denied:
 
 
 def claim_refusal(old: Slice, remedy: str) -> Denied | None:
-    """Why only Kubernetes ends this slice, or None."""
-    if old.claim is None:
+    """Why only Kubernetes ends this slice, or None. kubelet's device plugin is not told when devices are free."""
+    if old.claim is None or old.claim.device_ids:
         return None
-    return Denied(Reason.PRECONDITION, f"slice {old.name} is that of the ResourceClaim {old.claim}: {remedy}")
+    return Denied(Reason.PRECONDITION, f"slice {old.name} is that of {old.claim.what}: {remedy}")
 
 
 def job_refusal(old: Slice, job_id: int, remedy: str) -> Denied | None:

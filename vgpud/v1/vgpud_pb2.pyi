@@ -227,20 +227,22 @@ class Slice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
 
 class Claim(_message.Message):
-    __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id")
+    __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids")
     UID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     POD_UIDS_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
     uid: str
     namespace: str
     name: str
     pod_uids: _containers.RepeatedScalarFieldContainer[str]
     granted: _containers.RepeatedCompositeFieldContainer[ClaimShare]
     boot_id: str
-    def __init__(self, uid: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pod_uids: _Optional[_Iterable[str]] = ..., granted: _Optional[_Iterable[_Union[ClaimShare, _Mapping]]] = ..., boot_id: _Optional[str] = ...) -> None: ...
+    device_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, uid: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pod_uids: _Optional[_Iterable[str]] = ..., granted: _Optional[_Iterable[_Union[ClaimShare, _Mapping]]] = ..., boot_id: _Optional[str] = ..., device_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClaimShare(_message.Message):
     __slots__ = ("device_uuid", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")
