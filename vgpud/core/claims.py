@@ -145,9 +145,7 @@ def _above(old: Slice, claim: Claim, least: int, mem_least: int) -> Denied | Non
         text = f"min {format_gpus(least)} is above the {format_gpus(milli)} of {claim.what}, {ends}"
         return Denied(Reason.PRECONDITION, text, field="min_milli")
     if mem_least > size:
-        text = (
-            f"mem-min {format_bytes(mem_least)} is above the {format_bytes(size)} of {claim.what}, {ends}"
-        )
+        text = f"mem-min {format_bytes(mem_least)} is above the {format_bytes(size)} of {claim.what}, {ends}"
         return Denied(Reason.PRECONDITION, text, field="mem_min_bytes")
     return None
 

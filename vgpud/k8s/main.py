@@ -1,4 +1,4 @@
-"""The command `vgpud-k8s`: this node's DRA driver."""
+"""The command `vgpud-k8s`: this node's DRA driver, or its device plugin."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from typing import Any
 import click
 import grpc
 from lightkube import AsyncClient, KubeConfig
+from lightkube.core.exceptions import ConfigError
 
 from vgpud import __version__, paths
 from vgpud.errors import ConflictError, DeniedError, VgpudError
-from vgpud.k8s.core import published
+from vgpud.k8s.core import plugin, published
 from vgpud.k8s.core.machine import Policy, State
 from vgpud.k8s.core.names import DRIVER
 from vgpud.k8s.driver import Driver
-from vgpud.k8s.kubelet_api import registration_pb2, registration_pb2_grpc
+from vgpud.k8s.kubelet_api import device_plugin_pb2, device_plugin_pb2_grpc, registration_pb2, registration_pb2_grpc
+from vgpud.k8s.plugin import DevicePlugin
+from vgpud.k8s.shell.api_server import ApiServer
+from vgpud.k8s.shell.device_plugin import plugin_sockets
 from vgpud.k8s.shell.kubelet import registration_socket
 
 log = logging.getLogger("vgpud.k8s")
@@ -49,6 +53,20 @@ _CHANNEL: list[tuple[str, Any]] = [
 @click.option(
     "--priority-max", type=click.IntRange(0, 1000), default=0, show_default=True, help="Of claims' own config."
 )
+@click.option(
+    "--device-plugin",
+    is_flag=True,
+    help="For clusters before 1.34: count tenths of GPUs (limits: {vgpu.dev/tenth: 5}) by kubelet's device plugin"
+    " interface, and publish nothing to DRA.",
+)
+@click.option(
+    "--tenth-max-milli",
+    type=click.IntRange(0, 1000),
+    default=0,
+    show_default=True,
+    help="With --device-plugin: maximum of SM time on each GPU of a container, in thousandths; 0 = its tenths, 1000 ="
+    " whatever is free.",
+)
 @click.option("--check", is_flag=True, help="Ask the running driver by kubelet's way whether it answers, and exit.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @click.version_option(__version__)
@@ -61,10 +79,14 @@ def main(
     fixed_sizes: bool,
     evict_on_fault: bool,
     priority_max: int,
+    device_plugin: bool,
+    tenth_max_milli: int,
     check: bool,
     verbose: bool,
 ) -> None:
     """The DRA driver of a Kubernetes node: publishes vgpud's GPUs, prepares the claims of pods.
+
+    With --device-plugin it counts GPUs instead, for clusters without ResourceClaims. A node has one of the two.
 
     Exit codes: 0 stopped, 1 --check had no answer, 2 usage, 5 no permission, 8 another driver runs on this node. A
     service manager should try again after 8.
@@ -72,12 +94,17 @@ def main(
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     if check:
-        raise SystemExit(0 if answers(kubelet_dir / "plugins_registry") else 1)
+        running = plugin_answers(kubelet_dir) if device_plugin else answers(kubelet_dir / "plugins_registry")
+        raise SystemExit(0 if running else 1)
     publish = published.Policy(slices_max, fixed_sizes, evict_on_fault)
     state = State(node, Policy(publish, priority_max))
+    vgpud_socket = host or paths.default_host(os.environ)
     try:
         with only_one(kubelet_dir / "plugins"):
-            asyncio.run(_serve(state, kubelet_dir, host or paths.default_host(os.environ), kubeconfig))
+            if device_plugin:
+                asyncio.run(_count(plugin.State(tenth_max_milli), node, kubelet_dir, vgpud_socket, kubeconfig))
+            else:
+                asyncio.run(_serve(state, kubelet_dir, vgpud_socket, kubeconfig))
     except VgpudError as error:
         click.echo(f"vgpud-k8s: {error}", err=True)
         raise SystemExit(int(error.exit_code)) from error
@@ -114,18 +141,66 @@ def answers(registry: Path) -> bool:
     return Path(info.endpoint).exists()
 
 
-async def _serve(state: State, kubelet_dir: Path, host: str, kubeconfig: Path | None) -> None:
+def plugin_answers(kubelet_dir: Path) -> bool:
+    """Whether the device plugin answers at the socket that kubelet calls."""
+    there = [path for path in plugin_sockets(kubelet_dir / "device-plugins") if path.exists()]
+    for path in there:
+        with grpc.insecure_channel(f"unix://{path}") as channel:
+            try:
+                empty = device_plugin_pb2.Empty()
+                device_plugin_pb2_grpc.DevicePluginStub(channel).GetDevicePluginOptions(empty, timeout=5)
+            except grpc.RpcError:
+                continue
+            return True
+    return False
+
+
+def _signalled() -> asyncio.Event:
+    """Set when the process is to stop."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    return stopped
+
+
+def _client(kubeconfig: Path | None) -> AsyncClient:
+    config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
+    return AsyncClient(config, trust_env=False)
+
+
+def _channel(host: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(f"unix://{host}" if host.startswith("/") else host, _CHANNEL)
+
+
+async def _count(state: plugin.State, node: str, kubelet_dir: Path, host: str, kubeconfig: Path | None) -> None:
+    """The device plugin. It does without an API server."""
+    stopped = _signalled()
+    try:
+        client = _client(kubeconfig)
+    except ConfigError as error:
+        log.info("no API server is known, so ResourceSlices of this node are not looked for: %s", error)
+        client = None
+    async with _channel(host) as channel:
+        counted = DevicePlugin(state, channel, kubelet_dir, ApiServer(client, node) if client else None)
+        try:
+            await counted.start()
+        except OSError as error:
+            raise DeniedError(f"{kubelet_dir}: {error.strerror}") from error
+        await stopped.wait()
+        await counted.stop()
+    if client:
+        await client.close()
+
+
+async def _serve(state: State, kubelet_dir: Path, host: str, kubeconfig: Path | None) -> None:
+    stopped = _signalled()
 
     def refused(why: str) -> None:
         log.error("kubelet refuses the driver: %s", why)
         stopped.set()
 
-    config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
-    client = AsyncClient(config, trust_env=False)
-    async with grpc.aio.insecure_channel(f"unix://{host}" if host.startswith("/") else host, _CHANNEL) as channel:
+    client = _client(kubeconfig)
+    async with _channel(host) as channel:
         driver = Driver(state, client, channel, kubelet_dir / "plugins_registry", kubelet_dir / "plugins", refused)
         try:
             await driver.start()

@@ -45,13 +45,15 @@ class ClaimRead:
 
 @dataclass(frozen=True, slots=True)
 class SliceMade:
-    """vgpud's answer to MakeSlice. full: it has no room, so an allocation on this node is out of date."""
+    """vgpud's answer to MakeSlice. full: it has no room, so an allocation on this node is out of date; absent: there is
+    no answer."""
 
     uid: str
     slice_name: str = ""
     granted: tuple[Granted, ...] = ()
     error: str = ""
     full: bool = False
+    absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

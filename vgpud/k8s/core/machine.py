@@ -40,6 +40,7 @@ from vgpud.k8s.core.events import (
 )
 from vgpud.k8s.core.model import Gpu, Known, Ref, Work
 from vgpud.k8s.core.names import CDI_KIND
+from vgpud.k8s.core.tenths import without_those_of_others
 
 SECOND_NS = 1_000_000_000
 #: how often vgpud's claims are compared with the API server: pods that were deleted by force leave theirs behind
@@ -94,9 +95,11 @@ def step(state: State, event: Event, now_ns: int) -> list[Command]:
 
 
 def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
-    changed = state.gpus != event.gpus
-    state.gpus = event.gpus
-    state.claims = {claim.uid: claim for claim in event.claims}
+    theirs = {uuid for one in event.claims if one.device_ids for uuid in one.uuids}
+    gpus = without_those_of_others(event.gpus, theirs, "device-plugin")
+    changed = state.gpus != gpus
+    state.gpus = gpus
+    state.claims = {claim.uid: claim for claim in event.claims if not claim.device_ids}
     if not changed:
         return []
     state.pool.repair_ns = None

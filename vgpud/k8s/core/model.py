@@ -81,6 +81,7 @@ class Asked:
     results: tuple[Result, ...]
     granted: tuple[Granted, ...]
     words: Words
+    device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -88,13 +89,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A claim that vgpud has a slice for."""
+    """A claim, or an allocation of kubelet's device plugin, that vgpud has a slice for."""
 
     uid: str
     namespace: str
     name: str
     slice_name: str
     pods: tuple[str, ...]
+    uuids: tuple[str, ...] = ()  # of its GPUs
+    device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
+    in_use: bool = False  # by a container
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -14,3 +14,5 @@ FIXED_MILLI = {"half": 500, "quarter": 250, "tenth": 100}
 TAINT_DRAINED, TAINT_FAULTY, TAINT_TAKEN = "vgpu.dev/drained", "vgpu.dev/faulty", "vgpu.dev/taken"
 CONFIG_API, CONFIG_KIND = "vgpu.dev/v1alpha1", "SliceConfig"
 CDI_KIND = "vgpu.dev/gpu"
+#: of kubelet's device plugin interface
+RESOURCE = "vgpu.dev/tenth"

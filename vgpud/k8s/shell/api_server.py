@@ -113,6 +113,19 @@ class ApiServer:
             if error.response.status_code != _NOT_FOUND:
                 raise
 
+    async def clear_pool(self) -> str:
+        """Deletes this node's ResourceSlices, on clusters that have such objects. Returns why not, or ""."""
+        fields: dict[str, Any] = {"spec.driver": DRIVER, "spec.nodeName": self._node}
+        try:
+            names = [str(one["metadata"]["name"]) async for one in self._client.list(Slice, fields=fields)]
+            for name in names:
+                await self._delete(name)
+        except ApiError as error:
+            return "" if error.response.status_code == _NOT_FOUND else reason_of(error)
+        except Exception as error:
+            return reason_of(error)
+        return ""
+
     async def _owner_reference(self) -> dict[str, Any]:
         """The node, so that its ResourceSlices go with it."""
         if self._owner is None:

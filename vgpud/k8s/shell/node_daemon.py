@@ -36,6 +36,7 @@ class NodeDaemon:
 
     async def make_slice(self, asked: Asked) -> SliceMade:
         claim = pb.Claim(uid=asked.uid, namespace=asked.namespace, name=asked.name, pod_uids=asked.pods)
+        claim.device_ids.extend(asked.device_ids)
         for one in asked.granted:
             claim.granted.add(
                 device_uuid=one.uuid,
@@ -52,7 +53,8 @@ class NodeDaemon:
             answer = await self._claims.PrepareClaim(request, timeout=CALL_S)
         except grpc.aio.AioRpcError as error:
             full = error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            return SliceMade(asked.uid, error=said(error), full=full)
+            text = said(error)
+            return SliceMade(asked.uid, error=text, full=full, absent=text == _ABSENT)
         granted = tuple(
             Granted(d.device_uuid, d.min_milli, d.max_milli, d.mem_min_bytes, d.mem_max_bytes)
             for d in answer.slice.devices
@@ -107,7 +109,16 @@ def node_seen(answer: pb.WatchSlicesResponse) -> NodeSeen:
     """The devices given to Kubernetes, and the slices of claims."""
     gpus = tuple(_gpu(device) for device in answer.devices if device.kubernetes)
     claims = tuple(
-        Known(one.claim.uid, one.claim.namespace, one.claim.name, one.name, tuple(one.claim.pod_uids))
+        Known(
+            one.claim.uid,
+            one.claim.namespace,
+            one.claim.name,
+            one.name,
+            tuple(one.claim.pod_uids),
+            tuple(device.device_uuid for device in one.devices),
+            tuple(one.claim.device_ids),
+            bool(one.containers),
+        )
         for one in answer.slices
         if one.HasField("claim")
     )

@@ -1,0 +1,108 @@
+"""The device plugin: the core's events come from kubelet and vgpud, its commands go there.
+
+It runs in place of the DRA driver, for clusters that have no ResourceClaims: a node's GPUs are given away by one of the
+two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from vgpud.k8s.core import plugin_events as ev
+from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, Tick
+from vgpud.k8s.core.plugin import State, step
+from vgpud.k8s.shell.api_server import ApiServer
+from vgpud.k8s.shell.device_plugin import PluginSocket, Service
+from vgpud.k8s.shell.node_daemon import NodeDaemon
+
+log = logging.getLogger("vgpud.k8s")
+
+TICK_S = 1.0
+CLEAR_AGAIN_S = 30.0
+
+
+class DevicePlugin:
+    """One node's plugin. kubelet_dir: kubelet's; api: where ResourceSlices of a DRA driver that ran before may be."""
+
+    def __init__(self, state: State, channel: grpc.aio.Channel, kubelet_dir: Path, api: ApiServer | None) -> None:
+        self._state = state
+        self._daemon = NodeDaemon(channel)
+        self._api = api
+        self._service = Service(self.post)
+        self._socket = PluginSocket(kubelet_dir / "device-plugins", kubelet_dir / "pod-resources", self._service)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        """Registers with kubelet once vgpud has been seen. Raises OSError."""
+        await self._socket.serve()
+        self._spawn(self._daemon.watch(self.post))
+        self._spawn(self._ticks())
+        if self._api:
+            self._spawn(self._clear_pool(self._api))
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._socket.stop()
+
+    def post(self, event: ev.Event) -> None:
+        """Gives the core an event and carries out what it says."""
+        for command in step(self._state, event, time.monotonic_ns()):
+            self._execute(command)
+
+    def _execute(self, command: ev.Command) -> None:
+        match command:
+            case ev.Allocated():
+                if command.error:
+                    log.warning("%s", command.error)
+                self._service.answer(command)
+            case ev.ListDevices():
+                self._service.set(command.devices)
+            case ev.Register():
+                self._ask(self._socket.register(command.socket))
+            case ev.ListPods():
+                self._ask(self._socket.list_pods())
+            case MakeSlice():
+                self._ask(self._daemon.make_slice(command.asked))
+            case EndSlice():
+                self._ask(self._daemon.end_slice(command.uid))
+            case Log():
+                log.info("%s", command.text)
+
+    def _ask(self, call: Coroutine[Any, Any, ev.Event]) -> None:
+        """The answer of a call is an event."""
+
+        async def ask() -> None:
+            self.post(await call)
+
+        self._spawn(ask())
+
+    async def _ticks(self) -> None:
+        while True:
+            self.post(self._socket.seen())
+            self.post(Tick())
+            await asyncio.sleep(TICK_S)
+
+    async def _clear_pool(self, api: ApiServer) -> None:
+        """Nothing of this node is published to DRA while kubelet counts its GPUs."""
+        while why := await api.clear_pool():
+            log.info("the ResourceSlices of this node could not be deleted: %s", why)
+            await asyncio.sleep(CLEAR_AGAIN_S)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("the device plugin failed", exc_info=error)
