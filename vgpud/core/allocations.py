@@ -1,4 +1,4 @@
-"""Devices of kubelet's device plugin: a set that kubelet allocates has a slice as a claim has, with the set's ids. Pure.
+"""Devices of kubelet's device plugin: a set that kubelet allocates has a slice, as a claim has, with its ids. Pure.
 
 kubelet says which ids a container gets, and not which pod it is of: the first pod whose container uses the slice has it
 from then on. The slice's name is a random UUID that only the container with the CDI device is given.

@@ -13,7 +13,7 @@ from tests.examples import examples
 from tests.k8s.core.world import SECOND_NS, World
 from tests.k8s.parts import allocated
 from vgpud.k8s.core import events as ev
-from vgpud.k8s.core.model import Ref
+from vgpud.k8s.core.model import Known, Ref
 
 POD, POD_2 = "pod-1", "pod-2"
 
@@ -291,3 +291,18 @@ def test_a_write_that_fails_is_tried_again_and_not_all_the_time() -> None:
     world.api_is_there = True
     world.tick(2)
     assert world.run() and world.writes == 2
+
+
+# ---- kubelet's device plugin, which ran here before ----
+
+
+def test_slices_of_the_device_plugin_are_no_claims_and_their_gpu_is_tainted() -> None:
+    world = ready(gpus=2)
+    left = Known("u", "vgpu.dev", "tenth", "k-u", (), uuids=("GPU-1",), device_ids=("GPU-1-tenth-0",))
+    world.post(ev.NodeSeen(world.gpus, (left,)))
+    world.tick(700)
+    assert not [command for command in world.commands if isinstance(command, ev.ReadClaim)]
+    assert world.run()
+    devices = [device for one in world.pool.values() for device in one["spec"].get("devices", ())]
+    tainted = {device["name"][:5] for device in devices if device.get("taints")}
+    assert tainted == {"gpu-1"}

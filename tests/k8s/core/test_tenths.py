@@ -105,6 +105,12 @@ def test_more_than_a_gpu_is_whole_ones_and_a_part_elsewhere() -> None:
     assert counts(preferred(ids(a=range(10), b=range(10)), (), 15)) == [10, 5]
 
 
+def test_the_gpu_with_the_part_is_chosen_so_that_the_others_can_be_whole() -> None:
+    must = [*ids(a=[0, 1, 2]), *ids(b=[0, 1])]
+    assert counts(preferred(ids(a=range(10), b=range(5), c=range(10)), must, 13)) == [10, 3]
+    granted(preferred(ids(a=range(10), b=range(5), c=range(10)), must, 13), gpus(3), 0)
+
+
 def test_what_does_not_fit_on_one_gpu_is_on_as_few_as_possible() -> None:
     assert counts(preferred(ids(a=range(3), b=range(4), c=range(2)), (), 7)) == [4, 3]
 

@@ -46,9 +46,7 @@ def granted(ids: Collection[str], gpus: Iterable[Gpu], max_milli: int) -> tuple[
     for one in set(ids):
         found = _ID.fullmatch(one)
         if found is None or found.group(1) not in by_uuid:
-            raise AllocationError(
-                f"{RESOURCE}: this node has no device {one[:80]!r} (any more): see `vgpu gpu ls` there"
-            )
+            raise AllocationError(f"{RESOURCE}: this node has no device {one[:80]!r}: see `vgpu gpu ls` there")
         counts[found.group(1)] = counts.get(found.group(1), 0) + 1
     if not counts:
         raise AllocationError(f"{RESOURCE}: no device was named")
@@ -91,18 +89,16 @@ def preferred(available: Iterable[str], must: Collection[str], size: int) -> tup
 def _fitting(free: Mapping[str, Sequence[str]], bound: Mapping[str, int], size: int) -> dict[str, int]:
     """Tenths to take of each GPU, {} where they cannot be whole GPUs and one part."""
     whole, rest = divmod(size, PER_GPU)
-    amounts: dict[str, int] = {}
-    if rest:
-        # a GPU that is not needed as a whole, and the fullest one, so that free GPUs stay free
-        fits = [uuid for uuid in free if bound[uuid] <= rest <= len(free[uuid])]
-        fits = [uuid for uuid in fits if whole <= sum(len(free[u]) == PER_GPU for u in free if u != uuid)]
-        if not fits:
-            return {}
-        chosen = min(fits, key=lambda uuid: (-bound[uuid], len(free[uuid]), uuid))
-        amounts[chosen] = rest
-    full = [uuid for uuid in free if len(free[uuid]) == PER_GPU and uuid not in amounts]
-    amounts |= dict.fromkeys(sorted(full, key=lambda uuid: (-bound[uuid], uuid))[:whole], PER_GPU)
-    return amounts if all(amounts.get(uuid, 0) >= count for uuid, count in bound.items()) else {}
+    # a GPU that is not needed as a whole, and the fullest one, so that free GPUs stay free
+    fits = [uuid for uuid in free if bound[uuid] <= rest <= len(free[uuid])]
+    fits.sort(key=lambda uuid: (-bound[uuid], len(free[uuid]), uuid))
+    for part in fits if rest else [""]:
+        full = [uuid for uuid in free if len(free[uuid]) == PER_GPU and uuid != part]
+        chosen = sorted(full, key=lambda uuid: (-bound[uuid], uuid))[:whole]
+        amounts = dict.fromkeys(chosen, PER_GPU) | ({part: rest} if rest else {})
+        if len(chosen) == whole and all(amounts.get(uuid, 0) >= count for uuid, count in bound.items()):
+            return amounts
+    return {}
 
 
 def _fewest(free: Mapping[str, Sequence[str]], bound: Mapping[str, int], size: int) -> dict[str, int]:
