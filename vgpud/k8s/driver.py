@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from vgpud.k8s.core.names import DRIVER
 from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.kubelet import Calls, Health, Sockets
 from vgpud.k8s.shell.node_daemon import NodeDaemon
+from vgpud.k8s.tasks import Tasks
 
 log = logging.getLogger("vgpud.k8s")
 
@@ -44,22 +45,20 @@ class Driver:
         self._calls = Calls(self.post)
         self._health = Health(state.node)
         self._sockets = Sockets(registry, plugins, self._calls, self._health, refused)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._granted: dict[str, tuple[Granted, ...]] = {}  # of claims whose status is still to be written
 
     async def start(self) -> None:
         """Registers with kubelet once vgpud has been seen. Raises OSError."""
-        self._spawn(self._daemon.watch(self.post))
-        self._spawn(self._daemon.watch_pods(self.post))
-        self._spawn(self._api.watch_pool(self.post))
-        self._spawn(self._ticks())
+        self._tasks.spawn(self._daemon.watch(self.post))
+        self._tasks.spawn(self._daemon.watch_pods(self.post))
+        self._tasks.spawn(self._api.watch_pool(self.post))
+        self._tasks.spawn(self._ticks())
         await self._sockets.start()
 
     async def stop(self) -> None:
         await self._sockets.stop()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     def post(self, event: ev.Event) -> None:
         """Gives the core an event and carries out what it says."""
@@ -73,27 +72,19 @@ class Driver:
                     log.warning("%s", command.error)
                 self._calls.answer(command)
             case ev.ReadClaim():
-                self._ask(self._api.read_claim(command.ref))
+                self._tasks.ask(self._api.read_claim(command.ref), self.post)
             case ev.MakeSlice():
-                self._ask(self._make(command.asked))
+                self._tasks.ask(self._make(command.asked), self.post)
             case ev.EndSlice():
-                self._ask(self._daemon.end_slice(command.uid))
+                self._tasks.ask(self._daemon.end_slice(command.uid), self.post)
             case ev.Publish():
-                self._ask(self._api.publish(command.changes))
+                self._tasks.ask(self._api.publish(command.changes), self.post)
             case ev.WriteStatus():
-                self._spawn(self._write_status(command.asked, command.slice_name))
+                self._tasks.spawn(self._write_status(command.asked, command.slice_name))
             case ev.Health():
                 self._health.set(command.devices)
             case ev.Log():
                 log.info("%s", command.text)
-
-    def _ask(self, call: Coroutine[Any, Any, ev.Event]) -> None:
-        """The answer of a call is an event."""
-
-        async def ask() -> None:
-            self.post(await call)
-
-        self._spawn(ask())
 
     async def _make(self, asked: Asked) -> ev.SliceMade:
         made = await self._daemon.make_slice(asked)
@@ -110,16 +101,6 @@ class Driver:
         while True:
             await asyncio.sleep(TICK_S)
             self.post(ev.Tick())
-
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("the driver failed", exc_info=error)
 
 
 def status_devices(asked: Asked, slice_name: str, granted: tuple[Granted, ...], now: str) -> list[dict[str, Any]]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import grpc
 
@@ -21,6 +19,7 @@ from vgpud.k8s.core.plugin import State, step
 from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.device_plugin import PluginSocket, Service
 from vgpud.k8s.shell.node_daemon import NodeDaemon
+from vgpud.k8s.tasks import Tasks
 
 log = logging.getLogger("vgpud.k8s")
 
@@ -37,20 +36,18 @@ class DevicePlugin:
         self._api = api
         self._service = Service(self.post)
         self._socket = PluginSocket(kubelet_dir / "device-plugins", kubelet_dir / "pod-resources", self._service)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
 
     async def start(self) -> None:
         """Registers with kubelet once vgpud has been seen. Raises OSError."""
         await self._socket.serve()
-        self._spawn(self._daemon.watch(self.post))
-        self._spawn(self._ticks())
+        self._tasks.spawn(self._daemon.watch(self.post))
+        self._tasks.spawn(self._ticks())
         if self._api:
-            self._spawn(self._clear_pool(self._api))
+            self._tasks.spawn(self._clear_pool(self._api))
 
     async def stop(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
         await self._socket.stop()
 
     def post(self, event: ev.Event) -> None:
@@ -67,23 +64,15 @@ class DevicePlugin:
             case ev.ListDevices():
                 self._service.set(command.devices)
             case ev.Register():
-                self._ask(self._socket.register(command.socket))
+                self._tasks.ask(self._socket.register(command.socket), self.post)
             case ev.ListPods():
-                self._ask(self._socket.list_pods())
+                self._tasks.ask(self._socket.list_pods(), self.post)
             case MakeSlice():
-                self._ask(self._daemon.make_slice(command.asked))
+                self._tasks.ask(self._daemon.make_slice(command.asked), self.post)
             case EndSlice():
-                self._ask(self._daemon.end_slice(command.uid))
+                self._tasks.ask(self._daemon.end_slice(command.uid), self.post)
             case Log():
                 log.info("%s", command.text)
-
-    def _ask(self, call: Coroutine[Any, Any, ev.Event]) -> None:
-        """The answer of a call is an event."""
-
-        async def ask() -> None:
-            self.post(await call)
-
-        self._spawn(ask())
 
     async def _ticks(self) -> None:
         while True:
@@ -96,13 +85,3 @@ class DevicePlugin:
         while why := await api.clear_pool():
             log.info("the ResourceSlices of this node could not be deleted: %s", why)
             await asyncio.sleep(CLEAR_AGAIN_S)
-
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("the device plugin failed", exc_info=error)
