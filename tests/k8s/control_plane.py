@@ -25,6 +25,9 @@ from lightkube.generic_resource import (
     create_global_resource,
     create_namespaced_resource,
 )
+from lightkube.models.authentication_v1 import BoundObjectReference, TokenRequestSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import ServiceAccountToken
 from lightkube.types import PatchType
 
 VARIABLE = "KUBEBUILDER_ASSETS"
@@ -186,15 +189,17 @@ class ControlPlane:
                 self.client().patch(kind, name, finalizers, patch_type=PatchType.MERGE, **where)
             self.client().delete(kind, name, grace_period=0, **where)
 
-    def driver_token(self, account: str, node: str) -> str:
+    def driver_token(self, account: str, node: str, namespace: str = "default") -> str:
         """A token of a pod of this service account on a node, as kubelet gets it for the driver's pod."""
         name = f"driver-{time.monotonic_ns()}"
         spec = {"serviceAccountName": account, "nodeName": node, "containers": [{"name": "c", "image": "none"}]}
-        made = self.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": made["metadata"]["uid"]}
-        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), "create", "token", account]
-        command += ["--bound-object-kind", "Pod", "--bound-object-name", name, "--bound-object-uid", bound["uid"]]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        metadata = {"name": name, "namespace": namespace}
+        made = self.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        bound = BoundObjectReference(kind="Pod", apiVersion="v1", name=name, uid=made["metadata"]["uid"])
+        request = ServiceAccountToken(metadata=ObjectMeta(), spec=TokenRequestSpec(audiences=[], boundObjectRef=bound))
+        answer = self.client().create(request, account, namespace=namespace)
+        assert answer.status
+        return answer.status.token
 
     def add_node(self, name: str) -> None:
         """A node that is ready as far as the scheduler sees."""
