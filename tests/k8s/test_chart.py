@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,20 @@ def test_values_that_are_refused(setting: str, said: str) -> None:
 def test_clusters_without_the_api_are_refused() -> None:
     done = helm("template", "x", str(CHART), "--kube-version", "1.33.0", "--set", IMAGE)
     assert done.returncode != 0 and "requires kubeVersion: >=1.34" in done.stderr
+
+
+@pytest.mark.parametrize(("version", "off"), [("1.35.1", True), ("1.36.2", False)])
+def test_the_notes_ask_for_the_feature_gates(tmp_path: Path, version: str, off: bool) -> None:
+    """helm shows them on installing alone, so here they are a text in an object."""
+    copy = tmp_path / "chart"
+    shutil.copytree(CHART, copy)
+    lines = (copy / "templates" / "NOTES.txt").read_text().splitlines()
+    (copy / "templates" / "notes.yaml").write_text("\n".join(["text: |", *(f"  {line}" for line in lines)]))
+    words = ("template", "x", str(copy), "--kube-version", version, "--set", IMAGE, "-s", "templates/notes.yaml")
+    notes = yaml.safe_load(helm(*words).stdout)["text"]
+    assert ("has the features that shared GPUs need switched off" in notes) is off
+    assert "kubectl get --raw /metrics" in notes and "logs ds/x-vgpud-driver" in notes
+    assert "vgpud itself is expected on the nodes" in notes
 
 
 def test_every_value_has_a_rule_and_a_default() -> None:
