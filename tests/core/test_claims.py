@@ -248,7 +248,7 @@ def test_devices_of_kubernetes_are_for_claims_alone_and_other_devices_never() ->
     refused = denied(step(state, create("second", 500), 0), Reason.NO_CAPACITY)
     assert "0.5" in refused or "Kubernetes" in refused
     by_name = ev.CreateSlice("", "third", Spec(500, device_uuids=("1",)), False, 0, "x", "u3", 1)
-    assert "given to Kubernetes (kubernetes_devices)" in denied(step(state, by_name, 0), Reason.PRECONDITION)
+    assert "device 1 belongs to Kubernetes here" in denied(step(state, by_name, 0), Reason.PRECONDITION)
     assert "not given to Kubernetes" in denied(send(state, asked(share(100))), Reason.PRECONDITION)
     assert isinstance(answer(send(state, asked(share(100, device=1)))), Slice)
 

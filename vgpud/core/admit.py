@@ -318,10 +318,12 @@ def _no_capacity(part: Part, devices: list[Device], state: State, without: str) 
     wanted = part.on(best)
     others = state.foreign_bytes(best.uuid)
     whose = f" (programs outside slices hold {format_bytes(others)})" if others else ""
+    given = ", ".join(str(device.index) for device in state.devices.values() if state.policy.of_kubernetes(device))
+    kubernetes = f" (Kubernetes has device {given})" if given else ""
     return Denied(
         Reason.NO_CAPACITY,
         f"no device has min {format_gpus(wanted.min_milli)} and memory {format_bytes(wanted.mem_min_bytes)} left:"
-        f" device {best.index} has most, {format_gpus(milli)} and {format_bytes(size)}{whose};"
+        f" device {best.index} has most, {format_gpus(milli)} and {format_bytes(size)}{whose}{kubernetes};"
         " ask for less, lower the minimum or remove a slice",
         subject=best.uuid,
     )

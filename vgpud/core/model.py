@@ -248,6 +248,11 @@ class Policy:
     direct: str = ALLOW  # one of DIRECTS
     kubernetes_devices: tuple[str, ...] = ()  # UUIDs or indices, or ALL_DEVICES: only claims are placed there
 
+    def of_kubernetes(self, device: Device) -> bool:
+        """Whether only claims of Kubernetes are placed on a device."""
+        named = self.kubernetes_devices
+        return bool(named) and not {ALL_DEVICES, device.uuid, str(device.index)}.isdisjoint(named)
+
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
@@ -303,16 +308,13 @@ class State:
             return str(taken)
         given = self.of_kubernetes(device_uuid)
         if given and not claim:
-            return "given to Kubernetes (kubernetes_devices), where pods ask for it by a ResourceClaim"
-        return "not given to Kubernetes (kubernetes_devices)" if claim and not given else ""
+            return "given to Kubernetes (devices.kubernetes)"
+        return "not given to Kubernetes (devices.kubernetes)" if claim and not given else ""
 
     def of_kubernetes(self, device_uuid: str) -> bool:
         """Whether only claims of Kubernetes are placed on a device."""
-        named = self.policy.kubernetes_devices
-        if not named:
-            return False
         device = self.devices.get(device_uuid)
-        return ALL_DEVICES in named or device_uuid in named or (device is not None and str(device.index) in named)
+        return device is not None and self.policy.of_kubernetes(device)
 
     def foreign_bytes(self, device_uuid: str) -> int:
         """Memory that others than slices hold of a device."""

@@ -52,9 +52,10 @@ def _offered(device: View) -> str:
     """Whether a device is offered to slices, and if not, why."""
     if device["drained"]:
         return f"no: drained: {device['drained']}"
+    offered = "to Kubernetes" if device["kubernetes"] else "yes"
     if device["taken_by"]:
-        return f"yes, beside {device['taken_by']}" if device["offered"] else f"no: {device['taken_by']}"
-    return "yes"
+        return f"{offered}, beside {device['taken_by']}" if device["offered"] else f"no: {device['taken_by']}"
+    return offered
 
 
 def not_offered(taken_by: str) -> str:

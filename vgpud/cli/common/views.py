@@ -55,6 +55,7 @@ def device_view(device: pb.Device) -> View:
         "drained_by_fault": device.drained_by_fault,
         "taken_by": device.taken_by,
         "offered": device.offered,
+        "kubernetes": device.kubernetes,
     }
 
 
