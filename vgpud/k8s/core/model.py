@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from vgpud.k8s.core.names import FREE
 
@@ -24,7 +26,8 @@ class Gpu:
     pci_root: str = ""
     drained: str = ""  # an operator's reason
     fault: str = ""  # an Xid's
-    taken_by: str = ""  # programs outside slices
+    taken_by: str = ""  # programs outside slices, or slices that are no claims'
+    given: bool = True  # to Kubernetes; claims that were prepared before may still have one that is not
 
     @property
     def name(self) -> str:
@@ -95,6 +98,7 @@ class Known:
     name: str
     slice_name: str
     pods: tuple[str, ...]
+    granted: tuple[Granted, ...] = ()  # what it has now: it may have been resized
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -120,6 +124,7 @@ class Work:
     ending: bool  # else it is being prepared
     calls: list[int] = field(default_factory=list)
     asked: Asked | None = None  # once it has been read
+    claim: Mapping[str, Any] = field(default_factory=dict)  # as it was read
     retried: bool = False  # after the slices of claims that are gone were ended
     waits: bool = False  # for that
     #: calls of the other kind, which came meanwhile and are served afterwards
