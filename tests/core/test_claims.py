@@ -229,6 +229,56 @@ def test_devices_and_size_are_the_claims(fields: dict[str, Any]) -> None:
     assert "is fixed by the ResourceClaim team/half" in denied(update(state, **fields), Reason.PRECONDITION)
 
 
+def test_what_a_claim_does_not_use_stays_its_own() -> None:
+    state = kubernetes()
+    prepared(state, share(600))
+    update(state, min_milli=100, mem_min_bytes=0)
+    assert state.reserved("GPU-0") == (600, 8 * GIB)
+    assert "has 0.4 and" in denied(send(state, asked(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
+    prepared(state, share(400), uid=ANOTHER)
+    assert isinstance(answer(update(state, min_milli=600, mem_min_bytes=8 * GIB)), Slice)
+
+
+def test_memory_is_divided_into_whole_granules_of_each_device() -> None:
+    state = kubernetes(3)
+    prepared(state, share(300), share(200, device=1), share(100, device=2))
+    made = answer(update(state, mem_min_bytes=4 * GIB, mem_max_bytes=7 * GIB))
+    assert isinstance(made, Slice)
+    granule = 2 << 20
+    assert {s.mem_min_bytes % granule for s in made.shares} == {s.mem_max_bytes % granule for s in made.shares} == {0}
+    assert 7 * GIB - 3 * granule < sum(s.mem_max_bytes for s in made.shares) <= 7 * GIB
+
+
+def test_a_resize_that_no_restart_would_find_room_for_is_refused() -> None:
+    state = kubernetes()
+    before = prepared(state)
+    small = update(state, mem_min_bytes=1 << 20, mem_max_bytes=4 << 20)
+    assert "memory 4MiB is less than one context needs on device 0 (512MiB)" in denied(small, Reason.INVALID)
+    large = update(state, mem_max_bytes=90 * GIB)
+    assert "memory 90GiB is more than device 0 has (80GiB)" in denied(large, Reason.INVALID)
+    assert state.slices[NAME] == before
+    tiny = asked(share(100, memory=1 << 20), uid=ANOTHER)
+    assert "is less than one context needs on device 0" in denied(send(state, tiny), Reason.INVALID)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"weight": 10_001}, "weight 10001 is out of range"),
+        ({"priority": -1}, "priority -1 is out of range"),
+        ({"service_class": "gold"}, "no class 'gold': write batch or latency"),
+        ({"min_milli": -1}, "min -0.001 is negative"),
+        ({"max_milli": 0}, "max 0 allows nothing"),
+        ({"mem_max_bytes": 0}, "mem_max_bytes 0 is not an amount of memory"),
+    ],
+)
+def test_words_out_of_range_are_refused(fields: dict[str, Any], said: str) -> None:
+    state = kubernetes()
+    before = prepared(state)
+    assert said in denied(update(state, **fields), Reason.INVALID)
+    assert state.slices[NAME] == before
+
+
 def test_numbers_that_contradict_each_other_are_refused_and_change_nothing() -> None:
     state = kubernetes()
     before = prepared(state)

@@ -248,7 +248,8 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
 def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) -> tuple[Share, ...] | Denied:
     """The shares of a slice whose spec becomes this one."""
     if old.claim:
-        chosen = claims.resized(old, old.claim, spec, event.fields)
+        granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
+        chosen = claims.resized(old, old.claim, spec, event.fields, granules)
         return chosen if isinstance(chosen, Denied) else admit.put(chosen, state, old, claim=True)
     parts = admit.parts_of(spec, state.policy)
     if isinstance(parts, Denied):

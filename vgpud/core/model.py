@@ -133,6 +133,12 @@ class Slice:
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
 
+    def owed(self, device_uuid: str) -> Share | None:
+        """The share whose minima are kept free for it. A claim may have less after a resize, and go back any time: the
+        scheduler has given nothing of it to others."""
+        granted = self.claim.granted if self.claim else self.shares
+        return next((s for s in granted if s.device_uuid == device_uuid), None)
+
     @property
     def keeps_time(self) -> bool:
         """Whether its guaranteed time stays reserved."""
@@ -325,7 +331,7 @@ class State:
         """(milli, bytes) of all minima on a device, without the slice `without`, waiting slices, and what suspended
         slices gave up."""
         counted = [s for s in self.slices.values() if s.name != without and s.name not in self.waiting]
-        held = [(made, share) for made in counted if (share := made.share(device_uuid))]
+        held = [(made, share) for made in counted if (share := made.owed(device_uuid))]
         milli = sum(share.min_milli for made, share in held if made.keeps_time)
         return milli, sum(share.mem_min_bytes for made, share in held if made.keeps_memory)
 
