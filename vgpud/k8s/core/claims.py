@@ -17,6 +17,7 @@ from vgpud.k8s.core.slice_config import ConfigError, words_of
 
 RESULTS_MAX = 32  # of a claim's allocation, in the API
 PODS = "pods"
+_AMOUNT_MAX = 1 << 60  # sums of all devices' are still numbers of 64 bits
 
 
 class ClaimError(ValueError):
@@ -58,7 +59,7 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
     name = str(result.get("device"))
     offer = offers.get(name)
     if offer is None:
-        have = ", ".join(sorted(offers)) or "none"
+        have = ", ".join(sorted(one.name for one in offers.values() if one.size == FREE)) or "none"
         raise ClaimError(f"claim {ref} has device {name[:80]}, which this node does not have: it has {have}")
     whole = offer.gpu.memory_bytes
     if offer.size != FREE:
@@ -99,8 +100,9 @@ def _amounts(ref: Ref, device: str, consumed: Any) -> dict[str, int]:
             amounts[short] = parse_quantity(value)
         except QuantityError as error:
             raise ClaimError(f"claim {ref}, device {device}, {short}: {error}") from error
-        if amounts[short] < 0:
-            raise ClaimError(f"claim {ref}, device {device}, {short}: {str(value)[:40]} is negative")
+        if not 0 <= amounts[short] <= _AMOUNT_MAX:
+            wrong = "is negative" if amounts[short] < 0 else "is more than any device has"
+            raise ClaimError(f"claim {ref}, device {device}, {short}: {str(value)[:40]} {wrong}")
     return amounts
 
 
