@@ -52,8 +52,8 @@ class World:
 
     def node_seen(self) -> ev.NodeSeen:
         claims = [
-            Known(uid, made.asked.namespace, made.asked.name, f"k-{uid}", made.asked.pods, self.granted(made.asked))
-            for uid, made in self.slices.items()
+            Known(uid, one.namespace, one.name, f"k-{uid}", one.pods, self.granted(one), one.granted)
+            for uid, one in ((uid, made.asked) for uid, made in self.slices.items())
         ]
         return ev.NodeSeen(self.gpus, tuple(claims))
 
@@ -109,7 +109,10 @@ class World:
             others = [g for uid, made in self.slices.items() if uid != asked.uid for g in made.asked.granted]
             if sum(g.min_milli for g in others if g.uuid == one.uuid) + one.min_milli > 1000:
                 return ev.SliceMade(asked.uid, error=f"device {one.uuid} is full", full=True)
-        self.made += asked.uid not in self.slices
+        old = self.slices.get(asked.uid)
+        if old and set(old.asked.granted) != set(asked.granted):
+            return ev.SliceMade(asked.uid, error="it was prepared here with other devices or amounts")
+        self.made += old is None
         self.slices[asked.uid] = command
         return ev.SliceMade(asked.uid, f"k-{asked.uid}", self.granted(asked))
 

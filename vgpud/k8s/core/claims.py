@@ -6,7 +6,7 @@ and a slice has a device once, so that is refused here with the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
@@ -27,6 +27,13 @@ class ClaimError(ValueError):
 def is_of(claim: Mapping[str, Any], uid: str) -> bool:
     """Whether this is the claim with that uid, and not a later one of the same name."""
     return bool(_at(claim, "metadata", "uid") == uid)
+
+
+def is_left(claim: Mapping[str, Any], pool: str, pods: Iterable[str]) -> bool:
+    """Whether a claim that these pods had is not allocated to this node any more: they were deleted by force, and it
+    may be another node's by now."""
+    found = [(one.get("driver"), one.get("pool")) for one in _list(claim, "status", "allocation", "devices", "results")]
+    return (DRIVER, pool) not in found and set(pods).isdisjoint(pods_of(claim))
 
 
 def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], pool: str, priority_max: int) -> Asked:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vgpud.k8s.core import published, status
-from vgpud.k8s.core.claims import ClaimError, is_of, read_claim
+from vgpud.k8s.core.claims import ClaimError, is_left, is_of, read_claim
 from vgpud.k8s.core.events import (
     Answer,
     Called,
@@ -80,7 +80,7 @@ class State:
     gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
     claims: dict[str, Known] = field(default_factory=dict)  # by uid: those that vgpud has slices for
     work: dict[str, Work] = field(default_factory=dict)  # by uid
-    #: claims that the API server is being asked about, or whose slices are then ended
+    #: claims that the API server is being asked about although kubelet has not called
     checks: dict[str, Known] = field(default_factory=dict)
     #: what is being written into claims' status, by uid
     telling: dict[str, tuple[Granted, ...]] = field(default_factory=dict)
@@ -169,7 +169,9 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
         work.claim = event.claim
     except ClaimError as error:
         return _done(state, work, str(error))
-    return [MakeSlice(work.asked)]
+    known = state.claims.get(event.uid)
+    work.remakes = known is not None and known.is_for_another(work.asked)
+    return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
 
 
 def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
@@ -183,7 +185,8 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
         return _reconcile(state, now_ns) or _concluded(state, "")
     if event.error:
         return _done(state, work, f"claim {asked}: {event.error}")
-    known = Known(asked.uid, asked.namespace, asked.name, event.slice_name, asked.pods, event.granted)
+    names = (asked.uid, asked.namespace, asked.name)
+    known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted)
     state.claims[asked.uid] = known
     return [*_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), *_tell(state, work.claim, asked, known)]
 
@@ -192,6 +195,9 @@ def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Comman
     work = state.work.get(event.uid)
     if not event.error:
         state.claims.pop(event.uid, None)
+    if work and work.remakes and work.asked:
+        work.remakes = False
+        return _done(state, work, f"claim {work.ref}: {event.error}") if event.error else [MakeSlice(work.asked)]
     if work is None or not work.ending:
         return _concluded(state, event.uid)
     done = _done(state, work, f"claim {work.ref}: {event.error}" if event.error else "")
@@ -254,8 +260,9 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
     if event.error or known.uid in state.work:
         return _concluded(state, known.uid)
     if event.claim is None or not is_of(event.claim, known.uid):
-        text = f"claim {known} is gone: its slice {known.slice_name} is ended"
-        return [EndSlice(known.uid), Log(text, {"slice": known.slice_name})]
+        return _end_unused(state, known, "is gone: its")
+    if is_left(event.claim, state.node, known.pods):
+        return _end_unused(state, known, "is not allocated to this node any more: its")
     now = state.claims.get(known.uid)  # it may have been resized since it was asked for
     if state.gpus is None or now is None:
         return _concluded(state, known.uid)
@@ -265,15 +272,25 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
         asked = read_claim(event.claim, ref, offers, state.node, state.policy.priority_max)
     except ClaimError as error:
         return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
+    if now.is_for_another(asked):
+        return _end_unused(state, known, "was allocated anew: its former")
     if asked.pods != now.pods:
         return [MakeSlice(asked)]
     return [*_tell(state, event.claim, asked, now), *_concluded(state, known.uid)]
 
 
+def _end_unused(state: State, known: Known, why: str) -> list[Command]:
+    """As if kubelet had called: calls that come meanwhile wait."""
+    del state.checks[known.uid]
+    state.work[known.uid] = Work(Ref(known.uid, known.namespace, known.name), ending=True, unused=True)
+    text = f"claim {known} {why} slice {known.slice_name} is ended"
+    return [EndSlice(known.uid), Log(text, {"slice": known.slice_name})]
+
+
 def _concluded(state: State, uid: str) -> list[Command]:
     """A claim has been checked. After the last one, what waited for room is tried again."""
     state.checks.pop(uid, None)
-    if state.checks:
+    if state.checks or any(work.unused for work in state.work.values()):
         return []
     waiting = [work for work in state.work.values() if work.waits]
     for work in waiting:

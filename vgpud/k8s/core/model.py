@@ -99,6 +99,12 @@ class Known:
     slice_name: str
     pods: tuple[str, ...]
     granted: tuple[Granted, ...] = ()  # what it has now: it may have been resized
+    allocated: tuple[Granted, ...] = ()  # what it was prepared with
+
+    def is_for_another(self, asked: Asked) -> bool:
+        """Whether the claim was allocated anew since it was prepared, for other pods: then nobody uses the slice."""
+        again = {one.uuid: one for one in asked.granted} == {one.uuid: one for one in self.allocated}
+        return bool(self.allocated) and not again and set(self.pods).isdisjoint(asked.pods)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -127,5 +133,7 @@ class Work:
     claim: Mapping[str, Any] = field(default_factory=dict)  # as it was read
     retried: bool = False  # after the slices of claims that are gone were ended
     waits: bool = False  # for that
+    remakes: bool = False  # a former allocation's slice is ended first
+    unused: bool = False  # nobody has called: the claim has no use for its slice any more
     #: calls of the other kind, which came meanwhile and are served afterwards
     behind: list[tuple[int, bool]] = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import grpc
@@ -53,7 +53,7 @@ class NodeDaemon:
         except grpc.aio.AioRpcError as error:
             full = error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             return SliceMade(asked.uid, error=said(error), full=full)
-        return SliceMade(asked.uid, answer.slice.name, _granted(answer.slice))
+        return SliceMade(asked.uid, answer.slice.name, _granted(answer.slice.devices))
 
     async def end_slice(self, uid: str) -> SliceEnded:
         try:
@@ -107,17 +107,23 @@ def node_seen(answer: pb.WatchSlicesResponse) -> NodeSeen:
         for device in () if one.HasField("claim") else one.devices:
             others.setdefault(device.device_uuid, []).append(one.name)
     claims = tuple(
-        Known(one.claim.uid, one.claim.namespace, one.claim.name, one.name, tuple(one.claim.pod_uids), _granted(one))
+        Known(
+            one.claim.uid,
+            one.claim.namespace,
+            one.claim.name,
+            one.name,
+            tuple(one.claim.pod_uids),
+            _granted(one.devices),
+            _granted(one.claim.granted),
+        )
         for one in answer.slices
         if one.HasField("claim")
     )
     return NodeSeen(tuple(_gpu(device, others.get(device.uuid, ())) for device in answer.devices), claims)
 
 
-def _granted(one: pb.Slice) -> tuple[Granted, ...]:
-    return tuple(
-        Granted(d.device_uuid, d.min_milli, d.max_milli, d.mem_min_bytes, d.mem_max_bytes) for d in one.devices
-    )
+def _granted(shares: Iterable[pb.SliceDevice] | Iterable[pb.ClaimShare]) -> tuple[Granted, ...]:
+    return tuple(Granted(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in shares)
 
 
 def _gpu(device: pb.Device, slices: Sequence[str]) -> Gpu:
