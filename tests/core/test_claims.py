@@ -15,6 +15,7 @@ from vgpud.core import invariants
 from vgpud.core.claims import pod_of
 from vgpud.core.machine import step
 from vgpud.core.model import ALL_DEVICES, LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
+from vgpud.host import cgroups
 from vgpud.store.database import Store
 
 UID = "11111111-2222-3333-4444-555555555555"
@@ -178,6 +179,20 @@ U_ = POD.replace("-", "_")
         (f"/kubepods.slice/kubepods-pod{U_}.slice/crio-{ID}.scope", POD),
         (f"kubepods-besteffort-pod{U_}.slice:cri-containerd:{ID}", POD),
         (f"/system.slice/docker-{OTHER}.scope/kubelet/kubepods/besteffort/pod{POD}/{ID}", POD),
+        (f"/kubelet/kubepods/guaranteed/pod{POD}/{ID}", POD),
+        (
+            f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod{U_}"
+            f".slice/cri-containerd-{ID}.scope",
+            POD,
+        ),
+        (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{U_}.slice/crio-{ID}.scope/container", POD),
+        (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{U_}.slice/crio-conmon-{ID}.scope", POD),
+        (f"kubelet-kubepods-pod{U_}.slice:cri-containerd:{ID}", POD),
+        (f"/kubepods/pod{POD}/{ID}/system.slice/kubepods.slice/kubepods-pod{POD_2.replace('-', '_')}.slice/x", POD),
+        (f"/kubepods/pod{POD}/{ID}/pod{POD_2}", POD),
+        (f"/kubepods/burstable/x-pod{POD[:8]}/pod{POD}", POD),
+        (f"/kubepodsy.slice/../pod{POD}x/{ID}", ""),
+        (f"/notkubepods/pod{POD}/{ID}", ""),
         (f"/kubepods/besteffort/pod{'0123456789abcdef' * 2}/{ID}", "0123456789abcdef" * 2),
         (f"/kubepods/besteffort/pod{POD}/{ID}/kubepods/pod{POD_2}/x", POD),
         (f"/user.slice/pod{POD}/{ID}", ""),
@@ -187,6 +202,63 @@ U_ = POD.replace("-", "_")
 )
 def test_the_pod_of_a_cgroup_is_the_one_that_kubelet_named(path: str, pod: str) -> None:
     assert pod_of((path,)) == pod
+
+
+V1 = f"""\
+12:devices:/kubepods/burstable/pod{POD}/{ID}
+11:cpu,cpuacct:/kubepods/burstable/pod{POD}/{ID}
+4:cpuset:/
+1:name=systemd:{{systemd}}
+0::{{two}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "pod"),
+    [
+        (V1.format(systemd=f"/kubepods/burstable/pod{POD}/{ID}", two="/"), POD),
+        (V1.format(systemd=f"/kubepods/burstable/pod{POD_2}/{ID}", two="/system.slice/containerd.service"), POD),
+        (V1.format(systemd="/", two=f"/kubepods/pod{POD_2}/{ID}"), POD_2),
+        (f"0::/kubepods.slice/kubepods-pod{U_}.slice/cri-containerd-{ID}.scope (deleted)\n", POD),
+        ("0::/\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_pod_by_proc_of_cgroups_version_1_and_2(text: str, pod: str) -> None:
+    """A named hierarchy, which a container with a systemd may write, counts last."""
+    assert pod_of(cgroups.parse(text)) == pod
+
+
+def test_a_pod_that_names_another_claims_cdi_device_is_refused_each_time() -> None:
+    """By an annotation for the engine, or VGPU_SLICE in its environment: both come here as `join`."""
+    state = kubernetes()
+    prepared(state)
+    prepared(state, share(300), uid=ANOTHER, pods=(POD_2,))
+    for _ in range(3):
+        text = denied(send(state, asks(OTHER, join=NAME, pod=POD_2)), Reason.DENIED)
+        assert text == f"the ResourceClaim team/half is not reserved for pod {POD_2}: name the claim in the pod's spec"
+    assert not state.containers
+    assert isinstance(answer(send(state, asks(OTHER, join=f"k-{ANOTHER}", pod=POD_2))), Slice)
+    assert NAME in state.slices
+
+
+def test_a_pod_that_has_left_cannot_start_another_container_and_those_that_run_go_on() -> None:
+    state = kubernetes()
+    prepared(state, pods=(POD, POD_2))
+    send(state, asks(ID, join=NAME, pod=POD), starts())
+    prepared(state, pods=(POD_2,))
+    assert ID in state.containers
+    assert "is not reserved for pod" in denied(send(state, asks(OTHER, join=NAME, pod=POD)), Reason.DENIED)
+    assert isinstance(answer(send(state, asks(OTHER, join=NAME, pod=POD_2))), Slice)
+
+
+def test_an_ordinary_container_cannot_take_a_claims_name_or_slice() -> None:
+    state = kubernetes()
+    prepared(state)
+    state.policy = replace(state.policy, kubernetes_devices=())
+    assert "is for the pods of the ResourceClaim" in denied(send(state, asks(OTHER, join=NAME)), Reason.DENIED)
+    own = answer(send(state, asks(OTHER, milli=100, name=f"k-{ANOTHER}")))
+    assert isinstance(own, Denied) and "Kubernetes claim's slice" in own.message
 
 
 # ---- live resize ----
