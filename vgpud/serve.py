@@ -104,7 +104,9 @@ def _check_kubernetes(config: Config, inventory: tuple[Device, ...]) -> None:
     unknown = next((name for name in config.devices.kubernetes if name not in names), None)
     if unknown is not None:
         have = ", ".join(f"{d.index} ({d.uuid})" for d in inventory)
-        raise ConfigError(f'devices.kubernetes names {unknown!r}, vgpud has {have} here: name these, or "{ALL_DEVICES}"')
+        raise ConfigError(
+            f'devices.kubernetes names {unknown!r}, vgpud has {have} here: name these, or "{ALL_DEVICES}"'
+        )
 
 
 async def run(

@@ -138,9 +138,10 @@ def test_an_api_server_that_is_away(cluster: FakeCluster) -> None:  # noqa: F811
 
 
 def test_memory_that_holds_no_context(cluster: FakeCluster) -> None:  # noqa: F811
-    assert "claim team/half: memory 2MiB is less than one context needs on device 0" in prepare(
-        cluster, claim(cluster, memory="2Mi")
-    ).error
+    assert (
+        "claim team/half: memory 2MiB is less than one context needs on device 0"
+        in prepare(cluster, claim(cluster, memory="2Mi")).error
+    )
     assert not cluster.slices()
 
 
