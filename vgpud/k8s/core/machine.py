@@ -47,8 +47,8 @@ SECOND_NS = 1_000_000_000
 RECONCILE_NS = 600 * SECOND_NS
 #: after somebody else changed our ResourceSlices; deletions (a kubelet that starts deletes them) are repaired at once
 REPAIR_NS = 30 * SECOND_NS
-#: after a write that failed, twice as long after each further one; and for the watch to show one that succeeded
-RETRY_NS, RETRY_MAX_NS, SETTLE_NS = 2 * SECOND_NS, 60 * SECOND_NS, SECOND_NS
+#: after a write that failed, and for the watch to show one that succeeded
+RETRY_NS, SETTLE_NS = 2 * SECOND_NS, SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,6 @@ class Pool:
     stored: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
     dropped: tuple[str, ...] = ()
     writing: bool = False
-    failures: int = 0  # writes that failed, one after another
     not_before_ns: int = 0  # no write before: the last one failed, or is still to be seen
     repair_ns: int | None = None  # when what somebody else changed is put right
 
@@ -313,8 +312,6 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
     edited = pool.stored is not None and len(event.slices) >= len(pool.stored)
     edited = edited and not pool.writing and now_ns >= pool.not_before_ns
     pool.stored = event.slices
-    if pool.failures:  # the server answers again
-        pool.failures, pool.not_before_ns = 0, now_ns
     if edited and pool.repair_ns is None and _wanted_changes(state):
         pool.repair_ns = now_ns + REPAIR_NS
     if not edited:
@@ -346,11 +343,9 @@ def _publish(state: State, now_ns: int) -> list[Command]:
 def _on_published(state: State, event: Published, now_ns: int) -> list[Command]:
     pool = state.pool
     pool.writing, pool.repair_ns = False, None
+    pool.not_before_ns = now_ns + (RETRY_NS if event.error else SETTLE_NS)
     if event.error:
-        pool.not_before_ns = now_ns + min(RETRY_NS << min(pool.failures, 10), RETRY_MAX_NS)
-        pool.failures += 1
         return [Log(f"the ResourceSlices could not be written: {event.error}")]
-    pool.failures, pool.not_before_ns = 0, now_ns + SETTLE_NS
     told: list[Command] = []
     if event.dropped and event.dropped != pool.dropped:
         names = ", ".join(event.dropped)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterable, Callable
 from typing import Any
 
@@ -29,8 +28,8 @@ Slice = create_global_resource(_GROUP, _VERSION, "ResourceSlice", "resourceslice
 Node = create_global_resource("", "v1", "Node", "nodes")
 #: a call that takes longer has failed: kubelet waits 45 s for the whole of an answer
 CALL_S = 10.0
-#: between attempts to watch, twice as long each time: a server that comes back is not met by all nodes at once
-AGAIN_S, AGAIN_MAX_S = 1.0, 30.0
+#: between attempts to watch
+AGAIN_S = 1.0
 _NOT_FOUND = 404
 
 
@@ -125,12 +124,10 @@ class ApiServer:
     async def watch_pool(self, seen: Callable[[PoolSeen], None]) -> None:
         """Reports all ResourceSlices of this node and driver, now and after each change, for ever."""
         fields: dict[str, Any] = {"spec.driver": DRIVER, "spec.nodeName": self._node}
-        pause_s = AGAIN_S
         while True:
             try:
                 found = self._client.list(Slice, fields=fields)
                 there = {str(one["metadata"]["name"]): dict(one) async for one in found}
-                pause_s = AGAIN_S
                 seen(PoolSeen(tuple(there.values())))
                 async for change, one in self._changes(fields, found.resourceVersion):
                     name = str(one["metadata"]["name"])
@@ -142,8 +139,7 @@ class ApiServer:
                 raise
             except Exception as error:  # the server has gone, or the version is too old: everything is read again
                 log.info("the ResourceSlices cannot be watched: %s", reason_of(error))
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1))
-            pause_s = min(2 * pause_s, AGAIN_MAX_S)
+            await asyncio.sleep(AGAIN_S)
 
     def _changes(self, fields: dict[str, Any], version: str) -> AsyncIterable[tuple[str, Any]]:
         return self._client.watch(Slice, fields=fields, resource_version=version, server_timeout=300)
