@@ -54,6 +54,7 @@ def test_a_list_leaves_the_other_device_to_users(make_system: Callable[..., OwnS
     assert "device 1 belongs to Kubernetes here" in vgpu(system, "submit", "--gpus", "2", "--", "true").stderr
     devices = shown(system, "gpu", "ls")["devices"]
     assert [(d["kubernetes"], d["offered"]) for d in devices] == [(False, True), (True, True)]
+    assert "given to Kubernetes" in vgpu(system, "doctor").stdout
     for words in (("gpu", "ls"), ("status",)):
         assert "to Kubernetes" in vgpu(system, *words).stdout
 

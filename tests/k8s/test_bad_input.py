@@ -180,6 +180,20 @@ def test_a_device_that_is_given_while_a_slice_is_there_is_tainted_until_it_ends(
             node.close()
 
 
+def test_a_device_in_mig_mode_gets_no_claim(cluster: FakeCluster) -> None:  # noqa: F811
+    """Its instances are no devices of vgpud's."""
+    cluster.system.vgpu("sim", "mode", "0", "mig")
+    wanted = {"key": "vgpu.dev/taken", "value": "MIG-mode", "effect": "NoSchedule"}
+
+    def taints() -> list[Any]:
+        found = [one for made in cluster.api.slices() for one in made["spec"].get("devices", [])]
+        return [one.get("taints") for one in found if one["name"] in ("gpu-0", "gpu-1")]
+
+    eventually(lambda: taints() == [[wanted], None], "the taint")
+    said = "claim team/half: device 0 is taken by MIG mode: see `vgpu gpu ls`"
+    assert prepare(cluster, claim(cluster)).error == said
+
+
 @pytest.mark.parametrize("arguments", [["--slices-max", "0"], ["--priority-max", "1001"], ["--node"]])
 def test_wrong_options_are_refused(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "vgpud.k8s", *arguments]
