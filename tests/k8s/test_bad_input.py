@@ -137,6 +137,18 @@ def test_an_api_server_that_is_away(cluster: FakeCluster) -> None:  # noqa: F811
     assert not prepare(cluster, late).error
 
 
+def test_a_claim_whose_pods_were_deleted_by_force_and_that_others_got(cluster: FakeCluster) -> None:  # noqa: F811
+    one = claim(cluster, sm="600")
+    before = prepare(cluster, one)
+    again = allocated("x", ("gpu-1", {"sm": "300", "memory": "1Gi"}), pods=("bbbbbbbb-0000-1111-2222-333333333333",))
+    cluster.add(one | {"status": again["status"]})
+    after = prepare(cluster, one)
+    assert not after.error and [d.device_name for d in after.devices] == ["gpu-1"]
+    assert after.devices[0].cdi_device_ids == before.devices[0].cdi_device_ids
+    (made,) = cluster.slices().values()
+    assert [(d.device_index, d.min_milli) for d in made.devices] == [(1, 300)]
+
+
 def test_memory_that_holds_no_context(cluster: FakeCluster) -> None:  # noqa: F811
     assert (
         "claim team/half: memory 2MiB is less than one context needs on device 0"

@@ -124,6 +124,18 @@ def test_other_drivers_entries_are_not_ours() -> None:
     assert world.run() and len(world.status) == 1
 
 
+def test_what_others_added_to_ours_is_left_alone() -> None:
+    world = World()
+    ref = prepared(world)
+    (entry,) = world.claims[ref.namespace, ref.name]["status"]["devices"]
+    entry["networkData"] = {"interfaceName": "x"}
+    entry["conditions"] += [{"type": "Checked", "status": "True", "lastTransitionTime": "then"}]
+    entry["conditions"][0] |= {"lastTransitionTime": "then", "observedGeneration": 3}
+    world.start()
+    world.tick(1)
+    assert world.run() and len(world.status) == 1
+
+
 def test_what_others_wrote_into_ours_is_put_right() -> None:
     world = World()
     ref = prepared(world)

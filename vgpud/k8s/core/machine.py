@@ -272,7 +272,7 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
     except ClaimError as error:
         return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
     if now.is_for_another(asked):
-        return _end_unused(state, known, "was allocated anew: its former")
+        return _end_unused(state, known, "was allocated again, to other pods: its former")
     if asked.pods != now.pods:
         return [MakeSlice(asked)]
     return [*_tell(state, event.claim, asked, now), *_concluded(state, known.uid)]

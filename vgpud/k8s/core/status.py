@@ -30,7 +30,7 @@ def news(claim: Mapping[str, Any], asked: Asked, slice_name: str, granted: Seque
     """
     before = told(claim)
     wanted = [_entry(asked, number, slice_name, granted) for number in range(len(asked.results))]
-    if sorted(map(_key, before)) == sorted(map(_key, wanted)) and all(_without_times(one) in wanted for one in before):
+    if sorted(map(_key, before)) == sorted(map(_key, wanted)) and all(_ours(one) in wanted for one in before):
         return []
     times = {_key(one): _since(one) for one in before}
     for one in wanted:
@@ -62,9 +62,12 @@ def _conditions(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
-def _without_times(entry: Mapping[str, Any]) -> dict[str, Any]:
-    conditions = [{k: v for k, v in one.items() if k != SINCE} for one in _conditions(entry)]
-    return {**entry, "conditions": conditions}
+def _ours(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What we have written of it, without times: others may have added to it."""
+    ready = [one for one in _conditions(entry) if one.get("type") == "Ready"]
+    conditions = [{name: one.get(name) for name in ("type", "status", "reason", "message")} for one in ready]
+    kept = {name: entry[name] for name in ("driver", "pool", "device", "shareID", "data") if name in entry}
+    return {**kept, "conditions": conditions}
 
 
 def _since(entry: Mapping[str, Any]) -> str:
