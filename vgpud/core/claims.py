@@ -31,7 +31,7 @@ PODS_MAX = 256  # that a claim can be reserved for
 #: of what `vgpu slice set` may change; all else is fixed by the claim
 RESIZABLE = ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "service_class")
 #: kubelet's directory of a pod, by its cgroup driver: kubepods/burstable/podUID, kubepods-burstable-podU_I_D.slice.
-#: A static pod's uid is a digest without hyphens; --cgroup-root and systemd name it kubelet.slice/kubelet-kubepods.slice.
+#: With --cgroup-root, systemd has kubelet.slice/kubelet-kubepods.slice. A static pod's uid is a digest without hyphens.
 _POD_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 _POD = re.compile(rf"(?:^|[/:])(?:[^/:]*-)?kubepods[^/:]*(?:/[^/:]*)*?[/-]pod({_POD_UID})\b")
 

@@ -49,7 +49,8 @@ def half(world: World, name: str = "half", **more: Any) -> Ref:
         ),
         (
             [("gpu-0", {"sm": "500", "memory": "2Gi", "memoryMax": "1Gi"})],
-            "claim team/half, device gpu-0: memoryMax 1GiB is below memory 2GiB: memoryMax is the maximum, 0 = as memory",
+            "claim team/half, device gpu-0: memoryMax 1GiB is below memory 2GiB: memoryMax is the maximum,"
+            " 0 = as memory",
         ),
         (
             [("gpu-0", HALF), ("gpu-0", HALF)],
