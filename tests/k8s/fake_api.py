@@ -29,7 +29,6 @@ class FakeApi:
         self.reads: list[str] = []
         self.dropped = set(dropped)
         self.broken = False
-        self.statuses: dict[str, dict[str, Any]] = {}
         self._version = 1
         self._log: list[tuple[int, str, dict[str, Any]]] = []
         self._changed = threading.Condition()
@@ -125,8 +124,11 @@ class FakeApi:
             if base not in self.objects:
                 return 404, status(404, "not found")
             self.writes.append(("patch", path))
-            self.statuses[base] = given["status"]
-            return 200, self.objects[base]
+            kept = self.objects[base].setdefault("status", {})
+            drivers = {one["driver"] for one in given["status"]["devices"]}
+            others = [one for one in kept.get("devices", []) if one["driver"] not in drivers]
+            kept["devices"] = [*others, *given["status"]["devices"]]
+            return 200, copy.deepcopy(self.objects[base])
 
     def delete(self, path: str) -> tuple[int, Any]:
         known = path in self.objects

@@ -194,6 +194,30 @@ def test_a_drained_gpu_gets_no_claim(cluster: Cluster, cluster_api: ControlPlane
     assert devices(cluster_api, "kept") == ["gpu-2"]
 
 
+def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: ControlPlane) -> None:
+    cluster_api.create(claim("resized", amounts(sm="500", memory="1Gi")))
+    cluster_api.create(pod("resized", "resized"))
+    assert devices(cluster_api, "resized")
+    (answer,) = cluster.kubelet.prepare(cluster_api.claim("resized")).values()
+    assert not answer.error
+
+    def told() -> list[int]:
+        return [one["data"]["smMilli"]["max"] for one in cluster_api.claim("resized")["status"].get("devices", [])]
+
+    eventually(lambda: told() == [500], "the claim's status")
+    (name,) = cluster.slices()
+    cluster.system.vgpu("slice", "set", name, "--max", "0.9")
+    eventually(lambda: told() == [900], "the new maximum in the claim's status")
+    version = cluster_api.claim("resized")["metadata"]["resourceVersion"]
+    cluster.stop()
+    cluster.start()
+    cluster.kubelet.register()
+    (again,) = cluster.kubelet.prepare(cluster_api.claim("resized")).values()
+    assert again == answer
+    time.sleep(3)  # for a write, if there were any
+    assert cluster_api.claim("resized")["metadata"]["resourceVersion"] == version
+
+
 # ---- the chart's policies ----
 
 

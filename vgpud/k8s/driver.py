@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from lightkube import AsyncClient
 
 from vgpud.k8s.core import events as ev
 from vgpud.k8s.core.machine import State, step
-from vgpud.k8s.core.model import Asked, Granted
-from vgpud.k8s.core.names import DRIVER
+from vgpud.k8s.core.status import SINCE
 from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.kubelet import Calls, Health, Sockets
 from vgpud.k8s.shell.node_daemon import NodeDaemon
@@ -45,7 +44,6 @@ class Driver:
         self._health = Health(state.node)
         self._sockets = Sockets(registry, plugins, self._calls, self._health, refused)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._granted: dict[str, tuple[Granted, ...]] = {}  # of claims whose status is still to be written
 
     async def start(self) -> None:
         """Registers with kubelet once vgpud has been seen. Raises OSError."""
@@ -75,13 +73,13 @@ class Driver:
             case ev.ReadClaim():
                 self._ask(self._api.read_claim(command.ref))
             case ev.MakeSlice():
-                self._ask(self._make(command.asked))
+                self._ask(self._daemon.make_slice(command.asked))
             case ev.EndSlice():
                 self._ask(self._daemon.end_slice(command.uid))
             case ev.Publish():
                 self._ask(self._api.publish(command.changes))
             case ev.WriteStatus():
-                self._spawn(self._write_status(command.asked, command.slice_name))
+                self._ask(self._api.write_status(command.ref, dated(command.devices, _now())))
             case ev.Health():
                 self._health.set(command.devices)
             case ev.Log():
@@ -94,17 +92,6 @@ class Driver:
             self.post(await call)
 
         self._spawn(ask())
-
-    async def _make(self, asked: Asked) -> ev.SliceMade:
-        made = await self._daemon.make_slice(asked)
-        self._granted[asked.uid] = made.granted
-        return made
-
-    async def _write_status(self, asked: Asked, slice_name: str) -> None:
-        granted = self._granted.pop(asked.uid, ())
-        why = await self._api.write_status(asked, status_devices(asked, slice_name, granted, _now()))
-        if why:
-            log.info("the status of claim %s could not be written: %s", asked, why)
 
     async def _ticks(self) -> None:
         while True:
@@ -122,23 +109,9 @@ class Driver:
             log.error("the driver failed", exc_info=error)
 
 
-def status_devices(asked: Asked, slice_name: str, granted: tuple[Granted, ...], now: str) -> list[dict[str, Any]]:
-    """What `kubectl describe resourceclaim` shows: for each result the slice, and the numbers in force."""
-    by_uuid = {one.uuid: one for one in granted}
-    devices = []
-    for result, one in zip(asked.results, asked.granted, strict=True):
-        numbers = by_uuid.get(one.uuid, one)
-        data = {
-            "slice": slice_name,
-            "uuid": one.uuid,
-            "smMilli": {"min": numbers.min_milli, "max": numbers.max_milli},
-            "memoryBytes": {"min": numbers.mem_min_bytes, "max": numbers.mem_max_bytes},
-        }
-        ready = {"type": "Ready", "status": "True", "reason": "Prepared", "message": f"slice {slice_name}"}
-        entry: dict[str, Any] = {"driver": DRIVER, "pool": result.pool, "device": result.device, "data": data}
-        entry["conditions"] = [ready | {"lastTransitionTime": now}]
-        devices.append(entry | ({"shareID": result.share_id} if result.share_id else {}))
-    return devices
+def dated(devices: Sequence[dict[str, Any]], now: str) -> list[dict[str, Any]]:
+    """Conditions that have no time yet begin now."""
+    return [one | {"conditions": [{SINCE: now} | condition for condition in one["conditions"]]} for one in devices]
 
 
 def _now() -> str:

@@ -195,6 +195,7 @@ def test_whatever_happens_in_whatever_order_nothing_is_lost_or_doubled(story: li
     world.run()
     wanted = {refs[n].uid for n, wish in wishes.items() if wish == "prepare" and n not in deleted}
     assert set(world.slices) == wanted
+    assert not world.state.work and not world.state.checks and not world.state.telling
 
 
 # ---- claims that are gone, pods that came ----
@@ -235,6 +236,76 @@ def test_a_pod_that_came_later_is_brought_to_vgpud() -> None:
     world.post(ev.PodUnknown(f"k-{ref.uid}"))
     world.run()
     assert world.slices[ref.uid].asked.pods == (POD, POD_2) and world.made == 1
+
+
+def again(world: World, ref: Ref, milli: int, pods: tuple[str, ...]) -> None:
+    """The claim's pods were deleted by force, and it was allocated anew, for others."""
+    status = world.claims[ref.namespace, ref.name]["status"]
+    status |= allocated("x", ("gpu-0", {"sm": str(milli), "memory": "1Gi"}), pods=pods)["status"]
+
+
+def test_a_claim_that_another_node_has_by_now_gives_its_slice_back() -> None:
+    for change in ("elsewhere", "nowhere"):
+        world = ready()
+        ref = claim(world, milli=600)
+        world.prepare(ref)
+        world.post(world.node_seen())
+        status = world.claims[ref.namespace, ref.name]["status"]
+        status["reservedFor"] = []
+        if change == "nowhere":
+            del status["allocation"]
+        else:
+            status["allocation"]["devices"]["results"][0]["pool"] = "n2"
+        other = claim(world, "other", 600, (POD_2,))
+        assert not world.prepare(other).error, "it makes room at once"
+        assert list(world.slices) == [other.uid]
+        assert any("team/half is not allocated to this node any more" in text for text in world.logs)
+
+
+def test_a_claim_that_is_reserved_for_its_pod_keeps_its_slice_whatever_its_allocation_says() -> None:
+    world = ready()
+    ref = claim(world)
+    world.prepare(ref)
+    world.post(world.node_seen())
+    del world.claims[ref.namespace, ref.name]["status"]["allocation"]
+    world.tick(601)
+    assert world.run() and list(world.slices) == [ref.uid]
+    again(world, ref, 700, (POD,))
+    assert "other devices or amounts" in world.prepare(ref).error and list(world.slices) == [ref.uid]
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_call_that_comes_while_an_unused_slice_is_ended_waits_for_that(steps: int) -> None:
+    world = ready()
+    ref = claim(world, milli=600)
+    world.prepare(ref)
+    world.post(world.node_seen())
+    world.claims[ref.namespace, ref.name]["status"] = {}
+    world.tick(601)
+    world.run(steps)
+    again(world, ref, 700, (POD_2,))
+    number = world.call(ref)
+    assert world.run()
+    if world.answers[number].error:  # the claim had been read before
+        assert "is not allocated" in world.answers[number].error
+        assert not world.prepare(ref).error
+    assert [one.min_milli for one in world.slices[ref.uid].asked.granted] == [700]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_claim_that_was_allocated_anew_here_gets_a_new_slice(known: bool) -> None:
+    world = ready()
+    ref = claim(world, milli=600)
+    world.prepare(ref)
+    again(world, ref, 700, (POD_2,))
+    if known:
+        world.post(world.node_seen())
+    assert not world.prepare(ref).error and world.made == 2
+    assert [one.min_milli for one in world.slices[ref.uid].asked.granted] == [700]
+    again(world, ref, 800, ("pod-3",))
+    world.post(world.node_seen())
+    world.tick(601)
+    assert world.run() and not world.slices, "and without a call it is ended"
 
 
 # ---- what is published ----

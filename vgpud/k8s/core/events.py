@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,11 +85,31 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class StatusWritten:
+    """The answer to WriteStatus."""
+
+    uid: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Some time has gone by."""
 
 
-Event = NodeSeen | NodeLost | Called | ClaimRead | SliceMade | SliceEnded | PodUnknown | PoolSeen | Published | Tick
+Event = (
+    NodeSeen
+    | NodeLost
+    | Called
+    | ClaimRead
+    | SliceMade
+    | SliceEnded
+    | PodUnknown
+    | PoolSeen
+    | Published
+    | StatusWritten
+    | Tick
+)
 
 # ---- commands ----
 
@@ -124,10 +144,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Into the claim's status.devices, for `kubectl describe`."""
+    """Into the claim's status.devices, for `kubectl describe`. Conditions without a time began now."""
 
-    asked: Asked
-    slice_name: str
+    ref: Ref
+    devices: Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

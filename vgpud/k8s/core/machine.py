@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vgpud.k8s.core import published
-from vgpud.k8s.core.claims import ClaimError, is_of, pods_of, read_claim
+from vgpud.k8s.core import published, status
+from vgpud.k8s.core.claims import ClaimError, is_left, is_of, read_claim
 from vgpud.k8s.core.events import (
     Answer,
     Called,
@@ -35,10 +35,11 @@ from vgpud.k8s.core.events import (
     ReadClaim,
     SliceEnded,
     SliceMade,
+    StatusWritten,
     Tick,
     WriteStatus,
 )
-from vgpud.k8s.core.model import Gpu, Known, Ref, Work
+from vgpud.k8s.core.model import Asked, Gpu, Granted, Known, Ref, Work
 from vgpud.k8s.core.names import CDI_KIND
 
 SECOND_NS = 1_000_000_000
@@ -78,8 +79,10 @@ class State:
     gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
     claims: dict[str, Known] = field(default_factory=dict)  # by uid: those that vgpud has slices for
     work: dict[str, Work] = field(default_factory=dict)  # by uid
-    #: claims that the API server is being asked about, or whose slices are then ended
+    #: claims that the API server is being asked about although kubelet has not called
     checks: dict[str, Known] = field(default_factory=dict)
+    #: what is being written into claims' status, by uid
+    telling: dict[str, tuple[Granted, ...]] = field(default_factory=dict)
     pool: Pool = field(default_factory=Pool)
     healthy: tuple[tuple[str, bool, str], ...] = ()
     reconciled_ns: int | None = None
@@ -94,13 +97,19 @@ def step(state: State, event: Event, now_ns: int) -> list[Command]:
 
 
 def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
-    changed = state.gpus != event.gpus
+    changed, before = state.gpus != event.gpus, state.claims
     state.gpus = event.gpus
     state.claims = {claim.uid: claim for claim in event.claims}
+    resized = [
+        one
+        for uid, one in state.claims.items()
+        if uid in before and one.granted != before[uid].granted and uid not in state.telling
+    ]
+    looks = [look for one in resized for look in _look(state, one)]
     if not changed:
-        return []
+        return looks
     state.pool.repair_ns = None
-    return [*_health(state), *_publish(state, now_ns)]
+    return [*_health(state), *_publish(state, now_ns), *looks]
 
 
 def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
@@ -112,6 +121,7 @@ def _health(state: State) -> list[Command]:
     devices = tuple(
         (offer.name, not offer.gpu.fault, offer.gpu.fault)
         for offer in published.offers(state.gpus or (), state.policy.publish).values()
+        if offer.gpu.given
     )
     if devices == state.healthy:
         return []
@@ -135,7 +145,8 @@ def _on_called(state: State, event: Called, now_ns: int) -> list[Command]:
 
 def _begin(state: State, work: Work) -> list[Command]:
     state.work[work.ref.uid] = work
-    return [EndSlice(work.ref.uid)] if work.ending else [ReadClaim(work.ref)]
+    checked = _concluded(state, work.ref.uid)  # what is done now does what a check would
+    return [*checked, EndSlice(work.ref.uid) if work.ending else ReadClaim(work.ref)]
 
 
 def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]:
@@ -154,9 +165,12 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
     offers = published.offers(state.gpus, state.policy.publish)
     try:
         work.asked = read_claim(event.claim, work.ref, offers, state.node, state.policy.priority_max)
+        work.claim = event.claim
     except ClaimError as error:
         return _done(state, work, str(error))
-    return [MakeSlice(work.asked)]
+    known = state.claims.get(event.uid)
+    work.remakes = known is not None and known.is_for_another(work.asked)
+    return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
 
 
 def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
@@ -170,15 +184,19 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
         return _reconcile(state, now_ns) or _concluded(state, "")
     if event.error:
         return _done(state, work, f"claim {asked}: {event.error}")
-    state.claims[asked.uid] = Known(asked.uid, asked.namespace, asked.name, event.slice_name, asked.pods)
-    status = WriteStatus(asked, event.slice_name)
-    return [*_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), status]
+    names = (asked.uid, asked.namespace, asked.name)
+    known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted)
+    state.claims[asked.uid] = known
+    return [*_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), *_tell(state, work.claim, asked, known)]
 
 
 def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Command]:
     work = state.work.get(event.uid)
     if not event.error:
         state.claims.pop(event.uid, None)
+    if work and work.remakes and work.asked:
+        work.remakes = False
+        return _done(state, work, f"claim {work.ref}: {event.error}") if event.error else [MakeSlice(work.asked)]
     if work is None or not work.ending:
         return _concluded(state, event.uid)
     done = _done(state, work, f"claim {work.ref}: {event.error}" if event.error else "")
@@ -199,15 +217,41 @@ def _done(state: State, work: Work, error: str, cdi_device: str = "") -> list[Co
     return [*answers, *_begin(state, Work(work.ref, ending, alike, behind=rest))]
 
 
+# ---- what a claim's status says ----
+
+
+def _tell(state: State, claim: Mapping[str, Any], asked: Asked, known: Known) -> list[Command]:
+    """Brings the claim's status up to date, if it is not and is not being written."""
+    devices = status.news(claim, asked, known.slice_name, known.granted)
+    if not devices or known.uid in state.telling:
+        return []
+    state.telling[known.uid] = known.granted
+    return [WriteStatus(Ref(known.uid, known.namespace, known.name), devices)]
+
+
+def _on_status_written(state: State, event: StatusWritten, now_ns: int) -> list[Command]:
+    """The numbers may have changed meanwhile. A write that failed is made good when the claims are compared again."""
+    written, known = state.telling.pop(event.uid, ()), state.claims.get(event.uid)
+    if event.error:
+        return [Log(f"the status of claim {known or event.uid} could not be written: {event.error}")]
+    return _look(state, known) if known and known.granted != written else []
+
+
 # ---- claims that are gone, and pods that came ----
+
+
+def _look(state: State, known: Known) -> list[Command]:
+    """Asks the API server for a claim that has a slice, unless it is being asked for."""
+    if known.uid in state.work or known.uid in state.checks:
+        return []
+    state.checks[known.uid] = known
+    return [ReadClaim(Ref(known.uid, known.namespace, known.name))]
 
 
 def _reconcile(state: State, now_ns: int) -> list[Command]:
     """Asks the API server for every claim that has a slice."""
     state.reconciled_ns = now_ns
-    asked = [known for uid, known in state.claims.items() if uid not in state.work and uid not in state.checks]
-    state.checks |= {known.uid: known for known in asked}
-    return [ReadClaim(Ref(known.uid, known.namespace, known.name)) for known in asked]
+    return [look for known in state.claims.values() for look in _look(state, known)]
 
 
 def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
@@ -215,22 +259,37 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
     if event.error or known.uid in state.work:
         return _concluded(state, known.uid)
     if event.claim is None or not is_of(event.claim, known.uid):
-        text = f"claim {known} is gone: its slice {known.slice_name} is ended"
-        return [EndSlice(known.uid), Log(text, {"slice": known.slice_name})]
-    if pods_of(event.claim) == known.pods or state.gpus is None:
+        return _end_unused(state, known, "is gone: its")
+    if is_left(event.claim, state.node, known.pods):
+        return _end_unused(state, known, "is not allocated to this node any more: its")
+    now = state.claims.get(known.uid)  # it may have been resized since it was asked for
+    if state.gpus is None or now is None:
         return _concluded(state, known.uid)
     offers = published.offers(state.gpus, state.policy.publish)
     ref = Ref(known.uid, known.namespace, known.name)
     try:
-        return [MakeSlice(read_claim(event.claim, ref, offers, state.node, state.policy.priority_max))]
+        asked = read_claim(event.claim, ref, offers, state.node, state.policy.priority_max)
     except ClaimError as error:
         return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
+    if now.is_for_another(asked):
+        return _end_unused(state, known, "was allocated again, to other pods: its former")
+    if asked.pods != now.pods:
+        return [MakeSlice(asked)]
+    return [*_tell(state, event.claim, asked, now), *_concluded(state, known.uid)]
+
+
+def _end_unused(state: State, known: Known, why: str) -> list[Command]:
+    """As if kubelet had called: calls that come meanwhile wait."""
+    del state.checks[known.uid]
+    state.work[known.uid] = Work(Ref(known.uid, known.namespace, known.name), ending=True, unused=True)
+    text = f"claim {known} {why} slice {known.slice_name} is ended"
+    return [EndSlice(known.uid), Log(text, {"slice": known.slice_name})]
 
 
 def _concluded(state: State, uid: str) -> list[Command]:
     """A claim has been checked. After the last one, what waited for room is tried again."""
     state.checks.pop(uid, None)
-    if state.checks:
+    if state.checks or any(work.unused for work in state.work.values()):
         return []
     waiting = [work for work in state.work.values() if work.waits]
     for work in waiting:
@@ -240,10 +299,7 @@ def _concluded(state: State, uid: str) -> list[Command]:
 
 def _on_pod_unknown(state: State, event: PodUnknown, now_ns: int) -> list[Command]:
     known = next((one for one in state.claims.values() if one.slice_name == event.slice_name), None)
-    if known is None or known.uid in state.work or known.uid in state.checks:
-        return []
-    state.checks[known.uid] = known
-    return [ReadClaim(Ref(known.uid, known.namespace, known.name))]
+    return _look(state, known) if known else []
 
 
 # ---- what is published ----
@@ -315,5 +371,6 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     PodUnknown: _on_pod_unknown,
     PoolSeen: _on_pool_seen,
     Published: _on_published,
+    StatusWritten: _on_status_written,
     Tick: _on_tick,
 }

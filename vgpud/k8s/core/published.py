@@ -51,7 +51,7 @@ class Policy:
 
 
 def offers(gpus: Iterable[Gpu], policy: Policy) -> dict[str, Offer]:
-    """The devices that are published, by name."""
+    """The devices, by name; those that are given to Kubernetes are published."""
     made: dict[str, Offer] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         made[gpu.name] = Offer(gpu.name, gpu)
@@ -65,7 +65,7 @@ def offers(gpus: Iterable[Gpu], policy: Policy) -> dict[str, Offer]:
 
 def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]]:
     """The specs of the node's ResourceSlices, without `pool`: first the counters, then the devices."""
-    ordered = sorted(gpus, key=lambda gpu: gpu.index)
+    ordered = sorted((gpu for gpu in gpus if gpu.given), key=lambda gpu: gpu.index)
     devices = [_device(offer, policy) for offer in offers(ordered, policy).values()]
     counters = [_counters(gpu) for gpu in ordered] if policy.fixed_sizes else []
     own = {"driver": DRIVER, "nodeName": node}

@@ -15,8 +15,8 @@ from lightkube import ApiError, AsyncClient
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
-from vgpud.k8s.core.events import ClaimRead, PoolSeen, Published
-from vgpud.k8s.core.model import Asked, Ref
+from vgpud.k8s.core.events import ClaimRead, PoolSeen, Published, StatusWritten
+from vgpud.k8s.core.model import Ref
 from vgpud.k8s.core.names import API, DRIVER
 from vgpud.k8s.core.published import Changes, Write, generate_name, not_stored
 
@@ -57,15 +57,15 @@ class ApiServer:
             return ClaimRead(ref.uid, error=reason_of(error))
         return ClaimRead(ref.uid, dict(found))
 
-    async def write_status(self, asked: Asked, devices: list[dict[str, Any]]) -> str:
-        """Into status.devices, beside other drivers' entries. Returns why not, or ""."""
+    async def write_status(self, ref: Ref, devices: list[dict[str, Any]]) -> StatusWritten:
+        """Into status.devices, beside other drivers' entries."""
         body = {"apiVersion": API, "kind": "ResourceClaim", "status": {"devices": devices}}
-        body["metadata"] = {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid}
+        body["metadata"] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
         patch = self._client.patch(
             Claim.Status,
-            asked.name,
+            ref.name,
             body,
-            namespace=asked.namespace,
+            namespace=ref.namespace,
             patch_type=PatchType.APPLY,
             field_manager=f"vgpud-{self._node}"[:128],
             force=True,
@@ -73,8 +73,8 @@ class ApiServer:
         try:
             await self._call(patch)
         except Exception as error:
-            return reason_of(error)
-        return ""
+            return StatusWritten(ref.uid, reason_of(error))
+        return StatusWritten(ref.uid)
 
     # ---- ResourceSlices ----
 

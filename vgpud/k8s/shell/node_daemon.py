@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import grpc
@@ -53,11 +53,7 @@ class NodeDaemon:
         except grpc.aio.AioRpcError as error:
             full = error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             return SliceMade(asked.uid, error=said(error), full=full)
-        granted = tuple(
-            Granted(d.device_uuid, d.min_milli, d.max_milli, d.mem_min_bytes, d.mem_max_bytes)
-            for d in answer.slice.devices
-        )
-        return SliceMade(asked.uid, answer.slice.name, granted)
+        return SliceMade(asked.uid, answer.slice.name, _granted(answer.slice.devices))
 
     async def end_slice(self, uid: str) -> SliceEnded:
         try:
@@ -104,18 +100,36 @@ _ABSENT = "vgpud on this node does not answer: see `vgpu doctor` there"
 
 
 def node_seen(answer: pb.WatchSlicesResponse) -> NodeSeen:
-    """The devices given to Kubernetes, and the slices of claims."""
-    gpus = tuple(_gpu(device) for device in answer.devices if device.kubernetes)
+    """The devices, and the slices of claims. A device given to Kubernetes while other slices had parts of it is taken
+    until they end: the scheduler does not know of them."""
+    others: dict[str, list[str]] = {}
+    for one in answer.slices:
+        for device in () if one.HasField("claim") else one.devices:
+            others.setdefault(device.device_uuid, []).append(one.name)
     claims = tuple(
-        Known(one.claim.uid, one.claim.namespace, one.claim.name, one.name, tuple(one.claim.pod_uids))
+        Known(
+            one.claim.uid,
+            one.claim.namespace,
+            one.claim.name,
+            one.name,
+            tuple(one.claim.pod_uids),
+            _granted(one.devices),
+            _granted(one.claim.granted),
+        )
         for one in answer.slices
         if one.HasField("claim")
     )
-    return NodeSeen(gpus, claims)
+    return NodeSeen(tuple(_gpu(device, others.get(device.uuid, ())) for device in answer.devices), claims)
 
 
-def _gpu(device: pb.Device) -> Gpu:
+def _granted(shares: Iterable[pb.SliceDevice] | Iterable[pb.ClaimShare]) -> tuple[Granted, ...]:
+    return tuple(Granted(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in shares)
+
+
+def _gpu(device: pb.Device, slices: Sequence[str]) -> Gpu:
     lost = device.taken_by if not device.offered else ""
+    if slices and device.kubernetes:
+        lost = lost or f"slice {slices[0]}" + (f" and {len(slices) - 1} more" if len(slices) > 1 else "")
     return Gpu(
         uuid=device.uuid,
         index=device.index,
@@ -127,6 +141,7 @@ def _gpu(device: pb.Device) -> Gpu:
         drained=device.drained,
         fault=device.drained if device.drained_by_fault else "",
         taken_by=lost if not device.drained else "",
+        given=device.kubernetes,
     )
 
 
