@@ -27,6 +27,8 @@ from lightkube.generic_resource import (
 )
 from lightkube.types import PatchType
 
+from vgpud.k8s.shell import api_server
+
 VARIABLE = "KUBEBUILDER_ASSETS"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
 #: a control plane on a busy machine
@@ -42,7 +44,10 @@ _PLURALS = {
 
 @functools.cache
 def kind_of(version: str, kind: str) -> Any:
-    """lightkube's class for a kind: one in a process."""
+    """lightkube's class for a kind: one in a process, so that the driver's own are used for those that it has."""
+    for known in (api_server.Claim, api_server.Node, api_server.Slice):
+        if known._api_info.resource.kind == kind:
+            return known
     group, _, number = version.rpartition("/")
     make = create_namespaced_resource if kind in _NAMESPACED else create_global_resource
     return make(group, number, kind, _PLURALS.get(kind, f"{kind.lower()}s"))

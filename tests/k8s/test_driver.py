@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,15 @@ def test_a_claim_that_cannot_be_prepared_says_why(
     (answer,) = cluster.kubelet.prepare(cluster.add(allocated("wrong", *devices))).values()
     assert said in answer.error
     assert not cluster.slices()
+
+
+def test_a_vgpud_that_is_restarted_during_a_call_is_waited_for(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    assert cluster.system.daemon
+    cluster.system.daemon.kill()
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(cluster.kubelet.prepare, claim)
+        time.sleep(0.3)
+        cluster.system.start_daemon()
+        (answer,) = call.result().values()
+    assert not answer.error and len(cluster.slices()) == 1
