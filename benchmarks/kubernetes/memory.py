@@ -1,7 +1,7 @@
 """Memory of the driver's process, idle and after claims have come and gone, and what it costs a node that is idle.
 
-Rss and Pss are the kernel's (/proc/PID/smaps_rollup); the peak of Rss is VmHWM, which has the imports in it. Wake-ups are
-voluntary context switches of all its threads while nothing happens.
+Rss and Pss are the kernel's (/proc/PID/smaps_rollup); the peak of Rss is VmHWM, which has the imports in it. Wake-ups
+are voluntary context switches of all its threads while nothing happens.
 """
 
 from __future__ import annotations

@@ -6,9 +6,7 @@ is none. Nobody schedules: claims are written as kube-scheduler leaves them.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 import uuid
@@ -132,7 +130,7 @@ class Real(Api):
         requests = [{"name": name, "exactly": {"deviceClassName": "vgpu", "count": 1}} for name in names]
         metadata = {"name": claim["metadata"]["name"], "namespace": NAMESPACE}
         given = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata}
-        made = self.client.create(plane.ResourceClaim.from_dict(given | {"spec": {"devices": {"requests": requests}}}))
+        self.client.create(plane.ResourceClaim.from_dict(given | {"spec": {"devices": {"requests": requests}}}))
         status = {"status": claim["status"]}
         kind = plane.ResourceClaim.Status
         return dict(self.client.patch(kind, metadata["name"], status, namespace=NAMESPACE, patch_type=PatchType.MERGE))
@@ -155,7 +153,8 @@ class Real(Api):
                 raise
 
     def memory_bytes(self) -> dict[str, int]:
-        return {Path(one.args[0]).name: resident_bytes(one.pid) for one in self.server._running}  # type: ignore[index]
+        names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in self.pids()}
+        return {name: resident_bytes(pid) for pid, name in names.items()}
 
     def pids(self) -> list[int]:
         return [one.pid for one in self.server._running]
@@ -240,18 +239,3 @@ def node(
                 yield made, api
             finally:
                 made.close()
-
-
-def start_driver(cluster: Cluster) -> subprocess.Popen[bytes]:
-    """The driver again, after it was killed."""
-    cluster.start()
-    assert cluster.process
-    return cluster.process
-
-
-def kill(pid: int) -> None:
-    """SIGKILL."""
-    os.kill(pid, signal.SIGKILL)
-
-
-PYTHON = sys.executable

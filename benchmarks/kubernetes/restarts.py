@@ -27,7 +27,6 @@ from benchmarks.kubernetes.node import Api, Claim, node, part
 from benchmarks.kubernetes.prepare import quantile
 from tests.daemon import engine
 from tests.k8s.parts import Cluster
-from vgpud.cli.common import views
 from vgpud.cli.demo.private_system import Part, PartError, wait_for
 from vgpud.k8s.core.claims import pods_of
 from vgpud.libraries import environment
@@ -37,8 +36,9 @@ SIM = {"devices": str(DEVICES)}
 GOAL_BACK_S = 5.0
 #: a program that has completed nothing for so long was harmed: it coasts without a daemon
 STILL_S = 5.0
+CHURNS = 4
 #: the kills of a round are within this time
-ROUND_S = 1.0
+ROUND_S = 0.6
 PATIENCE_S = 60.0
 _ENTER = 'echo 0 > "$0" && read go && exec "$@"'
 
@@ -54,9 +54,8 @@ class Pod:
         for path in self.cgroups:
             path.mkdir()
         with own.client() as client:
-            simulated = views.simulated_uuids(client.devices())
-            variables = environment.for_slice(dict(own.env), client.node(), client.get_slice(f"k-{self.uid}"), simulated)
-        variables["VGPU_SOCKET"] = str(own.folder / "run" / "cdi" / "attach.sock")  # by which the cgroup names the slice
+            variables = environment.for_slice(dict(own.env), client.node(), client.get_slice(f"k-{self.uid}"), True)
+        variables["VGPU_SOCKET"] = str(own.folder / "run" / "cdi" / "attach.sock")  # there the cgroup names the slice
         command = ["sh", "-c", _ENTER, str(self.cgroups[-1] / "cgroup.procs"), str(program)]
         command += ["--kernel-us", "200", "--burst", "5", "--gap-us", "50000", "--seconds", "100000"]
         command += ["--report-ms", "200"]
@@ -131,29 +130,30 @@ class KubeletProcess:
 
 
 class Churn:
-    """Claims that come and go, all the time, in a thread."""
+    """Claims that come and go, all the time, in some threads."""
 
     def __init__(self, api: Api, kubelet: KubeletProcess, seed: int) -> None:
         self._api, self._kubelet, self._rng = api, kubelet, random.Random(seed)
         self._stopped = threading.Event()
         self.waited_s: list[float] = []
         self.unfinished: list[str] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(CHURNS)]
 
     def __enter__(self) -> Churn:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._stopped.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
+    def _run(self, number: int) -> None:
         there: list[tuple[float, Claim]] = []
-        number = 0
         while not self._stopped.is_set():
             claim = self._api.add(part(f"churn{number}", number % DEVICES, 20, 256))
-            number += 1
+            number += CHURNS
             begin_s = time.monotonic()
             uid = self._kubelet.want(claim)
             self._wait(uid, self._kubelet.is_ready)
@@ -311,7 +311,7 @@ def _rounds(
                 pod.poll()
             if (number + 1) % 10 == 0:
                 print(f"  {number + 1} rounds: ResourceSlices back within {max(back_s):.1f} s", flush=True)
-            time.sleep(rng.uniform(0, 0.5))
+            time.sleep(rng.uniform(0, 0.2))
     after = slices_by_claim(cluster)
     time.sleep(1.0)
     return {

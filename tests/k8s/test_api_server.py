@@ -96,7 +96,7 @@ def test_only_the_nodes_own_slices_are_watched(api: FakeApi, connect: Callable[[
     asyncio.run(story())
 
 
-def test_a_silent_watch_is_made_anew_and_nothing_is_read_again(
+def test_a_silent_watch_is_opened_again_and_nothing_is_read_again(
     api: FakeApi, connect: Callable[[], AsyncClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_server, "WATCH_S", (0.05, 0.1))
@@ -155,9 +155,13 @@ def test_an_outage_is_two_lines_of_the_log(
 
 
 def test_another_token_on_disk_is_taken_when_the_old_one_is_refused(api: FakeApi, tmp_path: Path) -> None:
-    api.token = "old"
-    token = tmp_path / "token"
-    token.write_text("old")
+    token, names = tmp_path / "token", iter(("old", "new"))
+
+    def issue() -> None:
+        api.token = next(names)
+        token.write_text(api.token)
+
+    issue()
 
     def connect() -> AsyncClient:
         config = kubeconfig(tmp_path, api.url)
@@ -167,8 +171,7 @@ def test_another_token_on_disk_is_taken_when_the_old_one_is_refused(api: FakeApi
     async def story() -> None:
         async with watching(connect) as watched:
             await watched.until()
-            token.write_text("new")
-            api.token = "new"
+            issue()
             api.forgotten = int(api.put("/x", {})["metadata"]["resourceVersion"])
             api.broken = True
             await asyncio.sleep(0.3)

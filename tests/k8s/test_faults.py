@@ -39,9 +39,12 @@ async def broken(*_arguments: object) -> Any:
 
 
 @pytest.mark.parametrize("ending", [False, True])
-def test_a_call_with_a_fault_is_answered_and_the_next_one_is_not_stuck_behind_it(tmp_path: Path, ending: bool) -> None:
+def test_a_call_with_a_fault_is_answered_and_the_next_one_is_not_stuck_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: bool
+) -> None:
     async def story(driver: Driver) -> None:
-        driver._api.read_claim = driver._daemon.end_slice = broken  # type: ignore[method-assign]
+        monkeypatch.setattr(driver._api, "read_claim", broken)
+        monkeypatch.setattr(driver._daemon, "end_slice", broken)
         for _ in range(2):
             answer = await asyncio.wait_for(driver._calls.ask(REF, ending), 20)
             assert "the driver has a fault, which its log has: value out of range" in answer.error
@@ -50,9 +53,9 @@ def test_a_call_with_a_fault_is_answered_and_the_next_one_is_not_stuck_behind_it
     assert run(tmp_path, story) == []
 
 
-def test_a_watch_with_a_fault_ends_the_driver(tmp_path: Path) -> None:
+def test_a_watch_with_a_fault_ends_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(driver: Driver) -> None:
-        driver._daemon.watch = broken  # type: ignore[method-assign]
+        monkeypatch.setattr(driver._daemon, "watch", broken)
         await driver.start()
         await asyncio.sleep(0.1)
 

@@ -64,8 +64,8 @@ def main(
 ) -> None:
     """The DRA driver of a Kubernetes node: publishes vgpud's GPUs, prepares the claims of pods.
 
-    Exit codes: 0 stopped, 1 it could not go on, or --check had no answer, 2 usage, 5 no permission, 8 another driver runs on this node. A
-    service manager should try again after 8.
+    Exit codes: 0 stopped, 1 it could not go on, or --check had no answer, 2 usage, 5 no permission, 8 another driver
+    runs on this node. A service manager should try again after 1 and 8.
     """
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)

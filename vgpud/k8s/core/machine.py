@@ -184,8 +184,9 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
         return _done(state, work, f"claim {asked}: {event.error}")
     state.claims[asked.uid] = Known(asked.uid, asked.namespace, asked.name, event.slice_name, asked.pods)
     status = WriteStatus(asked, event.slice_name)
-    told = Log(f"claim {asked} is prepared: slice {event.slice_name} on {', '.join(r.device for r in asked.results)}")
-    return [told, *_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), status]
+    on = ", ".join(result.device for result in asked.results)
+    log = Log(f"claim {asked} is prepared: slice {event.slice_name} on {on}")
+    return [log, *_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), status]
 
 
 def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Command]:

@@ -32,8 +32,8 @@ Node = create_global_resource("", "v1", "Node", "nodes")
 CALL_S = 10.0
 #: between attempts to watch: the first, and the longest. An API server that comes back has many nodes waiting for it
 AGAIN_S, AGAIN_MAX_S = 1.0, 10.0
-#: a watch that was silent for so long is made anew, since a connection whose other end has gone is silent, too; not by
-#: all nodes at the same time
+#: a watch that was silent for so long is opened again, since a connection whose other end has gone is silent, too; not
+#: by all nodes at the same time
 WATCH_S = (240.0, 360.0)
 _UNAUTHORIZED, _NOT_FOUND, _GONE = 401, 404, 410
 
@@ -46,9 +46,7 @@ def reason_of(error: BaseException) -> str:
 
 def _code(error: BaseException) -> int:
     """HTTP's code of a failed call; 0 when there was no answer."""
-    if not isinstance(error, ApiError):
-        return 0
-    return int(error.response.status_code if error.response is not None else error.status.code or 0)
+    return int(error.status.code or 0) if isinstance(error, ApiError) else 0
 
 
 def _is_identity(error: BaseException | None) -> bool:
@@ -206,7 +204,7 @@ class ApiServer:
                         there[name] = dict(one)
                     yield PoolSeen(tuple(there.values()))
             except asyncio.TimeoutError:
-                log.debug("the watch of ResourceSlices is made anew")
+                log.debug("the watch of ResourceSlices is opened again")
 
     @staticmethod
     async def _call(call: Any) -> Any:
