@@ -184,7 +184,7 @@ class ControlPlane:
 
     def remove(self, kind: Any, name: str) -> None:
         """At once, whoever still wants it."""
-        where = {"namespace": "default"} if issubclass(kind, GenericNamespacedResource) else {}
+        where: dict[str, Any] = {"namespace": "default"} if issubclass(kind, GenericNamespacedResource) else {}
         with contextlib.suppress(ApiError):
             finalizers: dict[str, Any] = {"metadata": {"finalizers": None}}
             if kind is ResourceClaim:

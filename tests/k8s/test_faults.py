@@ -14,6 +14,7 @@ from tests.k8s.parts import NODE, kubeconfig
 from vgpud.k8s.core.machine import State
 from vgpud.k8s.core.model import Ref
 from vgpud.k8s.driver import Driver
+from vgpud.k8s.shell import kubelet
 
 REF = Ref("u", "team", "half")
 
@@ -34,6 +35,10 @@ def run(folder: Path, story: Any) -> list[str]:
     return ended
 
 
+async def for_ever(*_arguments: object) -> Any:
+    await asyncio.Event().wait()
+
+
 async def broken(*_arguments: object) -> Any:
     raise ValueError("value out of range")
 
@@ -49,6 +54,19 @@ def test_a_call_with_a_fault_is_answered_and_the_next_one_is_not_stuck_behind_it
             answer = await asyncio.wait_for(driver._calls.ask(REF, ending), 20)
             assert "the driver has a fault, which its log has: value out of range" in answer.error
         assert not driver._state.work and not driver._calls._waiting
+
+    assert run(tmp_path, story) == []
+
+
+def test_an_answer_comes_within_kubelets_45_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kubelet.ANSWER_S + kubelet.ANSWER_S / 10 < 45
+    monkeypatch.setattr(kubelet, "ANSWER_S", 0.05)
+
+    async def story(driver: Driver) -> None:
+        monkeypatch.setattr(driver._api, "read_claim", for_ever)
+        answer = await asyncio.wait_for(driver._calls.ask(REF, False), 20)
+        assert answer.error == "claim team/half: vgpud's driver did not finish in time: kubelet tries again"
+        assert not driver._calls._waiting
 
     assert run(tmp_path, story) == []
 

@@ -218,6 +218,31 @@ def test_every_ten_minutes_the_claims_are_compared_with_the_api_server() -> None
     assert any("team/gone is gone" in text for text in world.logs)
 
 
+def test_a_driver_that_starts_compares_the_claims_that_vgpud_has() -> None:
+    world = ready()
+    kept, gone = claim(world, "kept", 100), claim(world, "gone", 100)
+    for ref in (kept, gone):
+        world.prepare(ref)
+    world.remove(gone)
+    world.start()
+    world.tick(1)
+    assert world.run() and list(world.slices) == [kept.uid]
+
+
+def test_a_vgpud_that_goes_takes_nothing_with_it() -> None:
+    world = ready()
+    ref = claim(world)
+    world.prepare(ref)
+    world.post(world.node_seen())
+    world.post(ev.NodeLost())
+    world.tick(30)
+    assert world.run() and world.writes == 2 and len(world.pool) == 2
+    assert not world.prepare(ref).error and world.made == 1
+    world.remove(ref)
+    world.tick(601)
+    assert world.run() and not world.slices
+
+
 def test_an_api_server_that_is_away_ends_no_slice() -> None:
     world = ready()
     world.prepare(claim(world))
@@ -345,6 +370,16 @@ def test_what_kubelet_deletes_while_it_is_written_comes_back() -> None:
     world.post(ev.Published(written=tuple(written)))
     world.tick(1)
     assert world.run() and len(world.pool) == 2
+
+
+def test_fields_that_the_server_does_not_store_are_told_once() -> None:
+    world = ready()
+    for _ in range(3):
+        world.post(ev.Published(dropped=("devices.consumesCounters",)))
+    told = [text for command in world.commands if isinstance(command, ev.Log) for text in [command.text]]
+    assert [text for text in told if "does not store" in text] == [
+        "this API server does not store devices.consumesCounters: enable its feature gates (docs/kubernetes.md)"
+    ]
 
 
 def test_a_tick_looks_at_nothing_while_nothing_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
