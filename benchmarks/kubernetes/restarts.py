@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -25,7 +26,6 @@ from typing import Any
 from benchmarks import harness, results
 from benchmarks.kubernetes.node import Api, Claim, node, part
 from benchmarks.kubernetes.prepare import quantile
-from tests.daemon import engine
 from tests.k8s.parts import Cluster
 from vgpud.cli.demo.private_system import Part, PartError, wait_for
 from vgpud.k8s.core.claims import pods_of
@@ -62,12 +62,9 @@ class Pod:
         self.part = Part(f"pod-{claim['metadata']['name']}", command, variables, own.folder, talk=True)
         pid = self.part.process.pid
         wait_for("a process in its cgroup", lambda: str(pid) in (self.cgroups[-1] / "cgroup.procs").read_text().split())
-        mounts = [{"source": str(own.folder / "run" / "cdi"), "destination": "/run/vgpu"}]
-        runtime = engine.Engine(str(own.folder / "run" / "runtime.sock"), cluster.directory / "bundles", mounts)
-        runtime.bundle(f"VGPU_SLICE=k-{self.uid}", container_id=container)
-        status, said = runtime.hook("started", container, pid)
-        if status != "ok":
-            raise PartError(f"pod of claim {self.uid}: {status} {said.decode()}")
+        said = started(own.folder / "run", cluster.directory / container, container, f"k-{self.uid}", pid)
+        if b"\nstatus ok\n" not in said:
+            raise PartError(f"pod of claim {self.uid}: {said.decode()}")
         assert self.part.process.stdin
         self.part.process.stdin.write(b"go\n")
         self.part.process.stdin.flush()
@@ -90,6 +87,23 @@ class Pod:
         for path in reversed(self.cgroups):
             wait_for("the end of a cgroup", lambda path=path: not (path / "cgroup.procs").read_text())  # type: ignore[misc]
             path.rmdir()
+
+
+def started(runtime: Path, bundle: Path, container: str, slice_name: str, pid: int) -> bytes:
+    """What the createRuntime hook of the slice's CDI device asks vgpud, in the container's bundle; the answer."""
+    bundle.mkdir()
+    mounts = [{"source": str(runtime / "cdi"), "destination": "/run/vgpu"}]
+    config = {"ociVersion": "1.0.2", "process": {"env": [f"VGPU_SLICE={slice_name}"]}, "mounts": mounts, "linux": {}}
+    (bundle / "config.json").write_text(json.dumps(config))
+    state = {"ociVersion": "1.0.2", "id": container, "status": "created", "pid": pid, "bundle": str(bundle)}
+    body = json.dumps(state).encode()
+    head = f"vgpu-runtime 1\nop started\nid {container}\nbundle {bundle}\nself /vgpu-runtime\nbody {len(body)}\n\n"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(60)
+        sock.connect(str(runtime / "runtime.sock"))
+        sock.sendall(head.encode() + body)
+        sock.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: sock.recv(1 << 16), b""))
 
 
 class KubeletProcess:
