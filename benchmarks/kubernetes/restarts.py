@@ -1,6 +1,6 @@
 """The driver, vgpud and kubelet killed again and again under pods whose programs run, while claims come and go.
 
-In each round all three get SIGKILL, each at a random moment of a short time, and are started again at once. 20 pods
+In each round all three get SIGKILL, each at random moments of a short time, and are started again at once. 20 pods
 hold claims and run programs that join their slices as a container's would: in the pod's cgroup, through the hook of the
 CDI device and the shared socket. Afterwards: has a program ended or stood still, is each of their slices still the same
 one, are there slices without a claim or claims with two, and how long were the ResourceSlices away after kubelet had
@@ -113,11 +113,13 @@ class KubeletProcess:
         self.folder, self._own = cluster.kubelet.directory, cluster.system
         self._kubeconfig = kubeconfig
         self.part: Part | None = None
+        self.started_ns = 0
         for name in ("wanted", "prepared", "ready"):
             (self.folder / name).mkdir()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "benchmarks.kubernetes.kubelet", str(self.folder), str(self._kubeconfig)]
+        self.started_ns = time.monotonic_ns()
         self.part = Part("kubelet", command, self._own.env, self._own.folder)
 
     def want(self, claim: Claim) -> str:
@@ -239,17 +241,19 @@ class Killer:
         self._threads = ThreadPoolExecutor(3)
         self.killed: Counter[str] = Counter()
 
-    def round(self, rng: random.Random) -> None:
-        """Each once, at a random moment; returns when all have been started."""
+    def round(self, rng: random.Random, kills_each: int) -> None:
+        """Each at random moments; returns when all have been started."""
         kills = {"driver": self._driver, "vgpud": self._vgpud, "kubelet": self._kubelet_}
-        work = [self._threads.submit(self._at, rng.uniform(0, ROUND_S), name, kill) for name, kill in kills.items()]
+        moments = {name: [rng.uniform(0, ROUND_S) for _ in range(kills_each)] for name in kills}
+        work = [self._threads.submit(self._at, moments[name], name, kill) for name, kill in kills.items()]
         for one in work:
             one.result()
 
-    def _at(self, after_s: float, name: str, kill: Any) -> None:
-        time.sleep(after_s)
-        kill()
-        self.killed[name] += 1
+    def _at(self, pauses_s: list[float], name: str, kill: Any) -> None:
+        for pause_s in pauses_s:
+            time.sleep(pause_s)
+            kill()
+            self.killed[name] += 1
 
     def _driver(self) -> None:
         assert self._cluster.process
@@ -268,7 +272,7 @@ class Killer:
         self._kubelet.start()
 
 
-def measure(cluster: Cluster, api: Api, top: Path, rounds: int, seed: int) -> dict[str, Any]:
+def measure(cluster: Cluster, api: Api, top: Path, rounds: int, kills: int, seed: int) -> dict[str, Any]:
     """All of it. Raises PartError when a part does not come back."""
     rng = random.Random(seed)
     program = harness.build("tenants/load.c")
@@ -286,7 +290,7 @@ def measure(cluster: Cluster, api: Api, top: Path, rounds: int, seed: int) -> di
             for claim in claims:
                 pods.append(Pod(cluster, claim, program, top))
             wait_for("the programs", lambda: all(_moves(pod) for pod in pods), PATIENCE_S)
-            return _rounds(cluster, api, kubelet, killer, watched, pods, rng, rounds)
+            return _rounds(cluster, api, kubelet, killer, watched, pods, rng, rounds, kills)
         finally:
             for pod in pods:
                 pod.stop()
@@ -308,15 +312,15 @@ def _rounds(
     pods: list[Pod],
     rng: random.Random,
     rounds: int,
+    kills: int,
 ) -> dict[str, Any]:
     before = slices_by_claim(cluster)
     ours = [pod.uid for pod in pods]
     back_s, lost, doubled = [], set(), set()
     with Churn(api, kubelet, rng.randrange(1 << 30)) as churn:
         for number in range(rounds):
-            begin_ns = time.monotonic_ns()
-            killer.round(rng)
-            wait_for("kubelet's start", lambda begin_ns=begin_ns: kubelet.deleted_ns() > begin_ns, PATIENCE_S)  # type: ignore[misc]
+            killer.round(rng, kills)
+            wait_for("kubelet's start", lambda: kubelet.deleted_ns() > kubelet.started_ns, PATIENCE_S)
             back_s.append(watched.wait_complete(kubelet.deleted_ns()))
             found = slices_by_claim(cluster)
             lost |= {uid for uid in ours if found.get(uid) != before[uid]}
@@ -356,7 +360,8 @@ def cgroup_top() -> Path:
 def main() -> int:
     """Measures, prints and writes the result. Exit code 1 when a goal is missed, 3 where no cgroup can be made."""
     made = harness.parser(__doc__)
-    made.add_argument("--rounds", type=int, default=100, help="each kills all three (default: %(default)s)")
+    made.add_argument("--rounds", type=int, default=50, help="each kills all three (default: %(default)s)")
+    made.add_argument("--kills", type=int, default=2, help="of each in a round (default: %(default)s)")
     made.add_argument("--seed", type=int, default=1, help="of the moments (default: %(default)s)")
     args = made.parse_args()
     if args.real:
@@ -369,7 +374,7 @@ def main() -> int:
     try:
         with node(SIM, start=False) as (cluster, api):
             device, server = cluster.system.device_name(), api.name
-            figures = measure(cluster, api, top, args.rounds, args.seed)
+            figures = measure(cluster, api, top, args.rounds, args.kills, args.seed)
     finally:
         subprocess.run(["find", str(top), "-depth", "-type", "d", "-delete"], check=False)
     raw = figures.pop("raw")
@@ -384,7 +389,7 @@ def main() -> int:
         "kubernetes_restarts",
         simulated=True,
         device=device,
-        parameters={"rounds": args.rounds, "seed": args.seed, "devices": DEVICES, "pods": STAYING},
+        parameters={"rounds": args.rounds, "kills": args.kills, "seed": args.seed, "devices": DEVICES, "pods": STAYING},
         goals={**zero, "slices_back_s_max": GOAL_BACK_S},
         figures=figures | {"api_server": server},
         raw=raw,
