@@ -163,6 +163,7 @@ class Real(Api):
 @contextmanager
 def api_server(folder: Path) -> Iterator[Api]:
     """A real one where its programs are, else the fake."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is stopped
     if plane.missing():
         with FakeApi() as fake:
             yield Fake(folder, fake)
@@ -223,7 +224,6 @@ def node(
     sim_config: Mapping[str, str], lengths_us: Sequence[int] = (200,), start: bool = True
 ) -> Iterator[tuple[Cluster, Api]]:
     """A node whose devices are all Kubernetes', with the driver started and registered, or (start=False) not yet."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is stopped
     with tempfile.TemporaryDirectory(prefix="vgk-") as name:
         folder = Path(name)
         config = [f'cdi_dir = "{folder / "cdi"}"', "[devices]", 'kubernetes = ["all"]']
