@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from lightkube import ApiError
+import httpx2
+from lightkube import ApiError, Client, KubeConfig
 from lightkube.types import PatchType
 
 from benchmarks import harness
@@ -119,7 +120,9 @@ class Real(Api):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.kubeconfig = server.kubeconfig
-        self.client = server.client()
+        config = KubeConfig.from_file(server.kubeconfig)
+        self.client = Client(config, trust_env=False, timeout=httpx2.Timeout(30))
+        self.lister = Client(config, trust_env=False, timeout=httpx2.Timeout(2))
         self.server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 
     def add_node(self, name: str) -> None:
@@ -143,7 +146,7 @@ class Real(Api):
         self.client.delete(plane.ResourceClaim, name, namespace=NAMESPACE)
 
     def slices(self) -> list[dict[str, Any]]:
-        return [dict(one) for one in self.client.list(plane.ResourceSlice)]
+        return [dict(one) for one in self.lister.list(plane.ResourceSlice)]
 
     def remove_slice(self, name: str) -> None:
         try:

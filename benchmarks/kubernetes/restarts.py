@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from benchmarks import harness, results
 from benchmarks.kubernetes.node import Api, Claim, node, part
 from benchmarks.kubernetes.prepare import quantile
@@ -202,6 +204,7 @@ class Watched:
     def __init__(self, api: Api) -> None:
         self._api = api
         self.complete_ns = 0  # last time that it was seen complete
+        self.failures = 0  # of the API server to answer
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -216,8 +219,11 @@ class Watched:
     def _run(self) -> None:
         while not self._stopped.wait(0.02):
             begin_ns = time.monotonic_ns()
-            if self._api.pool_is_complete():
-                self.complete_ns = begin_ns
+            try:
+                if self._api.pool_is_complete():
+                    self.complete_ns = begin_ns
+            except httpx2.HTTPError:  # asked again; if it lasts, the pool counts as away
+                self.failures += 1
 
     def wait_complete(self, after_ns: int) -> float:
         """Seconds from a moment until it was next seen complete. Raises PartError."""
@@ -344,6 +350,7 @@ def _rounds(
         "claims_unfinished": len(churn.unfinished),
         "claim_ready_s": {"p50": quantile(churn.waited_s, 50), "max": max(churn.waited_s)},
         "slices_back_s": {"p50": quantile(back_s, 50), "max": max(back_s)},
+        "lists_without_answer": watched.failures,
         "raw": {"slices_back_s": back_s},
     }
 
