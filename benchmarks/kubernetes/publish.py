@@ -182,6 +182,7 @@ async def measure(api: Api, count: int, gpus: int, minutes: float, drained: int)
                 await asyncio.sleep(0.1)
         await wait_published(nodes, 120)
         first_s = time.monotonic() - begin
+        print(f"  {count} nodes are published after {first_s:.0f} s", flush=True)
         await asyncio.sleep(5)  # the watches show it
         figures["first"] = Counts(nodes).since(nothing) | {"seconds": first_s}
         figures["stored_bytes_per_node"] = sum(len(json.dumps(one)) for one in api.slices()) // count

@@ -155,6 +155,7 @@ class Churn:
         self._stopped = threading.Event()
         self.waited_s: list[float] = []
         self.unfinished: list[str] = []
+        self._given_up = False
         self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(CHURNS)]
 
     def __enter__(self) -> Churn:
@@ -162,8 +163,9 @@ class Churn:
             thread.start()
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stopped.set()
+        self._given_up = any(error)
         for thread in self._threads:
             thread.join()
 
@@ -186,7 +188,7 @@ class Churn:
     def _wait(self, uid: str, done: Any) -> None:
         until_s = time.monotonic() + PATIENCE_S
         while not done(uid):
-            if time.monotonic() > until_s:
+            if self._given_up or time.monotonic() > until_s:
                 self.unfinished.append(uid)
                 return
             time.sleep(0.01)

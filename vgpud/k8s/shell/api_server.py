@@ -174,11 +174,8 @@ class ApiServer:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                if _code(error) == _GONE:  # the server has forgotten this version: all is read again
-                    log.debug("the watch of ResourceSlices is out of date")
-                    continue
-                failures += 1
-                if told != (told := reason_of(error)):
+                failures += _code(error) != _GONE  # the server has forgotten this version: all is read again
+                if failures and told != (told := reason_of(error)):
                     log.warning("the ResourceSlices cannot be watched, which is tried again: %s", told)
                 if _is_identity(error):
                     await self._renew()
