@@ -60,6 +60,11 @@ def test_a_claim_gets_one_slice_with_what_the_scheduler_chose() -> None:
     assert made.spec.mem_max_bytes == 24 * GIB
 
 
+def test_it_is_saved_before_it_has_a_device_and_answered_after_both() -> None:
+    done = [kind for kind in kinds(send(kubernetes(), asked())) if kind in (ev.SaveSlice, ev.OpenDevice, ev.Answer)]
+    assert done == [ev.SaveSlice, ev.OpenDevice, ev.Answer]
+
+
 def test_preparing_again_gives_the_same_slice_and_writes_the_cdi_file_again() -> None:
     state = kubernetes()
     first = prepared(state)

@@ -23,7 +23,6 @@ from typing import Any
 
 import yaml
 from lightkube import ApiError, Client, KubeConfig
-from lightkube.core.resource_registry import resource_registry
 from lightkube.generic_resource import (
     GenericNamespacedResource,
     create_global_resource,
@@ -31,7 +30,7 @@ from lightkube.generic_resource import (
 )
 from lightkube.types import PatchType
 
-import vgpud.k8s.shell.api_server  # noqa: F401 (declares its classes first)
+from vgpud.k8s.shell import api_server
 
 VARIABLE = "KUBEBUILDER_ASSETS"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
@@ -49,11 +48,11 @@ _PLURALS = {
 
 @functools.cache
 def kind_of(version: str, kind: str) -> Any:
-    """lightkube's class for a kind: one in a process."""
+    """lightkube's class for a kind: one in a process, so that the driver's own are used for those that it has."""
+    for known in (api_server.Claim, api_server.Node, api_server.Slice):
+        if known._api_info.resource.kind == kind:
+            return known
     group, _, number = version.rpartition("/")
-    known = resource_registry.get(version, kind)  # vgpud's own: of the core group lightkube makes no class twice
-    if known is not None:
-        return known
     make = create_namespaced_resource if kind in _NAMESPACED else create_global_resource
     return make(group, number, kind, _PLURALS.get(kind, f"{kind.lower()}s"))
 
@@ -189,7 +188,7 @@ class ControlPlane:
 
     def remove(self, kind: Any, name: str) -> None:
         """At once, whoever still wants it."""
-        where = {"namespace": "default"} if issubclass(kind, GenericNamespacedResource) else {}
+        where: dict[str, Any] = {"namespace": "default"} if issubclass(kind, GenericNamespacedResource) else {}
         with contextlib.suppress(ApiError):
             finalizers: dict[str, Any] = {"metadata": {"finalizers": None}}
             if kind is ResourceClaim:

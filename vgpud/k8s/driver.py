@@ -16,7 +16,7 @@ from lightkube import AsyncClient
 from vgpud.k8s.core import events as ev
 from vgpud.k8s.core.machine import State, step
 from vgpud.k8s.core.status import SINCE
-from vgpud.k8s.shell.api_server import ApiServer
+from vgpud.k8s.shell.api_server import ApiServer, reason_of
 from vgpud.k8s.shell.kubelet import Calls, Health, Sockets
 from vgpud.k8s.shell.node_daemon import NodeDaemon
 
@@ -26,31 +26,32 @@ TICK_S = 1.0
 
 
 class Driver:
-    """One node's driver. registry, plugins: kubelet's directories; refused: called when kubelet will not have us."""
+    """One node's driver. connect: makes a client of the API server; registry, plugins: kubelet's directories; ended:
+    called with the reason when it cannot go on."""
 
     def __init__(
         self,
         state: State,
-        client: AsyncClient,
+        connect: Callable[[], AsyncClient],
         channel: grpc.aio.Channel,
         registry: Path,
         plugins: Path,
-        refused: Callable[[str], None],
+        ended: Callable[[str], None],
     ) -> None:
         self._state = state
-        self._api = ApiServer(client, state.node)
+        self._ended = ended
+        self._api = ApiServer(connect, state.node)
         self._daemon = NodeDaemon(channel)
         self._calls = Calls(self.post)
         self._health = Health(state.node)
-        self._sockets = Sockets(registry, plugins, self._calls, self._health, refused)
+        self._sockets = Sockets(registry, plugins, self._calls, self._health, self._refused)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
         """Registers with kubelet once vgpud has been seen. Raises OSError."""
-        self._spawn(self._daemon.watch(self.post))
-        self._spawn(self._daemon.watch_pods(self.post))
-        self._spawn(self._api.watch_pool(self.post))
-        self._spawn(self._ticks())
+        watches = (self._daemon.watch(self.post), self._daemon.watch_pods(self.post), self._api.watch_pool(self.post))
+        for for_ever in (*watches, self._ticks()):
+            self._spawn(for_ever)
         await self._sockets.start()
 
     async def stop(self) -> None:
@@ -58,6 +59,7 @@ class Driver:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._api.close()
 
     def post(self, event: ev.Event) -> None:
         """Gives the core an event and carries out what it says."""
@@ -71,25 +73,35 @@ class Driver:
                     log.warning("%s", command.error)
                 self._calls.answer(command)
             case ev.ReadClaim():
-                self._ask(self._api.read_claim(command.ref))
+                uid = command.ref.uid
+                self._ask(self._api.read_claim(command.ref), lambda why: ev.ClaimRead(uid, error=why))
             case ev.MakeSlice():
-                self._ask(self._daemon.make_slice(command.asked))
+                uid = command.asked.uid
+                self._ask(self._daemon.make_slice(command.asked), lambda why: ev.SliceMade(uid, error=why))
             case ev.EndSlice():
-                self._ask(self._daemon.end_slice(command.uid))
+                uid = command.uid
+                self._ask(self._daemon.end_slice(uid), lambda why: ev.SliceEnded(uid, error=why))
             case ev.Publish():
-                self._ask(self._api.publish(command.changes))
+                self._ask(self._api.publish(command.changes), lambda why: ev.Published(error=why))
             case ev.WriteStatus():
-                self._ask(self._api.write_status(command.ref, dated(command.devices, _now())))
+                uid, devices = command.ref.uid, dated(command.devices, _now())
+                self._ask(self._api.write_status(command.ref, devices), lambda why: ev.StatusWritten(uid, why))
             case ev.Health():
                 self._health.set(command.devices)
             case ev.Log():
                 log.info("%s", command.text)
 
-    def _ask(self, call: Coroutine[Any, Any, ev.Event]) -> None:
-        """The answer of a call is an event."""
+    def _ask(self, call: Coroutine[Any, Any, ev.Event], failed: Callable[[str], ev.Event]) -> None:
+        """The answer of a call is an event, also when the call has a fault: the core waits for it, and kubelet's calls
+        about the same claim wait behind."""
 
         async def ask() -> None:
-            self.post(await call)
+            try:
+                answer = await call
+            except Exception as error:
+                log.exception("the driver has a fault")
+                answer = failed(f"the driver has a fault, which its log has: {reason_of(error)}")
+            self.post(answer)
 
         self._spawn(ask())
 
@@ -98,15 +110,24 @@ class Driver:
             await asyncio.sleep(TICK_S)
             self.post(ev.Tick())
 
+    def _refused(self, why: str) -> None:
+        self._ended(f"kubelet refuses the driver: {why}")
+
+    def _broken(self, error: BaseException) -> None:
+        """Half a driver is worse than one that is started again: pods run on without it."""
+        self._ended(f"the driver has a fault: {reason_of(error)}")
+
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("the driver failed", exc_info=error)
+        def done(task: asyncio.Task[Any]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()):
+                log.error("the driver has a fault", exc_info=error)
+                self._broken(error)
+
+        task.add_done_callback(done)
 
 
 def dated(devices: Sequence[dict[str, Any]], now: str) -> list[dict[str, Any]]:

@@ -14,14 +14,12 @@ from typing import Any
 
 import click
 import grpc
-from lightkube import AsyncClient, KubeConfig
 
 from vgpud import __version__, paths
 from vgpud.errors import ConflictError, DeniedError, VgpudError
 from vgpud.k8s.core import published
 from vgpud.k8s.core.machine import Policy, State
 from vgpud.k8s.core.names import DRIVER
-from vgpud.k8s.driver import Driver
 from vgpud.k8s.kubelet_api import registration_pb2, registration_pb2_grpc
 from vgpud.k8s.shell.kubelet import registration_socket
 
@@ -66,8 +64,8 @@ def main(
 ) -> None:
     """The DRA driver of a Kubernetes node: publishes vgpud's GPUs, prepares the claims of pods.
 
-    Exit codes: 0 stopped, 1 --check had no answer, 2 usage, 5 no permission, 8 another driver runs on this node. A
-    service manager should try again after 8.
+    Exit codes: 0 stopped, 1 it could not go on, or --check had no answer, 2 usage, 5 no permission, 8 another driver
+    runs on this node. A service manager should try again after 1 and 8.
     """
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -115,22 +113,32 @@ def answers(registry: Path) -> bool:
 
 
 async def _serve(state: State, kubelet_dir: Path, host: str, kubeconfig: Path | None) -> None:
+    """Until it is told to stop. Raises VgpudError where it cannot begin, or go on."""
+    from lightkube import AsyncClient, KubeConfig  # --check, which runs often, needs neither
+
+    from vgpud.k8s.driver import Driver
+
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    reasons: list[str] = []
 
-    def refused(why: str) -> None:
-        log.error("kubelet refuses the driver: %s", why)
+    def ended(why: str) -> None:
+        log.error("%s", why)
+        reasons.append(why)
         stopped.set()
 
-    config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
-    client = AsyncClient(config, trust_env=False)
+    def connect() -> AsyncClient:
+        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
+        return AsyncClient(config, trust_env=False)
+
     async with grpc.aio.insecure_channel(f"unix://{host}" if host.startswith("/") else host, _CHANNEL) as channel:
-        driver = Driver(state, client, channel, kubelet_dir / "plugins_registry", kubelet_dir / "plugins", refused)
+        driver = Driver(state, connect, channel, kubelet_dir / "plugins_registry", kubelet_dir / "plugins", ended)
         try:
             await driver.start()
         except OSError as error:
             raise DeniedError(f"{kubelet_dir}: {error.strerror}") from error
         await stopped.wait()
         await driver.stop()
-    await client.close()
+    if reasons:
+        raise VgpudError(reasons[0])

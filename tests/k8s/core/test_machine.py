@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.k8s.core.world import SECOND_NS, World
+from tests.k8s.core.world import World
 from tests.k8s.parts import allocated
 from vgpud.k8s.core import events as ev
+from vgpud.k8s.core import published
 from vgpud.k8s.core.model import Ref
 
 POD, POD_2 = "pod-1", "pod-2"
@@ -218,6 +219,31 @@ def test_every_ten_minutes_the_claims_are_compared_with_the_api_server() -> None
     assert any("team/gone is gone" in text for text in world.logs)
 
 
+def test_a_driver_that_starts_compares_the_claims_that_vgpud_has() -> None:
+    world = ready()
+    kept, gone = claim(world, "kept", 100), claim(world, "gone", 100)
+    for ref in (kept, gone):
+        world.prepare(ref)
+    world.remove(gone)
+    world.start()
+    world.tick(1)
+    assert world.run() and list(world.slices) == [kept.uid]
+
+
+def test_a_vgpud_that_goes_takes_nothing_with_it() -> None:
+    world = ready()
+    ref = claim(world)
+    world.prepare(ref)
+    world.post(world.node_seen())
+    world.post(ev.NodeLost())
+    world.tick(30)
+    assert world.run() and world.writes == 2 and len(world.pool) == 2
+    assert not world.prepare(ref).error and world.made == 1
+    world.remove(ref)
+    world.tick(601)
+    assert world.run() and not world.slices
+
+
 def test_an_api_server_that_is_away_ends_no_slice() -> None:
     world = ready()
     world.prepare(claim(world))
@@ -350,15 +376,87 @@ def test_others_edits_are_put_right_after_half_a_minute_and_not_at_once() -> Non
     assert world.run() and world.writes == 4
 
 
-def test_a_write_that_fails_is_tried_again_and_not_all_the_time() -> None:
+def test_a_write_that_fails_is_tried_again_less_and_less_often_and_told_once() -> None:
     world = World()
     world.api_is_there = False
     world.run()
-    begin_ns = world.now_ns
-    while world.now_ns < begin_ns + 60 * SECOND_NS:
+    for _ in range(7200):
         world.tick(0.5)
         world.run()
-    assert 25 <= len(world.logs) <= 35 and world.writes == 0
+    assert 120 <= world.attempts <= 130 and world.writes == 0
+    assert len(world.logs) == 1 and "cannot be written, which is tried again: the server is not there" in world.logs[0]
     world.api_is_there = True
+    world.post(world.pool_seen(listed=True))  # the watch is there again, and need not wait
+    assert world.run() and world.writes == 2
+
+
+def drained(world: World) -> None:
+    world.gpus = tuple(replace(gpu, drained=f"{gpu.drained}x") for gpu in world.gpus)
+    world.post(world.node_seen())
+    world.run()
+
+
+def test_a_watch_that_shows_nothing_does_not_make_the_driver_write_again_and_again() -> None:
+    world = ready()
+    world.watch_is_alive = False
+    drained(world)
+    for _ in range(30):
+        world.tick(1)
+        world.run()
+    assert world.writes == 4
+    world.tick(1)  # the watch may be dead: once more, as a generation that nobody has seen
+    world.run()
+    generations = {one["spec"]["pool"]["generation"] for one in world.pool.values()}
+    assert world.writes == 6 and generations == {3}
+
+
+def test_a_watch_that_lags_shows_an_old_pool_and_nothing_is_written_for_that() -> None:
+    world = ready()
+    old = world.pool_seen()
+    world.watch_is_alive = False
+    drained(world)
+    world.tick(5)
+    world.post(old)
+    assert world.run() and world.writes == 4
+    world.post(world.pool_seen())
+    world.tick(600)
+    assert world.run() and world.writes == 4
+
+
+def test_what_kubelet_deletes_while_it_is_written_comes_back() -> None:
+    world = ready()
+    world.tick(60)
+    world.gpus = tuple(replace(gpu, drained="x") for gpu in world.gpus)
+    world.post(world.node_seen())
+    (publish,) = world.commands
+    assert isinstance(publish, ev.Publish)
+    world.commands.clear()
+    written = []
+    for write in publish.changes.writes:  # each is shown, and deleted, before the driver has the answer
+        written.append((write.name, write.spec["pool"]["generation"]))
+        world.pool[write.name] = {"metadata": {"name": write.name}, "spec": write.spec}
+        world.post(world.pool_seen())
+    world.pool.clear()
+    world.post(world.pool_seen())
+    world.post(ev.Published(written=tuple(written)))
+    world.tick(1)
+    assert world.run() and len(world.pool) == 2
+
+
+def test_fields_that_the_server_does_not_store_are_told_once() -> None:
+    world = ready()
+    for _ in range(3):
+        world.post(ev.Published(dropped=("devices.consumesCounters",)))
+    told = [text for command in world.commands if isinstance(command, ev.Log) for text in [command.text]]
+    assert [text for text in told if "does not store" in text] == [
+        "this API server does not store devices.consumesCounters: enable its feature gates (docs/kubernetes.md)"
+    ]
+
+
+def test_a_tick_looks_at_nothing_while_nothing_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ready()
     world.tick(2)
+    monkeypatch.setattr(published, "specs", None)
+    for _ in range(100):
+        world.tick(1)
     assert world.run() and world.writes == 2

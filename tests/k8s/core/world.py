@@ -33,6 +33,8 @@ class World:
         self.logs: list[str] = []
         self.made = 0  # slices in all: one that is found again does not count
         self.writes = 0  # of ResourceSlices
+        self.attempts = 0  # to write the pool
+        self.watch_is_alive = True  # else what is written is not shown
         self.api_is_there = self.vgpud_is_there = True
         self.now_ns = 0
         self._calls = 0
@@ -45,7 +47,7 @@ class World:
         self.state = State(NODE)
         self.commands: deque[ev.Command] = deque()
         self.post(self.node_seen())
-        self.post(self.pool_seen())
+        self.post(self.pool_seen(listed=True))
 
     def post(self, event: ev.Event) -> None:
         self.commands.extend(step(self.state, event, self.now_ns))
@@ -60,8 +62,8 @@ class World:
     def granted(self, asked: Asked) -> tuple[Granted, ...]:
         return self.resized.get(asked.uid, asked.granted)
 
-    def pool_seen(self) -> ev.PoolSeen:
-        return ev.PoolSeen(tuple(self.pool.values()))
+    def pool_seen(self, listed: bool = False) -> ev.PoolSeen:
+        return ev.PoolSeen(tuple(self.pool.values()), listed)
 
     def run(self, steps: int = 1000) -> bool:
         """Carries out commands; returns whether all are done."""
@@ -123,17 +125,21 @@ class World:
         return ev.SliceEnded(uid)
 
     def _publish(self, command: ev.Publish) -> None:
+        self.attempts += 1
         if not self.api_is_there:
             self.post(ev.Published(error="the server is not there"))
             return
+        written = []
         for write in command.changes.writes:
             name = write.name or f"{generate_name(write.index, NODE)}{self.writes:05d}"
             self.pool[name] = {"metadata": {"name": name}, "spec": write.spec}
+            written.append((name, write.spec["pool"]["generation"]))
             self.writes += 1
         for name in command.changes.deletions:
             self.pool.pop(name, None)
-        self.post(ev.Published())
-        self.post(self.pool_seen())
+        self.post(ev.Published(written=tuple(written)))
+        if self.watch_is_alive:
+            self.post(self.pool_seen())
 
     # ---- kubelet and the scheduler ----
 

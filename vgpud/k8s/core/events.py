@@ -71,17 +71,21 @@ class PodUnknown:
 
 @dataclass(frozen=True, slots=True)
 class PoolSeen:
-    """All ResourceSlices of this node and driver, as the API server has them."""
+    """All ResourceSlices of this node and driver, as the API server has them. listed: read as a whole just now, and not
+    one after another by a watch, which may lag behind."""
 
     slices: tuple[Mapping[str, Any], ...]
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The answer to Publish. dropped: fields that the server did not store."""
+    """The answer to Publish. written: (name, pool generation) of what was stored, also before an error; dropped: fields
+    that the server did not store."""
 
     dropped: tuple[str, ...] = ()
     error: str = ""
+    written: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,10 @@ SECOND_NS = 1_000_000_000
 RECONCILE_NS = 600 * SECOND_NS
 #: after somebody else changed our ResourceSlices; deletions (a kubelet that starts deletes them) are repaired at once
 REPAIR_NS = 30 * SECOND_NS
-#: after a write that failed, and for the watch to show one that succeeded
-RETRY_NS, SETTLE_NS = 2 * SECOND_NS, SECOND_NS
+#: after a write that failed; twice as long after each further one, up to the second time
+RETRY_NS, RETRY_MAX_NS = 2 * SECOND_NS, 30 * SECOND_NS
+#: between two writes that succeed, and until the watch must have shown one: it may lag, or be dead
+SETTLE_NS, SHOWN_NS = SECOND_NS, 30 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,16 @@ class Pool:
     stored: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
     dropped: tuple[str, ...] = ()
     writing: bool = False
-    not_before_ns: int = 0  # no write before: the last one failed, or is still to be seen
+    behind: bool = False  # it is not what is wanted, so that time alone can make a write due
+    not_before_ns: int = 0  # no write before
     repair_ns: int | None = None  # when what somebody else changed is put right
+    newest: int = 0  # generation that was written
+    #: by name: generations that the watch has shown since a write began; those written that it has still to show
+    shown: dict[str, int] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)
+    shown_by_ns: int = 0  # when that is not waited for any more
+    failures: int = 0  # of writes, one after another
+    error: str = ""  # of the last one
 
 
 @dataclass(slots=True)
@@ -175,8 +185,10 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
 
 def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
     work = state.work.get(event.uid)
-    if work is None or work.ending or work.asked is None:
-        return _concluded(state, event.uid)  # a claim's pods were brought up to date
+    if work is None or work.ending or work.asked is None:  # a claim's pods were brought up to date
+        known = state.checks.get(event.uid)
+        told: list[Command] = [Log(f"claim {known}: {event.error}")] if known and event.error else []
+        return [*told, *_concluded(state, event.uid)]
     asked = work.asked
     if event.full and not work.retried:
         # slices of claims that are gone may be in the way: they are ended, and then this is tried once more
@@ -187,7 +199,9 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
     names = (asked.uid, asked.namespace, asked.name)
     known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted)
     state.claims[asked.uid] = known
-    return [*_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), *_tell(state, work.claim, asked, known)]
+    on = ", ".join(result.device for result in asked.results)
+    log = Log(f"claim {asked} is prepared: slice {event.slice_name} on {on}")
+    return [log, *_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), *_tell(state, work.claim, asked, known)]
 
 
 def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Command]:
@@ -199,8 +213,9 @@ def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Comman
         return _done(state, work, f"claim {work.ref}: {event.error}") if event.error else [MakeSlice(work.asked)]
     if work is None or not work.ending:
         return _concluded(state, event.uid)
+    told = [] if event.error else [Log(f"claim {work.ref} is released")]
     done = _done(state, work, f"claim {work.ref}: {event.error}" if event.error else "")
-    return [*done, *_concluded(state, event.uid)]
+    return [*told, *done, *_concluded(state, event.uid)]
 
 
 def _done(state: State, work: Work, error: str, cdi_device: str = "") -> list[Command]:
@@ -309,14 +324,23 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
     """Deletions are repaired at once, since a kubelet that starts makes them; edits later, so that two that disagree
     do not write all the time."""
     pool = state.pool
-    edited = pool.stored is not None and len(event.slices) >= len(pool.stored)
-    edited = edited and not pool.writing and now_ns >= pool.not_before_ns
+    deleted = pool.stored is None or len(event.slices) < len(pool.stored)
+    settled = not (pool.writing or pool.pending or pool.behind)
     pool.stored = event.slices
-    if edited and pool.repair_ns is None and _wanted_changes(state):
-        pool.repair_ns = now_ns + REPAIR_NS
-    if not edited:
+    there = {str(one["metadata"]["name"]): published.generation(one) for one in event.slices}
+    pool.shown |= there if pool.writing else {}
+    pool.pending = {} if event.listed else _not_shown(pool.pending, there)
+    if event.listed and pool.failures:
+        pool.not_before_ns = now_ns  # the API server answers again
+    if deleted:
         pool.repair_ns = None
+    elif settled and _wanted_changes(state):
+        pool.repair_ns = now_ns + REPAIR_NS
     return _publish(state, now_ns)
+
+
+def _not_shown(written: Mapping[str, int], there: Mapping[str, int]) -> dict[str, int]:
+    return {name: generation for name, generation in written.items() if there.get(name, -1) < generation}
 
 
 def _wanted_changes(state: State) -> published.Changes:
@@ -324,38 +348,52 @@ def _wanted_changes(state: State) -> published.Changes:
     if state.gpus is None or pool.stored is None:
         return published.Changes()
     wanted = published.specs(state.gpus, state.node, state.policy.publish)
-    return published.changes(wanted, pool.stored, state.node, pool.dropped)
+    return published.changes(wanted, pool.stored, state.node, pool.dropped, pool.newest)
 
 
 def _publish(state: State, now_ns: int) -> list[Command]:
-    """Writes what differs, unless a write is under way or it is not time yet."""
+    """Writes what differs, unless a write is under way or to be shown, or it is not time yet."""
     pool = state.pool
     found = _wanted_changes(state)
+    pool.behind = bool(found)
     if not found:
         pool.repair_ns = None
         return []
-    if pool.writing or now_ns < max(pool.not_before_ns, pool.repair_ns or 0):
+    if pool.writing or now_ns < max(pool.not_before_ns, pool.repair_ns or 0, pool.shown_by_ns if pool.pending else 0):
         return []
     pool.writing, pool.repair_ns = True, None
+    pool.shown, pool.pending = {}, {}
     return [Publish(found)]
 
 
 def _on_published(state: State, event: Published, now_ns: int) -> list[Command]:
     pool = state.pool
     pool.writing, pool.repair_ns = False, None
-    pool.not_before_ns = now_ns + (RETRY_NS if event.error else SETTLE_NS)
+    pool.newest = max([pool.newest, *(generation for _, generation in event.written)])
+    pool.pending, pool.shown_by_ns = _not_shown(dict(event.written), pool.shown), now_ns + SHOWN_NS
     if event.error:
-        return [Log(f"the ResourceSlices could not be written: {event.error}")]
-    told: list[Command] = []
+        return _failed(pool, event.error, now_ns)
+    told: list[Command] = [Log("the ResourceSlices are written")]
+    pool.not_before_ns, pool.failures, pool.error = now_ns + SETTLE_NS, 0, ""
     if event.dropped and event.dropped != pool.dropped:
         names = ", ".join(event.dropped)
         told.append(Log(f"this API server does not store {names}: enable its feature gates (docs/kubernetes.md)"))
     pool.dropped = event.dropped
+    pool.behind = bool(_wanted_changes(state))
     return told
 
 
+def _failed(pool: Pool, error: str, now_ns: int) -> list[Command]:
+    """Tries again later; an API server that is away for an hour is one line of the log."""
+    pool.behind = True
+    pool.not_before_ns = now_ns + min(RETRY_NS << min(pool.failures, 8), RETRY_MAX_NS)
+    pool.failures += 1
+    known, pool.error = pool.error, error
+    return [] if error == known else [Log(f"the ResourceSlices cannot be written, which is tried again: {error}")]
+
+
 def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
-    commands = _publish(state, now_ns)
+    commands = _publish(state, now_ns) if state.pool.behind else []
     if state.gpus is None or (state.reconciled_ns is not None and now_ns - state.reconciled_ns < RECONCILE_NS):
         return commands
     return [*commands, *_reconcile(state, now_ns)]

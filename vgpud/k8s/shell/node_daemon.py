@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -17,7 +19,8 @@ from vgpud.v1 import vgpud_pb2_grpc as stubs
 
 log = logging.getLogger("vgpud.k8s")
 
-CALL_S = 20.0
+#: for a call, in which a vgpud that is restarted may come back
+CALL_S = 10.0
 AGAIN_S = 1.0
 #: how often vgpud says what there is while nothing changes
 INTERVAL_MS = 60_000
@@ -49,7 +52,7 @@ class NodeDaemon:
             claim=claim, service_class=words.service_class, weight=words.weight, priority=words.priority
         )
         try:
-            answer = await self._claims.PrepareClaim(request, timeout=CALL_S)
+            answer = await patiently(self._claims.PrepareClaim, request)
         except grpc.aio.AioRpcError as error:
             full = error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             return SliceMade(asked.uid, error=said(error), full=full)
@@ -57,19 +60,25 @@ class NodeDaemon:
 
     async def end_slice(self, uid: str) -> SliceEnded:
         try:
-            await self._claims.UnprepareClaim(pb.UnprepareClaimRequest(claim_uid=uid), timeout=CALL_S)
+            await patiently(self._claims.UnprepareClaim, pb.UnprepareClaimRequest(claim_uid=uid))
         except grpc.aio.AioRpcError as error:
             return SliceEnded(uid, error=said(error))
         return SliceEnded(uid)
 
     async def watch(self, seen: Callable[[NodeSeen | NodeLost], None]) -> None:
         """Reports devices and claims, now and after each change, for ever."""
+        answered = True
         while True:
             try:
                 async for answer in self._slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=INTERVAL_MS)):
+                    if not answered:
+                        log.info("vgpud answers again")
+                    answered = True
                     seen(node_seen(answer))
             except grpc.aio.AioRpcError as error:
-                log.info("vgpud does not answer: %s", said(error))
+                if answered:
+                    log.warning("vgpud cannot be watched, which is tried again: %s", said(error))
+                answered = False
             seen(NodeLost())
             await asyncio.sleep(AGAIN_S)
 
@@ -87,13 +96,30 @@ class NodeDaemon:
             await asyncio.sleep(AGAIN_S)
 
 
+async def patiently(call: Any, request: Any) -> Any:
+    """An idempotent call, made again when vgpud ends during it and is started anew. Raises AioRpcError."""
+    until_s = time.monotonic() + CALL_S
+    while True:
+        left_s = max(0.1, until_s - time.monotonic())
+        try:
+            return await call(request, timeout=left_s, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            if is_own(error) or time.monotonic() >= until_s:
+                raise
+            await asyncio.sleep(0.1)
+
+
+def is_own(error: grpc.aio.AioRpcError) -> bool:
+    """Whether vgpud itself has said it, and not its absence."""
+    return error.code() is not grpc.StatusCode.UNAVAILABLE or bool(error.trailing_metadata())
+
+
 def said(error: grpc.aio.AioRpcError) -> str:
     """vgpud's own sentence, or that there is no answer."""
     text = error.details() or error.code().name
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return _ABSENT
-    own = error.code() is not grpc.StatusCode.UNAVAILABLE or error.trailing_metadata()
-    return text if own else _ABSENT
+    return text if is_own(error) else _ABSENT
 
 
 _ABSENT = "vgpud on this node does not answer: see `vgpu doctor` there"
