@@ -18,11 +18,13 @@ struct vg_lock {
 void vg_lock_wait(struct vg_lock *lock);   /* takes it, later */
 void vg_lock_notify(struct vg_lock *lock); /* wakes one waiter */
 
-static inline void vg_lock(struct vg_lock *lock) {
+static inline bool vg_lock_try(struct vg_lock *lock) {
   uint32_t unlocked = 0;
-  if (VG_LIKELY(__atomic_compare_exchange_n(&lock->held, &unlocked, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
-    return;
-  vg_lock_wait(lock);
+  return __atomic_compare_exchange_n(&lock->held, &unlocked, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static inline void vg_lock(struct vg_lock *lock) {
+  if (VG_UNLIKELY(!vg_lock_try(lock))) vg_lock_wait(lock);
 }
 
 static inline void vg_unlock(struct vg_lock *lock) {

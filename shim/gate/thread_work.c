@@ -8,7 +8,8 @@
 #include "context/context.h"
 #include "gen/abi/real.h"
 
-#define AHEAD_NS 40000 /* work ahead of a timed launch, so that the host's part is not timed, too */
+#define AHEAD_NS 40000      /* work ahead of a timed launch, so that the host's part is not timed, too */
+#define AHEAD_OF_NS 4000000 /* not ahead of a longer one, of which the host's part is a hundredth */
 #define POSTPONED_MOST 16
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
 #define STALE_FACTOR 4
@@ -118,8 +119,8 @@ static CUresult record(CUevent event, const struct vg_stream *stream) {
 
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate) {
   if (stream->programmatic) return NULL;
-  if (stream->cost_ns < AHEAD_NS && estimate->count >= VG_ESTIMATE_SAMPLES_FIRST &&
-      estimate->postponed < POSTPONED_MOST) {
+  bool is_short = estimate->count >= VG_ESTIMATE_SAMPLES_FIRST && estimate->cost_ns < AHEAD_OF_NS;
+  if (stream->cost_ns < AHEAD_NS && is_short && estimate->postponed < POSTPONED_MOST) {
     estimate->postponed++;
     estimate->countdown = 1;
     return NULL;

@@ -2,9 +2,10 @@
  * credit.c - see credit.h. Called by the memory hooks (any thread) and by the helper thread.
  *
  * held = granted (control page, by the daemon) - returned (ours). A request that fits into the credit held costs one
- * uncontended lock; otherwise one thread at a time asks the daemon while its bytes are set aside, so that no other
- * thread takes the credit that it was just granted. Of the locks here only `ask_lock` is held while waiting, and none
- * across a driver call (the pools' own is, across calls that do not wait: hooks/pool.c).
+ * lock, and where threads meet at it each keeps what it releases for its next request (stock.h); otherwise one thread
+ * at a time asks the daemon while its bytes are set aside, so that no other thread takes the credit that it was just
+ * granted. Of the locks here only `ask_lock` is held while waiting, and none across a driver call (the pools' own is,
+ * across calls that do not wait: hooks/pool.c).
  */
 #include "ledger/credit.h"
 
@@ -15,6 +16,8 @@
 
 #include "base/lock.h"
 #include "base/prim.h"
+#include "ledger/granule.h"
+#include "ledger/stock.h"
 #include "session/helper_wake.h"
 
 #define ASK_DEADLINE_NS (50 * VG_NS_PER_MS)
@@ -24,6 +27,7 @@
 #define SETTLE_NS (1000 * VG_NS_PER_MS) /* between requests for memory that is used already */
 #define ASK_POLL_NS (2 * VG_NS_PER_MS)
 #define SLACK_BYTES_MIN (64ull << 20)
+#define STOCK_NS (40 * VG_NS_PER_MS) /* until threads' stocks are taken into the ledger */
 
 struct vg_memory_state {
   struct vg_lock lock; /* every request takes it twice; in one cache line with the fields that a request reads */
@@ -37,8 +41,12 @@ struct vg_memory_state {
   uint64_t settle_ns; /* no further request for memory that is used already before then */
   uint32_t want_seq;
   uint32_t contexts;
-  bool stalled; /* the arbiter neither answered nor ran: treated as gone until it runs again */
-};
+  bool stalled;      /* the arbiter neither answered nor ran: treated as gone until it runs again */
+  uint64_t drain_ns; /* when the helper takes the stocks in; 0: not decided */
+  bool asking __attribute__((aligned(64))); /* a thread wants all that is free: nothing goes to the stocks */
+  bool stocked;                             /* something may be in stock */
+  struct vg_stock stocks[VG_STOCKS];
+} __attribute__((aligned(64)));
 
 void (*vg_memory_refresh)(struct vg_device *device);
 
@@ -55,8 +63,9 @@ static uint64_t plus(uint64_t a, uint64_t b) {
 }
 
 int vg_memory_attach(struct vg_device *device) {
-  struct vg_memory_state *state = calloc(1, sizeof *state);
+  struct vg_memory_state *state = aligned_alloc(64, sizeof *state);
   if (!state) return -ENOMEM;
+  memset(state, 0, sizeof *state);
   pthread_mutex_init(&state->ask_lock, NULL);
   device->memory = state;
   return 0;
@@ -104,6 +113,14 @@ static void publish(struct vg_device *device) {
 
 static void take(struct vg_device *device, uint64_t bytes) {
   device->memory->used_bytes += bytes;
+  publish(device);
+}
+
+/* Takes in what threads have in stock: used_bytes is exact then. */
+static void drain_stocks(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  VG_STORE(&state->stocked, false); /* first: a thread that finds its stock drained sets it again */
+  state->used_bytes = minus(state->used_bytes, vg_stock_drain(state->stocks));
   publish(device);
 }
 
@@ -200,9 +217,12 @@ static bool within_limit(struct vg_device *device, uint64_t bytes) {
   return within;
 }
 
-static void set_asking(struct vg_memory_state *state, uint64_t bytes) {
+static void begin_asking(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
   vg_lock(&state->lock);
   state->asking_bytes = bytes;
+  VG_STORE(&state->asking, true);
+  drain_stocks(device);
   vg_unlock(&state->lock);
 }
 
@@ -218,7 +238,7 @@ static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
   if (vg_memory_refresh) vg_memory_refresh(device);
   pthread_mutex_lock(&state->ask_lock);
-  set_asking(state, bytes);
+  begin_asking(device, bytes);
   bool done = try_take_asked(device, bytes);
   /* First with extra bytes, then exactly what is missing. Refused: two processes may each hold a part of the free
    * memory and ask for the other's, so unused credit goes back before the last try. */
@@ -229,6 +249,7 @@ static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
   }
   vg_lock(&state->lock);
   state->asking_bytes = 0;
+  VG_STORE(&state->asking, false);
   if (!done) count_denied(device);
   vg_unlock(&state->lock);
   pthread_mutex_unlock(&state->ask_lock);
@@ -237,22 +258,46 @@ static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
 
 /* ---- the interface ---- */
 
+/* Takes the ledger's lock. A thread that finds it taken uses a stock of its own for a while. */
+static void lock_or_stock(struct vg_memory_state *state, struct vg_stock *stock) {
+  if (VG_LIKELY(vg_lock_try(&state->lock))) return;
+  vg_stock_begin(stock);
+  vg_lock(&state->lock);
+}
+
 int vg_memory_reserve(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
-  vg_lock(&state->lock);
+  struct vg_stock *stock = vg_stock_here(state->stocks);
+  if (bytes && vg_stock_is_used(stock) && vg_stock_take(stock, bytes)) return 0;
+  lock_or_stock(state, stock);
   bool fit = fits(device, plus(state->used_bytes, state->asking_bytes), bytes);
   if (fit) take(device, bytes);
   vg_unlock(&state->lock);
   return VG_LIKELY(fit) ? 0 : reserve_slowly(device, bytes);
 }
 
+static bool is_pressed(const struct vg_device *device) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  return control && VG_LOAD_RELAXED(&control->memory_pressure);
+}
+
+static bool put_in_stock(struct vg_device *device, struct vg_stock *stock, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  if (is_pressed(device) || !vg_stock_put(stock, bytes, vg_granule_bytes(device), &state->asking)) return false;
+  if (VG_LIKELY(VG_LOAD(&state->stocked))) return true;
+  VG_STORE(&state->stocked, true);
+  vg_helper_wake(); /* soon nothing may be allocated any more, and other processes are to see what is free */
+  return true;
+}
+
 void vg_memory_release(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
-  vg_lock(&state->lock);
+  struct vg_stock *stock = vg_stock_here(state->stocks);
+  if (vg_stock_is_used(stock) && put_in_stock(device, stock, bytes)) return;
+  lock_or_stock(state, stock);
   state->used_bytes = minus(state->used_bytes, bytes);
   publish(device);
-  bool pressed = device->control && VG_LOAD_RELAXED(&device->control->memory_pressure);
-  bool ring = give_back(device, pressed ? 0 : slack_bytes(device));
+  bool ring = give_back(device, is_pressed(device) ? 0 : slack_bytes(device));
   vg_unlock(&state->lock);
   if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
 }
@@ -266,6 +311,7 @@ void vg_memory_force(struct vg_device *device, uint64_t bytes) {
 void vg_memory_info(struct vg_device *device, uint64_t *ret_free_bytes, uint64_t *ret_total_bytes) {
   if (vg_memory_refresh) vg_memory_refresh(device);
   vg_lock(&device->memory->lock);
+  if (VG_LOAD(&device->memory->stocked)) drain_stocks(device);
   uint64_t total = vg_memory_limit_bytes(device);
   uint64_t used = device->memory->used_bytes;
   if (device->control) used += VG_LOAD_RELAXED(&device->control->slice_used_bytes);
@@ -332,19 +378,34 @@ static bool settle(struct vg_device *device, uint64_t now_ns) {
   return true;
 }
 
+/* Takes the stocks in some time after something was put there, or at once. Returns when; UINT64_MAX: no need. Under
+ * state->lock. */
+static uint64_t service_stocks(struct vg_device *device, bool at_once, uint64_t now_ns) {
+  struct vg_memory_state *state = device->memory;
+  if (!VG_LOAD(&state->stocked)) state->drain_ns = 0;
+  if (!VG_LOAD(&state->stocked)) return UINT64_MAX;
+  if (!state->drain_ns) state->drain_ns = now_ns + STOCK_NS;
+  if (!at_once && now_ns < state->drain_ns) return state->drain_ns;
+  drain_stocks(device);
+  state->drain_ns = 0;
+  return UINT64_MAX;
+}
+
 uint64_t vg_memory_service(uint64_t now_ns) {
+  uint64_t due_ns = UINT64_MAX; /* the daemon wakes the helper thread under pressure */
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     struct vg_device *device = &vg_session.devices[i];
     if (!device->control) continue;
     bool pressed = VG_LOAD(&device->control->memory_pressure);
     if (pressed && vg_memory_refresh) vg_memory_refresh(device);
     vg_lock(&device->memory->lock);
+    due_ns = at_most(due_ns, service_stocks(device, pressed, now_ns));
     bool ring = settle(device, now_ns);
     if (pressed) ring |= give_back(device, 0);
     vg_unlock(&device->memory->lock);
     if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
   }
-  return UINT64_MAX; /* the daemon wakes the helper thread under pressure */
+  return due_ns;
 }
 
 void vg_memory_forked_child(void) {

@@ -2,13 +2,16 @@
  */
 #include "ledger/records.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/lock.h"
 
-#define SHARDS 32
-#define BUCKETS_FIRST 64
+#define SHARDS_LOG2 7 /* so many that threads hardly ever meet in one */
+#define SHARDS (1 << SHARDS_LOG2)
+#define BUCKETS_FIRST 16
+#define SPARE_MOST 8 /* an allocation needs two, at most */
 
 static struct vg_record *first_buckets[SHARDS][BUCKETS_FIRST]; /* so that a put cannot fail */
 
@@ -25,20 +28,69 @@ static uint64_t hash(enum vg_record_kind kind, uint64_t key) {
 }
 
 static struct shard *lock_shard(uint64_t hashed) {
-  struct shard *shard = &shards[hashed >> 59];
+  struct shard *shard = &shards[hashed >> (64 - SHARDS_LOG2)];
   vg_lock(&shard->lock);
   return shard;
 }
 
+/* ---- records that this thread has freed: a program that allocates and frees needs no others ---- */
+
+static __thread struct {
+  struct vg_record *first;
+  uint32_t count;
+  bool kept;  /* freed at the end of the thread */
+  bool ended; /* they were: destructors of the program may free memory yet */
+} spare __attribute__((tls_model("initial-exec")));
+static pthread_key_t spare_key;
+static pthread_once_t spare_once = PTHREAD_ONCE_INIT;
+static bool has_spare_key;
+
+static void free_spare(void *unused) {
+  (void)unused;
+  spare.ended = true;
+  while (spare.first) {
+    struct vg_record *record = spare.first;
+    spare.first = record->next;
+    free(record);
+  }
+  spare.count = 0;
+}
+
+static void make_spare_key(void) {
+  has_spare_key = pthread_key_create(&spare_key, free_spare) == 0;
+}
+
+static bool keeps_spare(void) {
+  if (VG_LIKELY(spare.kept)) return !spare.ended;
+  pthread_once(&spare_once, make_spare_key);
+  spare.kept = has_spare_key && pthread_setspecific(spare_key, &spare) == 0;
+  return spare.kept;
+}
+
 struct vg_record *vg_record_new(enum vg_record_kind kind, struct vg_device *device, CUcontext context) {
-  struct vg_record *record = malloc(sizeof *record); /* which is several times as fast as calloc for something small */
+  struct vg_record *record = spare.first;
+  if (VG_LIKELY(record != NULL)) {
+    spare.first = record->next;
+    spare.count--;
+  } else {
+    record = malloc(sizeof *record); /* which is several times as fast as calloc for something small */
+  }
   if (record) *record = (struct vg_record){.kind = kind, .device = device, .context = context, .count = 1};
   return record;
 }
 
 void vg_record_free(struct vg_record *record) {
-  free(record);
+  if (!record) return;
+  if (spare.count >= SPARE_MOST || !keeps_spare()) {
+    free(record);
+    return;
+  }
+  record->next = spare.first;
+  spare.first = record;
+  spare.count++;
 }
+
+/* ---- the table ---- */
 
 /* Without memory for more buckets the chains get longer: slower, never wrong. */
 static void grow(struct shard *shard) {

@@ -416,6 +416,12 @@ static void what_is_timed_and_when(void) {
   estimate->countdown = 1;
   uint32_t late = launches_until_timed(work, estimate, 0);
   CHECK(late > 1 && late < 64);
+  /* A long launch that begins a turn each time, and so always finds the stream empty. */
+  estimate = vg_work_find_estimate(work, &function_of_thread[0], 1024ull << 3);
+  for (int i = 0; i < 4; i++) {
+    estimate->countdown = 1;
+    CHECK(launches_until_timed(work, estimate, 0) == 1);
+  }
   stream->cost_ns = 0;
   vg_work_clear(work);
   free(work);

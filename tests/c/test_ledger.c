@@ -138,6 +138,61 @@ static void the_minimum_is_there_beside_a_borrower(void) {
   end(arbiter);
 }
 
+static uint64_t free_bytes(struct vg_device *device) {
+  uint64_t free_bytes, total_bytes;
+  vg_memory_info(device, &free_bytes, &total_bytes);
+  return free_bytes;
+}
+
+static void *one_chunk_often(void *device) {
+  for (int i = 0; i < 100 * ROUNDS; i++) {
+    CHECK(vg_memory_reserve(device, GRANULE_BYTES) == 0);
+    vg_memory_release(device, GRANULE_BYTES);
+  }
+  return NULL;
+}
+
+static bool is_stocked(void) { /* nothing is used, and the page says otherwise */
+  return VG_LOAD(&pages[0].report.used_bytes) != 0;
+}
+
+/* Lets threads meet at the ledger until one of them has kept something. */
+static void fill_stocks(struct vg_device *device) {
+  for (int i = 0; i < 1000 && !is_stocked(); i++) {
+    pthread_t threads[THREADS];
+    for (int t = 0; t < THREADS; t++) CHECK(pthread_create(&threads[t], NULL, one_chunk_often, device) == 0);
+    for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
+  }
+  CHECK(is_stocked());
+}
+
+static void what_threads_keep_is_free_memory(void) {
+  struct vg_arbiter *arbiter = begin(LIMIT_BYTES, 2 * LIMIT_BYTES);
+  struct vg_device *device = &vg_session.devices[0];
+  fill_stocks(device);
+  CHECK(free_bytes(device) == LIMIT_BYTES); /* to the process itself, at once */
+  CHECK(!is_stocked());                     /* and to others from then on */
+  fill_stocks(device);
+  CHECK(vg_memory_reserve(device, LIMIT_BYTES) == 0); /* an allocation gets all of it */
+  CHECK(VG_LOAD(&pages[0].report.used_bytes) == LIMIT_BYTES);
+  CHECK(vg_memory_reserve(device, 1) == -ENOMEM);
+  end(arbiter);
+}
+
+static void the_helper_takes_it_in(void) {
+  struct vg_arbiter *arbiter = begin(LIMIT_BYTES, 2 * LIMIT_BYTES);
+  struct vg_device *device = &vg_session.devices[0];
+  fill_stocks(device);
+  uint64_t now_ns = vg_prim_now_ns(), due_ns = vg_memory_service(now_ns);
+  CHECK(due_ns > now_ns && due_ns <= now_ns + 50 * VG_NS_PER_MS);
+  CHECK(vg_memory_service(due_ns - 1) == due_ns && is_stocked());
+  CHECK(vg_memory_service(due_ns) == UINT64_MAX && !is_stocked());
+  fill_stocks(device);
+  VG_STORE(&pages[0].control.memory_pressure, 1); /* another process waits for it */
+  CHECK(vg_memory_service(due_ns) == UINT64_MAX && !is_stocked());
+  end(arbiter);
+}
+
 struct churn {
   struct vg_device *device;
   uint64_t seed;
@@ -181,6 +236,7 @@ static void no_byte_is_lost_between_threads(void) {
   VG_STORE(&stop_serving, 1);
   pthread_join(helper, NULL);
   for (int i = 0; i < 2; i++) {
+    free_bytes(&vg_session.devices[i]); /* what is in stock is free from here on */
     CHECK(VG_LOAD(&pages[i].report.used_bytes) == held_bytes[i]);
     CHECK(VG_LOAD(&pages[i].control.granted_bytes) - VG_LOAD(&pages[i].report.returned_bytes) >= held_bytes[i]);
     CHECK(held_bytes[i] <= LIMIT_BYTES);
@@ -194,6 +250,8 @@ int main(void) {
   RUN(sizes_that_wrap_are_refused);
   RUN(nor_is_anybody_let_in_beside_them);
   RUN(the_minimum_is_there_beside_a_borrower);
+  RUN(what_threads_keep_is_free_memory);
+  RUN(the_helper_takes_it_in);
   RUN(no_byte_is_lost_between_threads);
   return 0;
 }

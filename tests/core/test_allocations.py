@@ -128,7 +128,9 @@ def test_a_guarantee_that_does_not_fit_any_more_changes_nothing() -> None:
     state = kubernetes()
     send(state, allocates(1, range(5)), allocates(2, range(3)), allocates(3, range(5, 10)))
     other = state.slices[name(3)]
-    state.slices[name(3)] = replace(other, shares=(replace(other.shares[0], min_milli=700, max_milli=700),))
+    assert other.claim
+    bigger = (replace(other.shares[0], min_milli=700, max_milli=700),)
+    state.slices[name(3)] = replace(other, shares=bigger, claim=replace(other.claim, granted=bigger))
     assert "left, not 0.5" in denied(send(state, joins(1)), Reason.NO_CAPACITY)
     assert guarantees(state) == [0, 300, 700]
 

@@ -15,6 +15,7 @@ from vgpud.core import invariants
 from vgpud.core.claims import pod_of
 from vgpud.core.machine import step
 from vgpud.core.model import ALL_DEVICES, LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
+from vgpud.host import cgroups
 from vgpud.store.database import Store
 
 UID = "11111111-2222-3333-4444-555555555555"
@@ -57,6 +58,11 @@ def test_a_claim_gets_one_slice_with_what_the_scheduler_chose() -> None:
     assert (made.name, made.shares, made.ephemeral, made.cdi_device) == (NAME, granted, False, True)
     assert (made.spec.gpus_milli, made.spec.min_milli, made.spec.max_milli) == (2500, 2500, 2800)
     assert made.spec.mem_max_bytes == 24 * GIB
+
+
+def test_it_is_saved_before_it_has_a_device_and_answered_after_both() -> None:
+    done = [kind for kind in kinds(send(kubernetes(), asked())) if kind in (ev.SaveSlice, ev.OpenDevice, ev.Answer)]
+    assert done == [ev.SaveSlice, ev.OpenDevice, ev.Answer]
 
 
 def test_preparing_again_gives_the_same_slice_and_writes_the_cdi_file_again() -> None:
@@ -178,6 +184,20 @@ U_ = POD.replace("-", "_")
         (f"/kubepods.slice/kubepods-pod{U_}.slice/crio-{ID}.scope", POD),
         (f"kubepods-besteffort-pod{U_}.slice:cri-containerd:{ID}", POD),
         (f"/system.slice/docker-{OTHER}.scope/kubelet/kubepods/besteffort/pod{POD}/{ID}", POD),
+        (f"/kubelet/kubepods/guaranteed/pod{POD}/{ID}", POD),
+        (
+            f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod{U_}"
+            f".slice/cri-containerd-{ID}.scope",
+            POD,
+        ),
+        (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{U_}.slice/crio-{ID}.scope/container", POD),
+        (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{U_}.slice/crio-conmon-{ID}.scope", POD),
+        (f"kubelet-kubepods-pod{U_}.slice:cri-containerd:{ID}", POD),
+        (f"/kubepods/pod{POD}/{ID}/system.slice/kubepods.slice/kubepods-pod{POD_2.replace('-', '_')}.slice/x", POD),
+        (f"/kubepods/pod{POD}/{ID}/pod{POD_2}", POD),
+        (f"/kubepods/burstable/x-pod{POD[:8]}/pod{POD}", POD),
+        (f"/kubepodsy.slice/../pod{POD}x/{ID}", ""),
+        (f"/notkubepods/pod{POD}/{ID}", ""),
         (f"/kubepods/besteffort/pod{'0123456789abcdef' * 2}/{ID}", "0123456789abcdef" * 2),
         (f"/kubepods/besteffort/pod{POD}/{ID}/kubepods/pod{POD_2}/x", POD),
         (f"/user.slice/pod{POD}/{ID}", ""),
@@ -187,6 +207,63 @@ U_ = POD.replace("-", "_")
 )
 def test_the_pod_of_a_cgroup_is_the_one_that_kubelet_named(path: str, pod: str) -> None:
     assert pod_of((path,)) == pod
+
+
+V1 = f"""\
+12:devices:/kubepods/burstable/pod{POD}/{ID}
+11:cpu,cpuacct:/kubepods/burstable/pod{POD}/{ID}
+4:cpuset:/
+1:name=systemd:{{systemd}}
+0::{{two}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "pod"),
+    [
+        (V1.format(systemd=f"/kubepods/burstable/pod{POD}/{ID}", two="/"), POD),
+        (V1.format(systemd=f"/kubepods/burstable/pod{POD_2}/{ID}", two="/system.slice/containerd.service"), POD),
+        (V1.format(systemd="/", two=f"/kubepods/pod{POD_2}/{ID}"), POD_2),
+        (f"0::/kubepods.slice/kubepods-pod{U_}.slice/cri-containerd-{ID}.scope (deleted)\n", POD),
+        ("0::/\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_pod_by_proc_of_cgroups_version_1_and_2(text: str, pod: str) -> None:
+    """A named hierarchy, which a container with a systemd may write, counts last."""
+    assert pod_of(cgroups.parse(text)) == pod
+
+
+def test_a_pod_that_names_another_claims_cdi_device_is_refused_each_time() -> None:
+    """By an annotation for the engine, or VGPU_SLICE in its environment: both come here as `join`."""
+    state = kubernetes()
+    prepared(state)
+    prepared(state, share(300), uid=ANOTHER, pods=(POD_2,))
+    for _ in range(3):
+        text = denied(send(state, asks(OTHER, join=NAME, pod=POD_2)), Reason.DENIED)
+        assert text == f"the ResourceClaim team/half is not reserved for pod {POD_2}: name the claim in the pod's spec"
+    assert not state.containers
+    assert isinstance(answer(send(state, asks(OTHER, join=f"k-{ANOTHER}", pod=POD_2))), Slice)
+    assert NAME in state.slices
+
+
+def test_a_pod_that_has_left_cannot_start_another_container_and_those_that_run_go_on() -> None:
+    state = kubernetes()
+    prepared(state, pods=(POD, POD_2))
+    send(state, asks(ID, join=NAME, pod=POD), starts())
+    prepared(state, pods=(POD_2,))
+    assert ID in state.containers
+    assert "is not reserved for pod" in denied(send(state, asks(OTHER, join=NAME, pod=POD)), Reason.DENIED)
+    assert isinstance(answer(send(state, asks(OTHER, join=NAME, pod=POD_2))), Slice)
+
+
+def test_an_ordinary_container_cannot_take_a_claims_name_or_slice() -> None:
+    state = kubernetes()
+    prepared(state)
+    state.policy = replace(state.policy, kubernetes_devices=())
+    assert "is for the pods of the ResourceClaim" in denied(send(state, asks(OTHER, join=NAME)), Reason.DENIED)
+    own = answer(send(state, asks(OTHER, milli=100, name=f"k-{ANOTHER}")))
+    assert isinstance(own, Denied) and "Kubernetes claim's slice" in own.message
 
 
 # ---- live resize ----
@@ -229,6 +306,56 @@ def test_devices_and_size_are_the_claims(fields: dict[str, Any]) -> None:
     assert "is fixed by the ResourceClaim team/half" in denied(update(state, **fields), Reason.PRECONDITION)
 
 
+def test_what_a_claim_does_not_use_stays_its_own() -> None:
+    state = kubernetes()
+    prepared(state, share(600))
+    update(state, min_milli=100, mem_min_bytes=0)
+    assert state.reserved("GPU-0") == (600, 8 * GIB)
+    assert "has 0.4 and" in denied(send(state, asked(share(600), uid=ANOTHER)), Reason.NO_CAPACITY)
+    prepared(state, share(400), uid=ANOTHER)
+    assert isinstance(answer(update(state, min_milli=600, mem_min_bytes=8 * GIB)), Slice)
+
+
+def test_memory_is_divided_into_whole_granules_of_each_device() -> None:
+    state = kubernetes(3)
+    prepared(state, share(300), share(200, device=1), share(100, device=2))
+    made = answer(update(state, mem_min_bytes=4 * GIB, mem_max_bytes=7 * GIB))
+    assert isinstance(made, Slice)
+    granule = 2 << 20
+    assert {s.mem_min_bytes % granule for s in made.shares} == {s.mem_max_bytes % granule for s in made.shares} == {0}
+    assert 7 * GIB - 3 * granule < sum(s.mem_max_bytes for s in made.shares) <= 7 * GIB
+
+
+def test_a_resize_that_no_restart_would_find_room_for_is_refused() -> None:
+    state = kubernetes()
+    before = prepared(state)
+    small = update(state, mem_min_bytes=1 << 20, mem_max_bytes=4 << 20)
+    assert "memory 4MiB is less than one context needs on device 0 (512MiB)" in denied(small, Reason.INVALID)
+    large = update(state, mem_max_bytes=90 * GIB)
+    assert "memory 90GiB is more than device 0 has (80GiB)" in denied(large, Reason.INVALID)
+    assert state.slices[NAME] == before
+    tiny = asked(share(100, memory=1 << 20), uid=ANOTHER)
+    assert "is less than one context needs on device 0" in denied(send(state, tiny), Reason.INVALID)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"weight": 10_001}, "weight 10001 is out of range"),
+        ({"priority": -1}, "priority -1 is out of range"),
+        ({"service_class": "gold"}, "no class 'gold': write batch or latency"),
+        ({"min_milli": -1}, "min -0.001 is negative"),
+        ({"max_milli": 0}, "max 0 allows nothing"),
+        ({"mem_max_bytes": 0}, "mem_max_bytes 0 is not an amount of memory"),
+    ],
+)
+def test_words_out_of_range_are_refused(fields: dict[str, Any], said: str) -> None:
+    state = kubernetes()
+    before = prepared(state)
+    assert said in denied(update(state, **fields), Reason.INVALID)
+    assert state.slices[NAME] == before
+
+
 def test_numbers_that_contradict_each_other_are_refused_and_change_nothing() -> None:
     state = kubernetes()
     before = prepared(state)
@@ -248,7 +375,7 @@ def test_devices_of_kubernetes_are_for_claims_alone_and_other_devices_never() ->
     refused = denied(step(state, create("second", 500), 0), Reason.NO_CAPACITY)
     assert "0.5" in refused or "Kubernetes" in refused
     by_name = ev.CreateSlice("", "third", Spec(500, device_uuids=("1",)), False, 0, "x", "u3", 1)
-    assert "given to Kubernetes (kubernetes_devices)" in denied(step(state, by_name, 0), Reason.PRECONDITION)
+    assert "device 1 belongs to Kubernetes here" in denied(step(state, by_name, 0), Reason.PRECONDITION)
     assert "not given to Kubernetes" in denied(send(state, asked(share(100))), Reason.PRECONDITION)
     assert isinstance(answer(send(state, asked(share(100, device=1)))), Slice)
 

@@ -29,7 +29,9 @@ class FakeApi:
         self.reads: list[str] = []
         self.dropped = set(dropped)
         self.broken = False
-        self.statuses: dict[str, dict[str, Any]] = {}
+        self.token = ""  # that every request must bring
+        self.forgotten = 0  # versions up to this one: a watch of what came after them is answered with "gone"
+        self.watches = 0
         self._version = 1
         self._log: list[tuple[int, str, dict[str, Any]]] = []
         self._changed = threading.Condition()
@@ -125,8 +127,11 @@ class FakeApi:
             if base not in self.objects:
                 return 404, status(404, "not found")
             self.writes.append(("patch", path))
-            self.statuses[base] = given["status"]
-            return 200, self.objects[base]
+            kept = self.objects[base].setdefault("status", {})
+            drivers = {one["driver"] for one in given["status"]["devices"]}
+            others = [one for one in kept.get("devices", []) if one["driver"] not in drivers]
+            kept["devices"] = [*others, *given["status"]["devices"]]
+            return 200, copy.deepcopy(self.objects[base])
 
     def delete(self, path: str) -> tuple[int, Any]:
         known = path in self.objects
@@ -147,6 +152,10 @@ class FakeApi:
     def changes(self, query: dict[str, str], until_s: float) -> Iterable[dict[str, Any]]:
         """Watch events after a version, for a while."""
         after = int(query.get("resourceVersion") or 0)
+        self.watches += 1
+        if after < self.forgotten:
+            yield {"type": "ERROR", "object": status(410, "too old resource version")}
+            return
         while time.monotonic() < until_s and not self.broken:
             with self._changed:
                 found = [(v, kind, one) for v, kind, one in self._log if v > after and selected(one, query)]
@@ -170,6 +179,7 @@ def status(code: int, message: str) -> dict[str, Any]:
 def _handler(api: FakeApi) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are two writes
 
         def _begin(self) -> tuple[str, dict[str, str], Any]:
             parsed = urllib.parse.urlsplit(self.path)
@@ -180,6 +190,8 @@ def _handler(api: FakeApi) -> type[http.server.BaseHTTPRequestHandler]:
         def _answer(self, code: int, body: Any) -> None:
             if api.broken:
                 code, body = 503, status(503, "the server is not there")
+            elif not self._is_known():
+                code, body = 401, status(401, "Unauthorized")
             data = json.dumps(body).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
@@ -187,9 +199,12 @@ def _handler(api: FakeApi) -> type[http.server.BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(data)
 
+        def _is_known(self) -> bool:
+            return not api.token or self.headers.get("Authorization") == f"Bearer {api.token}"
+
         def do_GET(self) -> None:
             path, query, _ = self._begin()
-            if query.get("watch") in ("true", "1") and not api.broken:
+            if query.get("watch") in ("true", "1") and not api.broken and self._is_known():
                 self._watch(query)
             else:
                 self._answer(*api.get(path, query))

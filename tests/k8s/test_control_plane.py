@@ -12,39 +12,45 @@ from typing import Any
 import pytest
 import yaml
 from lightkube import ApiError
+from lightkube.types import PatchType
 
 from tests.daemon.node import eventually
 from tests.k8s import control_plane as plane
+from tests.k8s.charts import template
 from tests.k8s.control_plane import ControlPlane, control_plane
 from tests.k8s.parts import NODE, Cluster
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.v1 import vgpud_pb2 as pb
 
-HELM = Path(sys.executable).parent / "helm"  # of the package helm-binary
-CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "vgpud"
+SYSTEM = "vgpu-system"  # where the chart is installed
+ACCOUNT = "x-vgpud-driver"
 
 pytestmark = pytest.mark.skipif(bool(plane.missing()), reason=plane.missing() or "there is a control plane")
-
-
-def chart(*settings: str) -> str:
-    """The chart's objects, as `helm template` makes them."""
-    command = [str(HELM), "template", "x", str(CHART), "--kube-version", "1.36.2", *settings]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture(scope="module")
 def cluster_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with control_plane(tmp_path_factory.mktemp("plane")) as made:
-        made.apply(chart())
+        made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+        made.apply(template(namespace=SYSTEM))
         made.add_node(NODE)
         yield made
+
+
+def token_of(api: ControlPlane, node: str) -> str:
+    """What the driver's pod on a node has to show: the chart's rights and no others. "" while there is no account."""
+    try:
+        return api.driver_token(ACCOUNT, node, SYSTEM)
+    except ApiError:
+        return ""
 
 
 @pytest.fixture
 def cluster(cluster_api: ControlPlane, short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[Cluster]:
     config = [f'cdi_dir = "{short_dir / "cdi"}"', "[devices]", 'kubernetes = ["all"]']
     system = make_system({"devices": "3", "memory_bytes": "4G"}, config)
-    made = Cluster(short_dir, system, cluster_api.kubeconfig)
+    token = eventually(lambda: token_of(cluster_api, NODE), "a token of the driver's pod")
+    made = Cluster(short_dir, system, cluster_api.kubeconfig_for("driver", token))
     try:
         made.start()
         made.kubelet.register()
@@ -150,14 +156,27 @@ def test_a_maximum_is_a_parameter_that_never_binds(cluster: Cluster, cluster_api
 
 
 def test_an_extended_resource_is_a_fixed_part(cluster: Cluster, cluster_api: ControlPlane) -> None:
+    """Six halves of three GPUs, by claims that the scheduler makes; the seventh pod gets the first one that is free."""
     for n in range(7):
         cluster_api.create(pod(f"half-{n}", **{"vgpu.dev/half": "1"}))
 
-    def bound() -> int:
+    def bound() -> set[str]:
         pods = cluster_api.client().list(plane.Pod, namespace="default")
-        return sum(bool(one.get("spec", {}).get("nodeName")) for one in pods)
+        return {one["metadata"]["name"] for one in pods if one.get("spec", {}).get("nodeName")}
 
-    eventually(lambda: bound() == 6, "six pods with halves of three GPUs")
+    eventually(lambda: len(bound()) == 6, "six pods with halves of three GPUs")
+    claims = list(cluster_api.client().list(plane.ResourceClaim, namespace="default"))
+    assert len(claims) == 6
+    answers = cluster.kubelet.prepare(*(dict(one) for one in claims))
+    assert not [one.error for one in answers.values() if one.error]
+    shares = [(one.devices[0].min_milli, one.devices[0].max_milli) for one in cluster.slices().values()]
+    assert shares == [(500, 500)] * 6
+    (last,) = {f"half-{n}" for n in range(7)} - bound()
+    gone = min(bound())
+    used = next(one for one in claims if one["metadata"]["ownerReferences"][0]["name"] == gone)
+    cluster_api.remove(plane.Pod, gone)
+    cluster_api.remove(plane.ResourceClaim, used["metadata"]["name"])
+    eventually(lambda: last in bound(), "the seventh pod")
 
 
 def test_a_drained_gpu_gets_no_claim(cluster: Cluster, cluster_api: ControlPlane) -> None:
@@ -175,6 +194,30 @@ def test_a_drained_gpu_gets_no_claim(cluster: Cluster, cluster_api: ControlPlane
     assert devices(cluster_api, "kept") == ["gpu-2"]
 
 
+def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: ControlPlane) -> None:
+    cluster_api.create(claim("resized", amounts(sm="500", memory="1Gi")))
+    cluster_api.create(pod("resized", "resized"))
+    assert devices(cluster_api, "resized")
+    (answer,) = cluster.kubelet.prepare(cluster_api.claim("resized")).values()
+    assert not answer.error
+
+    def told() -> list[int]:
+        return [one["data"]["smMilli"]["max"] for one in cluster_api.claim("resized")["status"].get("devices", [])]
+
+    eventually(lambda: told() == [500], "the claim's status")
+    (name,) = cluster.slices()
+    cluster.system.vgpu("slice", "set", name, "--max", "0.9")
+    eventually(lambda: told() == [900], "the new maximum in the claim's status")
+    version = cluster_api.claim("resized")["metadata"]["resourceVersion"]
+    cluster.stop()
+    cluster.start()
+    cluster.kubelet.register()
+    (again,) = cluster.kubelet.prepare(cluster_api.claim("resized")).values()
+    assert again == answer
+    time.sleep(3)  # for a write, if there were any
+    assert cluster_api.claim("resized")["metadata"]["resourceVersion"] == version
+
+
 # ---- the chart's policies ----
 
 
@@ -186,6 +229,9 @@ def test_a_drained_gpu_gets_no_claim(cluster: Cluster, cluster_api: ControlPlane
         (amounts(sm="1500", memory="1Gi"), "at most 1000 on one GPU"),
         (amounts(sm="500", memory="1Gi", smMax="400"), "smMax is the maximum"),
         (amounts(sm="500", memory="2Gi", memoryMax="1Gi"), "memoryMax is the maximum"),
+        (amounts(sm="0", memory="1Gi"), "sm 0 guarantees nothing"),
+        (amounts(sm="500", memory="1Gi", smMax="2000"), "smMax is at most 1000"),
+        (amounts(sm="500", memory="20"), "memory is in bytes"),
         (amounts(cores="500"), "a capacity is not known"),
     ],
 )
@@ -203,6 +249,12 @@ def test_claims_that_would_wait_for_ever_are_refused(
     assert said in eventually(refused, "the policy's refusal")
 
 
+def test_templates_are_held_to_the_same(cluster_api: ControlPlane) -> None:
+    given = claim("wrong", amounts(sm="500")) | {"kind": "ResourceClaimTemplate"}
+    with pytest.raises(ApiError, match="sm below 1000 needs memory"):
+        cluster_api.create(given | {"spec": {"spec": given["spec"]}})
+
+
 @pytest.mark.parametrize(
     "words", [["0.5", "--mem", "1G"], ["2.5", "--device-memory", "4G"], ["0.5", "--max", "1", "--mem", "1G"]]
 )
@@ -214,16 +266,55 @@ def test_what_vgpu_claim_prints_is_accepted(cluster_api: ControlPlane, words: li
     cluster_api.remove(plane.ResourceClaim, "printed")
 
 
+def slice_of(node: str, pool: str, driver: str = "gpu.vgpu.dev") -> dict[str, Any]:
+    count = {"name": pool, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "pool": count, "nodeName": node, "devices": []}
+    metadata = {"generateName": "tried-"}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+
+
 def test_a_driver_writes_its_own_nodes_slices_only(cluster_api: ControlPlane) -> None:
-    token = cluster_api.driver_token("x-vgpud-driver", NODE)
-    pool = {"name": "x", "generation": 1, "resourceSliceCount": 1}
-
-    def of(node: str) -> dict[str, Any]:
-        spec = {"driver": "gpu.vgpu.dev", "pool": pool, "nodeName": node, "devices": []}
-        metadata = {"generateName": "tried-"}
-        return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
-
+    """Neither another node's, nor its pool with a higher generation, nor another driver's devices."""
+    token = eventually(lambda: token_of(cluster_api, NODE), "a token")
     with pytest.raises(ApiError, match="may not write ResourceSlices of node another"):
-        cluster_api.create(of("another"), token=token)
-    made = cluster_api.create(of(NODE), token=token)
-    cluster_api.remove(plane.ResourceSlice, made["metadata"]["name"])
+        cluster_api.create(slice_of("another", "another"), token=token)
+    with pytest.raises(ApiError, match=r"may not write pool another of gpu\.vgpu\.dev"):
+        cluster_api.create(slice_of(NODE, "another"), token=token)
+    with pytest.raises(ApiError, match=rf"may not write pool {NODE} of gpu\.other\.example"):
+        cluster_api.create(slice_of(NODE, NODE, "gpu.other.example"), token=token)
+    theirs = cluster_api.create(slice_of("another", "another"))["metadata"]["name"]
+    with pytest.raises(ApiError, match="may not write ResourceSlices of node another"):
+        cluster_api.client(token).delete(plane.ResourceSlice, theirs)
+    made = cluster_api.create(slice_of(NODE, NODE), token=token)
+    cluster_api.client(token).delete(plane.ResourceSlice, made["metadata"]["name"])
+    cluster_api.remove(plane.ResourceSlice, theirs)
+
+
+def test_a_driver_writes_its_own_entries_of_a_claims_status_only(cluster_api: ControlPlane) -> None:
+    token = eventually(lambda: token_of(cluster_api, NODE), "a token")
+    cluster_api.create(claim("watched", amounts(sm="500", memory="1Gi")))
+    result = {"request": "r0", "driver": "gpu.vgpu.dev", "pool": NODE, "device": "gpu-0"}
+    elsewhere = result | {"pool": "another"}
+    selector = {"nodeSelectorTerms": [{"matchFields": [in_(NODE)]}]}
+
+    def write(status: dict[str, Any], token: str) -> Any:
+        body = {"status": status}
+        kind = plane.ResourceClaim.Status
+        client = cluster_api.client(token)
+        return client.patch(kind, "watched", body, namespace="default", patch_type=PatchType.MERGE)
+
+    stolen = {"allocation": {"devices": {"results": [elsewhere]}}}
+    with pytest.raises(ApiError, match=r"own entries of status\.devices|is forbidden|resourceclaims/binding"):
+        write(stolen, token)
+    allocation = {"devices": {"results": [result, elsewhere | {"request": "r0"}]}, "nodeSelector": selector}
+    write({"allocation": allocation}, plane.ADMIN)
+    entry = {"driver": "gpu.vgpu.dev", "pool": NODE, "device": "gpu-0"}
+    with pytest.raises(ApiError, match=r"own entries of status\.devices"):
+        write({"devices": [entry | {"pool": "another"}]}, token)
+    (written,) = write({"devices": [entry]}, token)["status"]["devices"]
+    assert written.items() >= entry.items()
+    cluster_api.remove(plane.ResourceClaim, "watched")
+
+
+def in_(node: str) -> dict[str, Any]:
+    return {"key": "metadata.name", "operator": "In", "values": [node]}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[
             made.close()
 
 
-def half(cluster: FakeCluster, name: str = "half", **more: object) -> dict[str, object]:
+def half(cluster: FakeCluster, name: str = "half", **more: Any) -> dict[str, Any]:
     return cluster.add(allocated(name, ("gpu-0", {"sm": "500", "memory": f"{1024}Mi"}), pods=(POD,), **more))
 
 
@@ -76,7 +78,7 @@ def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     claim = half(cluster)
     (answer,) = cluster.kubelet.prepare(claim).values()
     assert not answer.error
-    uid = claim["metadata"]["uid"]  # type: ignore[index]
+    uid = claim["metadata"]["uid"]
     assert [(d.device_name, list(d.cdi_device_ids)) for d in answer.devices] == [("gpu-0", [f"vgpu.dev/gpu=k-{uid}"])]
     made = cluster.slices()[f"k-{uid}"]
     assert [(d.min_milli, d.max_milli, d.mem_max_bytes) for d in made.devices] == [(500, 500, 1024 * MIB)]
@@ -107,6 +109,51 @@ def test_a_kubelet_that_starts_deletes_the_slices_and_they_come_back(cluster: Fa
     cluster.published(2)
 
 
+def test_each_claim_of_a_call_has_its_own_answer(cluster: FakeCluster) -> None:
+    good, gone, other = half(cluster), allocated("gone", ("gpu-0", {"sm": "1"})), half(cluster, "other")
+    uids = [str(claim["metadata"]["uid"]) for claim in (good, gone, other)]
+    answers = cluster.kubelet.prepare(good, gone, other)
+    assert [answers[uid].error for uid in uids] == [
+        "",
+        "claim team/gone does not exist: it was deleted before its pod started",
+        "",
+    ]
+    assert {uid: one.error for uid, one in cluster.kubelet.unprepare(good, gone, other).items()} == dict.fromkeys(
+        uids, ""
+    )
+
+
+def test_it_is_there_once_and_sigterm_takes_its_sockets_and_no_slice(cluster: FakeCluster) -> None:
+    cluster.kubelet.prepare(half(cluster))
+    second = FakeCluster(cluster.directory, cluster.system, cluster.api)
+    second.start()
+    assert second.process and second.process.wait(30) == 8
+    assert "another driver of gpu.vgpu.dev runs on this node" in cluster.log.read_text()
+    assert cluster.kubelet.registration.exists() and cluster.kubelet.endpoint.exists()
+    assert cluster.stop(signal.SIGTERM) == 0
+    assert not cluster.kubelet.registration.exists() and not cluster.kubelet.endpoint.exists()
+    assert len(cluster.slices()) == 1 and len(cluster.api.slices()) == 2
+
+
+def test_what_is_published_belongs_to_the_node(cluster: FakeCluster) -> None:
+    node = cluster.api.objects[f"/api/v1/nodes/{NODE}"]["metadata"]
+    wanted = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": node["uid"], "controller": True}
+    assert [one["metadata"]["ownerReferences"] for one in cluster.api.slices()] == [[wanted]] * 2
+
+
+def test_after_a_boot_the_cdi_files_are_there_before_kubelet_asks(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    before = cluster.kubelet.prepare(claim)
+    file = cluster.directory / "cdi" / f"vgpu.dev-gpu_k-{claim['metadata']['uid']}.json"
+    text = file.read_text()
+    assert cluster.system.daemon
+    cluster.system.daemon.kill()
+    file.unlink()
+    cluster.system.start_daemon()
+    eventually(file.exists, "the CDI file")
+    assert file.read_text() == text and cluster.kubelet.prepare(claim) == before
+
+
 def test_a_drained_device_is_tainted(cluster: FakeCluster) -> None:
     cluster.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid="0", reason="a fan is broken"))
 
@@ -133,3 +180,15 @@ def test_a_claim_that_cannot_be_prepared_says_why(
     (answer,) = cluster.kubelet.prepare(cluster.add(allocated("wrong", *devices))).values()
     assert said in answer.error
     assert not cluster.slices()
+
+
+def test_a_vgpud_that_is_restarted_during_a_call_is_waited_for(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    assert cluster.system.daemon
+    cluster.system.daemon.kill()
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(cluster.kubelet.prepare, claim)
+        time.sleep(0.3)
+        cluster.system.start_daemon()
+        (answer,) = call.result().values()
+    assert not answer.error and len(cluster.slices()) == 1

@@ -202,6 +202,7 @@ LAZY = {
     "predict": "torch, numpy and scikit-learn are optional",
     "simulate": "matplotlib is optional",
     "serve": "`vgpud serve --help` must not load the daemon",
+    "k8s.main": "a probe runs `vgpud-k8s --check` every half minute, in the memory that the driver has",
 }
 #: where annotations may name what is not imported at run time; environment: `vgpu run` starts without protobuf
 TYPES_ONLY = {"cli", "predict", "libraries.environment"}

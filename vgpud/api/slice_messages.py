@@ -178,6 +178,7 @@ def trace_event_view(event: TraceEvent, indexes: Mapping[str, int], names: Mappi
 def device_view(device: Device, node: str, state: State, used_bytes: int | None, busy: float | None) -> pb.Device:
     """A device with the sums of its slices' minima (milli, bytes) and NVML's reading (0 where it has none)."""
     reserved, drain, taken = state.reserved(device.uuid), state.drains.get(device.uuid), state.taken.get(device.uuid)
+    given = state.of_kubernetes(device.uuid)
     return pb.Device(
         node=node,
         index=device.index,
@@ -196,8 +197,8 @@ def device_view(device: Device, node: str, state: State, used_bytes: int | None,
         drained=drain.reason if drain else "",
         drained_by_fault=bool(drain and drain.by_fault),
         taken_by=taken.why if taken else "",
-        offered=not state.closed(device.uuid),
-        kubernetes=state.of_kubernetes(device.uuid),
+        offered=not state.closed(device.uuid, claim=given),
+        kubernetes=given,
     )
 
 

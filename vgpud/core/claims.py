@@ -9,7 +9,7 @@ which kubelet has named and the container cannot change.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from vgpud.core import admit, allocations
@@ -23,7 +23,7 @@ from vgpud.core.events import (
     SaveSlice,
     UnprepareClaim,
 )
-from vgpud.core.model import CLASSES, LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
+from vgpud.core.model import LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
 from vgpud.core.slices import claim_slice, end, is_for_claims, make
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
@@ -31,9 +31,9 @@ PODS_MAX = 256  # that a claim can be reserved for
 #: of what `vgpu slice set` may change; all else is fixed by the claim
 RESIZABLE = ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "service_class")
 #: kubelet's directory of a pod, by its cgroup driver: kubepods/burstable/podUID, kubepods-burstable-podU_I_D.slice.
-#: A static pod's uid is a digest without hyphens.
+#: With --cgroup-root, systemd has kubelet.slice/kubelet-kubepods.slice. A static pod's uid is a digest without hyphens.
 _POD_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
-_POD = re.compile(rf"(?:^|[/:])kubepods[^/:]*(?:/[^/:]*)*?[/-]pod({_POD_UID})\b")
+_POD = re.compile(rf"(?:^|[/:])(?:[^/:]*-)?kubepods[^/:]*(?:/[^/:]*)*?[/-]pod({_POD_UID})\b")
 
 
 def pod_of(cgroups: Iterable[str]) -> str:
@@ -105,15 +105,21 @@ def join_refusal(found: Slice, pod: str) -> Denied | None:
     return Denied(Reason.DENIED, text, field="pod", subject=found.name)
 
 
-def resized(old: Slice, claim: Claim, wanted: Spec, fields: tuple[str, ...]) -> tuple[Share, ...] | Denied:
+def resized(
+    old: Slice, claim: Claim, wanted: Spec, fields: tuple[str, ...], granules: Mapping[str, int]
+) -> tuple[Share, ...] | Denied:
     """The shares after `vgpu slice set`: on the same devices, minima at most as the scheduler granted them.
 
-    wanted: the slice's spec with the changes; None in it stands for what was granted.
+    wanted: the slice's spec with the changes; None in it stands for what was granted. granules: in bytes, of memory, by
+    device.
     """
     fixed = next((name for name in fields if name not in RESIZABLE), None)
     if fixed:
         text = f"{fixed} of slice {old.name} is fixed by {claim.what}: make another claim"
         return Denied(Reason.PRECONDITION, text, field=fixed)
+    wrong = admit.check_numbers(wanted)
+    if wrong:
+        return wrong
     granted = claim.granted
     least, most = (_amount(wanted, granted, name) for name in ("min_milli", "max_milli"))
     mem_least, mem_most = (_amount(wanted, granted, name) for name in ("mem_min_bytes", "mem_max_bytes"))
@@ -127,8 +133,12 @@ def resized(old: Slice, claim: Claim, wanted: Spec, fields: tuple[str, ...]) -> 
     lows = admit.split(least, [share.min_milli for share in granted], [share.min_milli for share in granted])
     mem_highs = admit.split(mem_most, [share.mem_max_bytes for share in granted], [mem_most] * len(granted))
     mem_lows = admit.split(mem_least, *[[share.mem_min_bytes for share in granted]] * 2)
-    numbers = zip(granted, lows, highs, mem_lows, mem_highs, strict=True)
-    shares = tuple(Share(s.device_uuid, low, high, mem_low, mem_high) for s, low, high, mem_low, mem_high in numbers)
+    each = [granules.get(share.device_uuid, 1) for share in granted]
+    numbers = zip(granted, lows, highs, mem_lows, mem_highs, each, strict=True)
+    shares = tuple(
+        Share(s.device_uuid, low, high, mem_low - mem_low % granule, mem_high - mem_high % granule)
+        for s, low, high, mem_low, mem_high, granule in numbers
+    )
     return _ordered(shares, most, wanted.service_class) or shares
 
 
@@ -190,10 +200,8 @@ def _invalid(event: PrepareClaim) -> Denied | None:
         return Denied(Reason.INVALID, text, field="claim.granted", subject=twice)
     if not devices:
         return Denied(Reason.INVALID, f"claim {claim} has no device", field="claim.granted")
-    if event.service_class not in CLASSES:
-        text = f"no class {event.service_class!r}: write {' or '.join(CLASSES)}"
-        return Denied(Reason.INVALID, text, field="service_class")
-    return _ordered(claim.granted, sum(share.max_milli for share in claim.granted), event.service_class)
+    wrong = _ordered(claim.granted, sum(share.max_milli for share in claim.granted), event.service_class)
+    return wrong or admit.check_numbers(_wanted(event).spec)
 
 
 def _wanted(event: PrepareClaim) -> CreateSlice:

@@ -8,7 +8,7 @@ be saved on a copy and drops the copy if the store refuses, so nothing is ever h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,6 +87,8 @@ def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
             state.grace_ns[kept.name] = now_ns + state.policy.grace_ns
         if kept.cdi_device:
             commands.append(OpenDevice(kept.name))
+        if kept.claim is None and (lent := [s for s in kept.shares if state.of_kubernetes(s.device_uuid)]):
+            commands.append(_beside_claims(state, kept, lent))
         if misfit is None:
             commands += [ApplySlice(kept), OpenSocket(kept.name)]
             continue
@@ -98,6 +100,14 @@ def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
     for request_id, remembered in event.requests:
         state.requests[request_id] = replace(remembered, until_ns=now_ns + state.policy.request_memory_ns)
     return commands
+
+
+def _beside_claims(state: State, kept: Slice, lent: Sequence[Share]) -> Log:
+    """A slice that was there before its device was given to Kubernetes stays, and no claim is placed beside it."""
+    indices = ", ".join(str(state.devices[share.device_uuid].index) for share in lent)
+    text = f"slice {kept.name} has a part of device {indices}, which belongs to Kubernetes now (devices.kubernetes):"
+    text += " no claim is placed there until it ends"
+    return Log("slice.beside_claims", text, kept.name, lent[0].device_uuid)
 
 
 def _known_containers(state: State, event: Started) -> list[Command]:
@@ -238,12 +248,14 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
 def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) -> tuple[Share, ...] | Denied:
     """The shares of a slice whose spec becomes this one."""
     if old.claim:
-        chosen = claims.resized(old, old.claim, spec, event.fields)
+        granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
+        chosen = claims.resized(old, old.claim, spec, event.fields, granules)
         return chosen if isinstance(chosen, Denied) else admit.put(chosen, state, old, claim=True)
     parts = admit.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return parts
-    return admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec)
+    shares = admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec)
+    return shares if isinstance(shares, Denied) else offered.growth_refusal(old, shares, state) or shares
 
 
 def _resized(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied:

@@ -140,6 +140,12 @@ class Slice:
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
 
+    def owed(self, device_uuid: str) -> Share | None:
+        """The share whose minima are kept free for it. A claim may have less after a resize, and go back any time: the
+        scheduler has given nothing of it to others."""
+        granted = self.claim.granted if self.claim and not self.claim.lent else self.shares
+        return next((s for s in granted if s.device_uuid == device_uuid), None)
+
     @property
     def keeps_time(self) -> bool:
         """Whether its guaranteed time stays reserved."""
@@ -255,6 +261,11 @@ class Policy:
     direct: str = ALLOW  # one of DIRECTS
     kubernetes_devices: tuple[str, ...] = ()  # UUIDs or indices, or ALL_DEVICES: only claims are placed there
 
+    def of_kubernetes(self, device: Device) -> bool:
+        """Whether only claims of Kubernetes are placed on a device."""
+        named = self.kubernetes_devices
+        return bool(named) and not {ALL_DEVICES, device.uuid, str(device.index)}.isdisjoint(named)
+
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
@@ -310,16 +321,13 @@ class State:
             return str(taken)
         given = self.of_kubernetes(device_uuid)
         if given and not claim:
-            return "given to Kubernetes (kubernetes_devices), where pods request it"
-        return "not given to Kubernetes (kubernetes_devices)" if claim and not given else ""
+            return "given to Kubernetes (devices.kubernetes)"
+        return "not given to Kubernetes (devices.kubernetes)" if claim and not given else ""
 
     def of_kubernetes(self, device_uuid: str) -> bool:
         """Whether only claims of Kubernetes are placed on a device."""
-        named = self.policy.kubernetes_devices
-        if not named:
-            return False
         device = self.devices.get(device_uuid)
-        return ALL_DEVICES in named or device_uuid in named or (device is not None and str(device.index) in named)
+        return device is not None and self.policy.of_kubernetes(device)
 
     def foreign_bytes(self, device_uuid: str) -> int:
         """Memory that others than slices hold of a device."""
@@ -330,7 +338,7 @@ class State:
         """(milli, bytes) of all minima on a device, without the slice `without`, waiting slices, and what suspended
         slices gave up."""
         counted = [s for s in self.slices.values() if s.name != without and s.name not in self.waiting]
-        held = [(made, share) for made in counted if (share := made.share(device_uuid))]
+        held = [(made, share) for made in counted if (share := made.owed(device_uuid))]
         milli = sum(share.min_milli for made, share in held if made.keeps_time)
         return milli, sum(share.mem_min_bytes for made, share in held if made.keeps_memory)
 

@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from lightkube import AsyncClient
 
 from vgpud.k8s.core import events as ev
 from vgpud.k8s.core.machine import State, step
-from vgpud.k8s.core.model import Asked, Granted
-from vgpud.k8s.core.names import DRIVER
+from vgpud.k8s.core.status import SINCE
 from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.kubelet import Calls, Health, Sockets
 from vgpud.k8s.shell.node_daemon import NodeDaemon
@@ -28,37 +27,38 @@ TICK_S = 1.0
 
 
 class Driver:
-    """One node's driver. registry, plugins: kubelet's directories; refused: called when kubelet will not have us."""
+    """One node's driver. connect: makes a client of the API server; registry, plugins: kubelet's directories; ended:
+    called with the reason when it cannot go on."""
 
     def __init__(
         self,
         state: State,
-        client: AsyncClient,
+        connect: Callable[[], AsyncClient],
         channel: grpc.aio.Channel,
         registry: Path,
         plugins: Path,
-        refused: Callable[[str], None],
+        ended: Callable[[str], None],
     ) -> None:
         self._state = state
-        self._api = ApiServer(client, state.node)
+        self._ended = ended
+        self._api = ApiServer(connect, state.node)
         self._daemon = NodeDaemon(channel)
         self._calls = Calls(self.post)
         self._health = Health(state.node)
-        self._sockets = Sockets(registry, plugins, self._calls, self._health, refused)
-        self._tasks = Tasks()
-        self._granted: dict[str, tuple[Granted, ...]] = {}  # of claims whose status is still to be written
+        self._sockets = Sockets(registry, plugins, self._calls, self._health, self._refused)
+        self._tasks = Tasks(ended)
 
     async def start(self) -> None:
         """Registers with kubelet once vgpud has been seen. Raises OSError."""
-        self._tasks.spawn(self._daemon.watch(self.post))
-        self._tasks.spawn(self._daemon.watch_pods(self.post))
-        self._tasks.spawn(self._api.watch_pool(self.post))
-        self._tasks.spawn(self._ticks())
+        watches = (self._daemon.watch(self.post), self._daemon.watch_pods(self.post), self._api.watch_pool(self.post))
+        for for_ever in (*watches, self._ticks()):
+            self._tasks.spawn(for_ever)
         await self._sockets.start()
 
     async def stop(self) -> None:
         await self._sockets.stop()
         await self._tasks.stop()
+        await self._api.close()
 
     def post(self, event: ev.Event) -> None:
         """Gives the core an event and carries out what it says."""
@@ -72,54 +72,40 @@ class Driver:
                     log.warning("%s", command.error)
                 self._calls.answer(command)
             case ev.ReadClaim():
-                self._tasks.ask(self._api.read_claim(command.ref), self.post)
+                uid = command.ref.uid
+                self._tasks.ask(self._api.read_claim(command.ref), lambda why: ev.ClaimRead(uid, error=why), self.post)
             case ev.MakeSlice():
-                self._tasks.ask(self._make(command.asked), self.post)
+                uid = command.asked.uid
+                self._tasks.ask(
+                    self._daemon.make_slice(command.asked), lambda why: ev.SliceMade(uid, error=why), self.post
+                )
             case ev.EndSlice():
-                self._tasks.ask(self._daemon.end_slice(command.uid), self.post)
+                uid = command.uid
+                self._tasks.ask(self._daemon.end_slice(uid), lambda why: ev.SliceEnded(uid, error=why), self.post)
             case ev.Publish():
-                self._tasks.ask(self._api.publish(command.changes), self.post)
+                self._tasks.ask(self._api.publish(command.changes), lambda why: ev.Published(error=why), self.post)
             case ev.WriteStatus():
-                self._tasks.spawn(self._write_status(command.asked, command.slice_name))
+                uid, devices = command.ref.uid, dated(command.devices, _now())
+                self._tasks.ask(
+                    self._api.write_status(command.ref, devices), lambda why: ev.StatusWritten(uid, why), self.post
+                )
             case ev.Health():
                 self._health.set(command.devices)
             case ev.Log():
                 log.info("%s", command.text)
-
-    async def _make(self, asked: Asked) -> ev.SliceMade:
-        made = await self._daemon.make_slice(asked)
-        self._granted[asked.uid] = made.granted
-        return made
-
-    async def _write_status(self, asked: Asked, slice_name: str) -> None:
-        granted = self._granted.pop(asked.uid, ())
-        why = await self._api.write_status(asked, status_devices(asked, slice_name, granted, _now()))
-        if why:
-            log.info("the status of claim %s could not be written: %s", asked, why)
 
     async def _ticks(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
             self.post(ev.Tick())
 
+    def _refused(self, why: str) -> None:
+        self._ended(f"kubelet refuses the driver: {why}")
 
-def status_devices(asked: Asked, slice_name: str, granted: tuple[Granted, ...], now: str) -> list[dict[str, Any]]:
-    """What `kubectl describe resourceclaim` shows: for each result the slice, and the numbers in force."""
-    by_uuid = {one.uuid: one for one in granted}
-    devices = []
-    for result, one in zip(asked.results, asked.granted, strict=True):
-        numbers = by_uuid.get(one.uuid, one)
-        data = {
-            "slice": slice_name,
-            "uuid": one.uuid,
-            "smMilli": {"min": numbers.min_milli, "max": numbers.max_milli},
-            "memoryBytes": {"min": numbers.mem_min_bytes, "max": numbers.mem_max_bytes},
-        }
-        ready = {"type": "Ready", "status": "True", "reason": "Prepared", "message": f"slice {slice_name}"}
-        entry: dict[str, Any] = {"driver": DRIVER, "pool": result.pool, "device": result.device, "data": data}
-        entry["conditions"] = [ready | {"lastTransitionTime": now}]
-        devices.append(entry | ({"shareID": result.share_id} if result.share_id else {}))
-    return devices
+
+def dated(devices: Sequence[dict[str, Any]], now: str) -> list[dict[str, Any]]:
+    """Conditions that have no time yet begin now."""
+    return [one | {"conditions": [{SINCE: now} | condition for condition in one["conditions"]]} for one in devices]
 
 
 def _now() -> str:

@@ -9,29 +9,26 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 import grpc
-from lightkube import AsyncClient, KubeConfig
-from lightkube.core.exceptions import ConfigError
 
 from vgpud import __version__, paths
 from vgpud.errors import ConflictError, DeniedError, VgpudError
 from vgpud.k8s.core import plugin, published
 from vgpud.k8s.core.machine import Policy, State
 from vgpud.k8s.core.names import DRIVER
-from vgpud.k8s.driver import Driver
 from vgpud.k8s.kubelet_api import device_plugin_pb2, device_plugin_pb2_grpc, registration_pb2, registration_pb2_grpc
-from vgpud.k8s.plugin import DevicePlugin
-from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.device_plugin import plugin_sockets
 from vgpud.k8s.shell.kubelet import registration_socket
 
 log = logging.getLogger("vgpud.k8s")
 
 KUBELET = Path("/var/lib/kubelet")
+Ended = Callable[[str], None]
 _CHANNEL: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -88,8 +85,8 @@ def main(
 
     With --device-plugin it counts GPUs instead, for clusters without ResourceClaims. A node has one of the two.
 
-    Exit codes: 0 stopped, 1 --check had no answer, 2 usage, 5 no permission, 8 another driver runs on this node. A
-    service manager should try again after 8.
+    Exit codes: 0 stopped, 1 it could not go on, or --check had no answer, 2 usage, 5 no permission, 8 another driver
+    runs on this node. A service manager should try again after 1 and 8.
     """
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -97,14 +94,16 @@ def main(
         running = plugin_answers(kubelet_dir) if device_plugin else answers(kubelet_dir / "plugins_registry")
         raise SystemExit(0 if running else 1)
     publish = published.Policy(slices_max, fixed_sizes, evict_on_fault)
-    state = State(node, Policy(publish, priority_max))
-    vgpud_socket = host or paths.default_host(os.environ)
+
+    def made(channel: grpc.aio.Channel, ended: Ended) -> Server:
+        if device_plugin:
+            return _plugin(plugin.State(tenth_max_milli), node, kubelet_dir, kubeconfig, channel, ended)
+        state = State(node, Policy(publish, priority_max))
+        return _driver(state, kubelet_dir, kubeconfig, channel, ended)
+
     try:
         with only_one(kubelet_dir / "plugins"):
-            if device_plugin:
-                asyncio.run(_count(plugin.State(tenth_max_milli), node, kubelet_dir, vgpud_socket, kubeconfig))
-            else:
-                asyncio.run(_serve(state, kubelet_dir, vgpud_socket, kubeconfig))
+            asyncio.run(_serve(made, kubelet_dir, host or paths.default_host(os.environ)))
     except VgpudError as error:
         click.echo(f"vgpud-k8s: {error}", err=True)
         raise SystemExit(int(error.exit_code)) from error
@@ -155,57 +154,74 @@ def plugin_answers(kubelet_dir: Path) -> bool:
     return False
 
 
-def _signalled() -> asyncio.Event:
-    """Set when the process is to stop."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    return stopped
+# --check, which runs often, needs no lightkube: it is imported where it is used
 
 
-def _client(kubeconfig: Path | None) -> AsyncClient:
+class Server(Protocol):
+    """A driver, or a device plugin."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def _connect(kubeconfig: Path | None) -> Any:
+    from lightkube import AsyncClient, KubeConfig
+
     config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
     return AsyncClient(config, trust_env=False)
 
 
-def _channel(host: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(f"unix://{host}" if host.startswith("/") else host, _CHANNEL)
+def _driver(
+    state: State, kubelet_dir: Path, kubeconfig: Path | None, channel: grpc.aio.Channel, ended: Ended
+) -> Server:
+    from vgpud.k8s.driver import Driver
+
+    registry, plugins = kubelet_dir / "plugins_registry", kubelet_dir / "plugins"
+    return Driver(state, lambda: _connect(kubeconfig), channel, registry, plugins, ended)
 
 
-async def _count(state: plugin.State, node: str, kubelet_dir: Path, host: str, kubeconfig: Path | None) -> None:
+def _plugin(
+    state: plugin.State,
+    node: str,
+    kubelet_dir: Path,
+    kubeconfig: Path | None,
+    channel: grpc.aio.Channel,
+    ended: Ended,
+) -> Server:
     """The device plugin. It does without an API server."""
-    stopped = _signalled()
+    from lightkube.core.exceptions import ConfigError
+
+    from vgpud.k8s.plugin import DevicePlugin
+    from vgpud.k8s.shell.api_server import ApiServer
+
+    api = None
     try:
-        client = _client(kubeconfig)
+        api = ApiServer(lambda: _connect(kubeconfig), node)
     except ConfigError as error:
         log.info("no API server is known, so ResourceSlices of this node are not looked for: %s", error)
-        client = None
-    async with _channel(host) as channel:
-        counted = DevicePlugin(state, channel, kubelet_dir, ApiServer(client, node) if client else None)
-        try:
-            await counted.start()
-        except OSError as error:
-            raise DeniedError(f"{kubelet_dir}: {error.strerror}") from error
-        await stopped.wait()
-        await counted.stop()
-    if client:
-        await client.close()
+    return DevicePlugin(state, channel, kubelet_dir, api, ended)
 
 
-async def _serve(state: State, kubelet_dir: Path, host: str, kubeconfig: Path | None) -> None:
-    stopped = _signalled()
+async def _serve(made: Callable[[grpc.aio.Channel, Ended], Server], kubelet_dir: Path, host: str) -> None:
+    """Until it is told to stop. Raises VgpudError where it cannot begin, or go on."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    reasons: list[str] = []
 
-    def refused(why: str) -> None:
-        log.error("kubelet refuses the driver: %s", why)
+    def ended(why: str) -> None:
+        log.error("%s", why)
+        reasons.append(why)
         stopped.set()
 
-    client = _client(kubeconfig)
-    async with _channel(host) as channel:
-        driver = Driver(state, client, channel, kubelet_dir / "plugins_registry", kubelet_dir / "plugins", refused)
+    async with grpc.aio.insecure_channel(f"unix://{host}" if host.startswith("/") else host, _CHANNEL) as channel:
+        server = made(channel, ended)
         try:
-            await driver.start()
+            await server.start()
         except OSError as error:
             raise DeniedError(f"{kubelet_dir}: {error.strerror}") from error
         await stopped.wait()
-        await driver.stop()
-    await client.close()
+        await server.stop()
+    if reasons:
+        raise VgpudError(reasons[0])

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 
 from vgpud.k8s.core import plugin_events as ev
-from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, Tick
+from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, SliceEnded, SliceMade, Tick
 from vgpud.k8s.core.plugin import State, step
 from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.device_plugin import PluginSocket, Service
@@ -28,15 +29,23 @@ CLEAR_AGAIN_S = 30.0
 
 
 class DevicePlugin:
-    """One node's plugin. kubelet_dir: kubelet's; api: where ResourceSlices of a DRA driver that ran before may be."""
+    """One node's plugin. kubelet_dir: kubelet's; api: where ResourceSlices of a DRA driver that ran before may be;
+    ended: called with the reason when it cannot go on."""
 
-    def __init__(self, state: State, channel: grpc.aio.Channel, kubelet_dir: Path, api: ApiServer | None) -> None:
+    def __init__(
+        self,
+        state: State,
+        channel: grpc.aio.Channel,
+        kubelet_dir: Path,
+        api: ApiServer | None,
+        ended: Callable[[str], None],
+    ) -> None:
         self._state = state
         self._daemon = NodeDaemon(channel)
         self._api = api
         self._service = Service(self.post)
         self._socket = PluginSocket(kubelet_dir / "device-plugins", kubelet_dir / "pod-resources", self._service)
-        self._tasks = Tasks()
+        self._tasks = Tasks(ended)
 
     async def start(self) -> None:
         """Registers with kubelet once vgpud has been seen. Raises OSError."""
@@ -49,6 +58,8 @@ class DevicePlugin:
     async def stop(self) -> None:
         await self._tasks.stop()
         await self._socket.stop()
+        if self._api:
+            await self._api.close()
 
     def post(self, event: ev.Event) -> None:
         """Gives the core an event and carries out what it says."""
@@ -64,13 +75,16 @@ class DevicePlugin:
             case ev.ListDevices():
                 self._service.set(command.devices)
             case ev.Register():
-                self._tasks.ask(self._socket.register(command.socket), self.post)
+                socket = command.socket
+                self._tasks.ask(self._socket.register(socket), lambda why: ev.Registered(socket, why), self.post)
             case ev.ListPods():
-                self._tasks.ask(self._socket.list_pods(), self.post)
+                self._tasks.ask(self._socket.list_pods(), lambda why: ev.PodsListed(None), self.post)
             case MakeSlice():
-                self._tasks.ask(self._daemon.make_slice(command.asked), self.post)
+                uid, made = command.asked.uid, self._daemon.make_slice(command.asked)
+                self._tasks.ask(made, lambda why: SliceMade(uid, error=why), self.post)
             case EndSlice():
-                self._tasks.ask(self._daemon.end_slice(command.uid), self.post)
+                uid, ending = command.uid, self._daemon.end_slice(command.uid)
+                self._tasks.ask(ending, lambda why: SliceEnded(uid, error=why), self.post)
             case Log():
                 log.info("%s", command.text)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vgpud.cli.demo import demo_measure, demo_view
-from vgpud.cli.demo.demo_measure import BusyTail, Row, Trainer, Wanted
+from vgpud.cli.demo.demo_measure import KEPT_TOLERANCE_PP, BusyTail, Row, Trainer, Wanted
 from vgpud.core import units
 from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span
 
@@ -55,6 +55,13 @@ def test_a_borrower_may_have_more_but_not_less() -> None:
     assert row(borrower, 0.1).off_pp() == pytest.approx(15)
 
 
+def test_a_guarantee_beside_a_borrower_is_judged_by_a_point() -> None:
+    kept = Wanted(0.75, 0.75, 0.75, 0.75, KEPT_TOLERANCE_PP)
+    assert not row(kept, 0.741).is_off
+    assert row(kept, 0.739).is_off
+    assert not row(Wanted(0.75, 0.75, 0.75, 0.75), 0.739).is_off
+
+
 def test_the_busy_log_is_followed_over_a_record_that_is_half_written(tmp_path: Path) -> None:
     path = tmp_path / "busy-0.log"
     tail = BusyTail(path)
@@ -93,7 +100,7 @@ def test_the_table_names_phase_share_and_memory() -> None:
     from rich.console import Console
 
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(demo_view.final_table("SIMULATED thing", [row(EXACT, 0.21)], 3.0))
+    console.print(demo_view.final_table("SIMULATED thing", [row(EXACT, 0.21)]))
     text = console.export_text()
     for part in ("SIMULATED thing", "0.25..0.25", "25%", "21.0%", "50%", units.format_bytes(1 << 30)):
         assert part in text

@@ -9,7 +9,7 @@ what was answered when its pod was admitted, and a failed call fails the pod.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -19,7 +19,7 @@ from vgpud.core.model import ALL_DEVICES, Claim, Denied, Device, Policy, Share, 
 from vgpud.core.model import State as NodeState
 from vgpud.k8s.core import plugin_events as ev
 from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, NodeSeen, SliceEnded, SliceMade, Tick
-from vgpud.k8s.core.model import Gpu, Known
+from vgpud.k8s.core.model import Gpu, Granted, Known
 from vgpud.k8s.core.plugin import State, step
 from vgpud.k8s.core.tenths import preferred
 
@@ -136,7 +136,8 @@ class World:
                 made.claim.name,
                 made.name,
                 made.claim.pods,
-                tuple(share.device_uuid for share in made.shares),
+                _granted(made.shares),
+                _granted(made.claim.granted),
                 made.claim.device_ids,
                 bool(self.node.containers_of(made.name)),
             )
@@ -252,6 +253,10 @@ class World:
             for name in pod.running:
                 container = next(one for one in pod.containers if one.name == name)
                 assert self.guarantee(pod, name) == 100 * container.tenths
+
+
+def _granted(shares: Iterable[Share]) -> tuple[Granted, ...]:
+    return tuple(Granted(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in shares)
 
 
 def pod(world: World, uid: str, tenths: int, **more: int) -> Pod:

@@ -13,7 +13,7 @@ from tests.examples import examples
 from tests.k8s.core.plugin_world import SECOND_NS, Pod, World, init_and_main, pod
 from vgpud.k8s.core import plugin_events as ev
 from vgpud.k8s.core.events import NodeLost, NodeSeen
-from vgpud.k8s.core.model import Known
+from vgpud.k8s.core.model import Granted, Known
 from vgpud.k8s.core.plugin import State, step
 
 HOUR_S = 3600
@@ -247,7 +247,7 @@ def test_a_device_that_is_drained_is_unhealthy_and_pods_on_it_run_on() -> None:
 
 def test_a_gpu_with_slices_of_resource_claims_is_not_given_away() -> None:
     world = World(gpus=2)
-    claim = Known("c", "team", "half", "k-c", ("p",), uuids=("GPU-1",))
+    claim = Known("c", "team", "half", "k-c", ("p",), (Granted("GPU-1", 500, 500, 0, 0),))
     world.post(NodeSeen(world.gpus, (claim,)))
     world.run()
     assert {name for name, ok in world.listed.items() if ok} == {f"GPU-0-tenth-{n}" for n in range(10)}

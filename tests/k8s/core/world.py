@@ -11,7 +11,7 @@ from typing import Any
 
 from vgpud.k8s.core import events as ev
 from vgpud.k8s.core.machine import State, step
-from vgpud.k8s.core.model import Gpu, Known, Ref
+from vgpud.k8s.core.model import Asked, Gpu, Granted, Known, Ref
 from vgpud.k8s.core.published import generate_name
 
 MIB = 1 << 20
@@ -29,9 +29,12 @@ class World:
         self.pool: dict[str, dict[str, Any]] = {}
         self.answers: dict[int, ev.Answer] = {}
         self.status: list[ev.WriteStatus] = []
+        self.resized: dict[str, tuple[Granted, ...]] = {}  # by `vgpu slice set`, by the claim's uid
         self.logs: list[str] = []
         self.made = 0  # slices in all: one that is found again does not count
         self.writes = 0  # of ResourceSlices
+        self.attempts = 0  # to write the pool
+        self.watch_is_alive = True  # else what is written is not shown
         self.api_is_there = self.vgpud_is_there = True
         self.now_ns = 0
         self._calls = 0
@@ -44,20 +47,23 @@ class World:
         self.state = State(NODE)
         self.commands: deque[ev.Command] = deque()
         self.post(self.node_seen())
-        self.post(self.pool_seen())
+        self.post(self.pool_seen(listed=True))
 
     def post(self, event: ev.Event) -> None:
         self.commands.extend(step(self.state, event, self.now_ns))
 
     def node_seen(self) -> ev.NodeSeen:
         claims = [
-            Known(uid, made.asked.namespace, made.asked.name, f"k-{uid}", made.asked.pods)
-            for uid, made in self.slices.items()
+            Known(uid, one.namespace, one.name, f"k-{uid}", one.pods, self.granted(one), one.granted)
+            for uid, one in ((uid, made.asked) for uid, made in self.slices.items())
         ]
         return ev.NodeSeen(self.gpus, tuple(claims))
 
-    def pool_seen(self) -> ev.PoolSeen:
-        return ev.PoolSeen(tuple(self.pool.values()))
+    def granted(self, asked: Asked) -> tuple[Granted, ...]:
+        return self.resized.get(asked.uid, asked.granted)
+
+    def pool_seen(self, listed: bool = False) -> ev.PoolSeen:
+        return ev.PoolSeen(tuple(self.pool.values()), listed)
 
     def run(self, steps: int = 1000) -> bool:
         """Carries out commands; returns whether all are done."""
@@ -85,9 +91,17 @@ class World:
             case ev.Publish():
                 self._publish(command)
             case ev.WriteStatus():
-                self.status.append(command)
+                self.post(self._write_status(command))
             case ev.Log():
                 self.logs.append(command.text)
+
+    def _write_status(self, command: ev.WriteStatus) -> ev.StatusWritten:
+        claim = self.claims.get((command.ref.namespace, command.ref.name)) if self.api_is_there else None
+        if claim is None:
+            return ev.StatusWritten(command.ref.uid, "the server is not there")
+        self.status.append(command)
+        claim["status"]["devices"] = [dict(one) for one in command.devices]
+        return ev.StatusWritten(command.ref.uid)
 
     def _make(self, command: ev.MakeSlice) -> ev.SliceMade:
         asked = command.asked
@@ -97,9 +111,12 @@ class World:
             others = [g for uid, made in self.slices.items() if uid != asked.uid for g in made.asked.granted]
             if sum(g.min_milli for g in others if g.uuid == one.uuid) + one.min_milli > 1000:
                 return ev.SliceMade(asked.uid, error=f"device {one.uuid} is full", full=True)
-        self.made += asked.uid not in self.slices
+        old = self.slices.get(asked.uid)
+        if old and set(old.asked.granted) != set(asked.granted):
+            return ev.SliceMade(asked.uid, error="it was prepared here with other devices or amounts")
+        self.made += old is None
         self.slices[asked.uid] = command
-        return ev.SliceMade(asked.uid, f"k-{asked.uid}", asked.granted)
+        return ev.SliceMade(asked.uid, f"k-{asked.uid}", self.granted(asked))
 
     def _end(self, uid: str) -> ev.SliceEnded:
         if not self.vgpud_is_there:
@@ -108,17 +125,21 @@ class World:
         return ev.SliceEnded(uid)
 
     def _publish(self, command: ev.Publish) -> None:
+        self.attempts += 1
         if not self.api_is_there:
             self.post(ev.Published(error="the server is not there"))
             return
+        written = []
         for write in command.changes.writes:
             name = write.name or f"{generate_name(write.index, NODE)}{self.writes:05d}"
             self.pool[name] = {"metadata": {"name": name}, "spec": write.spec}
+            written.append((name, write.spec["pool"]["generation"]))
             self.writes += 1
         for name in command.changes.deletions:
             self.pool.pop(name, None)
-        self.post(ev.Published())
-        self.post(self.pool_seen())
+        self.post(ev.Published(written=tuple(written)))
+        if self.watch_is_alive:
+            self.post(self.pool_seen())
 
     # ---- kubelet and the scheduler ----
 

@@ -17,6 +17,8 @@ from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span, busy_steps, mean_s
 #: how far a share may be outside its limits, in percentage points of the device, over a whole phase
 #: (a busy machine delays the trainers themselves; how exact shares are is what benchmarks/shares.py measures)
 TOLERANCE_PP = 5.0
+#: the same for a minimum beside a borrower, which is what a slice is for: `vgpu demo` fails if it is not kept
+KEPT_TOLERANCE_PP = 1.0
 PLOT_STEP_NS = 250_000_000
 #: steps averaged in a point of the plot
 PLOT_WINDOW_STEPS = 2
@@ -24,12 +26,14 @@ PLOT_WINDOW_STEPS = 2
 
 @dataclass(frozen=True)
 class Wanted:
-    """The promise to a tenant in a phase: its share is at least `least` and at most `most` (0..1)."""
+    """The promise to a tenant in a phase: its share is at least `least` and at most `most` (0..1), give or take
+    `tolerance_pp` percentage points."""
 
     minimum: float
     maximum: float
     least: float
     most: float
+    tolerance_pp: float = TOLERANCE_PP
 
 
 @dataclass
@@ -115,6 +119,11 @@ class Row:
     def off_pp(self) -> float:
         """How far the share is outside its limits, in percentage points (0 = within)."""
         return 100 * max(0.0, self.wanted.least - self.got, self.got - self.wanted.most)
+
+    @property
+    def is_off(self) -> bool:
+        """The promise was not kept."""
+        return self.off_pp() > self.wanted.tolerance_pp
 
 
 def share_of_phase(

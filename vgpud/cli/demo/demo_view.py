@@ -57,8 +57,8 @@ def live_frame(
     return Group(Text(title, style="bold"), table, progress, Text(note, style="dim"))
 
 
-def final_table(title: str, rows: Sequence[Row], limit_pp: float) -> RenderableType:
-    """The result, a line per phase and tenant; a share outside its limits by more than limit_pp is red."""
+def final_table(title: str, rows: Sequence[Row]) -> RenderableType:
+    """The result, a line per phase and tenant; a share outside its limits is red."""
     from rich import box
     from rich.table import Table
 
@@ -68,7 +68,7 @@ def final_table(title: str, rows: Sequence[Row], limit_pp: float) -> RenderableT
     for column in ("SM min..max", "wanted", "got", "samples/s", "of alone", "mem limit", "peak"):
         table.add_column(column, justify="right", no_wrap=True)
     for index, row in enumerate(rows):
-        style = "red" if row.off_pp() > limit_pp else ""
+        style = "red" if row.is_off else ""
         low, high = row.wanted.least, row.wanted.most
         wanted = f"{low:.0%}" if low == high else f">={low:.0%}" if low > 0 else "-"
         first = index == 0 or rows[index - 1].phase != row.phase

@@ -6,7 +6,7 @@ and a slice has a device once, so that is refused here with the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
@@ -17,6 +17,7 @@ from vgpud.k8s.core.slice_config import ConfigError, words_of
 
 RESULTS_MAX = 32  # of a claim's allocation, in the API
 PODS = "pods"
+_AMOUNT_MAX = 1 << 60  # sums of all devices' are still numbers of 64 bits
 
 
 class ClaimError(ValueError):
@@ -26,6 +27,13 @@ class ClaimError(ValueError):
 def is_of(claim: Mapping[str, Any], uid: str) -> bool:
     """Whether this is the claim with that uid, and not a later one of the same name."""
     return bool(_at(claim, "metadata", "uid") == uid)
+
+
+def is_left(claim: Mapping[str, Any], pool: str, pods: Iterable[str]) -> bool:
+    """Whether a claim that these pods had is not allocated to this node any more: they were deleted by force, and it
+    may be another node's by now."""
+    found = [(one.get("driver"), one.get("pool")) for one in _list(claim, "status", "allocation", "devices", "results")]
+    return (DRIVER, pool) not in found and set(pods).isdisjoint(pods_of(claim))
 
 
 def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], pool: str, priority_max: int) -> Asked:
@@ -58,7 +66,7 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
     name = str(result.get("device"))
     offer = offers.get(name)
     if offer is None:
-        have = ", ".join(sorted(offers)) or "none"
+        have = ", ".join(sorted(one.name for one in offers.values() if one.size == FREE)) or "none"
         raise ClaimError(f"claim {ref} has device {name[:80]}, which this node does not have: it has {have}")
     whole = offer.gpu.memory_bytes
     if offer.size != FREE:
@@ -99,8 +107,9 @@ def _amounts(ref: Ref, device: str, consumed: Any) -> dict[str, int]:
             amounts[short] = parse_quantity(value)
         except QuantityError as error:
             raise ClaimError(f"claim {ref}, device {device}, {short}: {error}") from error
-        if amounts[short] < 0:
-            raise ClaimError(f"claim {ref}, device {device}, {short}: {str(value)[:40]} is negative")
+        if not 0 <= amounts[short] <= _AMOUNT_MAX:
+            wrong = "is negative" if amounts[short] < 0 else "is more than any device has"
+            raise ClaimError(f"claim {ref}, device {device}, {short}: {str(value)[:40]} {wrong}")
     return amounts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,16 +73,28 @@ class PodUnknown:
 
 @dataclass(frozen=True, slots=True)
 class PoolSeen:
-    """All ResourceSlices of this node and driver, as the API server has them."""
+    """All ResourceSlices of this node and driver, as the API server has them. listed: read as a whole just now, and not
+    one after another by a watch, which may lag behind."""
 
     slices: tuple[Mapping[str, Any], ...]
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The answer to Publish. dropped: fields that the server did not store."""
+    """The answer to Publish. written: (name, pool generation) of what was stored, also before an error; dropped: fields
+    that the server did not store."""
 
     dropped: tuple[str, ...] = ()
+    error: str = ""
+    written: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWritten:
+    """The answer to WriteStatus."""
+
+    uid: str
     error: str = ""
 
 
@@ -91,7 +103,19 @@ class Tick:
     """Some time has gone by."""
 
 
-Event = NodeSeen | NodeLost | Called | ClaimRead | SliceMade | SliceEnded | PodUnknown | PoolSeen | Published | Tick
+Event = (
+    NodeSeen
+    | NodeLost
+    | Called
+    | ClaimRead
+    | SliceMade
+    | SliceEnded
+    | PodUnknown
+    | PoolSeen
+    | Published
+    | StatusWritten
+    | Tick
+)
 
 # ---- commands ----
 
@@ -126,10 +150,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Into the claim's status.devices, for `kubectl describe`."""
+    """Into the claim's status.devices, for `kubectl describe`. Conditions without a time began now."""
 
-    asked: Asked
-    slice_name: str
+    ref: Ref
+    devices: Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

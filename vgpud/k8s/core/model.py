@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from vgpud.k8s.core.names import FREE
 
@@ -24,7 +26,8 @@ class Gpu:
     pci_root: str = ""
     drained: str = ""  # an operator's reason
     fault: str = ""  # an Xid's
-    taken_by: str = ""  # programs outside slices
+    taken_by: str = ""  # programs outside slices, or slices that are no claims'
+    given: bool = True  # to Kubernetes; claims that were prepared before may still have one that is not
 
     @property
     def name(self) -> str:
@@ -96,9 +99,15 @@ class Known:
     name: str
     slice_name: str
     pods: tuple[str, ...]
-    uuids: tuple[str, ...] = ()  # of its GPUs
+    granted: tuple[Granted, ...] = ()  # what it has now: it may have been resized
+    allocated: tuple[Granted, ...] = ()  # what it was prepared with
     device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
     in_use: bool = False  # by a container
+
+    def is_for_another(self, asked: Asked) -> bool:
+        """Whether the claim was allocated anew since it was prepared, for other pods: then nobody uses the slice."""
+        again = {one.uuid: one for one in asked.granted} == {one.uuid: one for one in self.allocated}
+        return bool(self.allocated) and not again and set(self.pods).isdisjoint(asked.pods)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -124,7 +133,10 @@ class Work:
     ending: bool  # else it is being prepared
     calls: list[int] = field(default_factory=list)
     asked: Asked | None = None  # once it has been read
+    claim: Mapping[str, Any] = field(default_factory=dict)  # as it was read
     retried: bool = False  # after the slices of claims that are gone were ended
     waits: bool = False  # for that
+    remakes: bool = False  # a former allocation's slice is ended first
+    unused: bool = False  # nobody has called: the claim has no use for its slice any more
     #: calls of the other kind, which came meanwhile and are served afterwards
     behind: list[tuple[int, bool]] = field(default_factory=list)

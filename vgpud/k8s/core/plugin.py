@@ -76,8 +76,8 @@ def step(state: State, event: Event, now_ns: int) -> list[Command]:
 
 
 def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
-    theirs = {uuid for one in event.claims if not one.device_ids for uuid in one.uuids}
-    state.gpus = without_those_of_others(event.gpus, theirs, CLAIMS)
+    theirs = {share.uuid for one in event.claims if not one.device_ids for share in one.granted}
+    state.gpus = without_those_of_others((gpu for gpu in event.gpus if gpu.given), theirs, CLAIMS)
     state.known = {one.uid: one for one in event.claims if one.device_ids}
     idle = [uid for uid, one in state.known.items() if not one.in_use]
     state.idle_ns = {uid: state.idle_ns.get(uid, now_ns) for uid in idle}

@@ -51,7 +51,7 @@ class Policy:
 
 
 def offers(gpus: Iterable[Gpu], policy: Policy) -> dict[str, Offer]:
-    """The devices that are published, by name."""
+    """The devices, by name; those that are given to Kubernetes are published."""
     made: dict[str, Offer] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         made[gpu.name] = Offer(gpu.name, gpu)
@@ -65,7 +65,7 @@ def offers(gpus: Iterable[Gpu], policy: Policy) -> dict[str, Offer]:
 
 def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]]:
     """The specs of the node's ResourceSlices, without `pool`: first the counters, then the devices."""
-    ordered = sorted(gpus, key=lambda gpu: gpu.index)
+    ordered = sorted((gpu for gpu in gpus if gpu.given), key=lambda gpu: gpu.index)
     devices = [_device(offer, policy) for offer in offers(ordered, policy).values()]
     counters = [_counters(gpu) for gpu in ordered] if policy.fixed_sizes else []
     own = {"driver": DRIVER, "nodeName": node}
@@ -186,12 +186,16 @@ def generate_name(index: int, node: str) -> str:
 
 
 def changes(
-    wanted: Sequence[Mapping[str, Any]], stored: Sequence[Mapping[str, Any]], node: str, dropped: Collection[str]
+    wanted: Sequence[Mapping[str, Any]],
+    stored: Sequence[Mapping[str, Any]],
+    node: str,
+    dropped: Collection[str],
+    newest: int = 0,
 ) -> Changes:
     """Compares the pool with what the server has; nothing when they agree. A changed pool gets a new generation, in
     which all its slices are written, since a scheduler uses a pool only when it has all slices of the newest one.
 
-    dropped: fields that this server is known not to store.
+    dropped: fields that this server is known not to store. newest: a generation that has been written before.
     """
     there: dict[int, tuple[str, Mapping[str, Any]]] = {}
     spare = []
@@ -208,7 +212,7 @@ def changes(
     alike = all(n in there and not set(differences(spec, there[n][1])) - set(dropped) for n, spec in enumerate(wanted))
     if ours and alike and not spare:
         return Changes()
-    pool = {"name": node, "generation": _newest(stored) + 1, "resourceSliceCount": len(wanted)}
+    pool = {"name": node, "generation": max(newest, *map(generation, stored), 0) + 1, "resourceSliceCount": len(wanted)}
     writes = [Write(there[n][0] if n in there else "", n, {**spec, "pool": pool}) for n, spec in enumerate(wanted)]
     return Changes(tuple(writes), tuple(spare))
 
@@ -243,9 +247,10 @@ def _equal_quantities(wanted: Any, stored: Any) -> bool:
         return False
 
 
-def _newest(stored: Sequence[Mapping[str, Any]]) -> int:
-    pools = [one.get("spec", {}).get("pool") or {} for one in stored]
-    return max((int(pool.get("generation", 0)) for pool in pools), default=0)
+def generation(stored: Mapping[str, Any]) -> int:
+    """The generation of the pool that a ResourceSlice is of."""
+    pool = (stored.get("spec") or {}).get("pool") or {}
+    return int(pool.get("generation", 0))
 
 
 def _is_of(pool: Any, node: str, count: int) -> bool:

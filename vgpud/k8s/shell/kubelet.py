@@ -58,8 +58,8 @@ class Calls:
         call, self._next = self._next, self._next + 1
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[call] = answer
-        self._post(Called(call, ref, ending))
         try:
+            self._post(Called(call, ref, ending))
             return await asyncio.wait_for(answer, ANSWER_S)
         except asyncio.TimeoutError:
             return Answer(call, ref.uid, error=f"claim {ref}: {_NOT_YET}")

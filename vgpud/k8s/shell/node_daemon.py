@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -17,7 +19,8 @@ from vgpud.v1 import vgpud_pb2_grpc as stubs
 
 log = logging.getLogger("vgpud.k8s")
 
-CALL_S = 20.0
+#: for a call, in which a vgpud that is restarted may come back
+CALL_S = 10.0
 AGAIN_S = 1.0
 #: how often vgpud says what there is while nothing changes
 INTERVAL_MS = 60_000
@@ -50,32 +53,34 @@ class NodeDaemon:
             claim=claim, service_class=words.service_class, weight=words.weight, priority=words.priority
         )
         try:
-            answer = await self._claims.PrepareClaim(request, timeout=CALL_S)
+            answer = await patiently(self._claims.PrepareClaim, request)
         except grpc.aio.AioRpcError as error:
             full = error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             text = said(error)
             return SliceMade(asked.uid, error=text, full=full, absent=text == _ABSENT)
-        granted = tuple(
-            Granted(d.device_uuid, d.min_milli, d.max_milli, d.mem_min_bytes, d.mem_max_bytes)
-            for d in answer.slice.devices
-        )
-        return SliceMade(asked.uid, answer.slice.name, granted)
+        return SliceMade(asked.uid, answer.slice.name, _granted(answer.slice.devices))
 
     async def end_slice(self, uid: str) -> SliceEnded:
         try:
-            await self._claims.UnprepareClaim(pb.UnprepareClaimRequest(claim_uid=uid), timeout=CALL_S)
+            await patiently(self._claims.UnprepareClaim, pb.UnprepareClaimRequest(claim_uid=uid))
         except grpc.aio.AioRpcError as error:
             return SliceEnded(uid, error=said(error))
         return SliceEnded(uid)
 
     async def watch(self, seen: Callable[[NodeSeen | NodeLost], None]) -> None:
         """Reports devices and claims, now and after each change, for ever."""
+        answered = True
         while True:
             try:
                 async for answer in self._slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=INTERVAL_MS)):
+                    if not answered:
+                        log.info("vgpud answers again")
+                    answered = True
                     seen(node_seen(answer))
             except grpc.aio.AioRpcError as error:
-                log.info("vgpud does not answer: %s", said(error))
+                if answered:
+                    log.warning("vgpud cannot be watched, which is tried again: %s", said(error))
+                answered = False
             seen(NodeLost())
             await asyncio.sleep(AGAIN_S)
 
@@ -93,21 +98,42 @@ class NodeDaemon:
             await asyncio.sleep(AGAIN_S)
 
 
+async def patiently(call: Any, request: Any) -> Any:
+    """An idempotent call, made again when vgpud ends during it and is started anew. Raises AioRpcError."""
+    until_s = time.monotonic() + CALL_S
+    while True:
+        left_s = max(0.1, until_s - time.monotonic())
+        try:
+            return await call(request, timeout=left_s, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            if is_own(error) or time.monotonic() >= until_s:
+                raise
+            await asyncio.sleep(0.1)
+
+
+def is_own(error: grpc.aio.AioRpcError) -> bool:
+    """Whether vgpud itself has said it, and not its absence."""
+    return error.code() is not grpc.StatusCode.UNAVAILABLE or bool(error.trailing_metadata())
+
+
 def said(error: grpc.aio.AioRpcError) -> str:
     """vgpud's own sentence, or that there is no answer."""
     text = error.details() or error.code().name
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return _ABSENT
-    own = error.code() is not grpc.StatusCode.UNAVAILABLE or error.trailing_metadata()
-    return text if own else _ABSENT
+    return text if is_own(error) else _ABSENT
 
 
 _ABSENT = "vgpud on this node does not answer: see `vgpu doctor` there"
 
 
 def node_seen(answer: pb.WatchSlicesResponse) -> NodeSeen:
-    """The devices given to Kubernetes, and the slices of claims."""
-    gpus = tuple(_gpu(device) for device in answer.devices if device.kubernetes)
+    """The devices, and the slices of claims. A device given to Kubernetes while other slices had parts of it is taken
+    until they end: the scheduler does not know of them."""
+    others: dict[str, list[str]] = {}
+    for one in answer.slices:
+        for device in () if one.HasField("claim") else one.devices:
+            others.setdefault(device.device_uuid, []).append(one.name)
     claims = tuple(
         Known(
             one.claim.uid,
@@ -115,18 +141,25 @@ def node_seen(answer: pb.WatchSlicesResponse) -> NodeSeen:
             one.claim.name,
             one.name,
             tuple(one.claim.pod_uids),
-            tuple(device.device_uuid for device in one.devices),
+            _granted(one.devices),
+            _granted(one.claim.granted),
             tuple(one.claim.device_ids),
             bool(one.containers),
         )
         for one in answer.slices
         if one.HasField("claim")
     )
-    return NodeSeen(gpus, claims)
+    return NodeSeen(tuple(_gpu(device, others.get(device.uuid, ())) for device in answer.devices), claims)
 
 
-def _gpu(device: pb.Device) -> Gpu:
+def _granted(shares: Iterable[pb.SliceDevice] | Iterable[pb.ClaimShare]) -> tuple[Granted, ...]:
+    return tuple(Granted(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in shares)
+
+
+def _gpu(device: pb.Device, slices: Sequence[str]) -> Gpu:
     lost = device.taken_by if not device.offered else ""
+    if slices and device.kubernetes:
+        lost = lost or f"slice {slices[0]}" + (f" and {len(slices) - 1} more" if len(slices) > 1 else "")
     return Gpu(
         uuid=device.uuid,
         index=device.index,
@@ -138,6 +171,7 @@ def _gpu(device: pb.Device) -> Gpu:
         drained=device.drained,
         fault=device.drained if device.drained_by_fault else "",
         taken_by=lost if not device.drained else "",
+        given=device.kubernetes,
     )
 
 

@@ -7,7 +7,8 @@
 {{- end }}
 
 {{- define "vgpud.image" -}}
-{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- $name := required "image.repository is not set: build the image (docker/Dockerfile, target vgpud-k8s), push it, and name it by --set image.repository=REGISTRY/vgpud-k8s" .Values.image.repository -}}
+{{ $name }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end }}
 {{- end }}
 
 {{- define "vgpud.labels" -}}
