@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from vgpud.k8s.core.model import Gpu
+from tests.k8s.parts import allocated
+from vgpud.k8s.core.claims import read_claim
+from vgpud.k8s.core.model import Gpu, Ref
 from vgpud.k8s.core.published import Policy, Write, changes, differences, generate_name, not_stored, offers, specs
 from vgpud.k8s.core.quantities import parse_quantity
 
@@ -64,6 +66,23 @@ def test_fixed_and_free_devices_of_a_gpu_consume_its_counters() -> None:
     assert (used["gpu-0"], used["gpu-0-half-1"], used["gpu-0-tenth-9"]) == ("1000", "500", "100")
     memory = [parse_quantity(one["consumesCounters"][0]["counters"]["memory"]["value"]) for one in devices["devices"]]
     assert 10 * memory[-1] <= 140_400 * MIB
+
+
+@pytest.mark.parametrize("memory_mib", [140_400, 81_558, 81_559, 24_576])
+@pytest.mark.parametrize("granule", [2 * MIB, 64 << 10, 32 * MIB])
+def test_a_fixed_part_is_prepared_with_the_memory_that_is_published_in_whole_granules(
+    memory_mib: int, granule: int
+) -> None:
+    gpu = replace(gpus()[0], memory_bytes=memory_mib * MIB - memory_mib * MIB % granule, granule_bytes=granule)
+    _, devices = specs([gpu], NODE, Policy())
+    for one in devices["devices"][1:]:
+        amount = parse_quantity(one["capacity"]["memory"]["value"])
+        assert amount == parse_quantity(one["consumesCounters"][0]["counters"]["memory"]["value"])
+        assert 0 < amount <= gpu.memory_bytes * int(one["capacity"]["sm"]["value"]) // 1000 and amount % granule == 0
+        claim = allocated("fixed", (one["name"], {}))
+        ref = Ref(claim["metadata"]["uid"], "team", "fixed")
+        (granted,) = read_claim(claim, ref, offers([gpu], Policy()), NODE, 0).granted
+        assert granted.mem_min_bytes == granted.mem_max_bytes == amount
 
 
 def test_the_bounds_of_the_api_are_kept() -> None:

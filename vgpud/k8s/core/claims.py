@@ -6,13 +6,14 @@ and a slice has a device once, so that is refused here with the remedy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
-from vgpud.k8s.core.model import Asked, Granted, Offer, Ref, Result
+from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result
 from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI, FREE, MEMORY, MEMORY_MAX, SM, SM_MAX
-from vgpud.k8s.core.quantities import QuantityError, parse_quantity, whole_mebibytes
+from vgpud.k8s.core.quantities import MEBIBYTE, QuantityError, parse_quantity
 from vgpud.k8s.core.slice_config import ConfigError, words_of
 
 RESULTS_MAX = 32  # of a claim's allocation, in the API
@@ -71,7 +72,7 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
     whole = offer.gpu.memory_bytes
     if offer.size != FREE:
         milli = FIXED_MILLI[offer.size]
-        memory = fixed_memory(whole, milli)
+        memory = fixed_memory(offer.gpu, milli)
         return Granted(offer.gpu.uuid, milli, milli, memory, memory)
     given = _amounts(ref, name, result.get("consumedCapacity"))
     if not given:  # a server without consumable capacity gives the device as a whole
@@ -90,9 +91,10 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
     return Granted(offer.gpu.uuid, least, most, memory - memory % granule, memory_most - memory_most % granule)
 
 
-def fixed_memory(whole_bytes: int, milli: int) -> int:
-    """The memory of a fixed part of a device, in whole mebibytes."""
-    return whole_mebibytes(whole_bytes * milli // MILLI_PER_DEVICE)
+def fixed_memory(gpu: Gpu, milli: int) -> int:
+    """The memory of a fixed part of a device, in whole granules and mebibytes."""
+    part = gpu.memory_bytes * milli // MILLI_PER_DEVICE
+    return part - part % math.lcm(gpu.granule_bytes, MEBIBYTE)
 
 
 def _amounts(ref: Ref, device: str, consumed: Any) -> dict[str, int]:

@@ -93,7 +93,7 @@ def _device(offer: Offer, policy: Policy) -> dict[str, Any]:
         milli, memory = MILLI_PER_DEVICE, format_memory(gpu.memory_bytes)
     else:
         milli = FIXED_MILLI[offer.size]
-        memory = format_memory(fixed_memory(gpu.memory_bytes, milli))
+        memory = format_memory(fixed_memory(gpu, milli))
         made["capacity"] = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
     if policy.fixed_sizes:
         counters = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}

@@ -15,7 +15,7 @@ _NUMBER = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_MEBIBYTE = 1 << 20
+MEBIBYTE = 1 << 20
 
 
 class QuantityError(ValueError):
@@ -41,9 +41,9 @@ def parse_quantity(text: object) -> int:
 
 def format_memory(size_bytes: int) -> str:
     """Whole mebibytes, as published: 8589934592 -> "8192Mi". The rest of a mebibyte is left out."""
-    return f"{size_bytes // _MEBIBYTE}Mi"
+    return f"{size_bytes // MEBIBYTE}Mi"
 
 
 def whole_mebibytes(size_bytes: int) -> int:
     """The same size without the part of a mebibyte, in bytes."""
-    return size_bytes - size_bytes % _MEBIBYTE
+    return size_bytes - size_bytes % MEBIBYTE
