@@ -26,7 +26,8 @@ from vgpud.k8s.core.model import Asked, Granted, Result, Words
 from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI
 from vgpud.k8s.core.quantities import parse_quantity
 from vgpud.k8s.core.slice_config import words_of
-from vgpud.k8s.driver import status_devices
+from vgpud.k8s.core.status import news
+from vgpud.k8s.driver import dated
 
 DOCUMENT = (ROOT / "docs" / "kubernetes.md").read_text()
 KUEUE = sorted((ROOT / "deploy" / "kueue").glob("*.yaml"))
@@ -143,7 +144,7 @@ def test_the_status_is_what_the_driver_writes() -> None:
     result = Result("gpu", shown["pool"], shown["device"], shown["shareID"])
     asked = Asked("u", "team", "half", (), (result,), (granted,), Words())
     when = shown["conditions"][0]["lastTransitionTime"]
-    assert status_devices(asked, data["slice"], (granted,), when) == [shown]
+    assert dated(news({}, asked, data["slice"], (granted,)), when) == [shown]
 
 
 # ---- sentences ----
