@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -28,6 +27,7 @@ from lightkube import ApiError
 from benchmarks import engine
 from benchmarks.base_image import base_tar
 from tests.k8s import control_plane as plane
+from tests.k8s.charts import template
 from tests.k8s.control_plane import ControlPlane, control_plane
 from tests.k8s.pods import IMAGE, build_programs
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
@@ -35,7 +35,8 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 NAME = plane.KUBELET_NODE
 PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
-CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "vgpud"
+#: where the chart is installed
+SYSTEM, ACCOUNT = "vgpu-system", "x-vgpud-driver"
 READY_S = 60.0
 _KUBELET = Path("/var/lib/kubelet")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -51,13 +52,6 @@ def missing() -> str:
     if not os.access(_CGROUPS, os.W_OK) or not any(_CGROUPS.iterdir()):
         return f"{_CGROUPS} has no cgroups that pods can be put into"
     return ""
-
-
-def chart(*settings: str) -> str:
-    """The chart's objects, as `helm template` makes them."""
-    helm = Path(sys.executable).parent / "helm"  # of the package helm-binary
-    command = [str(helm), "template", "x", str(CHART), "--kube-version", "1.36.2", *settings]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 class RealNode:
@@ -125,8 +119,7 @@ class RealNode:
 
     def pods(self) -> list[str]:
         """The names of all pods but the driver's."""
-        names = (str(one["metadata"]["name"]) for one in self.api.client().list(plane.Pod, namespace="default"))
-        return [name for name in names if not name.startswith("driver-")]
+        return [str(one["metadata"]["name"]) for one in self.api.client().list(plane.Pod, namespace="default")]
 
     def clear(self) -> None:
         """Deletes all pods and claims."""
@@ -167,7 +160,8 @@ class RealNode:
         engine.front_of(self.system)
         self.start_containerd()
         self.start_kubelet()
-        self.api.apply(chart("--set-string", "nodeSelector.of=another-node"))  # the driver runs as a process
+        self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+        self.api.apply(template("nodeSelector.of=another-node", namespace=SYSTEM))  # it is a process
         self.start_driver()
         wait_for("the node", self._ready, READY_S)
 
@@ -289,7 +283,7 @@ Root = "{folder / "runc"}"
 
     def start_driver(self) -> None:
         """The driver with the chart's own account, by the token of a pod on this node, as a DaemonSet gives it."""
-        token = self.api.driver_token("x-vgpud-driver", NAME, image=IMAGE)
+        token = self.api.driver_token(ACCOUNT, NAME, SYSTEM, IMAGE)
         config = self.api.kubeconfig_for("driver", token)
         command = [sys.executable, "-m", "vgpud.k8s", "--node", NAME, "--kubelet-dir", str(self.directory / "kubelet")]
         command += ["--socket", self.system.host.removeprefix("unix://"), "--kubeconfig", str(config)]
