@@ -37,9 +37,11 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager
 #: a control plane on a busy machine
 START_S = 120.0
 ADMIN = "admin-token"
+#: kubelet's, which may speak for the node of that name
+KUBELET, KUBELET_NODE = "kubelet-token", "n1"
 
 _NAMESPACED = {"Pod", "ResourceClaim", "ResourceClaimTemplate", "ServiceAccount", "ConfigMap", "DaemonSet", "Service"}
-_NAMESPACED |= {"Deployment", "Job"}
+_NAMESPACED |= {"Deployment", "Job", "Event"}
 _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "DeviceClass": "deviceclasses",
@@ -59,7 +61,7 @@ def kind_of(version: str, kind: str) -> Any:
 
 _DRA = "resource.k8s.io/v1"
 ResourceSlice, ResourceClaim = kind_of(_DRA, "ResourceSlice"), kind_of(_DRA, "ResourceClaim")
-Pod, Node, Namespace = (kind_of("v1", kind) for kind in ("Pod", "Node", "Namespace"))
+Pod, Node, Namespace, Event = (kind_of("v1", kind) for kind in ("Pod", "Node", "Namespace", "Event"))
 
 
 def missing(*more: str) -> str:
@@ -130,7 +132,8 @@ class ControlPlane:
     def _start_server(self) -> None:
         key, tokens = self.directory / "sa.key", self.directory / "tokens.csv"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-        tokens.write_text(f'{ADMIN},admin,1,"system:masters"\n')
+        users = [f'{ADMIN},admin,1,"system:masters"', f'{KUBELET},system:node:{KUBELET_NODE},2,"system:nodes"']
+        tokens.write_text("\n".join(users) + "\n")
         self.run(
             "kube-apiserver",
             f"--etcd-servers={self._etcd}",
@@ -139,6 +142,7 @@ class ControlPlane:
             f"--cert-dir={self.directory / 'certs'}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
@@ -195,10 +199,12 @@ class ControlPlane:
                 self.client().patch(kind, name, finalizers, patch_type=PatchType.MERGE, **where)
             self.client().delete(kind, name, grace_period=0, **where)
 
-    def driver_token(self, account: str, node: str, namespace: str = "default") -> str:
+    def driver_token(self, account: str, node: str, namespace: str = "default", image: str = "none") -> str:
         """A token of a pod of this service account on a node, as kubelet gets it for the driver's pod."""
         name = f"driver-{time.monotonic_ns()}"
-        spec = {"serviceAccountName": account, "nodeName": node, "containers": [{"name": "c", "image": "none"}]}
+        spec: dict[str, Any] = {"serviceAccountName": account, "nodeName": node, "hostNetwork": True}
+        spec["automountServiceAccountToken"] = False
+        spec["containers"] = [{"name": "c", "image": image, "imagePullPolicy": "Never"}]
         metadata = {"name": name, "namespace": namespace}
         made = self.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": made["metadata"]["uid"]}

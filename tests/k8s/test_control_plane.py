@@ -19,6 +19,7 @@ from tests.k8s import control_plane as plane
 from tests.k8s.charts import template
 from tests.k8s.control_plane import ControlPlane, control_plane
 from tests.k8s.parts import NODE, Cluster
+from tests.k8s.pods import claim
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -60,15 +61,6 @@ def cluster(cluster_api: ControlPlane, short_dir: Path, make_system: Callable[..
         for kind in (plane.Pod, plane.ResourceClaim):
             for one in cluster_api.client().list(kind, namespace="default"):
                 cluster_api.remove(kind, one["metadata"]["name"])
-
-
-def claim(name: str, *requests: dict[str, Any], **more: Any) -> dict[str, Any]:
-    made = [
-        {"name": f"r{n}", "exactly": {"deviceClassName": "vgpu", "count": 1, **request}}
-        for n, request in enumerate(requests)
-    ]
-    spec = {"devices": {"requests": made, **more}}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
 
 
 def amounts(**given: str) -> dict[str, Any]:
