@@ -11,12 +11,15 @@ QUICK += --ignore=tests/predict/test_torch.py --ignore=tests/predict/test_collec
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify clean
+.PHONY: help demo demo-k8s test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' Makefile
+
+demo-k8s: $(VENV)/.test $(NATIVE) ## pods share one GPU on a real Kubernetes node of this machine (root; KUBEBUILDER_ASSETS=folder)
+	@$(PY) -m benchmarks.kubernetes.demo
 
 demo: $(VENV)/.demo $(NATIVE) ## two training programs share one device (DEMO=--sim: simulated even where a GPU is)
 	@$(PY) -m vgpud.cli.main demo $(DEMO)
@@ -35,6 +38,10 @@ test-c: $(VENV)/.test ## the C unit tests, under ASan + UBSan and under TSan
 
 test-containers: $(VENV)/.test $(NATIVE) ## the tests on docker, podman and containerd alone (root; they start the engines themselves)
 	@$(PY) -m pytest tests/containers $(PYTEST)
+
+test-k8s: $(VENV)/.test $(NATIVE) ## Kubernetes: fakes; real control plane; real node with pods (root; KUBEBUILDER_ASSETS=folder)
+	@$(PY) -m tests.k8s
+	@$(PY) -m pytest tests/k8s $(PYTEST)
 
 lint: $(VENV)/.dev $(NATIVE) gen-check ## ruff, mypy --strict, clang-format, generated files current
 	$(VENV)/bin/ruff check .

@@ -19,6 +19,10 @@ NAMES = (
     "container_lifecycle",
     "container_latency",
     "clients",
+    "kubernetes.prepare",
+    "kubernetes.memory",
+    "kubernetes.restarts",
+    "kubernetes.publish",
     "shares",
 )
 

@@ -161,7 +161,7 @@ class Docker(ImageEngine):
         if self.daemon and self.daemon.running:
             self.remove_all()
         self.stop_daemon()
-        _unmount_below(self.folder)
+        unmount_below(self.folder)
 
     def remove(self, *containers: str) -> None:
         """Ends and removes containers."""
@@ -261,7 +261,7 @@ class Podman(ImageEngine):
             self.remove("-a")
         if self._world:
             self._world.stop()
-        _unmount_below(self.folder)
+        unmount_below(self.folder)
 
     def cli(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S, runtime: str = "") -> Done:
         """A `podman` command with this storage."""
@@ -330,10 +330,10 @@ class Containerd(Engine):
                     self.cli("task", "rm", "-f", task, check=False)
         if self.daemon:
             self.daemon.stop()
-        _unmount_below(self.folder)
+        unmount_below(self.folder)
 
 
-def _unmount_below(folder: Path) -> None:
+def unmount_below(folder: Path) -> None:
     """Unmounts what an engine left mounted, so that its folder can be removed; a busy one is tried for a moment."""
     for _ in range(20):
         lines = Path("/proc/self/mounts").read_text().splitlines()

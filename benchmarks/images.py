@@ -54,7 +54,7 @@ def add_vgpud(folder: Path) -> None:
     wheels = folder / "docker" / "wheels"
     _pip(["wheel", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(folder)])
     (built,) = wheels.glob("vgpud-*.whl")
-    add_wheels(folder, [str(built)])
+    add_wheels(folder, [f"{built}[k8s]"])
 
 
 def _pip(words: Sequence[str]) -> None:

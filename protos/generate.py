@@ -1,4 +1,4 @@
-"""Writes vgpud/v1/ from protos/vgpud/v1/vgpud.proto; `--check` says whether what is committed is current.
+"""Writes vgpud/v1/ and vgpud/k8s/kubelet_api/ from protos/; `--check` says whether what is committed is current.
 
 Generated code needs a runtime at least as new as its generator, so the generator is pinned to the oldest runtime that
 we accept (GENERATOR, kept apart from the environment under build/). The check needs no generator: MANIFEST holds the
@@ -16,16 +16,18 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROTO = "vgpud/v1/vgpud.proto"
+KUBELET = ("registration", "dra_v1", "dra_v1beta1", "health", "device_plugin", "pod_resources")
+PROTOS = ("vgpud/v1/vgpud.proto", *(f"vgpud/k8s/kubelet_api/{name}.proto" for name in KUBELET))
 GENERATOR = "grpcio-tools==1.71.2"
 TOOLS = ROOT / "build" / "protoc-1.71.2"
-OUTPUTS = tuple(f"vgpud/v1/vgpud_{name}" for name in ("pb2.py", "pb2.pyi", "pb2_grpc.py", "pb2_grpc.pyi"))
+ENDS = ("pb2.py", "pb2.pyi", "pb2_grpc.py", "pb2_grpc.pyi")
+OUTPUTS = tuple(f"{proto.removesuffix('.proto')}_{end}" for proto in PROTOS for end in ENDS)
 MANIFEST = ROOT / "vgpud" / "v1" / "generated.json"
 
 
 def hashes() -> dict[str, str]:
-    """SHA-256 of the proto and of every generated file, by path relative to the root; "" for a missing one."""
-    paths = (f"protos/{PROTO}", *OUTPUTS)
+    """SHA-256 of the protos and of every generated file, by path relative to the root; "" for a missing one."""
+    paths = (*(f"protos/{proto}" for proto in PROTOS), *OUTPUTS)
     return {p: hashlib.sha256((ROOT / p).read_bytes()).hexdigest() if (ROOT / p).exists() else "" for p in paths}
 
 
@@ -39,7 +41,7 @@ def generate() -> None:
     out = str(ROOT)
     subprocess.run(
         [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'protos'}", f"-I{TOOLS / 'grpc_tools' / '_proto'}"]
-        + [f"--python_out={out}", f"--pyi_out={out}", f"--grpc_python_out={out}", f"--mypy_grpc_out={out}", PROTO],
+        + [f"--python_out={out}", f"--pyi_out={out}", f"--grpc_python_out={out}", f"--mypy_grpc_out={out}", *PROTOS],
         check=True,
         env=env,
     )

@@ -34,7 +34,7 @@ SYSTEM_CDI_DIR = Path("/var/run/cdi")
 #: nothing that the arbiter does is shorter than 100 us or longer than 10 s
 _ARBITER_MIN_NS, _ARBITER_MAX_NS = _MS // 10, 10_000 * _MS
 #: keys that hold lists of strings
-_LISTS = ("device", "nvidia_cdi_dirs", "exclude")
+_LISTS = ("device", "nvidia_cdi_dirs", "exclude", "kubernetes")
 
 _T = TypeVar("_T")
 #: takes a value and returns how to fix it, "" when it is valid
@@ -131,6 +131,8 @@ class DevicesConfig:
 
     #: devices that are never offered, watched or policed, by UUID or index
     exclude: tuple[str, ...] = key(())
+    #: devices given to Kubernetes, by UUID or index, or ["all"]: only claims of its DRA driver are placed there
+    kubernetes: tuple[str, ...] = key(())
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from vgpud import __version__, paths
 from vgpud import config as configuration
 from vgpud.config import Config
 from vgpud.core.events import Log
-from vgpud.core.model import Device
+from vgpud.core.model import ALL_DEVICES, Device
 from vgpud.errors import ConfigError, ExitCode, VgpudError
 from vgpud.host import descriptors
 from vgpud.host.container_checks import check as in_container_check
@@ -93,8 +93,20 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
     driver_version(driver, sim_dir)
     devices = Devices(driver, nvml, sim_dir, config.context_bytes)
     inventory = devices.inventory(config.device if isinstance(config.device, tuple) else (), config.devices.exclude)
+    _check_kubernetes(config, inventory)
     devices.refuse_unshareable(inventory)
     return devices, inventory
+
+
+def _check_kubernetes(config: Config, inventory: tuple[Device, ...]) -> None:
+    """A misspelt device would be given to users instead of to Kubernetes. Raises ConfigError."""
+    names = {ALL_DEVICES} | {d.uuid for d in inventory} | {str(d.index) for d in inventory}
+    unknown = next((name for name in config.devices.kubernetes if name not in names), None)
+    if unknown is not None:
+        have = ", ".join(f"{d.index} ({d.uuid})" for d in inventory)
+        raise ConfigError(
+            f'devices.kubernetes names {unknown!r}, vgpud has {have} here: name these, or "{ALL_DEVICES}"'
+        )
 
 
 async def run(

@@ -19,6 +19,7 @@ import yaml
 from benchmarks import engine, images
 from benchmarks.base_image import ImageError
 from tests.containers.conftest import unavailable
+from tests.k8s.charts import rendered
 from vgpud.cli.common.client import Client
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
@@ -90,6 +91,12 @@ def vgpud_image(plain_docker: engine.Docker, context: Path, trainer: str, python
     return images.build(plain_docker, context, "vgpud", python_base)
 
 
+@pytest.fixture(scope="session")
+def k8s_image(plain_docker: engine.Docker, context: Path, vgpud_image: str, python_base: str) -> str:
+    """The image vgpud-k8s."""
+    return images.build(plain_docker, context, "vgpud-k8s", python_base)
+
+
 @pytest.fixture
 def cache(engines_dir: Path) -> list[str]:
     """Options that keep the kernels that one container has compiled for the next."""
@@ -113,6 +120,21 @@ def test_images_are_small_and_trainers_no_root(docker: engine.Docker, trainer: s
         tools = docker.run("--entrypoint", "/bin/sh", image, "-c", "ls /opt/venv/bin/pip* /wheels", runtime="runc")
         assert not tools.stdout, tools.stdout
     assert "NVIDIA_VISIBLE_DEVICES" not in str(config_of(docker, trainer)["Config"]["Env"]), "the slice says which"
+
+
+@pytest.mark.slow
+def test_the_image_of_the_chart_runs_as_its_pods_do(docker: engine.Docker, k8s_image: str, tmp_path: Path) -> None:
+    """Read-only, root without capabilities: the driver ends with one line where no API server is; and the daemon's init
+    container, with the words of the chart."""
+    hardened = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "-v", f"{tmp_path}:/host/usr/lib"]
+    assert "vgpud" in docker.run(*hardened, k8s_image, "vgpud-k8s", "--version", runtime="runc").stdout
+    driver = ["vgpud-k8s", "--node=n", "--kubelet-dir=/host/usr/lib", "--check"]
+    assert docker.run(*hardened, k8s_image, *driver, runtime="runc").returncode == 1
+    spec = next(o for o in rendered("daemon.mode=pod") if o["metadata"]["name"] == "x-vgpud-daemon")
+    (front,) = spec["spec"]["template"]["spec"]["initContainers"]
+    done = docker.run(*hardened, k8s_image, *front["command"], runtime="runc")
+    assert done.returncode == 0, done.stderr
+    assert "socket = /run/vgpud/runtime.sock" in (tmp_path / "vgpu/current/vgpu-runtime.conf").read_text()
 
 
 # ---- the trainer ----

@@ -305,7 +305,7 @@ async def test_machine_was_restarted(place: Place, monkeypatch: pytest.MonkeyPat
     attempt, unseen = place.attempt("exec sleep 1000", 1), place.attempt("exit 0", 2)
     async with daemon(place) as (jobs, _, _):
         await jobs.start(attempt)
-        monkeypatch.setattr(shell, "_boot_id", lambda: "another boot")
+        monkeypatch.setattr(shell, "boot_id", lambda: "another boot")
     async with daemon(place, attempt.key, unseen.key) as (_, _, found):
         for key in (attempt.key, unseen.key):
             assert found[key].lost and found[key].why == "the machine was restarted while it ran"

@@ -15,7 +15,8 @@ _PLACES = {"core", "core.colocate", "core.jobs"}
 _QUEUE = _PLACES | {"core.elastic", "core.placement", "core.policy"}
 
 #: package -> what it may import beside itself. A module that lies at the top is a package of its own here; the bare
-#: name vgpud (the version) and what protoc made (v1) are everybody's; who may import _shim, OWNERS says.
+#: name vgpud (the version) and what protoc made (v1, k8s.kubelet_api) are everybody's; who may import _shim, OWNERS
+#: says.
 ALLOWED: dict[str, set[str]] = {
     # the ground
     "errors": set(),
@@ -58,10 +59,14 @@ ALLOWED: dict[str, set[str]] = {
     "predict": {"errors", "userfiles"},
     "setup": {"config", "errors", "paths"},
     "simulate": _QUEUE | {"core.queue", "errors", "userfiles"},
+    # a node of Kubernetes: a process of its own, beside the daemon
+    "k8s.core": {"core"},
+    "k8s.shell": {"k8s.core"},
+    "k8s": {"errors", "k8s.core", "k8s.shell", "paths"},
     # the command line
     "cli": {"cli.common", "errors"},
     "cli.common": {"client", "core", "errors", "paths"},
-    "cli.slices": {"cli.common", "core", "errors", "libraries"},
+    "cli.slices": {"cli.common", "core", "errors", "k8s.core", "libraries"},
     "cli.predict": {"cli.common", "core", "errors", "predict"},
     "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
     "cli.jobs": {"cli.common", "cli.predict", "cli.slices", "core", "core.elastic", "core.placement", "core.policy"}
@@ -71,12 +76,16 @@ ALLOWED: dict[str, set[str]] = {
 }
 #: library -> the only packages that may import it
 OWNERS = {
-    "grpc": {"api", "daemon", "cli.common", "client", "serve"},
+    "grpc": {"api", "daemon", "cli.common", "client", "k8s", "k8s.shell", "serve"},
+    "lightkube": {"k8s", "k8s.shell"},
     "sqlite3": {"store"},
     "pynvml": {"devices"},
     "vgpud._shim": {"attach", "devices"},
     "prometheus_client": {"metrics"},
 }
+
+
+_GENERATED = ("vgpud.v1", "vgpud.k8s.kubelet_api", "vgpud._shim")
 
 
 def _modules(*folders: str) -> dict[str, str]:
@@ -100,7 +109,7 @@ def ours() -> Iterator[tuple[str, str, str]]:
             if not dotted.startswith("vgpud."):
                 continue
             known = dotted if dotted in MODULES else dotted.rpartition(".")[0]
-            if not known.startswith(("vgpud.v1", "vgpud._shim")) and known != "vgpud":
+            if not known.startswith(_GENERATED) and known != "vgpud":
                 yield f"{name}:{line}", module, known
 
 
@@ -193,6 +202,7 @@ LAZY = {
     "predict": "torch, numpy and scikit-learn are optional",
     "simulate": "matplotlib is optional",
     "serve": "`vgpud serve --help` must not load the daemon",
+    "k8s.main": "a probe runs `vgpud-k8s --check` every half minute, in the memory that the driver has",
 }
 #: where annotations may name what is not imported at run time; environment: `vgpu run` starts without protobuf
 TYPES_ONLY = {"cli", "predict", "libraries.environment"}

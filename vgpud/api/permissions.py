@@ -52,6 +52,7 @@ class Row:
 
 _MINE = "their own"
 _NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue"))
+_CLAIM = "/vgpud.v1.ClaimService/"
 _HEALTH = "/grpc.health.v1.Health/"
 #: jobs that one request may name: each is looked up before anything else is done
 JOBS_NAMED_MAX = 10_000
@@ -76,6 +77,8 @@ METHODS: dict[str, Row] = {
     _SLICE + "WatchTrace": Row(Who.SLICE_OWNER, "name", shows="nothing of the slice's neighbours"),
     _SLICE + "SuspendSlice": Row(Who.SLICE_OWNER, "name"),
     _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
+    _CLAIM + "PrepareClaim": Row(Who.ADMIN),
+    _CLAIM + "UnprepareClaim": Row(Who.ADMIN),
     _EVENT + "ListEvents": Row(
         Who.EVERY_USER, shows="those of their own slices and jobs, and of devices drained, taken or offered"
     ),

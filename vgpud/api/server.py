@@ -27,10 +27,20 @@ from vgpud.api.permissions import Authorizer
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.trace_streams import Tracing
 from vgpud.api.turns import Turns, breathe
-from vgpud.core.events import CreateSlice, DeleteSlice, DrainDevice, Event, UndrainDevice, UpdateSlice
-from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
+from vgpud.core.events import (
+    CreateSlice,
+    DeleteSlice,
+    DrainDevice,
+    Event,
+    PrepareClaim,
+    UndrainDevice,
+    UnprepareClaim,
+    UpdateSlice,
+)
+from vgpud.core.model import BATCH, Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
 from vgpud.core.offered import find
+from vgpud.host import boot
 from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
@@ -61,6 +71,7 @@ class Backend(Protocol):
     async def resume(self, name: str, deadline_s: float) -> Slice | Denied: ...
     def node_view(self) -> pb.Node: ...
     def why_no_cdi(self) -> str: ...
+    def why_no_device(self, slice_name: str) -> str: ...
     def reading(self, device: str) -> tuple[int | None, float | None]: ...
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
     def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
@@ -339,6 +350,34 @@ class SliceService(Service, stubs.SliceServiceServicer):
             yield message
 
 
+class ClaimService(Service, stubs.ClaimServiceServicer):
+    """Slices of Kubernetes claims, for the DRA driver."""
+
+    @unary
+    async def PrepareClaim(self, request: pb.PrepareClaimRequest) -> pb.PrepareClaimResponse:
+        self._here(request.node)
+        if why := self.backend.why_no_cdi():
+            raise refuse(Reason.PRECONDITION, why, "claim")
+        event = PrepareClaim(
+            views.claim_from(request.claim, boot.boot_id()),
+            request.service_class or BATCH,
+            request.weight,
+            request.priority,
+            uid=str(uuid.uuid4()),
+            wall_ns=time.time_ns(),
+        )
+        made = await self._submit(event)
+        if made and (why := self.backend.why_no_device(made.name)):
+            raise refuse(Reason.UNAVAILABLE, why, "claim")
+        return pb.PrepareClaimResponse(slice=self._slice(made) if made else None)
+
+    @unary
+    async def UnprepareClaim(self, request: pb.UnprepareClaimRequest) -> pb.UnprepareClaimResponse:
+        self._here(request.node)
+        await self._submit(UnprepareClaim(request.claim_uid))
+        return pb.UnprepareClaimResponse()
+
+
 class EventService(Service, stubs.EventServiceServicer):
     """The event log."""
 
@@ -396,11 +435,13 @@ class Server:
         self._proxy.is_admin = self._authorizer.is_admin
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
+        claims = ClaimService(backend)
         jobs, queues = JobService(job_backend), QueueService(job_backend)
         self._services: list[Callable[[grpc.aio.Server], None]] = [
             lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
             lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),
             lambda server: stubs.add_EventServiceServicer_to_server(events, server),
+            lambda server: stubs.add_ClaimServiceServicer_to_server(claims, server),
             lambda server: stubs.add_JobServiceServicer_to_server(jobs, server),
             lambda server: stubs.add_QueueServiceServicer_to_server(queues, server),
             lambda server: health_pb2_grpc.add_HealthServicer_to_server(self._health, server),

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.core.model import BATCH, Container, Device, Process, Slice, Spec, State
+from vgpud.core.model import BATCH, Claim, Container, Device, Process, Share, Slice, Spec, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, Standing, TraceEvent
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -71,6 +71,34 @@ def container_view(container: Container, node: str) -> pb.Container:
     )
 
 
+def claim_from(given: pb.Claim, boot_id: str) -> Claim:
+    """A claim as the DRA driver brings it; pods and shares are put into their order."""
+    granted = [Share(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in given.granted]
+    shares = tuple(sorted(granted, key=lambda share: share.device_uuid))
+    pods, ids = tuple(sorted(set(given.pod_uids))), tuple(sorted(set(given.device_ids)))
+    return Claim(given.uid, given.namespace, given.name, pods, shares, boot_id, ids)
+
+
+def _claim_view(claim: Claim) -> pb.Claim:
+    view = pb.Claim(
+        uid=claim.uid,
+        namespace=claim.namespace,
+        name=claim.name,
+        pod_uids=claim.pods,
+        boot_id=claim.boot_id,
+        device_ids=claim.device_ids,
+    )
+    for share in claim.granted:
+        view.granted.add(
+            device_uuid=share.device_uuid,
+            min_milli=share.min_milli,
+            max_milli=share.max_milli,
+            mem_min_bytes=share.mem_min_bytes,
+            mem_max_bytes=share.mem_max_bytes,
+        )
+    return view
+
+
 def slice_view(
     made: Slice,
     node: str,
@@ -97,6 +125,7 @@ def slice_view(
         queue=made.queue,
         job_id=made.job_id,
         suspended=made.suspended,
+        claim=_claim_view(made.claim) if made.claim else None,
     )
     for share, now in zip(made.shares, counters, strict=True):
         view.devices.add(
@@ -149,6 +178,7 @@ def trace_event_view(event: TraceEvent, indexes: Mapping[str, int], names: Mappi
 def device_view(device: Device, node: str, state: State, used_bytes: int | None, busy: float | None) -> pb.Device:
     """A device with the sums of its slices' minima (milli, bytes) and NVML's reading (0 where it has none)."""
     reserved, drain, taken = state.reserved(device.uuid), state.drains.get(device.uuid), state.taken.get(device.uuid)
+    given = state.of_kubernetes(device.uuid)
     return pb.Device(
         node=node,
         index=device.index,
@@ -167,7 +197,8 @@ def device_view(device: Device, node: str, state: State, used_bytes: int | None,
         drained=drain.reason if drain else "",
         drained_by_fault=bool(drain and drain.by_fault),
         taken_by=taken.why if taken else "",
-        offered=not state.closed(device.uuid),
+        offered=not state.closed(device.uuid, claim=given),
+        kubernetes=given,
     )
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "top": ("vgpud.cli.slices.top:top", "Watch shares and memory live."),
     "trace": ("vgpud.cli.slices.trace:trace", "Record leases, drains and launches for Perfetto."),
     "alloc": ("vgpud.cli.slices.alloc:alloc", "Create a one-time CDI device of any size for one container."),
+    "claim": ("vgpud.cli.slices.claim:claim", "Print a Kubernetes ResourceClaim for a part of a GPU."),
     "gpu": ("vgpud.cli.slices.gpu:gpu", "List devices, take them out of use and back."),
     "slice": ("vgpud.cli.slices.slice:slice_group", "Create, list, show, change and remove slices."),
     "events": ("vgpud.cli.slices.events:events", "Show what happened to slices, processes and devices."),

@@ -190,6 +190,10 @@ class Cdi:
         """Why no file can be written, or ""."""
         return "" if self._collected is not None else self._why
 
+    def is_written(self, slice_name: str) -> bool:
+        """Whether the file of a slice's device is there."""
+        return (self.directory / ONE_TIME.format(slice_name)).is_file()
+
     def close(self, slice_name: str) -> None:
         """Removes the one-time device of a slice. Raises OSError."""
         if self._one_time.pop(slice_name, None) is not None:

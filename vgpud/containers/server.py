@@ -30,6 +30,7 @@ from vgpud.containers import messages as wire
 from vgpud.containers.disk_work import Work
 from vgpud.containers.messages import Header, WireError
 from vgpud.containers.watch import ContainerWatch
+from vgpud.core.claims import pod_of
 from vgpud.core.events import ContainerCreated, ContainerStarted
 from vgpud.core.model import Container, Denied, Slice
 from vgpud.errors import VgpudError
@@ -87,6 +88,7 @@ class Backend(Protocol):
     def container(self, container_id: str) -> Container | None: ...
     async def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
     async def start_container(self, event: ContainerStarted) -> Slice | Denied: ...
+    async def pod_comes(self, slice_name: str, pod: str) -> bool: ...
     def end_container(self, container_id: str, why: str) -> None: ...
     def indices(self, made: Slice) -> tuple[int, ...]: ...
     def container_note(self, kind: str, container_id: str, text: str) -> None: ...
@@ -324,13 +326,13 @@ class Containers:
                 f"container {header.container_id[:80]!r} is already running: end it first, or choose another id"
             )
         site = self._backend.site()
-        asked, nvidia = await self._work("reading config.json", _read_request, body, site, header.bundle)
+        asked, nvidia, cgroup = await self._work("reading config.json", _read_request, body, site, header.bundle)
         if asked is None and nvidia:
             raise Refusal(NVIDIA_ALONE)
         if asked is None:
             return wire.reply(wire.PASS)
-        event = _created(header.container_id, asked, peer.uid, peer.pid, processes.start_time(peer.pid))
-        made = await self._backend.create_container(event)
+        event = _created(header.container_id, asked, peer.uid, peer.pid, processes.start_time(peer.pid), (cgroup,))
+        made = await self._admitted(event)
         container = self._backend.container(header.container_id)
         if isinstance(made, Denied) or container is None:
             raise Refusal(
@@ -393,7 +395,7 @@ class Containers:
         path = posixpath.join(state.bundle, "config.json")
         site = self._backend.site()
 
-        def read() -> tuple[Request | None, bool]:
+        def read() -> tuple[Request | None, bool]:  # (the request, whether the container has one of our devices)
             with Root.at(peer.root_path) as root:
                 raw = root.read(path, wire.BODY_BYTES_MAX)
             if raw is None:
@@ -407,17 +409,26 @@ class Containers:
             raise Refusal("the container's slice was removed while the container was created: start it again")
         if asked is None:
             raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
-        event = _created(state.container_id, asked, peer.uid, state.pid, started)
-        made = await self._backend.create_container(event)
+        event = _created(state.container_id, asked, peer.uid, state.pid, started, cgroups.paths_of(state.pid))
+        made = await self._admitted(event)
         if isinstance(made, Denied):
             raise Refusal(made.message)
 
+    async def _admitted(self, event: ContainerCreated) -> Slice | Denied:
+        """The container's slice. A pod that has been added to a Kubernetes claim is known once the DRA driver, told by
+        the refusal's event, has read the claim again: kubelet does not tell it of further pods."""
+        made = await self._backend.create_container(event)
+        if isinstance(made, Denied) and made.field == "pod" and await self._backend.pod_comes(event.join, event.pod):
+            made = await self._backend.create_container(event)
+        return made
 
-def _read_request(raw: bytes, site: Site, bundle: str) -> tuple[Request | None, bool]:
-    """(a config.json's request to vgpud, whether it requests devices from NVIDIA instead). Raises RequestError."""
-    env, annotations, _cgroup, nvidia = look(raw)
+
+def _read_request(raw: bytes, site: Site, bundle: str) -> tuple[Request | None, bool, str]:
+    """(a config.json's request to vgpud, whether it requests devices from NVIDIA instead, its cgroup path). Raises
+    RequestError."""
+    env, annotations, cgroup, nvidia = look(raw)
     limits = replace(site.limits, from_image=bool(_PODMAN_BUNDLE.search(bundle)))
-    return parse_request(env, annotations, limits), nvidia
+    return parse_request(env, annotations, limits), nvidia, cgroup
 
 
 def _has_mount(raw: bytes, source: str) -> bool:
@@ -426,7 +437,9 @@ def _has_mount(raw: bytes, source: str) -> bool:
     return any(isinstance(mount, dict) and mount.get("source") == source for mount in mounts)
 
 
-def _created(container_id: str, asked: Request, caller_uid: int, pid: int, pid_start: int) -> ContainerCreated:
+def _created(
+    container_id: str, asked: Request, caller_uid: int, pid: int, pid_start: int, paths: Iterable[str]
+) -> ContainerCreated:
     return ContainerCreated(
         container_id=container_id,
         spec=asked.spec,
@@ -439,6 +452,7 @@ def _created(container_id: str, asked: Request, caller_uid: int, pid: int, pid_s
         pid_start=pid_start,
         uid=str(uuid.uuid4()),
         wall_ns=time.time_ns(),
+        pod=pod_of(paths),
     )
 
 

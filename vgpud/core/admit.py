@@ -69,7 +69,7 @@ class Part:
 
 def parts_of(spec: Spec, policy: Policy) -> list[Part] | Denied:
     """Checks a spec by itself and divides it over its devices, biggest part first."""
-    wrong = _check_numbers(spec)
+    wrong = check_numbers(spec)
     if wrong:
         return wrong
     pieces = spec.pieces
@@ -111,7 +111,8 @@ def _split_memory(total: int | None, pieces: list[int]) -> Sequence[int | None]:
     return [None] * len(pieces) if total is None else split(total, pieces, [total] * len(pieces))
 
 
-def _check_numbers(spec: Spec) -> Denied | None:
+def check_numbers(spec: Spec) -> Denied | None:
+    """Refuses what no node could give."""
     if spec.gpus_milli <= 0:
         return _invalid(
             f"{format_gpus(spec.gpus_milli)} GPUs is too little: ask for 0.001 or more, for example 0.5", "gpus_milli"
@@ -161,7 +162,7 @@ def smallest_limit_bytes(device: Device) -> int:
     return -(-device.context_bytes // granule) * granule + granule
 
 
-def _check_share(share: Share, part: Part, device: Device) -> Denied | None:
+def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | None:
     """Refuses what this device could never give, however empty."""
     if share.mem_max_bytes > device.memory_bytes or share.mem_min_bytes > device.memory_bytes:
         over = max(share.mem_max_bytes, share.mem_min_bytes)
@@ -201,8 +202,12 @@ def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ())
     return tuple(taken[uuid] for uuid in state.devices if uuid in taken)
 
 
-def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tuple[Share, ...] | Denied:
+def put(
+    shares: tuple[Share, ...], state: State, old: Slice | None = None, *, claim: bool = False
+) -> tuple[Share, ...] | Denied:
     """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
+
+    claim: the shares are those of a claim of Kubernetes.
 
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
@@ -211,10 +216,13 @@ def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tu
         device = state.devices.get(share.device_uuid)
         if device is None:
             return Denied(Reason.NO_CAPACITY, f"device {share.device_uuid} is missing", subject=share.device_uuid)
+        wrong = _check_share(share, share, device) if claim else None  # others' numbers have been checked
+        if wrong:
+            return wrong
         had = old.share(share.device_uuid) if old else None
         if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
-        closed = None if had else offered.refusal([device], state)
+        closed = None if had else offered.refusal([device], state, claim=claim)
         if closed:
             return closed
         milli, size = state.reserved(share.device_uuid, without=old.name if old else "")
@@ -314,10 +322,12 @@ def _no_capacity(part: Part, devices: list[Device], state: State, without: str) 
     wanted = part.on(best)
     others = state.foreign_bytes(best.uuid)
     whose = f" (programs outside slices hold {format_bytes(others)})" if others else ""
+    given = ", ".join(str(device.index) for device in state.devices.values() if state.policy.of_kubernetes(device))
+    kubernetes = f" (Kubernetes has device {given})" if given else ""
     return Denied(
         Reason.NO_CAPACITY,
         f"no device has min {format_gpus(wanted.min_milli)} and memory {format_bytes(wanted.mem_min_bytes)} left:"
-        f" device {best.index} has most, {format_gpus(milli)} and {format_bytes(size)}{whose};"
+        f" device {best.index} has most, {format_gpus(milli)} and {format_bytes(size)}{whose}{kubernetes};"
         " ask for less, lower the minimum or remove a slice",
         subject=best.uuid,
     )

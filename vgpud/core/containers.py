@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vgpud.core import quotas
+from vgpud.core import allocations, claims, quotas
 from vgpud.core.events import (
     Answer,
     Command,
@@ -75,7 +75,9 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
         return [*before, Answer(Denied(Reason.NO_CAPACITY, text))]
     answer = _joined(state, event) if event.join else _own(state, event)
     if isinstance(answer, Denied):
-        return [*before, Answer(answer)]
+        # the DRA driver watches for this event and reads the claim again
+        unknown_pod = [Log("claim.pod_unknown", answer.message, answer.subject)] if answer.field == "pod" else []
+        return [*before, *unknown_pod, Answer(answer)]
     used, commands = answer
     state.grace_ns.pop(used.name, None)
     container = Container(event.container_id, used.name, not event.join, event.pid, event.pid_start, "", event.wall_ns)
@@ -97,6 +99,10 @@ def _joined(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]
             f"slice {found.name} is waiting for its device: repair the device, resize the slice or choose another one"
         )
         return Denied(Reason.PRECONDITION, text)
+    if found.claim and found.claim.device_ids:
+        return allocations.join(state, found, found.claim, event.pod)
+    if found.claim:
+        return claims.join_refusal(found, event.pod) or (found, [])
     if not found.cdi_device:
         return found, []
     if found.cdi_used:

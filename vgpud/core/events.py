@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from vgpud.core.model import (
     ROOT,
     Asker,
+    Claim,
     Container,
     Denied,
     Device,
@@ -62,6 +63,24 @@ class CreateSlice:
     asker: Asker = ROOT
     job_id: int = 0  # of the job that it is for: the queue's machine has decided on it, and on its `shares`
     shares: tuple[Share, ...] = ()  # () = the fullest devices that fit
+    claim: Claim | None = None  # of Kubernetes, that it is for, with its `shares`
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareClaim:
+    """The DRA driver asks for a claim's slice, for the first time or again."""
+
+    claim: Claim
+    service_class: str
+    weight: int
+    priority: int
+    uid: str  # of a new slice
+    wall_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnprepareClaim:
+    claim_uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +156,7 @@ class ContainerCreated:
     wall_ns: int
     queue: str = ""  # of its own slice; "" = the caller's default one
     open_queue: bool = False  # named by the environment (perhaps the image's): every user must have access to it
+    pod: str = ""  # uid of the pod whose cgroup it is in; "" outside Kubernetes
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +207,8 @@ Event = (
     | UpdateSlice
     | DeleteSlice
     | SuspendSlice
+    | PrepareClaim
+    | UnprepareClaim
     | ProcessAttached
     | ProcessGone
     | ProcessDisconnected

@@ -84,6 +84,11 @@ def _check_containers(state: State) -> None:
             _require(same, f"process {process.process_id} is in its container's slice")
     for made in state.slices.values():
         _require(not made.cdi_used or made.cdi_device, f"{made.name}: only a CDI device is used up")
+        if made.claim:
+            guaranteed = any(share.min_milli or share.mem_min_bytes for share in made.shares)
+            _require(not made.claim.lent or not guaranteed, f"{made.name}: what is lent is another slice's")
+            _require(made.cdi_device and not made.ephemeral, f"{made.name}: a claim's slice ends with the claim")
+            continue
         _require(not made.cdi_device or made.ephemeral, f"{made.name}: a CDI device's slice ends with its container")
         _require(not made.cdi_device or len(state.containers_of(made.name)) <= 1, f"{made.name}: is for one container")
 

@@ -8,11 +8,11 @@ be saved on a copy and drops the copy if the store refuses, so nothing is ever h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit, bounds, containers, offered, quotas, suspend
+from vgpud.core import admit, bounds, claims, containers, offered, quotas, suspend
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
@@ -32,6 +32,7 @@ from vgpud.core.events import (
     OpenDevice,
     OpenSocket,
     PolicyChanged,
+    PrepareClaim,
     ProcessAttached,
     ProcessDisconnected,
     ProcessGone,
@@ -42,10 +43,22 @@ from vgpud.core.events import (
     SuspendSlice,
     Tick,
     UndrainDevice,
+    UnprepareClaim,
     UpdateSlice,
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
-from vgpud.core.slices import attach_refusal, changes, describe, end, in_use, job_refusal, make, short, unknown
+from vgpud.core.slices import (
+    attach_refusal,
+    changes,
+    claim_refusal,
+    describe,
+    end,
+    in_use,
+    job_refusal,
+    make,
+    short,
+    unknown,
+)
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
 REQUEST_ID_BYTES_MAX = 128
@@ -74,6 +87,8 @@ def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
             state.grace_ns[kept.name] = now_ns + state.policy.grace_ns
         if kept.cdi_device:
             commands.append(OpenDevice(kept.name))
+        if kept.claim is None and (lent := [s for s in kept.shares if state.of_kubernetes(s.device_uuid)]):
+            commands.append(_beside_claims(state, kept, lent))
         if misfit is None:
             commands += [ApplySlice(kept), OpenSocket(kept.name)]
             continue
@@ -85,6 +100,14 @@ def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
     for request_id, remembered in event.requests:
         state.requests[request_id] = replace(remembered, until_ns=now_ns + state.policy.request_memory_ns)
     return commands
+
+
+def _beside_claims(state: State, kept: Slice, lent: Sequence[Share]) -> Log:
+    """A slice that was there before its device was given to Kubernetes stays, and no claim is placed beside it."""
+    indices = ", ".join(str(state.devices[share.device_uuid].index) for share in lent)
+    text = f"slice {kept.name} has a part of device {indices}, which belongs to Kubernetes now (devices.kubernetes):"
+    text += " no claim is placed there until it ends"
+    return Log("slice.beside_claims", text, kept.name, lent[0].device_uuid)
 
 
 def _known_containers(state: State, event: Started) -> list[Command]:
@@ -200,11 +223,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     if isinstance(merged, Denied):
         return [Answer(merged)]
     spec = offered.with_uuids(merged, state)
-    parts = admit.parts_of(spec, state.policy)
-    if isinstance(parts, Denied):
-        return [Answer(parts)]
-    busy = bool(state.processes_of(old.name) or state.containers_of(old.name))
-    shares = admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec, busy)
+    shares = _changed_shares(state, old, spec, event)
     if isinstance(shares, Denied):
         return [Answer(shares)]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
@@ -226,7 +245,21 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     ]
 
 
-def _resized(state: State, old: Slice, spec: Spec, busy: bool) -> tuple[Share, ...] | Denied:
+def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) -> tuple[Share, ...] | Denied:
+    """The shares of a slice whose spec becomes this one."""
+    if old.claim:
+        granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
+        chosen = claims.resized(old, old.claim, spec, event.fields, granules)
+        return chosen if isinstance(chosen, Denied) else admit.put(chosen, state, old, claim=True)
+    parts = admit.parts_of(spec, state.policy)
+    if isinstance(parts, Denied):
+        return parts
+    shares = admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec)
+    return shares if isinstance(shares, Denied) else offered.growth_refusal(old, shares, state) or shares
+
+
+def _resized(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied:
+    busy = bool(state.processes_of(old.name) or state.containers_of(old.name))
     here = tuple(s.device_uuid for s in old.shares)
     same_count = len(spec.pieces) == len(here)  # the spec has been checked: this is short
     same_names = not spec.device_uuids or set(spec.device_uuids) == set(here)
@@ -251,6 +284,7 @@ def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Comm
     if old is None:
         return [Answer(unknown(event.name))]
     kept = job_refusal(old, event.job_id, f"end the job (vgpu queue cancel {old.job_id}), and it goes")
+    kept = kept or claim_refusal(old, "delete its pods (kubectl delete pod), and it goes")
     if kept:
         return [Answer(kept)]
     running = state.processes_of(old.name)
@@ -341,6 +375,8 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     UpdateSlice: _on_update_slice,
     DeleteSlice: _on_delete_slice,
     SuspendSlice: suspend.on_suspend,
+    PrepareClaim: claims.on_prepare,
+    UnprepareClaim: claims.on_unprepare,
     ProcessAttached: _on_process_attached,
     ProcessGone: _on_process_gone,
     ProcessDisconnected: _on_process_disconnected,

@@ -20,6 +20,8 @@ PAUSED, EVICTED, EVICTING, RESTORING = "paused", "evicted", "evicting", "restori
 #: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused
 ALLOW, QUOTA, DENY = "allow", "quota", "deny"
 DIRECTS = (ALLOW, QUOTA, DENY)
+#: in Policy.kubernetes_devices
+ALL_DEVICES = "all"
 
 
 class Reason(Enum):
@@ -96,6 +98,28 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What a slice was made for on Kubernetes: a ResourceClaim, or an allocation of kubelet's device plugin."""
+
+    uid: str
+    namespace: str
+    name: str
+    pods: tuple[str, ...]  # uids of the pods whose containers may use the slice, sorted
+    granted: tuple[Share, ...]  # as the scheduler allocated it, by device index
+    boot_id: str  # of the boot during which it was prepared last
+    device_ids: tuple[str, ...] = ()  # that kubelet's device plugin allocated, sorted; () for a ResourceClaim
+    lent: bool = False  # its guarantee is that of another allocation with the same devices
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def what(self) -> str:
+        """What a user knows it as, for messages."""
+        return f"{len(self.device_ids)} of {self}" if self.device_ids else f"the ResourceClaim {self}"
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     name: str
     uid: str  # unique for ever
@@ -111,9 +135,16 @@ class Slice:
     queue: str = DEFAULT_QUEUE  # queue whose quota it counts against
     job_id: int = 0  # of the job that it was made for
     suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
+    claim: Claim | None = None  # that it was made for: it ends with it
 
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
+
+    def owed(self, device_uuid: str) -> Share | None:
+        """The share whose minima are kept free for it. A claim may have less after a resize, and go back any time: the
+        scheduler has given nothing of it to others."""
+        granted = self.claim.granted if self.claim and not self.claim.lent else self.shares
+        return next((s for s in granted if s.device_uuid == device_uuid), None)
 
     @property
     def keeps_time(self) -> bool:
@@ -228,6 +259,12 @@ class Policy:
     on_stranger: str = "log"
     on_excess: str = "log"
     direct: str = ALLOW  # one of DIRECTS
+    kubernetes_devices: tuple[str, ...] = ()  # UUIDs or indices, or ALL_DEVICES: only claims are placed there
+
+    def of_kubernetes(self, device: Device) -> bool:
+        """Whether only claims of Kubernetes are placed on a device."""
+        named = self.kubernetes_devices
+        return bool(named) and not {ALL_DEVICES, device.uuid, str(device.index)}.isdisjoint(named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,12 +311,23 @@ class State:
             taken=dict(self.taken),
         )
 
-    def closed(self, device_uuid: str) -> str:
-        """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ..."; "" when it is offered."""
+    def closed(self, device_uuid: str, *, claim: bool = False) -> str:
+        """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ...", "given to Kubernetes...";
+        "" when it is offered. claim: what is placed is that of a claim of Kubernetes."""
         drain, taken = self.drains.get(device_uuid), self.taken.get(device_uuid)
         if drain:
             return f"drained: {drain.reason}"
-        return str(taken) if taken and taken.whole else ""
+        if taken and taken.whole:
+            return str(taken)
+        given = self.of_kubernetes(device_uuid)
+        if given and not claim:
+            return "given to Kubernetes (devices.kubernetes)"
+        return "not given to Kubernetes (devices.kubernetes)" if claim and not given else ""
+
+    def of_kubernetes(self, device_uuid: str) -> bool:
+        """Whether only claims of Kubernetes are placed on a device."""
+        device = self.devices.get(device_uuid)
+        return device is not None and self.policy.of_kubernetes(device)
 
     def foreign_bytes(self, device_uuid: str) -> int:
         """Memory that others than slices hold of a device."""
@@ -290,7 +338,7 @@ class State:
         """(milli, bytes) of all minima on a device, without the slice `without`, waiting slices, and what suspended
         slices gave up."""
         counted = [s for s in self.slices.values() if s.name != without and s.name not in self.waiting]
-        held = [(made, share) for made in counted if (share := made.share(device_uuid))]
+        held = [(made, share) for made in counted if (share := made.owed(device_uuid))]
         milli = sum(share.min_milli for made, share in held if made.keeps_time)
         return milli, sum(share.mem_min_bytes for made, share in held if made.keeps_memory)
 

@@ -19,7 +19,7 @@ from vgpud.core.events import (
     SaveDrain,
     UndrainDevice,
 )
-from vgpud.core.model import ANYONE, Denied, Device, Drain, Reason, Spec, State
+from vgpud.core.model import ANYONE, Denied, Device, Drain, Reason, Share, Slice, Spec, State
 
 REASON_BYTES_MAX = 200
 
@@ -44,13 +44,35 @@ def with_uuids(spec: Spec, state: State) -> Spec:
     return spec if uuids == spec.device_uuids else replace(spec, device_uuids=uuids)
 
 
-def refusal(devices: Collection[Device], state: State) -> Denied | None:
-    """Why none of these is offered; None when one is."""
-    closed = [(device, why) for device in devices if (why := state.closed(device.uuid))]
+def refusal(devices: Collection[Device], state: State, *, claim: bool = False) -> Denied | None:
+    """Why none of these is offered, or to claims of Kubernetes (`claim`); None when one is."""
+    closed = [(device, why) for device in devices if (why := state.closed(device.uuid, claim=claim))]
     if len(closed) < len(devices) or not closed:
         return None
+    if not claim and all(state.of_kubernetes(device.uuid) for device in devices):
+        return Denied(Reason.PRECONDITION, kubernetes_text(devices), subject=closed[0][0].uuid)
     said = "; ".join(f"device {device.index} is {why}" for device, why in closed)
     return Denied(Reason.PRECONDITION, f"{said}: see `vgpu gpu ls`", subject=closed[0][0].uuid)
+
+
+def kubernetes_text(devices: Collection[Device]) -> str:
+    """Why only claims are placed on these, and what to do."""
+    names, many = ", ".join(str(device.index) for device in devices), len(devices) > 1
+    belong, them = ("s {} belong", "them") if many else (" {} belongs", "it")
+    text = f"device{belong.format(names)} to Kubernetes here (devices.kubernetes in vgpud.toml):"
+    return f"{text} ask for {them} with a ResourceClaim, for example `vgpu claim 0.5`"
+
+
+def growth_refusal(old: Slice, shares: Collection[Share], state: State) -> Denied | None:
+    """Why a slice that is no claim's does not grow to these shares, or None: it may have been on a device before that
+    was given to Kubernetes, and the scheduler gives away what it does not have."""
+    for share in shares:
+        had = old.share(share.device_uuid)
+        more = had is None or share.min_milli > had.min_milli or share.mem_min_bytes > had.mem_min_bytes
+        if more and state.of_kubernetes(share.device_uuid):
+            text = f"slice {old.name} keeps what it has there: {kubernetes_text([state.devices[share.device_uuid]])}"
+            return Denied(Reason.PRECONDITION, text, subject=share.device_uuid)
+    return None
 
 
 def on_drain(state: State, event: DrainDevice, now_ns: int) -> list[Command]:

@@ -5,6 +5,8 @@ machine.py (requests of users, programs) and containers.py call these with the s
 
 from __future__ import annotations
 
+import re
+
 from vgpud.core import admit, bounds, offered, quotas
 from vgpud.core.events import (
     ApplySlice,
@@ -27,6 +29,7 @@ from vgpud.core.units import format_bytes, format_gpus
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _NAME_SIGNS = _NAME_ENDS | frozenset("._-")
 _SIZE_SIGNS = frozenset("0123456789.")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def name_error(name: str, bytes_max: int) -> Denied | None:
@@ -51,6 +54,15 @@ def _is_for_jobs(name: str) -> bool:
     return head == "j" and all(part.isdigit() for part in rest.split("-"))
 
 
+def claim_slice(claim_uid: str) -> str:
+    """The name of the slice of a Kubernetes claim."""
+    return f"k-{claim_uid}"
+
+
+def is_for_claims(name: str) -> bool:
+    return name.startswith("k-") and bool(_UUID.fullmatch(name[2:]))
+
+
 def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Denied:
     """Creates a slice, or returns why not and changes nothing. The caller gives an ephemeral slice its grace or its
     first user."""
@@ -67,6 +79,9 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     if not wanted.job_id and _is_for_jobs(name):
         text = f"{name!r} is the name of a job's slice: choose another one"
         return Denied(Reason.INVALID, text, field="name")
+    if wanted.claim is None and is_for_claims(name):
+        text = f"{name!r} is the name of a Kubernetes claim's slice: choose another one"
+        return Denied(Reason.INVALID, text, field="name")
     if name in state.slices:
         text = f"slice {name} exists already: choose another name or remove it"
         return Denied(Reason.EXISTS, text, field="name")
@@ -81,10 +96,12 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     if isinstance(queue, Denied):
         return queue
     spec = offered.with_uuids(wanted.spec, state)
-    shares = admit.put(wanted.shares, state) if wanted.shares else admit.place(spec, state)
+    for_claim = wanted.claim is not None
+    shares = admit.put(wanted.shares, state, claim=for_claim) if wanted.shares else admit.place(spec, state)
     if isinstance(shares, Denied):
         return shares
-    full = quotas.limit_refusal(state, queue, sum(share.min_milli for share in shares))
+    # what Kubernetes gives away is counted by its own quotas
+    full = None if for_claim else quotas.limit_refusal(state, queue, sum(share.min_milli for share in shares))
     if full:
         return full
     made = Slice(
@@ -93,12 +110,13 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
         serial=state.next_serial,
         spec=spec,
         shares=shares,
-        ephemeral=wanted.ephemeral or wanted.cdi_device,
+        ephemeral=wanted.claim is None and (wanted.ephemeral or wanted.cdi_device),
         owner_uid=owner_uid,
         created_wall_ns=wanted.wall_ns,
         cdi_device=wanted.cdi_device,
         queue=queue,
         job_id=wanted.job_id,
+        claim=wanted.claim,
     )
     state.next_serial += 1
     state.slices[name] = made
@@ -112,6 +130,13 @@ def _queue_for(state: State, wanted: CreateSlice) -> str | Denied:
     if wanted.job_id:
         return wanted.queue
     return quotas.direct_refusal(state, wanted.asker) or quotas.choose(state.quotas, wanted.queue, wanted.asker)
+
+
+def claim_refusal(old: Slice, remedy: str) -> Denied | None:
+    """Why only Kubernetes ends this slice, or None. kubelet's device plugin is not told when devices are free."""
+    if old.claim is None or old.claim.device_ids:
+        return None
+    return Denied(Reason.PRECONDITION, f"slice {old.name} is that of {old.claim.what}: {remedy}")
 
 
 def job_refusal(old: Slice, job_id: int, remedy: str) -> Denied | None:

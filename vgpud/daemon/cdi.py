@@ -40,6 +40,12 @@ class DeviceFiles:
         why = self._cdi.why_not
         return f"no CDI files can be written: {why}" if why else ""
 
+    def why_missing(self, slice_name: str) -> str:
+        """Why a slice's CDI device cannot be used yet, "" when its file is there."""
+        if self._cdi is None or self._cdi.is_written(slice_name):
+            return self.why_not()
+        return f"the CDI file of slice {slice_name} could not be written in {self.directory}: see vgpud's events"
+
     def open(self, made: Slice) -> None:
         """Writes the one-time device of a slice, or rewrites it for its present devices. Raises OSError."""
         if self._cdi:

@@ -5,6 +5,7 @@ Made by Daemon; holds no state of its own.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,9 @@ from vgpud.core.containers import container_of
 from vgpud.core.model import Container, Denied, Reason, Slice, State
 from vgpud.core.slices import attach_refusal, short
 
+#: the DRA driver reads a claim again in this time, or the container's start fails and kubelet tries again
+POD_S = 5.0
+
 
 class Host(Protocol):
     """What is needed of the daemon."""
@@ -28,6 +32,7 @@ class Host(Protocol):
     def run(self, event: ev.Event) -> list[ev.Command]: ...
     def note_bounded(self, key: str, entry: ev.Log) -> None: ...
     def libraries(self) -> tuple[str, str, str]: ...
+    async def wait_change(self, timeout_s: float) -> None: ...
 
 
 class ContainerBackend:
@@ -78,6 +83,18 @@ class ContainerBackend:
     async def _answer(self, event: ev.Event) -> Slice | Denied:
         answer = await self._host.submit(event)
         return answer if answer is not None else Denied(Reason.UNAVAILABLE, "no answer: see vgpud's log")
+
+    async def pod_comes(self, slice_name: str, pod: str) -> bool:
+        """Waits until a Kubernetes claim's slice is for this pod, too; returns whether it is."""
+
+        def is_named() -> bool:
+            found = self._host.state.slices.get(slice_name)
+            return found is not None and found.claim is not None and pod in found.claim.pods
+
+        until_s = time.monotonic() + POD_S
+        while not is_named() and (left_s := until_s - time.monotonic()) > 0:
+            await self._host.wait_change(left_s)
+        return is_named()
 
     def end_container(self, container_id: str, why: str) -> None:
         self._host.run(ev.ContainerEnded(container_id, why))

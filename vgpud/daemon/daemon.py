@@ -510,6 +510,9 @@ class Daemon:
     def why_no_cdi(self) -> str:
         return self._files.why_not()
 
+    def why_no_device(self, slice_name: str) -> str:
+        return self._files.why_missing(slice_name)
+
     def libraries(self) -> tuple[str, str, str]:
         """(libcuda, libnvidia-ml, directory of the simulated device) in use."""
         return self._devices.driver, self._devices.nvml, self._devices.sim_dir

@@ -32,6 +32,7 @@ def policy_of(config: Config) -> Policy:
         on_stranger=config.on_stranger,
         on_excess=config.on_excess,
         direct=config.direct,
+        kubernetes_devices=config.devices.kubernetes,
     )
 
 

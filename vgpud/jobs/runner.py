@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeVar
 from vgpud import paths
 from vgpud.errors import DeniedError, VgpudError
 from vgpud.host import private_files, processes
+from vgpud.host.boot import boot_id
 from vgpud.jobs.image import Engine, client_environment, containers
 from vgpud.jobs.leftovers import end_remains
 from vgpud.jobs.messages import (
@@ -57,7 +58,6 @@ LOOK_S = 1.0
 PIDS_MAX = (1024, 32_768)
 #: for what runs and is not known any more
 STRAY_GRACE_S = 5.0
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 #: exit code of an attempt whose end is unknown: as of a command that was killed
 LOST_CODE = 137
 SANDBOXED = "the daemon's service has a sandbox, in which no job can run: run `vgpu setup systemd` and"
@@ -358,7 +358,7 @@ class Jobs:
         if result:
             return result
         begun = self._read(key, "begun", parse_begun)
-        if begun and begun.boot == _boot_id():
+        if begun and begun.boot == boot_id():
             client = client_environment(self._engine, self._directory) if self._engine else {}
             end_remains(attempt_name(*key), begun, client)
             why = "its supervisor was killed, and what was left of it was ended"
@@ -387,7 +387,7 @@ class Jobs:
             log.error("no job can be started: %s", error)
         keys = set(known)
         await asyncio.to_thread(self._drop_variables, keys)
-        same_boot = self._boot_before() == _boot_id()
+        same_boot = self._boot_before() == boot_id()
         if not keys:
             await self.note_boot()
         found = {key: await self._adopt(key, same_boot) for key in sorted(keys)}
@@ -405,7 +405,7 @@ class Jobs:
         begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
         if result:  # its supervisor, if it still lives, has nothing left to do but to go
             return result if begun else Found.GIVEN_UP
-        if begun is not None and begun.boot == _boot_id():
+        if begun is not None and begun.boot == boot_id():
             self._watch(key, Started(begun.pid, begun.start, begun.note))
             return Found.RUNS
         if begun is None and same_boot and not self._path(key).exists():
@@ -420,7 +420,7 @@ class Jobs:
     async def note_boot(self) -> None:
         """The machine runs since then: else a directory may have been lost with power, and its attempt is not begun
         again. Not before those attempts' ends are kept: a daemon that is killed meanwhile would begin them."""
-        boot = _boot_id()
+        boot = boot_id()
 
         def write() -> None:
             with open(self._directory / ".boot", "w", opener=private_files.opener) as file:
@@ -481,10 +481,3 @@ def _pids_max() -> int:
 
 def _lives(pid: int, start: int) -> bool:
     return processes.start_time(pid) == start and processes.runs(pid)
-
-
-def _boot_id() -> str:
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""

@@ -21,6 +21,7 @@ NEXT = {
     "podman": "next: podman --runtime vgpu run -e VGPU=0.5 IMAGE (`vgpu doctor` checks the rest)",
     "containerd": "next: a RuntimeClass with handler vgpu, or nerdctl run --runtime {front} -e VGPU=0.5 IMAGE",
     "systemd": "next: systemctl enable --now vgpud",
+    "cdi": "next: vgpud serve --in-container, whose CDI devices name {front}",
 }
 
 
@@ -52,6 +53,10 @@ def plan_engine(engine: str, site: Site, wish: Wish) -> Plan:
         raise DeniedError(f"setting up {engine} changes the system: run `sudo vgpu setup {engine}`")
     if engine == "systemd":
         return systemd.plan_undo(site) if wish.undo else systemd.plan_setup(site)
+    if engine == "cdi":
+        if wish.undo:
+            return plan_remove(site, engine, known_files(site))
+        return plan_install(site, engine, wish.socket, "")
     config = _config_file(engine, site, wish)
     if wish.undo:
         plan = _plan_undo(engine, site, config)

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Device(_message.Message):
-    __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "milli_reserved", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered")
+    __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "milli_reserved", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Device(_message.Message):
     DRAINED_BY_FAULT_FIELD_NUMBER: _ClassVar[int]
     TAKEN_BY_FIELD_NUMBER: _ClassVar[int]
     OFFERED_FIELD_NUMBER: _ClassVar[int]
+    KUBERNETES_FIELD_NUMBER: _ClassVar[int]
     node: str
     index: int
     uuid: str
@@ -46,7 +47,8 @@ class Device(_message.Message):
     drained_by_fault: bool
     taken_by: str
     offered: bool
-    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., milli_reserved: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ...) -> None: ...
+    kubernetes: bool
+    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., milli_reserved: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ...) -> None: ...
 
 class Node(_message.Message):
     __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "started_at", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters")
@@ -187,7 +189,7 @@ class SliceSpec(_message.Message):
     def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ..., service_class: _Optional[str] = ..., spread: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
-    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "created_at", "revision", "containers", "cdi_device", "queue", "job_id", "suspended")
+    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "created_at", "revision", "containers", "cdi_device", "queue", "job_id", "suspended", "claim")
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +206,7 @@ class Slice(_message.Message):
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
     node: str
     name: str
     uid: str
@@ -220,7 +223,40 @@ class Slice(_message.Message):
     queue: str
     job_id: int
     suspended: str
-    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[str] = ...) -> None: ...
+    claim: Claim
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POD_UIDS_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    namespace: str
+    name: str
+    pod_uids: _containers.RepeatedScalarFieldContainer[str]
+    granted: _containers.RepeatedCompositeFieldContainer[ClaimShare]
+    boot_id: str
+    device_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, uid: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pod_uids: _Optional[_Iterable[str]] = ..., granted: _Optional[_Iterable[_Union[ClaimShare, _Mapping]]] = ..., boot_id: _Optional[str] = ..., device_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ClaimShare(_message.Message):
+    __slots__ = ("device_uuid", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")
+    DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
+    MIN_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MAX_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MEM_MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEM_MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    device_uuid: str
+    min_milli: int
+    max_milli: int
+    mem_min_bytes: int
+    mem_max_bytes: int
+    def __init__(self, device_uuid: _Optional[str] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ...) -> None: ...
 
 class Container(_message.Message):
     __slots__ = ("node", "id", "pid", "cgroup", "created_at")
@@ -589,6 +625,38 @@ class ListProcessesResponse(_message.Message):
     processes: _containers.RepeatedCompositeFieldContainer[Process]
     next_page_token: str
     def __init__(self, processes: _Optional[_Iterable[_Union[Process, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class PrepareClaimRequest(_message.Message):
+    __slots__ = ("node", "claim", "service_class", "weight", "priority")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_CLASS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    claim: Claim
+    service_class: str
+    weight: int
+    priority: int
+    def __init__(self, node: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., service_class: _Optional[str] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
+
+class PrepareClaimResponse(_message.Message):
+    __slots__ = ("slice",)
+    SLICE_FIELD_NUMBER: _ClassVar[int]
+    slice: Slice
+    def __init__(self, slice: _Optional[_Union[Slice, _Mapping]] = ...) -> None: ...
+
+class UnprepareClaimRequest(_message.Message):
+    __slots__ = ("node", "claim_uid")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_UID_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    claim_uid: str
+    def __init__(self, node: _Optional[str] = ..., claim_uid: _Optional[str] = ...) -> None: ...
+
+class UnprepareClaimResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ListEventsRequest(_message.Message):
     __slots__ = ("page_size", "page_token")

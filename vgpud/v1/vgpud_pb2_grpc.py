@@ -728,6 +728,127 @@ class SliceService(object):
             _registered_method=True)
 
 
+class ClaimServiceStub(object):
+    """For the DRA driver, on a node of Kubernetes.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.PrepareClaim = channel.unary_unary(
+                '/vgpud.v1.ClaimService/PrepareClaim',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimResponse.FromString,
+                _registered_method=True)
+        self.UnprepareClaim = channel.unary_unary(
+                '/vgpud.v1.ClaimService/UnprepareClaim',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimResponse.FromString,
+                _registered_method=True)
+
+
+class ClaimServiceServicer(object):
+    """For the DRA driver, on a node of Kubernetes.
+    """
+
+    def PrepareClaim(self, request, context):
+        """Creates the claim's slice and CDI device, or brings the pods of an existing one up to date. Idempotent: as long as
+        `granted` is the same, a repeated request gets the same slice, and its CDI file is written again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnprepareClaim(self, request, context):
+        """Ends the slice, whatever uses it. An unknown claim is a success.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ClaimServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'PrepareClaim': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareClaim,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimResponse.SerializeToString,
+            ),
+            'UnprepareClaim': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnprepareClaim,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'vgpud.v1.ClaimService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('vgpud.v1.ClaimService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class ClaimService(object):
+    """For the DRA driver, on a node of Kubernetes.
+    """
+
+    @staticmethod
+    def PrepareClaim(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.ClaimService/PrepareClaim',
+            vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnprepareClaim(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.ClaimService/UnprepareClaim',
+            vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class EventServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 

@@ -206,6 +206,55 @@ class SliceServiceServicer(metaclass=_abc_1.ABCMeta):
 
 def add_SliceServiceServicer_to_server(servicer: SliceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class ClaimServiceStub:
+    """For the DRA driver, on a node of Kubernetes."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> ClaimServiceAsyncStub: ...
+    PrepareClaim: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.PrepareClaimRequest, _vgpud_pb2.PrepareClaimResponse]
+    """Creates the claim's slice and CDI device, or brings the pods of an existing one up to date. Idempotent: as long as
+    `granted` is the same, a repeated request gets the same slice, and its CDI file is written again.
+    """
+    UnprepareClaim: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UnprepareClaimRequest, _vgpud_pb2.UnprepareClaimResponse]
+    """Ends the slice, whatever uses it. An unknown claim is a success."""
+
+@_typing.type_check_only
+class ClaimServiceAsyncStub(ClaimServiceStub):
+    """For the DRA driver, on a node of Kubernetes."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    PrepareClaim: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.PrepareClaimRequest, _vgpud_pb2.PrepareClaimResponse]  # type: ignore[assignment]
+    """Creates the claim's slice and CDI device, or brings the pods of an existing one up to date. Idempotent: as long as
+    `granted` is the same, a repeated request gets the same slice, and its CDI file is written again.
+    """
+    UnprepareClaim: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UnprepareClaimRequest, _vgpud_pb2.UnprepareClaimResponse]  # type: ignore[assignment]
+    """Ends the slice, whatever uses it. An unknown claim is a success."""
+
+class ClaimServiceServicer(metaclass=_abc_1.ABCMeta):
+    """For the DRA driver, on a node of Kubernetes."""
+
+    @_abc_1.abstractmethod
+    def PrepareClaim(
+        self,
+        request: _vgpud_pb2.PrepareClaimRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.PrepareClaimResponse, _abc.Awaitable[_vgpud_pb2.PrepareClaimResponse]]:
+        """Creates the claim's slice and CDI device, or brings the pods of an existing one up to date. Idempotent: as long as
+        `granted` is the same, a repeated request gets the same slice, and its CDI file is written again.
+        """
+
+    @_abc_1.abstractmethod
+    def UnprepareClaim(
+        self,
+        request: _vgpud_pb2.UnprepareClaimRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.UnprepareClaimResponse, _abc.Awaitable[_vgpud_pb2.UnprepareClaimResponse]]:
+        """Ends the slice, whatever uses it. An unknown claim is a success."""
+
+def add_ClaimServiceServicer_to_server(servicer: ClaimServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class EventServiceStub:
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...

@@ -42,6 +42,19 @@ def test_docker_gets_one_entry_and_keeps_every_other_byte(everything: Any, setup
     assert everything(host) == before
 
 
+def test_cdi_alone_touches_no_engine(everything: Any, setup: Any, host: Path) -> None:
+    (host / "etc/docker/daemon.json").write_text(DOCKER)
+    before = everything(host)
+    assert setup("cdi", "--socket", "/run/other/runtime.sock").code == 0
+    folder = host / "usr/lib/vgpu/current"
+    assert "socket = /run/other/runtime.sock" in (folder / "vgpu-runtime.conf").read_text()
+    assert (host / "etc/docker/daemon.json").read_text() == DOCKER and os.access(folder / "vgpu-runtime", os.X_OK)
+    assert setup("cdi", "--undo").code == 0
+    (host / "usr/lib").rmdir()
+    (host / "usr").rmdir()
+    assert everything(host) == before
+
+
 def test_a_dry_run_changes_nothing_and_shows_all(everything: Any, setup: Any, host: Path) -> None:
     (host / "etc/docker/daemon.json").write_text(DOCKER)
     before = everything(host)

@@ -52,9 +52,10 @@ def _offered(device: View) -> str:
     """Whether a device is offered to slices, and if not, why."""
     if device["drained"]:
         return f"no: drained: {device['drained']}"
+    offered = "to Kubernetes" if device["kubernetes"] else "yes"
     if device["taken_by"]:
-        return f"yes, beside {device['taken_by']}" if device["offered"] else f"no: {device['taken_by']}"
-    return "yes"
+        return f"{offered}, beside {device['taken_by']}" if device["offered"] else f"no: {device['taken_by']}"
+    return offered
 
 
 def not_offered(taken_by: str) -> str:
@@ -84,10 +85,12 @@ def devices_grid(devices: Sequence[View]) -> Grid:
 
 
 def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
-    """A row per slice and device."""
+    """A row per slice and device; with a column of claims on a node of Kubernetes."""
     titles = ("SLICE", "DEVICE", ">MIN", ">MAX", ">GOT", ">MEM-MIN", ">MEM-MAX", ">MEM-USED", ">PROCS", "GATE", ">AGE")
-    grid = Grid((*titles, "CONTAINER"))
+    kubernetes = any(item["claim"] for item in slices)
+    grid = Grid((*titles, "CONTAINER", *(["CLAIM"] if kubernetes else [])))
     for item in slices:
+        claim = [claim_label(item["claim"])] if kubernetes else []
         for d in item["devices"]:
             grid.rows.append(
                 (
@@ -103,9 +106,15 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
                     item["suspended"] or d["gate"] or "-",
                     age(item["created_at"], now),
                     container_label([c["id"] for c in item["containers"]]),
+                    *claim,
                 )
             )
     return grid
+
+
+def claim_label(claim: View | None) -> str:
+    """A ResourceClaim of Kubernetes, one word."""
+    return f"{claim['namespace']}/{claim['name']}" if claim else "-"
 
 
 def container_label(ids: Sequence[str]) -> str:

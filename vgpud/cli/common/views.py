@@ -55,6 +55,7 @@ def device_view(device: pb.Device) -> View:
         "drained_by_fault": device.drained_by_fault,
         "taken_by": device.taken_by,
         "offered": device.offered,
+        "kubernetes": device.kubernetes,
     }
 
 
@@ -105,6 +106,11 @@ def container_view(container: pb.Container) -> View:
     }
 
 
+def claim_view(claim: pb.Claim) -> View:
+    """The ResourceClaim of Kubernetes that a slice is for. pods: the uids of those that may use it."""
+    return {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid, "pods": list(claim.pod_uids)}
+
+
 def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
     """simulated: the UUIDs of the simulated devices."""
     return {
@@ -125,6 +131,7 @@ def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
         "queue": item.queue,
         "job_id": item.job_id or None,
         "suspended": item.suspended or None,
+        "claim": claim_view(item.claim) if item.HasField("claim") else None,
         "containers": [container_view(c) for c in item.containers],
         "devices": [slice_device_view(d, d.device_uuid in simulated) for d in item.devices],
     }

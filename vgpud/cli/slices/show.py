@@ -47,7 +47,8 @@ def _aligned(pairs: Pairs) -> list[str]:
 
 
 def _general(item: View, now: datetime.datetime) -> Pairs:
-    ends = "with its last program" if item["ephemeral"] else "when it is removed"
+    claim = item["claim"]
+    ends = "with its claim" if claim else "with its last program" if item["ephemeral"] else "when it is removed"
     pairs = [
         (
             "created",
@@ -57,6 +58,9 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
         ("queue", item["queue"] + (f", for job {item['job_id']}" if item["job_id"] else "")),
         ("programs", str(item["processes"])),
     ]
+    if claim:
+        pairs.append(("claim", f"{claim['namespace']}/{claim['name']} ({claim['uid']})"))
+        pairs += [("pod", uid) for uid in claim["pods"]]
     if item["suspended"]:
         pairs.append(("suspended", SUSPENDED[item["suspended"]]))
     for container in item["containers"]:

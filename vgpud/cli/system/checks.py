@@ -220,7 +220,7 @@ def _offered(device: pb.Device, label: str) -> Finding:
     if device.taken_by:
         text = f"{label} is used by {device.taken_by}, whose memory is not offered"
         return Finding("devices", "warn", text, "see `vgpu events` for the processes")
-    return Finding("devices", "ok", label)
+    return Finding("devices", "ok", f"{label}, given to Kubernetes" if device.kubernetes else label)
 
 
 def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding]:

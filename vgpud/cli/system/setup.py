@@ -145,3 +145,15 @@ def systemd(settings: Settings, /, **options: Any) -> None:
     Also installs vgpu-job.socket and vgpu-job@.service, by which systemd starts each job in its own unit.
     """
     _run(settings, "systemd", **options)
+
+
+@setup.command("cdi", short_help="Install vgpu-runtime for CDI devices alone.")
+@_common
+@click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help="The daemon's runtime socket.")
+@pass_settings
+def cdi(settings: Settings, /, **options: Any) -> None:
+    """Install what CDI devices run at a container's start, and register nothing with an engine.
+
+    Needed where the daemon itself runs in a container: its own files are none of the host's.
+    """
+    _run(settings, "cdi", **options)

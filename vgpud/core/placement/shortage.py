@@ -14,25 +14,28 @@ from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
 def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
-    """Why it does not fit these nodes, empty and with all devices offered; "" when it does."""
+    """Why it does not fit these nodes, empty and with all devices offered but Kubernetes'; "" when it does."""
     shape = Shape(spec.ask, policy)
     if shape.denied is not None:
         return shape.denied.message
     holds = 0
+    exact = shape.named or policy.kubernetes_devices
     seen: dict[object, int] = {}
     for node in nodes:
-        key = (node.kind, node.cpu_milli, node.ram_bytes, node.gpu_model, node.devices if shape.named else ())
+        key = (node.kind, node.cpu_milli, node.ram_bytes, node.gpu_model, node.devices if exact else ())
         if key not in seen:
-            seen[key] = room(shape, _empty(node), spec.members)
+            seen[key] = room(shape, _empty(node, policy), spec.members)
         holds += seen[key]
         if holds >= spec.members:
             return ""
     if holds:
-        return f"{spec.members} members of {describe(spec.ask)} each: an empty cluster holds {holds}, ask for no more"
+        kept = " beside Kubernetes' devices" if policy.kubernetes_devices else ""
+        asked = f"{spec.members} members of {describe(spec.ask)} each"
+        return f"{asked}: an empty cluster holds {holds}{kept}, ask for no more"
     return _never_one(spec.ask, nodes, policy)
 
 
-def _empty(node: Node) -> Node:
+def _empty(node: Node, policy: Policy) -> Node:
     count = len(node.devices)
     return Node(
         node.name,
@@ -46,7 +49,7 @@ def _empty(node: Node) -> Node:
         free_bytes=[device.memory_bytes for device in node.devices],
         free_cpu_milli=node.cpu_milli,
         free_ram_bytes=node.ram_bytes,
-        offered=[True] * count,
+        offered=[not policy.of_kubernetes(device) for device in node.devices],
         residents=[()] * count,
     )
 

@@ -1,0 +1,1 @@
+"""What the Kubernetes driver costs: preparing claims, restarts, publishing, memory."""

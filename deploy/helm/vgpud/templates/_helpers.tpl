@@ -1,0 +1,37 @@
+{{- define "vgpud.name" -}}
+{{- if contains "vgpud" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-vgpud" (.Release.Name | trunc 44 | trimSuffix "-") }}{{ end }}
+{{- end }}
+
+{{- define "vgpud.account" -}}
+{{- default (printf "%s-driver" (include "vgpud.name" .)) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "vgpud.image" -}}
+{{- $name := required "image.repository is not set: build the image (docker/Dockerfile, target vgpud-k8s), push it, and name it by --set image.repository=REGISTRY/vgpud-k8s" .Values.image.repository -}}
+{{ $name }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end }}
+{{- end }}
+
+{{- define "vgpud.labels" -}}
+app.kubernetes.io/name: vgpud
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "vgpud.placement" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}

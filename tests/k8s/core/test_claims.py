@@ -1,0 +1,203 @@
+"""What a claim asks for: quantities, amounts, words, and every way to be wrong with its sentence."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.k8s.parts import NODE, allocated
+from vgpud.k8s.core.claims import ClaimError, pods_of, read_claim
+from vgpud.k8s.core.model import Asked, Gpu, Ref, Words
+from vgpud.k8s.core.published import Policy, offers
+from vgpud.k8s.core.quantities import QuantityError, format_memory, parse_quantity
+
+MIB = 1 << 20
+GPUS = tuple(Gpu(f"GPU-{n}", n, "H200", 140_400 * MIB, 2 * MIB) for n in range(3))
+OFFERS = offers(GPUS, Policy())
+
+
+def read(claim: dict[str, Any], **more: Any) -> Asked:
+    metadata = claim["metadata"]
+    ref = Ref(more.pop("uid", metadata["uid"]), metadata["namespace"], metadata["name"])
+    return read_claim(claim, ref, OFFERS, more.pop("pool", NODE), more.pop("priority_max", 0))
+
+
+def amounts(claim: dict[str, Any]) -> list[tuple[int, int, int, int]]:
+    return [
+        (one.min_milli, one.max_milli, one.mem_min_bytes // MIB, one.mem_max_bytes // MIB)
+        for one in read(claim).granted
+    ]
+
+
+# ---- quantities ----
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("500", 500), ("1k", 1000), ("140400Mi", 140_400 * MIB), ("1.5Gi", 3 << 29), ("2e3", 2000), (7, 7), ("1000m", 1)],
+)
+def test_a_quantity_is_what_the_api_means_by_it(text: object, value: int) -> None:
+    assert parse_quantity(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "500m", "1.5", "5 k", "0x10", "1KiB", "nan", None, True, 1.5, "9" * 30, "1e9999"])
+def test_no_whole_number_is_refused(text: object) -> None:
+    with pytest.raises(QuantityError):
+        parse_quantity(text)
+
+
+@settings(max_examples=examples(500))
+@given(st.integers(0, 1 << 60))
+def test_memory_is_published_in_whole_mebibytes_and_read_back(size: int) -> None:
+    assert parse_quantity(format_memory(size)) == size - size % MIB
+    assert Fraction(parse_quantity(format_memory(size)), MIB).denominator == 1
+
+
+# ---- amounts ----
+
+
+def test_half_a_gpu_and_a_maximum_beside_it() -> None:
+    assert amounts(allocated("c", ("gpu-0", {"sm": "500", "memory": "70200Mi"}))) == [(500, 500, 70_200, 70_200)]
+    both = {"sm": "500", "memory": "70200Mi", "smMax": "1k", "memoryMax": "140400Mi"}
+    assert amounts(allocated("c", ("gpu-0", both))) == [(500, 1000, 70_200, 140_400)]
+
+
+def test_two_and_a_half_gpus() -> None:
+    whole = {"sm": "1k", "memory": "140400Mi"}
+    claim = allocated("c", ("gpu-0", whole), ("gpu-1", whole), ("gpu-2", {"sm": "500", "memory": "70200Mi"}))
+    assert [one[0] for one in amounts(claim)] == [1000, 1000, 500]
+    assert [one.uuid for one in read(claim).granted] == ["GPU-0", "GPU-1", "GPU-2"]
+
+
+def test_a_borrower_and_a_fixed_size_and_a_server_without_capacities() -> None:
+    borrower = {"sm": "0", "memory": "1Gi", "smMax": "1k", "memoryMax": "20Gi"}
+    assert amounts(allocated("c", ("gpu-1", borrower))) == [(0, 1000, 1024, 20_480)]
+    assert amounts(allocated("c", ("gpu-1-quarter-3", {}))) == [(250, 250, 35_100, 35_100)]
+    assert amounts(allocated("c", ("gpu-1", {}))) == [(1000, 1000, 140_400, 140_400)]
+
+
+def test_memory_is_whole_granules() -> None:
+    assert amounts(allocated("c", ("gpu-0", {"sm": "500", "memory": "71Mi"}))) == [(500, 500, 70, 70)]
+
+
+def test_each_result_has_its_own_amounts_whatever_their_order() -> None:
+    claim = allocated("c", ("gpu-1", {"sm": "100", "memory": "1Gi"}), ("gpu-0", {"sm": "200", "memory": "2Gi"}))
+    assert [(one.uuid, one.min_milli) for one in read(claim).granted] == [("GPU-1", 100), ("GPU-0", 200)]
+
+
+def test_other_drivers_results_are_theirs() -> None:
+    claim = allocated("c", ("gpu-0", {"sm": "500", "memory": "1Gi"}))
+    claim["status"]["allocation"]["devices"]["results"].append({"driver": "nic.example.com", "device": "eth0"})
+    assert len(read(claim).granted) == len(read(claim).results) == 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ([("gpu-0", {"sm": "500", "smMax": "300"})], "smMax 0.3 is below sm 0.5: smMax is the maximum, 0 = as sm"),
+        ([("gpu-0", {"sm": "0"})], "sm 0 without smMax allows nothing"),
+        ([("gpu-0", {"sm": "1", "memory": "2Gi", "memoryMax": "1Gi"})], "memoryMax 1GiB is below memory 2GiB"),
+        ([("gpu-0", {"sm": "500m"})], "sm: 500m is not a whole number: sm is in thousandths"),
+        ([("gpu-0", {"sm": "-1"})], "sm: -1 is negative"),
+        ([("gpu-0", {"cores": "5"})], "no capacity cores"),
+        ([("gpu-9", {"sm": "5"})], "has device gpu-9, which this node does not have"),
+        (
+            [("gpu-0", {"sm": "5"})] * 2,
+            "has GPU gpu-0 twice: add a constraint with distinctAttribute gpu.vgpu.dev/uuid",
+        ),
+        ([("gpu-0", {"sm": "5"}), ("gpu-0-half-0", {})], "has GPU gpu-0-half-0 twice"),
+    ],
+)
+def test_wrong_amounts_say_what_is_wrong(devices: list[tuple[str, dict[str, str]]], said: str) -> None:
+    with pytest.raises(ClaimError) as error:
+        read(allocated("half", *devices))
+    assert str(error.value).startswith("claim team/half") and said in str(error.value)
+
+
+def test_wrong_claims_say_what_is_wrong() -> None:
+    good = allocated("half", ("gpu-0", {"sm": "5"}))
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        (good, {"uid": "another"}, "has another uid than kubelet asks for (another): it was deleted and created again"),
+        (good, {"pool": "n2"}, "has a device of pool n1, and this node's is n2"),
+        (good | {"status": {}}, {}, "is not allocated"),
+        (allocated("half"), {}, "has no device of gpu.vgpu.dev"),
+        (allocated("half", ("gpu-0", {}), adminAccess=True), {}, "has adminAccess"),
+    ]
+    for claim, more, said in cases:
+        with pytest.raises(ClaimError) as error:
+            read(claim, **more)
+        assert said in str(error.value)
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(max_size=5),
+        lambda x: (
+            st.lists(x)
+            | st.dictionaries(
+                st.sampled_from(["status", "allocation", "devices", "results", "config", "driver", "metadata", "uid"]),
+                x,
+            )
+        ),
+    )
+)
+def test_whatever_the_server_sends_is_refused_with_a_sentence(found: Any) -> None:
+    if isinstance(found, dict):
+        with pytest.raises(ClaimError):
+            read_claim(found, Ref("u", "n", "c"), OFFERS, NODE, 0)
+
+
+def test_pods_are_those_it_is_reserved_for() -> None:
+    claim = allocated("c", ("gpu-0", {"sm": "5"}), pods=("b", "a"))
+    claim["status"]["reservedFor"].append({"resource": "podgroups", "uid": "g"})
+    assert pods_of(claim) == ("a", "b")
+
+
+# ---- words ----
+
+CONFIG = {"apiVersion": "vgpu.dev/v1alpha1", "kind": "SliceConfig"}
+
+
+def with_config(*configs: tuple[str, Any]) -> dict[str, Any]:
+    claim = allocated("half", ("gpu-0", {"sm": "5"}))
+    claim["status"]["allocation"]["devices"]["config"] = [
+        {"source": source, "opaque": {"driver": "gpu.vgpu.dev", "parameters": given}} for source, given in configs
+    ]
+    return claim
+
+
+def test_the_claims_words_are_laid_over_the_classs() -> None:
+    claim = with_config(
+        ("FromClaim", CONFIG | {"weight": 4}), ("FromClass", CONFIG | {"class": "latency", "weight": 1, "priority": 9})
+    )
+    assert read(claim).words == Words("latency", 4, 9)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"class": "gold"}, "class: 'gold' is no class: write batch or latency"),
+        ({"weight": "4"}, "weight: '4' is out of range: write 0 to 10000"),
+        ({"weight": True}, "weight: 'True' is out of range"),
+        ({"priority": 1}, "priority: 1 is above 0, the highest that a claim may ask for: use a DeviceClass"),
+        ({"max": 1}, "max: there is no such field: write class, weight, priority"),
+        ({"kind": "Slice"}, "apiVersion: 'vgpu.dev/v1alpha1 Slice' is not known"),
+    ],
+)
+def test_wrong_words_name_the_field(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ClaimError) as error:
+        read(with_config(("FromClaim", CONFIG | given)))
+    assert f"claim team/half, {said}" in str(error.value)
+
+
+def test_others_configurations_are_not_read() -> None:
+    claim = with_config()
+    other = {"source": "FromClaim", "opaque": {"driver": "nic.example.com", "parameters": {"mtu": 9}}}
+    claim["status"]["allocation"]["devices"]["config"] = [other]
+    assert read(claim).words == Words()

@@ -1,0 +1,194 @@
+"""The driver as a process between a real vgpud, an API server and a kubelet."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.daemon.node import eventually
+from tests.k8s.fake_api import FakeApi
+from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
+from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.v1 import vgpud_pb2 as pb
+
+POD = "aaaaaaaa-0000-1111-2222-333333333333"
+
+
+class FakeCluster(Cluster):
+    """A cluster with the API server in this process."""
+
+    def __init__(self, directory: Path, system: OwnSystem, api: FakeApi) -> None:
+        super().__init__(directory, system, kubeconfig(directory, api.url))
+        self.api = api
+
+    def published(self, count: int) -> list[dict[str, Any]]:
+        """The ResourceSlices, once there are so many of one generation."""
+
+        def complete() -> list[dict[str, Any]]:
+            found = self.api.slices()
+            pools = {str(one["spec"]["pool"]) for one in found}
+            return found if len(found) == count and len(pools) == 1 else []
+
+        made: list[dict[str, Any]] = eventually(complete, f"{count} ResourceSlices; {self.log.read_text()}")
+        return made
+
+    def add(self, claim: dict[str, Any]) -> dict[str, Any]:
+        metadata = claim["metadata"]
+        self.api.put(self.api.claim_path(metadata["namespace"], metadata["name"]), claim)
+        return claim
+
+
+@pytest.fixture
+def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[FakeCluster]:
+    """A node with two devices whose driver kubelet has registered."""
+    system = make_system(config=[f'cdi_dir = "{short_dir / "cdi"}"', "[devices]", 'kubernetes = ["all"]'])
+    with FakeApi() as api:
+        api.add_node(NODE)
+        made = FakeCluster(short_dir, system, api)
+        try:
+            made.start()
+            made.kubelet.register()
+            made.published(2)
+            yield made
+        finally:
+            made.close()
+
+
+def half(cluster: FakeCluster, name: str = "half", **more: Any) -> dict[str, Any]:
+    return cluster.add(allocated(name, ("gpu-0", {"sm": "500", "memory": f"{1024}Mi"}), pods=(POD,), **more))
+
+
+def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes(cluster: FakeCluster) -> None:
+    counters, devices = cluster.published(2)
+    assert counters["spec"]["sharedCounters"][0]["name"] == "gpu-0"
+    first = devices["spec"]["devices"][0]
+    assert (first["name"], first["allowMultipleAllocations"]) == ("gpu-0", True)
+    assert first["capacity"]["sm"]["value"] == "1k"
+    assert len(cluster.api.writes) == 2
+
+
+def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    (answer,) = cluster.kubelet.prepare(claim).values()
+    assert not answer.error
+    uid = claim["metadata"]["uid"]
+    assert [(d.device_name, list(d.cdi_device_ids)) for d in answer.devices] == [("gpu-0", [f"vgpu.dev/gpu=k-{uid}"])]
+    made = cluster.slices()[f"k-{uid}"]
+    assert [(d.min_milli, d.max_milli, d.mem_max_bytes) for d in made.devices] == [(500, 500, 1024 * MIB)]
+    cdi = json.loads((cluster.directory / "cdi" / f"vgpu.dev-gpu_k-{uid}.json").read_text())
+    assert cdi["devices"][0]["containerEdits"]["env"] == [f"VGPU_SLICE=k-{uid}"]
+    (again,) = cluster.kubelet.prepare(claim).values()
+    assert again == answer
+    (released,) = cluster.kubelet.unprepare(claim).values()
+    assert not released.error and not cluster.slices()
+    (released,) = cluster.kubelet.unprepare(claim).values()
+    assert not released.error
+
+
+def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    before = cluster.kubelet.prepare(claim)
+    writes = [write for write in cluster.api.writes if write[0] != "patch"]
+    cluster.stop(signal.SIGKILL)
+    cluster.start()
+    cluster.kubelet.register()
+    assert cluster.kubelet.prepare(claim) == before
+    assert [write for write in cluster.api.writes if write[0] != "patch"] == writes
+
+
+def test_a_kubelet_that_starts_deletes_the_slices_and_they_come_back(cluster: FakeCluster) -> None:
+    for one in cluster.api.slices():
+        cluster.api.remove(f"/apis/resource.k8s.io/v1/resourceslices/{one['metadata']['name']}")
+    cluster.published(2)
+
+
+def test_each_claim_of_a_call_has_its_own_answer(cluster: FakeCluster) -> None:
+    good, gone, other = half(cluster), allocated("gone", ("gpu-0", {"sm": "1"})), half(cluster, "other")
+    uids = [str(claim["metadata"]["uid"]) for claim in (good, gone, other)]
+    answers = cluster.kubelet.prepare(good, gone, other)
+    assert [answers[uid].error for uid in uids] == [
+        "",
+        "claim team/gone does not exist: it was deleted before its pod started",
+        "",
+    ]
+    assert {uid: one.error for uid, one in cluster.kubelet.unprepare(good, gone, other).items()} == dict.fromkeys(
+        uids, ""
+    )
+
+
+def test_it_is_there_once_and_sigterm_takes_its_sockets_and_no_slice(cluster: FakeCluster) -> None:
+    cluster.kubelet.prepare(half(cluster))
+    second = FakeCluster(cluster.directory, cluster.system, cluster.api)
+    second.start()
+    assert second.process and second.process.wait(30) == 8
+    assert "another driver of gpu.vgpu.dev runs on this node" in cluster.log.read_text()
+    assert cluster.kubelet.registration.exists() and cluster.kubelet.endpoint.exists()
+    assert cluster.stop(signal.SIGTERM) == 0
+    assert not cluster.kubelet.registration.exists() and not cluster.kubelet.endpoint.exists()
+    assert len(cluster.slices()) == 1 and len(cluster.api.slices()) == 2
+
+
+def test_what_is_published_belongs_to_the_node(cluster: FakeCluster) -> None:
+    node = cluster.api.objects[f"/api/v1/nodes/{NODE}"]["metadata"]
+    wanted = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": node["uid"], "controller": True}
+    assert [one["metadata"]["ownerReferences"] for one in cluster.api.slices()] == [[wanted]] * 2
+
+
+def test_after_a_boot_the_cdi_files_are_there_before_kubelet_asks(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    before = cluster.kubelet.prepare(claim)
+    file = cluster.directory / "cdi" / f"vgpu.dev-gpu_k-{claim['metadata']['uid']}.json"
+    text = file.read_text()
+    assert cluster.system.daemon
+    cluster.system.daemon.kill()
+    file.unlink()
+    cluster.system.start_daemon()
+    eventually(file.exists, "the CDI file")
+    assert file.read_text() == text and cluster.kubelet.prepare(claim) == before
+
+
+def test_a_drained_device_is_tainted(cluster: FakeCluster) -> None:
+    cluster.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid="0", reason="a fan is broken"))
+
+    def taints() -> list[object]:
+        return [one.get("taints") for one in cluster.api.slices()[-1]["spec"].get("devices", [])]
+
+    wanted = {"key": "vgpu.dev/drained", "value": "a-fan-is-broken", "effect": "NoSchedule"}
+    eventually(lambda: [wanted] in taints() and taints().count([wanted]) == 17, "the taints")
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ([("gpu-0", {"sm": "500", "smMax": "300"})], "smMax 0.3 is below sm 0.5"),
+        ([("gpu-0", {"sm": "500m"})], "not a whole number"),
+        ([("gpu-0", {"cores": "5"})], "no capacity cores"),
+        ([("gpu-9", {"sm": "500"})], "which this node does not have"),
+        ([("gpu-0", {"sm": "100", "memory": "1Gi"})] * 2, "distinctAttribute"),
+    ],
+)
+def test_a_claim_that_cannot_be_prepared_says_why(
+    cluster: FakeCluster, devices: list[tuple[str, dict[str, str]]], said: str
+) -> None:
+    (answer,) = cluster.kubelet.prepare(cluster.add(allocated("wrong", *devices))).values()
+    assert said in answer.error
+    assert not cluster.slices()
+
+
+def test_a_vgpud_that_is_restarted_during_a_call_is_waited_for(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    assert cluster.system.daemon
+    cluster.system.daemon.kill()
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(cluster.kubelet.prepare, claim)
+        time.sleep(0.3)
+        cluster.system.start_daemon()
+        (answer,) = call.result().values()
+    assert not answer.error and len(cluster.slices()) == 1

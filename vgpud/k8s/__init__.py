@@ -1,0 +1,1 @@
+"""The DRA driver: slices of vgpud for the pods of Kubernetes."""

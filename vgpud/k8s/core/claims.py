@@ -1,0 +1,156 @@
+"""A ResourceClaim, as the API server has it, into what vgpud is to prepare, or why it cannot be.
+
+Shares are read from the allocation's results, each by itself: two results may name one device. A claim has one slice
+and a slice has a device once, so that is refused here with the remedy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result
+from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI, FREE, MEMORY, MEMORY_MAX, SM, SM_MAX
+from vgpud.k8s.core.quantities import MEBIBYTE, QuantityError, parse_quantity
+from vgpud.k8s.core.slice_config import ConfigError, words_of
+
+RESULTS_MAX = 32  # of a claim's allocation, in the API
+PODS = "pods"
+_AMOUNT_MAX = 1 << 60  # sums of all devices' are still numbers of 64 bits
+
+
+class ClaimError(ValueError):
+    """The claim cannot be prepared: one line, which kubelet shows in the pod's events."""
+
+
+def is_of(claim: Mapping[str, Any], uid: str) -> bool:
+    """Whether this is the claim with that uid, and not a later one of the same name."""
+    return bool(_at(claim, "metadata", "uid") == uid)
+
+
+def is_left(claim: Mapping[str, Any], pool: str, pods: Iterable[str]) -> bool:
+    """Whether a claim that these pods had is not allocated to this node any more: they were deleted by force, and it
+    may be another node's by now."""
+    found = [(one.get("driver"), one.get("pool")) for one in _list(claim, "status", "allocation", "devices", "results")]
+    return (DRIVER, pool) not in found and set(pods).isdisjoint(pods_of(claim))
+
+
+def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], pool: str, priority_max: int) -> Asked:
+    """The claim, checked. offers: the published devices by name; pool: this node's. Raises ClaimError."""
+    if not is_of(claim, ref.uid):
+        text = f"claim {ref} has another uid than kubelet asks for ({ref.uid})"
+        raise ClaimError(f"{text}: it was deleted and created again")
+    allocation = _at(claim, "status", "allocation")
+    if not isinstance(allocation, Mapping):
+        raise ClaimError(f"claim {ref} is not allocated: the scheduler has not chosen devices for it")
+    found = [one for one in _list(allocation, "devices", "results") if one.get("driver") == DRIVER]
+    if not found:
+        raise ClaimError(f"claim {ref} has no device of {DRIVER}")
+    if any(one.get("adminAccess") for one in found):
+        raise ClaimError(f"claim {ref} has adminAccess, which {DRIVER} does not have: `vgpu status` shows all GPUs")
+    results = tuple(_result(one) for one in found[:RESULTS_MAX])
+    foreign = next((result.pool for result in results if result.pool != pool), None)
+    if foreign is not None:
+        raise ClaimError(f"claim {ref} has a device of pool {foreign}, and this node's is {pool}")
+    granted = tuple(_granted(ref, one, offers) for one in found)
+    _require_different(ref, granted, found)
+    try:
+        words = words_of(_configs(allocation), priority_max)
+    except ConfigError as error:
+        raise ClaimError(f"claim {ref}, {error}") from error
+    return Asked(ref.uid, ref.namespace, ref.name, pods_of(claim), results, granted, words)
+
+
+def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -> Granted:
+    name = str(result.get("device"))
+    offer = offers.get(name)
+    if offer is None:
+        have = ", ".join(sorted(one.name for one in offers.values() if one.size == FREE)) or "none"
+        raise ClaimError(f"claim {ref} has device {name[:80]}, which this node does not have: it has {have}")
+    whole = offer.gpu.memory_bytes
+    if offer.size != FREE:
+        milli = FIXED_MILLI[offer.size]
+        memory = fixed_memory(offer.gpu, milli)
+        return Granted(offer.gpu.uuid, milli, milli, memory, memory)
+    given = _amounts(ref, name, result.get("consumedCapacity"))
+    if not given:  # a server without consumable capacity gives the device as a whole
+        return Granted(offer.gpu.uuid, MILLI_PER_DEVICE, MILLI_PER_DEVICE, whole, whole)
+    least, memory = given.get(SM, MILLI_PER_DEVICE), given.get(MEMORY, whole)
+    most, memory_most = given.get(SM_MAX, 0) or least, given.get(MEMORY_MAX, 0) or memory
+    if most < least:
+        text = f"{SM_MAX} {format_gpus(most)} is below {SM} {format_gpus(least)}: {SM_MAX} is the maximum, 0 = as {SM}"
+        raise ClaimError(f"claim {ref}, device {name}: {text}")
+    if not most:
+        raise ClaimError(f"claim {ref}, device {name}: {SM} 0 without {SM_MAX} allows nothing: set {SM_MAX}")
+    if memory_most < memory:
+        text = f"{MEMORY_MAX} {format_bytes(memory_most)} is below {MEMORY} {format_bytes(memory)}"
+        raise ClaimError(f"claim {ref}, device {name}: {text}: {MEMORY_MAX} is the maximum, 0 = as {MEMORY}")
+    granule = offer.gpu.granule_bytes
+    return Granted(offer.gpu.uuid, least, most, memory - memory % granule, memory_most - memory_most % granule)
+
+
+def fixed_memory(gpu: Gpu, milli: int) -> int:
+    """The memory of a fixed part of a device, in whole granules and mebibytes."""
+    part = gpu.memory_bytes * milli // MILLI_PER_DEVICE
+    return part - part % math.lcm(gpu.granule_bytes, MEBIBYTE)
+
+
+def _amounts(ref: Ref, device: str, consumed: Any) -> dict[str, int]:
+    if not isinstance(consumed, Mapping):
+        return {}
+    amounts = {}
+    for name, value in consumed.items():
+        short = str(name).rpartition("/")[2]
+        if short not in CAPACITIES:
+            raise ClaimError(f"claim {ref}, device {device}: no capacity {str(name)[:40]}: {', '.join(CAPACITIES)}")
+        try:
+            amounts[short] = parse_quantity(value)
+        except QuantityError as error:
+            raise ClaimError(f"claim {ref}, device {device}, {short}: {error}") from error
+        if not 0 <= amounts[short] <= _AMOUNT_MAX:
+            wrong = "is negative" if amounts[short] < 0 else "is more than any device has"
+            raise ClaimError(f"claim {ref}, device {device}, {short}: {str(value)[:40]} {wrong}")
+    return amounts
+
+
+def _require_different(ref: Ref, granted: Sequence[Granted], found: Sequence[Mapping[str, Any]]) -> None:
+    uuids = [one.uuid for one in granted]
+    twice = next((n for n, uuid in enumerate(uuids) if uuid in uuids[:n]), None)
+    if twice is None:
+        return
+    device = str(found[twice].get("device"))
+    text = f"claim {ref} has GPU {device} twice: add a constraint with distinctAttribute {DRIVER}/uuid,"
+    raise ClaimError(f"{text} or ask for the sum in one request")
+
+
+def _result(result: Mapping[str, Any]) -> Result:
+    names = ("request", "pool", "device", "shareID")
+    return Result(*(str(result.get(name) or "") for name in names))
+
+
+def _configs(allocation: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    ours = [
+        (str(one.get("source")), _at(one, "opaque", "parameters"))
+        for one in _list(allocation, "devices", "config")
+        if _at(one, "opaque", "driver") == DRIVER
+    ]
+    return sorted(ours, key=lambda config: config[0] == "FromClaim")  # the class's first, else in their order
+
+
+def pods_of(claim: Mapping[str, Any]) -> tuple[str, ...]:
+    """The uids of the pods that may use the claim, sorted."""
+    reserved = _list(claim, "status", "reservedFor")
+    return tuple(sorted(str(one.get("uid")) for one in reserved if one.get("resource") == PODS and one.get("uid")))
+
+
+def _at(found: Any, *path: str) -> Any:
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _list(found: Any, *path: str) -> list[Mapping[str, Any]]:
+    inner = _at(found, *path)
+    return [one for one in inner if isinstance(one, Mapping)] if isinstance(inner, list) else []

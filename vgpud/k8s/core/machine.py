@@ -1,0 +1,417 @@
+"""The driver's single entry point: step(state, event, now_ns) -> [command]. No IO, no clock, no randomness.
+
+vgpud keeps what must outlive a crash: a claim's slice is saved there in one transaction before it is answered, with the
+claim that it is for, and its CDI file is written again at every start. So the driver has no state of its own on disk,
+and each call of kubelet is decided anew: read the claim, have vgpud make (or find) its slice, answer. Whatever dies in
+between is repeated by kubelet with the same result.
+
+Of one claim, one thing is done at a time; calls that come meanwhile wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgpud.k8s.core import published, status
+from vgpud.k8s.core.claims import ClaimError, is_left, is_of, read_claim
+from vgpud.k8s.core.events import (
+    Answer,
+    Called,
+    ClaimRead,
+    Command,
+    EndSlice,
+    Event,
+    Health,
+    Log,
+    MakeSlice,
+    NodeLost,
+    NodeSeen,
+    PodUnknown,
+    PoolSeen,
+    Publish,
+    Published,
+    ReadClaim,
+    SliceEnded,
+    SliceMade,
+    StatusWritten,
+    Tick,
+    WriteStatus,
+)
+from vgpud.k8s.core.model import Asked, Gpu, Granted, Known, Ref, Work
+from vgpud.k8s.core.names import CDI_KIND
+from vgpud.k8s.core.tenths import without_those_of_others
+
+SECOND_NS = 1_000_000_000
+#: how often vgpud's claims are compared with the API server: pods that were deleted by force leave theirs behind
+RECONCILE_NS = 600 * SECOND_NS
+#: after somebody else changed our ResourceSlices; deletions (a kubelet that starts deletes them) are repaired at once
+REPAIR_NS = 30 * SECOND_NS
+#: after a write that failed; twice as long after each further one, up to the second time
+RETRY_NS, RETRY_MAX_NS = 2 * SECOND_NS, 30 * SECOND_NS
+#: between two writes that succeed, and until the watch must have shown one: it may lag, or be dead
+SETTLE_NS, SHOWN_NS = SECOND_NS, 30 * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the site decides."""
+
+    publish: published.Policy = field(default_factory=published.Policy)
+    priority_max: int = 0  # of a claim's own SliceConfig
+
+
+@dataclass(slots=True)
+class Pool:
+    """Our ResourceSlices, as far as is known."""
+
+    stored: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
+    dropped: tuple[str, ...] = ()
+    writing: bool = False
+    behind: bool = False  # it is not what is wanted, so that time alone can make a write due
+    not_before_ns: int = 0  # no write before
+    repair_ns: int | None = None  # when what somebody else changed is put right
+    newest: int = 0  # generation that was written
+    #: by name: generations that the watch has shown since a write began; those written that it has still to show
+    shown: dict[str, int] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)
+    shown_by_ns: int = 0  # when that is not waited for any more
+    failures: int = 0  # of writes, one after another
+    error: str = ""  # of the last one
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that step() reads and writes."""
+
+    node: str
+    policy: Policy = field(default_factory=Policy)
+    gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
+    claims: dict[str, Known] = field(default_factory=dict)  # by uid: those that vgpud has slices for
+    work: dict[str, Work] = field(default_factory=dict)  # by uid
+    #: claims that the API server is being asked about although kubelet has not called
+    checks: dict[str, Known] = field(default_factory=dict)
+    #: what is being written into claims' status, by uid
+    telling: dict[str, tuple[Granted, ...]] = field(default_factory=dict)
+    pool: Pool = field(default_factory=Pool)
+    healthy: tuple[tuple[str, bool, str], ...] = ()
+    reconciled_ns: int | None = None
+
+
+def step(state: State, event: Event, now_ns: int) -> list[Command]:
+    """Applies one event and returns what the shells are to do. `now_ns`: CLOCK_MONOTONIC."""
+    return _HANDLERS[type(event)](state, event, now_ns)
+
+
+# ---- the node ----
+
+
+def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
+    theirs = {share.uuid for one in event.claims if one.device_ids for share in one.granted}
+    gpus = without_those_of_others(event.gpus, theirs, "device-plugin")
+    changed, before = state.gpus != gpus, state.claims
+    state.gpus = gpus
+    state.claims = {claim.uid: claim for claim in event.claims if not claim.device_ids}
+    resized = [
+        one
+        for uid, one in state.claims.items()
+        if uid in before and one.granted != before[uid].granted and uid not in state.telling
+    ]
+    looks = [look for one in resized for look in _look(state, one)]
+    if not changed:
+        return looks
+    state.pool.repair_ns = None
+    return [*_health(state), *_publish(state, now_ns), *looks]
+
+
+def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
+    """Nothing changes: programs run on, and what is published stays true."""
+    return []
+
+
+def _health(state: State) -> list[Command]:
+    devices = tuple(
+        (offer.name, not offer.gpu.fault, offer.gpu.fault)
+        for offer in published.offers(state.gpus or (), state.policy.publish).values()
+        if offer.gpu.given
+    )
+    if devices == state.healthy:
+        return []
+    state.healthy = devices
+    return [Health(devices)]
+
+
+# ---- calls of kubelet ----
+
+
+def _on_called(state: State, event: Called, now_ns: int) -> list[Command]:
+    work = state.work.get(event.ref.uid)
+    if work is None:
+        return _begin(state, Work(event.ref, event.ending, [event.call]))
+    if work.ending == event.ending and not work.behind:
+        work.calls.append(event.call)
+    else:
+        work.behind.append((event.call, event.ending))
+    return []
+
+
+def _begin(state: State, work: Work) -> list[Command]:
+    state.work[work.ref.uid] = work
+    checked = _concluded(state, work.ref.uid)  # what is done now does what a check would
+    return [*checked, EndSlice(work.ref.uid) if work.ending else ReadClaim(work.ref)]
+
+
+def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]:
+    checked = state.checks.get(event.uid)
+    work = state.work.get(event.uid)
+    if checked and (work is None or work.ending):
+        return _checked(state, checked, event)
+    if work is None or work.ending or work.waits:
+        return []
+    if event.error:
+        return _done(state, work, f"the API server cannot be asked for claim {work.ref}: {event.error}")
+    if event.claim is None:
+        return _done(state, work, f"claim {work.ref} does not exist: it was deleted before its pod started")
+    if state.gpus is None:
+        return _done(state, work, f"claim {work.ref}: vgpud on this node does not answer: see `vgpu doctor` there")
+    offers = published.offers(state.gpus, state.policy.publish)
+    try:
+        work.asked = read_claim(event.claim, work.ref, offers, state.node, state.policy.priority_max)
+        work.claim = event.claim
+    except ClaimError as error:
+        return _done(state, work, str(error))
+    known = state.claims.get(event.uid)
+    work.remakes = known is not None and known.is_for_another(work.asked)
+    return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
+
+
+def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
+    work = state.work.get(event.uid)
+    if work is None or work.ending or work.asked is None:  # a claim's pods were brought up to date
+        known = state.checks.get(event.uid)
+        told: list[Command] = [Log(f"claim {known}: {event.error}")] if known and event.error else []
+        return [*told, *_concluded(state, event.uid)]
+    asked = work.asked
+    if event.full and not work.retried:
+        # slices of claims that are gone may be in the way: they are ended, and then this is tried once more
+        work.retried = work.waits = True
+        return _reconcile(state, now_ns) or _concluded(state, "")
+    if event.error:
+        return _done(state, work, f"claim {asked}: {event.error}")
+    names = (asked.uid, asked.namespace, asked.name)
+    known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted)
+    state.claims[asked.uid] = known
+    on = ", ".join(result.device for result in asked.results)
+    log = Log(f"claim {asked} is prepared: slice {event.slice_name} on {on}")
+    return [log, *_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), *_tell(state, work.claim, asked, known)]
+
+
+def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Command]:
+    work = state.work.get(event.uid)
+    if not event.error:
+        state.claims.pop(event.uid, None)
+    if work and work.remakes and work.asked:
+        work.remakes = False
+        return _done(state, work, f"claim {work.ref}: {event.error}") if event.error else [MakeSlice(work.asked)]
+    if work is None or not work.ending:
+        return _concluded(state, event.uid)
+    told = [] if event.error else [Log(f"claim {work.ref} is released")]
+    done = _done(state, work, f"claim {work.ref}: {event.error}" if event.error else "")
+    return [*told, *done, *_concluded(state, event.uid)]
+
+
+def _done(state: State, work: Work, error: str, cdi_device: str = "") -> list[Command]:
+    """Answers the calls, and begins with those that waited behind them."""
+    uid, asked = work.ref.uid, work.asked
+    results = asked.results if asked and not error else ()
+    answers: list[Command] = [Answer(call, uid, error, results, cdi_device if results else "") for call in work.calls]
+    del state.work[uid]
+    if not work.behind:
+        return answers
+    ending = work.behind[0][1]
+    alike = [call for call, kind in work.behind if kind == ending]
+    rest = [(call, kind) for call, kind in work.behind if kind != ending]
+    return [*answers, *_begin(state, Work(work.ref, ending, alike, behind=rest))]
+
+
+# ---- what a claim's status says ----
+
+
+def _tell(state: State, claim: Mapping[str, Any], asked: Asked, known: Known) -> list[Command]:
+    """Brings the claim's status up to date, if it is not and is not being written."""
+    devices = status.news(claim, asked, known.slice_name, known.granted)
+    if not devices or known.uid in state.telling:
+        return []
+    state.telling[known.uid] = known.granted
+    return [WriteStatus(Ref(known.uid, known.namespace, known.name), devices)]
+
+
+def _on_status_written(state: State, event: StatusWritten, now_ns: int) -> list[Command]:
+    """The numbers may have changed meanwhile. A write that failed is made good when the claims are compared again."""
+    written, known = state.telling.pop(event.uid, ()), state.claims.get(event.uid)
+    if event.error:
+        return [Log(f"the status of claim {known or event.uid} could not be written: {event.error}")]
+    return _look(state, known) if known and known.granted != written else []
+
+
+# ---- claims that are gone, and pods that came ----
+
+
+def _look(state: State, known: Known) -> list[Command]:
+    """Asks the API server for a claim that has a slice, unless it is being asked for."""
+    if known.uid in state.work or known.uid in state.checks:
+        return []
+    state.checks[known.uid] = known
+    return [ReadClaim(Ref(known.uid, known.namespace, known.name))]
+
+
+def _reconcile(state: State, now_ns: int) -> list[Command]:
+    """Asks the API server for every claim that has a slice."""
+    state.reconciled_ns = now_ns
+    return [look for known in state.claims.values() for look in _look(state, known)]
+
+
+def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
+    """A claim that has gone, or is another one of the same name, has no use for its slice any more."""
+    if event.error or known.uid in state.work:
+        return _concluded(state, known.uid)
+    if event.claim is None or not is_of(event.claim, known.uid):
+        return _end_unused(state, known, "is gone: its")
+    if is_left(event.claim, state.node, known.pods):
+        return _end_unused(state, known, "is not allocated to this node any more: its")
+    now = state.claims.get(known.uid)  # it may have been resized since it was asked for
+    if state.gpus is None or now is None:
+        return _concluded(state, known.uid)
+    offers = published.offers(state.gpus, state.policy.publish)
+    ref = Ref(known.uid, known.namespace, known.name)
+    try:
+        asked = read_claim(event.claim, ref, offers, state.node, state.policy.priority_max)
+    except ClaimError as error:
+        return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
+    if now.is_for_another(asked):
+        return _end_unused(state, known, "was allocated again, to other pods: its former")
+    if asked.pods != now.pods:
+        return [MakeSlice(asked)]
+    return [*_tell(state, event.claim, asked, now), *_concluded(state, known.uid)]
+
+
+def _end_unused(state: State, known: Known, why: str) -> list[Command]:
+    """As if kubelet had called: calls that come meanwhile wait."""
+    del state.checks[known.uid]
+    state.work[known.uid] = Work(Ref(known.uid, known.namespace, known.name), ending=True, unused=True)
+    text = f"claim {known} {why} slice {known.slice_name} is ended"
+    return [EndSlice(known.uid), Log(text, {"slice": known.slice_name})]
+
+
+def _concluded(state: State, uid: str) -> list[Command]:
+    """A claim has been checked. After the last one, what waited for room is tried again."""
+    state.checks.pop(uid, None)
+    if state.checks or any(work.unused for work in state.work.values()):
+        return []
+    waiting = [work for work in state.work.values() if work.waits]
+    for work in waiting:
+        work.waits = False
+    return [ReadClaim(work.ref) for work in waiting]
+
+
+def _on_pod_unknown(state: State, event: PodUnknown, now_ns: int) -> list[Command]:
+    known = next((one for one in state.claims.values() if one.slice_name == event.slice_name), None)
+    return _look(state, known) if known else []
+
+
+# ---- what is published ----
+
+
+def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
+    """Deletions are repaired at once, since a kubelet that starts makes them; edits later, so that two that disagree
+    do not write all the time."""
+    pool = state.pool
+    deleted = pool.stored is None or len(event.slices) < len(pool.stored)
+    settled = not (pool.writing or pool.pending or pool.behind)
+    pool.stored = event.slices
+    there = {str(one["metadata"]["name"]): published.generation(one) for one in event.slices}
+    pool.shown |= there if pool.writing else {}
+    pool.pending = {} if event.listed else _not_shown(pool.pending, there)
+    if event.listed and pool.failures:
+        pool.not_before_ns = now_ns  # the API server answers again
+    if deleted:
+        pool.repair_ns = None
+    elif settled and _wanted_changes(state):
+        pool.repair_ns = now_ns + REPAIR_NS
+    return _publish(state, now_ns)
+
+
+def _not_shown(written: Mapping[str, int], there: Mapping[str, int]) -> dict[str, int]:
+    return {name: generation for name, generation in written.items() if there.get(name, -1) < generation}
+
+
+def _wanted_changes(state: State) -> published.Changes:
+    pool = state.pool
+    if state.gpus is None or pool.stored is None:
+        return published.Changes()
+    wanted = published.specs(state.gpus, state.node, state.policy.publish)
+    return published.changes(wanted, pool.stored, state.node, pool.dropped, pool.newest)
+
+
+def _publish(state: State, now_ns: int) -> list[Command]:
+    """Writes what differs, unless a write is under way or to be shown, or it is not time yet."""
+    pool = state.pool
+    found = _wanted_changes(state)
+    pool.behind = bool(found)
+    if not found:
+        pool.repair_ns = None
+        return []
+    if pool.writing or now_ns < max(pool.not_before_ns, pool.repair_ns or 0, pool.shown_by_ns if pool.pending else 0):
+        return []
+    pool.writing, pool.repair_ns = True, None
+    pool.shown, pool.pending = {}, {}
+    return [Publish(found)]
+
+
+def _on_published(state: State, event: Published, now_ns: int) -> list[Command]:
+    pool = state.pool
+    pool.writing, pool.repair_ns = False, None
+    pool.newest = max([pool.newest, *(generation for _, generation in event.written)])
+    pool.pending, pool.shown_by_ns = _not_shown(dict(event.written), pool.shown), now_ns + SHOWN_NS
+    if event.error:
+        return _failed(pool, event.error, now_ns)
+    told: list[Command] = [Log("the ResourceSlices are written")]
+    pool.not_before_ns, pool.failures, pool.error = now_ns + SETTLE_NS, 0, ""
+    if event.dropped and event.dropped != pool.dropped:
+        names = ", ".join(event.dropped)
+        told.append(Log(f"this API server does not store {names}: enable its feature gates (docs/kubernetes.md)"))
+    pool.dropped = event.dropped
+    pool.behind = bool(_wanted_changes(state))
+    return told
+
+
+def _failed(pool: Pool, error: str, now_ns: int) -> list[Command]:
+    """Tries again later; an API server that is away for an hour is one line of the log."""
+    pool.behind = True
+    pool.not_before_ns = now_ns + min(RETRY_NS << min(pool.failures, 8), RETRY_MAX_NS)
+    pool.failures += 1
+    known, pool.error = pool.error, error
+    return [] if error == known else [Log(f"the ResourceSlices cannot be written, which is tried again: {error}")]
+
+
+def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
+    commands = _publish(state, now_ns) if state.pool.behind else []
+    if state.gpus is None or (state.reconciled_ns is not None and now_ns - state.reconciled_ns < RECONCILE_NS):
+        return commands
+    return [*commands, *_reconcile(state, now_ns)]
+
+
+_HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
+    NodeSeen: _on_node_seen,
+    NodeLost: _on_node_lost,
+    Called: _on_called,
+    ClaimRead: _on_claim_read,
+    SliceMade: _on_slice_made,
+    SliceEnded: _on_slice_ended,
+    PodUnknown: _on_pod_unknown,
+    PoolSeen: _on_pool_seen,
+    Published: _on_published,
+    StatusWritten: _on_status_written,
+    Tick: _on_tick,
+}

@@ -1,0 +1,142 @@
+"""What the driver knows: the node's devices, the claims that vgpud has slices for, and the calls at work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgpud.k8s.core.names import FREE
+
+#: Effect of a taint: nothing new is placed, or pods that do not tolerate it are evicted, too
+NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A device that vgpud gives to Kubernetes."""
+
+    uuid: str
+    index: int
+    product: str
+    memory_bytes: int  # what slices can have, in whole mebibytes
+    granule_bytes: int
+    simulated: bool = False
+    compute_capability: str = ""
+    pci_root: str = ""
+    drained: str = ""  # an operator's reason
+    fault: str = ""  # an Xid's
+    taken_by: str = ""  # programs outside slices, or slices that are no claims'
+    given: bool = True  # to Kubernetes; claims that were prepared before may still have one that is not
+
+    @property
+    def name(self) -> str:
+        return f"gpu-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A published device: a GPU as a whole, shared by amounts (size FREE), or a fixed part of one."""
+
+    name: str
+    gpu: Gpu
+    size: str = FREE
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a claim has on one GPU."""
+
+    uuid: str
+    min_milli: int
+    max_milli: int
+    mem_min_bytes: int
+    mem_max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One device of a claim's allocation, as the scheduler wrote it."""
+
+    request: str
+    pool: str
+    device: str
+    share_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The SliceConfig of a claim."""
+
+    service_class: str = "batch"
+    weight: int = 0
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A claim that has been read, checked against what is published, and can be prepared."""
+
+    uid: str
+    namespace: str
+    name: str
+    pods: tuple[str, ...]
+    results: tuple[Result, ...]
+    granted: tuple[Granted, ...]
+    words: Words
+    device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A claim, or an allocation of kubelet's device plugin, that vgpud has a slice for."""
+
+    uid: str
+    namespace: str
+    name: str
+    slice_name: str
+    pods: tuple[str, ...]
+    granted: tuple[Granted, ...] = ()  # what it has now: it may have been resized
+    allocated: tuple[Granted, ...] = ()  # what it was prepared with
+    device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
+    in_use: bool = False  # by a container
+
+    def is_for_another(self, asked: Asked) -> bool:
+        """Whether the claim was allocated anew since it was prepared, for other pods: then nobody uses the slice."""
+        again = {one.uuid: one for one in asked.granted} == {one.uuid: one for one in self.allocated}
+        return bool(self.allocated) and not again and set(self.pods).isdisjoint(asked.pods)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A claim as kubelet names it."""
+
+    uid: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(slots=True)
+class Work:
+    """What is being done about one claim, and the calls that wait for it. One at a time for each claim."""
+
+    ref: Ref
+    ending: bool  # else it is being prepared
+    calls: list[int] = field(default_factory=list)
+    asked: Asked | None = None  # once it has been read
+    claim: Mapping[str, Any] = field(default_factory=dict)  # as it was read
+    retried: bool = False  # after the slices of claims that are gone were ended
+    waits: bool = False  # for that
+    remakes: bool = False  # a former allocation's slice is ended first
+    unused: bool = False  # nobody has called: the claim has no use for its slice any more
+    #: calls of the other kind, which came meanwhile and are served afterwards
+    behind: list[tuple[int, bool]] = field(default_factory=list)

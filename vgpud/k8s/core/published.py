@@ -1,0 +1,257 @@
+"""ResourceSlices: what this node's devices look like to the scheduler, and what is to be written when they differ.
+
+A GPU is published as a device with consumable capacity, which any number of claims share, and as devices of fixed sizes
+for extended resources. All of a GPU's devices consume its counters, so it is given away by amounts or in fixed parts at
+a time. Maxima are capacities that cannot be used up: parameters that the API server checks (docs/kubernetes.md).
+
+Bounds of the API (resource/v1): 64 devices in a slice whose devices have counters or taints, 8 sets of counters in a
+slice, which has no devices then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.k8s.core.claims import fixed_memory
+from vgpud.k8s.core.model import NO_EXECUTE, NO_SCHEDULE, Gpu, Offer
+from vgpud.k8s.core.names import (
+    DRIVER,
+    FIXED_MILLI,
+    FREE,
+    MEMORY,
+    MEMORY_MAX,
+    SIZE,
+    SLICES,
+    SM,
+    SM_MAX,
+    TAINT_DRAINED,
+    TAINT_FAULTY,
+    TAINT_TAKEN,
+)
+from vgpud.k8s.core.quantities import QuantityError, format_memory, parse_quantity
+
+DEVICES_MAX = 64
+COUNTER_SETS_MAX = 8
+#: a value that this many claims at their largest do not use up
+_NEVER_BINDS = 96
+_LABEL_MAX = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the site decides about publishing."""
+
+    slices_max: int = 96  # claims that may share one GPU
+    fixed_sizes: bool = True
+    evict_on_fault: bool = False  # pods that do not tolerate it, when the driver reports a fatal Xid
+
+
+def offers(gpus: Iterable[Gpu], policy: Policy) -> dict[str, Offer]:
+    """The devices, by name; those that are given to Kubernetes are published."""
+    made: dict[str, Offer] = {}
+    for gpu in sorted(gpus, key=lambda gpu: gpu.index):
+        made[gpu.name] = Offer(gpu.name, gpu)
+        if policy.fixed_sizes:
+            for size, milli in FIXED_MILLI.items():
+                for number in range(MILLI_PER_DEVICE // milli):
+                    name = f"{gpu.name}-{size}-{number}"
+                    made[name] = Offer(name, gpu, size)
+    return made
+
+
+def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]]:
+    """The specs of the node's ResourceSlices, without `pool`: first the counters, then the devices."""
+    ordered = sorted((gpu for gpu in gpus if gpu.given), key=lambda gpu: gpu.index)
+    devices = [_device(offer, policy) for offer in offers(ordered, policy).values()]
+    counters = [_counters(gpu) for gpu in ordered] if policy.fixed_sizes else []
+    own = {"driver": DRIVER, "nodeName": node}
+    made = [own | {"sharedCounters": part} for part in _parts(counters, COUNTER_SETS_MAX)]
+    return made + [own | {"devices": part} for part in _parts(devices, DEVICES_MAX)]
+
+
+def _parts(all_: list[Any], most: int) -> list[list[Any]]:
+    return [all_[begin : begin + most] for begin in range(0, len(all_), most)]
+
+
+def _counters(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "name": gpu.name,
+        "counters": {SM: {"value": str(MILLI_PER_DEVICE)}, MEMORY: {"value": format_memory(gpu.memory_bytes)}},
+    }
+
+
+def _device(offer: Offer, policy: Policy) -> dict[str, Any]:
+    gpu = offer.gpu
+    made: dict[str, Any] = {"name": offer.name, "attributes": _attributes(offer)}
+    if offer.size == FREE:
+        made["allowMultipleAllocations"] = True
+        made["capacity"] = _capacity(gpu, policy)
+        milli, memory = MILLI_PER_DEVICE, format_memory(gpu.memory_bytes)
+    else:
+        milli = FIXED_MILLI[offer.size]
+        memory = format_memory(fixed_memory(gpu, milli))
+        made["capacity"] = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
+    if policy.fixed_sizes:
+        counters = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
+        made["consumesCounters"] = [{"counterSet": gpu.name, "counters": counters}]
+    if taints := _taints(gpu, policy):
+        made["taints"] = taints
+    return made
+
+
+def _attributes(offer: Offer) -> dict[str, Any]:
+    gpu = offer.gpu
+    made: dict[str, Any] = {
+        "uuid": {"string": gpu.uuid[:64]},
+        "index": {"int": gpu.index},
+        SIZE: {"string": offer.size},
+        "productName": {"string": gpu.product[:64]},
+        "simulated": {"bool": gpu.simulated},
+    }
+    if gpu.compute_capability:
+        made["cudaComputeCapability"] = {"version": gpu.compute_capability}
+    if gpu.pci_root:
+        made["resource.kubernetes.io/pcieRoot"] = {"string": gpu.pci_root}
+    return made
+
+
+def _capacity(gpu: Gpu, policy: Policy) -> dict[str, Any]:
+    whole, step = format_memory(gpu.memory_bytes), format_memory(max(gpu.granule_bytes, 1 << 20))
+    return {
+        SM: _range(str(MILLI_PER_DEVICE), str(MILLI_PER_DEVICE), "0", str(MILLI_PER_DEVICE), "1"),
+        MEMORY: _range(whole, whole, step, whole, step),
+        SLICES: _range(str(policy.slices_max), "1", "1", "1", None),
+        SM_MAX: _range(str(_NEVER_BINDS * MILLI_PER_DEVICE), "0", "0", str(MILLI_PER_DEVICE), "1"),
+        MEMORY_MAX: _range(format_memory(_NEVER_BINDS * gpu.memory_bytes), "0", "0", whole, step),
+    }
+
+
+def _range(value: str, default: str, least: str, most: str, step: str | None) -> dict[str, Any]:
+    valid = {"min": least, "max": most} | ({"step": step} if step else {})
+    return {"value": value, "requestPolicy": {"default": default, "validRange": valid}}
+
+
+def _taints(gpu: Gpu, policy: Policy) -> list[dict[str, str]]:
+    made = []
+    if gpu.fault:
+        effect = NO_EXECUTE if policy.evict_on_fault else NO_SCHEDULE
+        made.append({"key": TAINT_FAULTY, "value": _label(gpu.fault), "effect": effect})
+    elif gpu.drained:
+        made.append({"key": TAINT_DRAINED, "value": _label(gpu.drained), "effect": NO_SCHEDULE})
+    if gpu.taken_by:
+        made.append({"key": TAINT_TAKEN, "value": _label(gpu.taken_by), "effect": NO_SCHEDULE})
+    return made
+
+
+def _label(text: str) -> str:
+    """The text as a label's value: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text)[:_LABEL_MAX]
+    return kept.strip("-_.")
+
+
+# ---- what is there against what is wanted ----
+
+#: what the server adds to a taint
+_ADDED = frozenset({"timeAdded"})
+_INDEX = re.compile(r"([0-9]{1,3})-")
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One ResourceSlice to be written. name: of the object that is replaced, "" for a new one."""
+
+    name: str
+    index: int
+    spec: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What brings the pool to what is wanted: writes, then deletions."""
+
+    writes: tuple[Write, ...] = ()
+    deletions: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.writes or self.deletions)
+
+
+def generate_name(index: int, node: str) -> str:
+    """The beginning of a ResourceSlice's name. Schedulers go through a pool by name, so the index comes first."""
+    return f"{index}-{DRIVER}-{node}-"
+
+
+def changes(
+    wanted: Sequence[Mapping[str, Any]],
+    stored: Sequence[Mapping[str, Any]],
+    node: str,
+    dropped: Collection[str],
+    newest: int = 0,
+) -> Changes:
+    """Compares the pool with what the server has; nothing when they agree. A changed pool gets a new generation, in
+    which all its slices are written, since a scheduler uses a pool only when it has all slices of the newest one.
+
+    dropped: fields that this server is known not to store. newest: a generation that has been written before.
+    """
+    there: dict[int, tuple[str, Mapping[str, Any]]] = {}
+    spare = []
+    for one in sorted(stored, key=lambda one: str(one["metadata"]["name"])):
+        name = str(one["metadata"]["name"])
+        found = _INDEX.match(name)
+        index = int(found.group(1)) if found else len(wanted)
+        if index < len(wanted) and index not in there:
+            there[index] = (name, one.get("spec") or {})
+        else:
+            spare.append(name)
+    pools = [spec.get("pool") for _, spec in there.values()]
+    ours = all(pool == pools[0] and _is_of(pool, node, len(wanted)) for pool in pools)
+    alike = all(n in there and not set(differences(spec, there[n][1])) - set(dropped) for n, spec in enumerate(wanted))
+    if ours and alike and not spare:
+        return Changes()
+    pool = {"name": node, "generation": max(newest, *map(generation, stored), 0) + 1, "resourceSliceCount": len(wanted)}
+    writes = [Write(there[n][0] if n in there else "", n, {**spec, "pool": pool}) for n, spec in enumerate(wanted)]
+    return Changes(tuple(writes), tuple(spare))
+
+
+def differences(wanted: Any, stored: Any, path: str = "") -> list[str]:
+    """The fields that the server has otherwise, or not at all, or beside what was written. Quantities count by value:
+    "1k" is 1000."""
+    if isinstance(wanted, Mapping):
+        if not isinstance(stored, Mapping):
+            return [path]
+        beside = stored.keys() - wanted.keys() - _ADDED - ({"pool"} if not path else set())
+        inner = [(key, wanted.get(key), stored.get(key)) for key in sorted({*wanted, *beside})]
+        return [name for key, a, b in inner for name in differences(a, b, f"{path}.{key}" if path else key)]
+    if isinstance(wanted, list):
+        if not isinstance(stored, list) or len(stored) != len(wanted):
+            return [path]
+        return [name for a, b in zip(wanted, stored, strict=True) for name in differences(a, b, path)]
+    return [] if wanted == stored or _equal_quantities(wanted, stored) else [path]
+
+
+def not_stored(wanted: Any, stored: Any) -> tuple[str, ...]:
+    """The fields that the server has dropped from what was just written to it: their feature gates are off."""
+    return tuple(dict.fromkeys(differences(wanted, stored)))
+
+
+def _equal_quantities(wanted: Any, stored: Any) -> bool:
+    if not isinstance(wanted, str) or not isinstance(stored, str):
+        return False
+    try:
+        return parse_quantity(wanted) == parse_quantity(stored)
+    except QuantityError:
+        return False
+
+
+def generation(stored: Mapping[str, Any]) -> int:
+    """The generation of the pool that a ResourceSlice is of."""
+    pool = (stored.get("spec") or {}).get("pool") or {}
+    return int(pool.get("generation", 0))
+
+
+def _is_of(pool: Any, node: str, count: int) -> bool:
+    return isinstance(pool, Mapping) and pool.get("name") == node and pool.get("resourceSliceCount") == count

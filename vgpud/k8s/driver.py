@@ -1,0 +1,112 @@
+"""The driver: the core's events come from kubelet, the API server and vgpud, its commands go there."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+from lightkube import AsyncClient
+
+from vgpud.k8s.core import events as ev
+from vgpud.k8s.core.machine import State, step
+from vgpud.k8s.core.status import SINCE
+from vgpud.k8s.shell.api_server import ApiServer
+from vgpud.k8s.shell.kubelet import Calls, Health, Sockets
+from vgpud.k8s.shell.node_daemon import NodeDaemon
+from vgpud.k8s.tasks import Tasks
+
+log = logging.getLogger("vgpud.k8s")
+
+TICK_S = 1.0
+
+
+class Driver:
+    """One node's driver. connect: makes a client of the API server; registry, plugins: kubelet's directories; ended:
+    called with the reason when it cannot go on."""
+
+    def __init__(
+        self,
+        state: State,
+        connect: Callable[[], AsyncClient],
+        channel: grpc.aio.Channel,
+        registry: Path,
+        plugins: Path,
+        ended: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._ended = ended
+        self._api = ApiServer(connect, state.node)
+        self._daemon = NodeDaemon(channel)
+        self._calls = Calls(self.post)
+        self._health = Health(state.node)
+        self._sockets = Sockets(registry, plugins, self._calls, self._health, self._refused)
+        self._tasks = Tasks(ended)
+
+    async def start(self) -> None:
+        """Registers with kubelet once vgpud has been seen. Raises OSError."""
+        watches = (self._daemon.watch(self.post), self._daemon.watch_pods(self.post), self._api.watch_pool(self.post))
+        for for_ever in (*watches, self._ticks()):
+            self._tasks.spawn(for_ever)
+        await self._sockets.start()
+
+    async def stop(self) -> None:
+        await self._sockets.stop()
+        await self._tasks.stop()
+        await self._api.close()
+
+    def post(self, event: ev.Event) -> None:
+        """Gives the core an event and carries out what it says."""
+        for command in step(self._state, event, time.monotonic_ns()):
+            self._execute(command)
+
+    def _execute(self, command: ev.Command) -> None:
+        match command:
+            case ev.Answer():
+                if command.error:
+                    log.warning("%s", command.error)
+                self._calls.answer(command)
+            case ev.ReadClaim():
+                uid = command.ref.uid
+                self._tasks.ask(self._api.read_claim(command.ref), lambda why: ev.ClaimRead(uid, error=why), self.post)
+            case ev.MakeSlice():
+                uid = command.asked.uid
+                self._tasks.ask(
+                    self._daemon.make_slice(command.asked), lambda why: ev.SliceMade(uid, error=why), self.post
+                )
+            case ev.EndSlice():
+                uid = command.uid
+                self._tasks.ask(self._daemon.end_slice(uid), lambda why: ev.SliceEnded(uid, error=why), self.post)
+            case ev.Publish():
+                self._tasks.ask(self._api.publish(command.changes), lambda why: ev.Published(error=why), self.post)
+            case ev.WriteStatus():
+                uid, devices = command.ref.uid, dated(command.devices, _now())
+                self._tasks.ask(
+                    self._api.write_status(command.ref, devices), lambda why: ev.StatusWritten(uid, why), self.post
+                )
+            case ev.Health():
+                self._health.set(command.devices)
+            case ev.Log():
+                log.info("%s", command.text)
+
+    async def _ticks(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.post(ev.Tick())
+
+    def _refused(self, why: str) -> None:
+        self._ended(f"kubelet refuses the driver: {why}")
+
+
+def dated(devices: Sequence[dict[str, Any]], now: str) -> list[dict[str, Any]]:
+    """Conditions that have no time yet begin now."""
+    return [one | {"conditions": [{SINCE: now} | condition for condition in one["conditions"]]} for one in devices]
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

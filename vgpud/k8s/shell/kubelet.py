@@ -1,0 +1,211 @@
+"""kubelet's side: the sockets by which it finds and calls the driver.
+
+The order matters: kubelet calls the service's socket as soon as the registration's socket appears, so that one is made
+last. A socket file that a former driver left is replaced. Each claim that kubelet asks for is answered, and an answer
+comes within kubelet's 45 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from vgpud.k8s.core.events import Answer, Called
+from vgpud.k8s.core.model import Ref
+from vgpud.k8s.core.names import DRIVER
+from vgpud.k8s.kubelet_api import (
+    dra_v1_pb2,
+    dra_v1_pb2_grpc,
+    dra_v1beta1_pb2,
+    dra_v1beta1_pb2_grpc,
+    health_pb2,
+    health_pb2_grpc,
+    registration_pb2,
+    registration_pb2_grpc,
+)
+
+log = logging.getLogger("vgpud.k8s")
+
+#: kubelet gives up after 45 s and asks again
+ANSWER_S = 40.0
+#: how often kubelet is told of the devices' health although nothing changed, and after which it is unknown
+HEALTH_S, HEALTH_TIMEOUT_S = 20.0, 60
+SOCKET = "dra.sock"
+_NOT_YET = "vgpud's driver did not finish in time: kubelet tries again"
+
+
+def registration_socket(registry: Path) -> Path:
+    """Where kubelet looks for the driver."""
+    return registry / f"{DRIVER}-reg.sock"
+
+
+class Calls:
+    """Calls that wait for the core's answer. post: gives an event to the core."""
+
+    def __init__(self, post: Callable[[Called], None]) -> None:
+        self._post = post
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._next = 1
+
+    async def ask(self, ref: Ref, ending: bool) -> Answer:
+        call, self._next = self._next, self._next + 1
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[call] = answer
+        try:
+            self._post(Called(call, ref, ending))
+            return await asyncio.wait_for(answer, ANSWER_S)
+        except asyncio.TimeoutError:
+            return Answer(call, ref.uid, error=f"claim {ref}: {_NOT_YET}")
+        finally:
+            self._waiting.pop(call, None)
+
+    def answer(self, given: Answer) -> None:
+        """The core's answer; its caller may have gone meanwhile."""
+        waiting = self._waiting.get(given.call)
+        if waiting and not waiting.done():
+            waiting.set_result(given)
+
+
+def service(calls: Calls, pb: Any, base: type) -> Any:
+    """The DRA service in one version of its messages."""
+
+    async def all_(request: Any, ending: bool) -> Sequence[Answer]:
+        refs = [Ref(claim.uid, claim.namespace, claim.name) for claim in request.claims]
+        return await asyncio.gather(*(calls.ask(ref, ending) for ref in refs))
+
+    async def prepare(self: Any, request: Any, context: Any) -> Any:
+        answer = pb.NodePrepareResourcesResponse()
+        for given in await all_(request, ending=False):
+            one = answer.claims[given.uid]
+            one.error = given.error
+            names = [result.request for result in given.results]
+            for number, result in enumerate(given.results):
+                first = number == 0
+                device = one.devices.add(
+                    # a container that names any request of the claim gets the id, and gets it once
+                    request_names=dict.fromkeys(names) if first else [result.request],
+                    pool_name=result.pool,
+                    device_name=result.device,
+                    cdi_device_ids=[given.cdi_device] if first else [],
+                )
+                if result.share_id:
+                    device.share_id = result.share_id
+        return answer
+
+    async def unprepare(self: Any, request: Any, context: Any) -> Any:
+        answer = pb.NodeUnprepareResourcesResponse()
+        for given in await all_(request, ending=True):
+            answer.claims[given.uid].error = given.error
+        return answer
+
+    methods = {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
+    return type("Service", (base,), methods)()
+
+
+def _wall_s() -> int:
+    """kubelet compares a report's time with its own clock."""
+    return int(datetime.datetime.now(datetime.timezone.utc).timestamp())
+
+
+class Health(health_pb2_grpc.DRAResourceHealthServicer):
+    """The complete list of devices, at each change and now and then."""
+
+    def __init__(self, pool: str) -> None:
+        self._pool = pool
+        self._devices: tuple[tuple[str, bool, str], ...] = ()
+        self._changed = asyncio.Event()
+
+    def set(self, devices: tuple[tuple[str, bool, str], ...]) -> None:
+        self._devices = devices
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def NodeWatchResources(
+        self, request: health_pb2.NodeWatchResourcesRequest, context: Any
+    ) -> AsyncIterator[health_pb2.NodeWatchResourcesResponse]:
+        while True:
+            changed = self._changed
+            yield self._list()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(changed.wait(), HEALTH_S)
+
+    def _list(self) -> health_pb2.NodeWatchResourcesResponse:
+        answer, now_s = health_pb2.NodeWatchResourcesResponse(), _wall_s()
+        for name, healthy, message in self._devices:
+            answer.devices.add(
+                device=health_pb2.DeviceIdentifier(pool_name=self._pool, device_name=name),
+                health=health_pb2.HEALTHY if healthy else health_pb2.UNHEALTHY,
+                last_updated_time=now_s,
+                health_check_timeout_seconds=HEALTH_TIMEOUT_S,
+                message=message,
+            )
+        return answer
+
+
+class Registration(registration_pb2_grpc.RegistrationServicer):
+    """Tells kubelet what the driver is. refused: is given kubelet's reason when it will not have it."""
+
+    def __init__(self, endpoint: Path, refused: Callable[[str], None]) -> None:
+        self._endpoint = endpoint
+        self._refused = refused
+
+    async def GetInfo(self, request: registration_pb2.InfoRequest, context: Any) -> registration_pb2.PluginInfo:
+        versions = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
+        return registration_pb2.PluginInfo(
+            type="DRAPlugin", name=DRIVER, endpoint=str(self._endpoint), supported_versions=versions
+        )
+
+    async def NotifyRegistrationStatus(
+        self, request: registration_pb2.RegistrationStatus, context: Any
+    ) -> registration_pb2.RegistrationStatusResponse:
+        if request.plugin_registered:
+            log.info("kubelet has registered %s", DRIVER)
+        else:
+            self._refused(request.error or "no reason given")
+        return registration_pb2.RegistrationStatusResponse()
+
+
+class Sockets:
+    """Both servers. registry: kubelet's directory of registrations; plugins: the driver's own directory."""
+
+    def __init__(
+        self, registry: Path, plugins: Path, calls: Calls, health: Health, refused: Callable[[str], None]
+    ) -> None:
+        self._paths = (plugins / DRIVER / SOCKET, registration_socket(registry))
+        self._calls, self._health, self._refused = calls, health, refused
+        self._servers: list[grpc.aio.Server] = []
+
+    async def start(self) -> None:
+        """Raises OSError where a socket cannot be made."""
+        endpoint, registration = self._paths
+        endpoint.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        serving = grpc.aio.server()
+        v1 = service(self._calls, dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginServicer)
+        v1beta1 = service(self._calls, dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginServicer)
+        dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(v1, serving)
+        dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(v1beta1, serving)
+        health_pb2_grpc.add_DRAResourceHealthServicer_to_server(self._health, serving)
+        await self._listen(serving, endpoint)
+        registering = grpc.aio.server()
+        registration_pb2_grpc.add_RegistrationServicer_to_server(Registration(endpoint, self._refused), registering)
+        await self._listen(registering, registration)
+
+    async def _listen(self, server: grpc.aio.Server, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        server.add_insecure_port(f"unix://{path}")
+        await server.start()
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Removes the registration first: kubelet calls no more."""
+        self._paths[1].unlink(missing_ok=True)
+        for server in reversed(self._servers):
+            await server.stop(grace=5.0)
+        self._paths[0].unlink(missing_ok=True)

@@ -1,0 +1,186 @@
+"""The node's vgpud, by its API: devices, claims, and containers that wait for their pod to be named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from vgpud.k8s.core.events import NodeLost, NodeSeen, PodUnknown, SliceEnded, SliceMade
+from vgpud.k8s.core.model import Asked, Gpu, Granted, Known
+from vgpud.k8s.core.quantities import whole_mebibytes
+from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+log = logging.getLogger("vgpud.k8s")
+
+#: for a call, in which a vgpud that is restarted may come back
+CALL_S = 10.0
+AGAIN_S = 1.0
+#: how often vgpud says what there is while nothing changes
+INTERVAL_MS = 60_000
+POD_UNKNOWN = "claim.pod_unknown"
+_PCI = Path("/sys/bus/pci/devices")
+
+
+class NodeDaemon:
+    """The calls that the driver makes, and the two streams. None of them raises."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._node = stubs.NodeServiceStub(channel)
+        self._slices = stubs.SliceServiceStub(channel)
+        self._claims = stubs.ClaimServiceStub(channel)
+        self._events = stubs.EventServiceStub(channel)
+
+    async def make_slice(self, asked: Asked) -> SliceMade:
+        claim = pb.Claim(uid=asked.uid, namespace=asked.namespace, name=asked.name, pod_uids=asked.pods)
+        claim.device_ids.extend(asked.device_ids)
+        for one in asked.granted:
+            claim.granted.add(
+                device_uuid=one.uuid,
+                min_milli=one.min_milli,
+                max_milli=one.max_milli,
+                mem_min_bytes=one.mem_min_bytes,
+                mem_max_bytes=one.mem_max_bytes,
+            )
+        words = asked.words
+        request = pb.PrepareClaimRequest(
+            claim=claim, service_class=words.service_class, weight=words.weight, priority=words.priority
+        )
+        try:
+            answer = await patiently(self._claims.PrepareClaim, request)
+        except grpc.aio.AioRpcError as error:
+            full = error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            text = said(error)
+            return SliceMade(asked.uid, error=text, full=full, absent=text == _ABSENT)
+        return SliceMade(asked.uid, answer.slice.name, _granted(answer.slice.devices))
+
+    async def end_slice(self, uid: str) -> SliceEnded:
+        try:
+            await patiently(self._claims.UnprepareClaim, pb.UnprepareClaimRequest(claim_uid=uid))
+        except grpc.aio.AioRpcError as error:
+            return SliceEnded(uid, error=said(error))
+        return SliceEnded(uid)
+
+    async def watch(self, seen: Callable[[NodeSeen | NodeLost], None]) -> None:
+        """Reports devices and claims, now and after each change, for ever."""
+        answered = True
+        while True:
+            try:
+                async for answer in self._slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=INTERVAL_MS)):
+                    if not answered:
+                        log.info("vgpud answers again")
+                    answered = True
+                    seen(node_seen(answer))
+            except grpc.aio.AioRpcError as error:
+                if answered:
+                    log.warning("vgpud cannot be watched, which is tried again: %s", said(error))
+                answered = False
+            seen(NodeLost())
+            await asyncio.sleep(AGAIN_S)
+
+    async def watch_pods(self, unknown: Callable[[PodUnknown], None]) -> None:
+        """Reports containers of pods that a claim has come to be reserved for since it was prepared, for ever."""
+        last = 0
+        while True:
+            try:
+                async for answer in self._events.WatchEvents(pb.WatchEventsRequest(after_sequence=last)):
+                    last = answer.event.sequence
+                    if answer.event.kind == POD_UNKNOWN:
+                        unknown(PodUnknown(answer.event.slice))
+            except grpc.aio.AioRpcError:
+                pass  # watch() says it
+            await asyncio.sleep(AGAIN_S)
+
+
+async def patiently(call: Any, request: Any) -> Any:
+    """An idempotent call, made again when vgpud ends during it and is started anew. Raises AioRpcError."""
+    until_s = time.monotonic() + CALL_S
+    while True:
+        left_s = max(0.1, until_s - time.monotonic())
+        try:
+            return await call(request, timeout=left_s, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            if is_own(error) or time.monotonic() >= until_s:
+                raise
+            await asyncio.sleep(0.1)
+
+
+def is_own(error: grpc.aio.AioRpcError) -> bool:
+    """Whether vgpud itself has said it, and not its absence."""
+    return error.code() is not grpc.StatusCode.UNAVAILABLE or bool(error.trailing_metadata())
+
+
+def said(error: grpc.aio.AioRpcError) -> str:
+    """vgpud's own sentence, or that there is no answer."""
+    text = error.details() or error.code().name
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return _ABSENT
+    return text if is_own(error) else _ABSENT
+
+
+_ABSENT = "vgpud on this node does not answer: see `vgpu doctor` there"
+
+
+def node_seen(answer: pb.WatchSlicesResponse) -> NodeSeen:
+    """The devices, and the slices of claims. A device given to Kubernetes while other slices had parts of it is taken
+    until they end: the scheduler does not know of them."""
+    others: dict[str, list[str]] = {}
+    for one in answer.slices:
+        for device in () if one.HasField("claim") else one.devices:
+            others.setdefault(device.device_uuid, []).append(one.name)
+    claims = tuple(
+        Known(
+            one.claim.uid,
+            one.claim.namespace,
+            one.claim.name,
+            one.name,
+            tuple(one.claim.pod_uids),
+            _granted(one.devices),
+            _granted(one.claim.granted),
+            tuple(one.claim.device_ids),
+            bool(one.containers),
+        )
+        for one in answer.slices
+        if one.HasField("claim")
+    )
+    return NodeSeen(tuple(_gpu(device, others.get(device.uuid, ())) for device in answer.devices), claims)
+
+
+def _granted(shares: Iterable[pb.SliceDevice] | Iterable[pb.ClaimShare]) -> tuple[Granted, ...]:
+    return tuple(Granted(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in shares)
+
+
+def _gpu(device: pb.Device, slices: Sequence[str]) -> Gpu:
+    lost = device.taken_by if not device.offered else ""
+    if slices and device.kubernetes:
+        lost = lost or f"slice {slices[0]}" + (f" and {len(slices) - 1} more" if len(slices) > 1 else "")
+    return Gpu(
+        uuid=device.uuid,
+        index=device.index,
+        product=device.name,
+        memory_bytes=whole_mebibytes(device.memory_total_bytes - device.memory_total_bytes % device.granule_bytes),
+        granule_bytes=device.granule_bytes,
+        simulated=device.simulated,
+        pci_root=_pci_root(device.pci_bus_id),
+        drained=device.drained,
+        fault=device.drained if device.drained_by_fault else "",
+        taken_by=lost if not device.drained else "",
+        given=device.kubernetes,
+    )
+
+
+def _pci_root(bus_id: str) -> str:
+    """The PCI root complex of a device ("pci0000:00"), "" when the kernel does not know the device."""
+    domain, _, rest = bus_id.lower().partition(":")
+    path = _PCI / f"{domain[-4:]}:{rest}"
+    try:
+        parts = path.resolve(strict=True).parts
+    except OSError:
+        return ""
+    return next((part for part in parts if part.startswith("pci")), "")
