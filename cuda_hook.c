@@ -130,12 +130,14 @@ static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
-  if (VG_LIKELY(vg_gate_solo_fast())) return REAL(cuLaunchKernelEx)(config, f, kernelParams, extra);
+  bool plain = vg_gate_solo_fast() && vg_gate_solo_credit();
+  if (VG_LIKELY(plain)) return REAL(cuLaunchKernelEx)(config, f, kernelParams, extra);
   return gated_launch_ex(config, f, kernelParams, extra, false);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
-  if (VG_LIKELY(vg_gate_solo_fast())) return REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra);
+  bool plain = vg_gate_solo_fast() && vg_gate_solo_credit();
+  if (VG_LIKELY(plain)) return REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra);
   return gated_launch_ex(config, f, kernelParams, extra, true);
 }
 
@@ -152,12 +154,12 @@ static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, 
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  bool plain = vg_gate_solo_fast() && !VG_LOAD_RELAXED(&vg_graphs_with_memory);
+  bool plain = !VG_LOAD_RELAXED(&vg_graphs_with_memory) && vg_gate_solo_fast() && vg_gate_solo_credit();
   return VG_LIKELY(plain) ? REAL(cuGraphLaunch)(hGraph, hStream) : gated_launch_graph(hGraph, hStream, false);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  bool plain = vg_gate_solo_fast() && !VG_LOAD_RELAXED(&vg_graphs_with_memory);
+  bool plain = !VG_LOAD_RELAXED(&vg_graphs_with_memory) && vg_gate_solo_fast() && vg_gate_solo_credit();
   return VG_LIKELY(plain) ? REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream)
                           : gated_launch_graph(hGraphExec, hStream, true);
 }

@@ -1,0 +1,103 @@
+/*
+ * test_hook_launch.c - the hooks of launches with attributes and of graphs in a slice that is alone: what they pass
+ * uncounted is bounded, too.
+ */
+#include "fake_pages.h"
+#include "gate/state.h"
+#include "hooks/graph_memory.h"
+
+#define PIECE_NS (2 * VG_NS_PER_MS)
+
+/* ---- what graph_memory.c answers: no graph has memory ---- */
+
+uint32_t vg_graphs_with_memory;
+
+CUresult vg_graph_paid_call(CUgraphExec exec, CUstream stream, vg_graph_call *call) {
+  return call(exec, stream);
+}
+
+void vg_graph_launched(const struct vg_device *device, CUgraphExec exec) {
+  (void)device, (void)exec;
+}
+
+/* ---- the driver ---- */
+
+static CUresult real_launch_ex(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {
+  (void)f, (void)params, (void)extra;
+  fake_launch(config->hStream, PIECE_NS);
+  return CUDA_SUCCESS;
+}
+
+static CUresult real_launch_graph(CUgraphExec graph, CUstream stream) {
+  (void)graph;
+  fake_launch(stream, PIECE_NS);
+  return CUDA_SUCCESS;
+}
+
+static CUlaunchConfig one_block(void) {
+  return (CUlaunchConfig){.gridDimX = 1,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = 32,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .hStream = fake_stream(1)};
+}
+
+static void launch_ex(void) {
+  CUlaunchConfig config = one_block();
+  CHECK(cuLaunchKernelEx(&config, (CUfunction)(uintptr_t)&functions[0], NULL, NULL) == CUDA_SUCCESS);
+}
+
+static void launch_ex_ptsz(void) {
+  CUlaunchConfig config = one_block();
+  CHECK(cuLaunchKernelEx_ptsz(&config, (CUfunction)(uintptr_t)&functions[0], NULL, NULL) == CUDA_SUCCESS);
+}
+
+static void launch_graph(void) {
+  CHECK(cuGraphLaunch((CUgraphExec)(uintptr_t)&functions[1], fake_stream(1)) == CUDA_SUCCESS);
+}
+
+static void launch_graph_ptsz(void) {
+  CHECK(cuGraphLaunch_ptsz((CUgraphExec)(uintptr_t)&functions[1], fake_stream(1)) == CUDA_SUCCESS);
+}
+
+/* Launches that the device keeps up with, until they pass uncounted, and then as many as it takes to wait for it. */
+static void is_bounded(void (*launch_one)(void)) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+  vg_real_slots[VG_ENTRY_cuLaunchKernelEx] = vg_real_slots[VG_ENTRY_cuLaunchKernelEx_ptsz] = (void *)real_launch_ex;
+  vg_real_slots[VG_ENTRY_cuGraphLaunch] = vg_real_slots[VG_ENTRY_cuGraphLaunch_ptsz] = (void *)real_launch_graph;
+  uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
+  while (!vg_gate_solo() && vg_prim_now_ns() < limit_ns) {
+    launch_one();
+    vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
+    vg_gate_service(vg_prim_now_ns());
+  }
+  CHECK(vg_gate_solo());
+  uint64_t most_ns = 0;
+  for (int i = 0; i < 300; i++) {
+    launch_one();
+    uint64_t end_ns = fake_end_of(fake_stream(1)), now_ns = vg_prim_now_ns();
+    if (end_ns > now_ns && end_ns - now_ns > most_ns) most_ns = end_ns - now_ns;
+  }
+  printf("  queued %.0f ms of 600 ms\n", (double)most_ns / 1e6);
+  CHECK(!vg_gate_solo() && most_ns <= 3 * VG_SOLO_BOUND_NS);
+  end();
+}
+
+static void launches_with_attributes_are_bounded(void) {
+  is_bounded(launch_ex);
+  is_bounded(launch_ex_ptsz);
+}
+
+static void graphs_are_bounded(void) {
+  is_bounded(launch_graph);
+  is_bounded(launch_graph_ptsz);
+}
+
+int main(void) {
+  RUN(launches_with_attributes_are_bounded);
+  RUN(graphs_are_bounded);
+  return 0;
+}
