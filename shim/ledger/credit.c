@@ -111,17 +111,25 @@ static void publish(struct vg_device *device) {
   vg_report_changes(device);
 }
 
-static void take(struct vg_device *device, uint64_t bytes) {
-  device->memory->used_bytes += bytes;
-  publish(device);
-}
-
 /* Takes in what threads have in stock: used_bytes is exact then. */
 static void drain_stocks(struct vg_device *device) {
   struct vg_memory_state *state = device->memory;
   VG_STORE(&state->stocked, false); /* first: a thread that finds its stock drained sets it again */
   state->used_bytes = minus(state->used_bytes, vg_stock_drain(state->stocks));
   publish(device);
+}
+
+/* The arbiter asks only processes with unused credit for it. Without any, nothing may be in stock: another process
+ * would be refused memory that is free. */
+static void drain_if_all_used(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  if (VG_LOAD(&state->stocked) && state->used_bytes >= held_bytes(device)) drain_stocks(device);
+}
+
+static void take(struct vg_device *device, uint64_t bytes) {
+  device->memory->used_bytes += bytes;
+  publish(device);
+  drain_if_all_used(device);
 }
 
 static bool fits(const struct vg_device *device, uint64_t used_bytes, uint64_t bytes) {
@@ -133,6 +141,7 @@ static bool fits(const struct vg_device *device, uint64_t used_bytes, uint64_t b
 static bool give_back(struct vg_device *device, uint64_t keep_bytes) {
   struct vg_memory_state *state = device->memory;
   if (!device->control || VG_LOAD_RELAXED(&vg_session.link_lost)) return false;
+  if (keep_bytes == 0 && VG_LOAD(&state->stocked)) drain_stocks(device);
   uint64_t unused = minus(held_bytes(device), plus(state->used_bytes, state->asking_bytes));
   if (unused <= keep_bytes) return false;
   state->returned_bytes += unused - keep_bytes;
@@ -285,8 +294,13 @@ static bool put_in_stock(struct vg_device *device, struct vg_stock *stock, uint6
   struct vg_memory_state *state = device->memory;
   if (is_pressed(device) || !vg_stock_put(stock, bytes, vg_granule_bytes(device), &state->asking)) return false;
   if (VG_LIKELY(VG_LOAD(&state->stocked))) return true;
+  vg_lock(&state->lock);
   VG_STORE(&state->stocked, true);
-  vg_helper_wake(); /* soon nothing may be allocated any more, and other processes are to see what is free */
+  drain_if_all_used(device);
+  bool stocked = VG_LOAD(&state->stocked);
+  vg_unlock(&state->lock);
+  if (stocked)
+    vg_helper_wake(); /* soon nothing may be allocated any more, and other processes are to see what is free */
   return true;
 }
 

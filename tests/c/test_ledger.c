@@ -152,8 +152,14 @@ static void *one_chunk_often(void *device) {
   return NULL;
 }
 
-static bool is_stocked(void) { /* nothing is used, and the page says otherwise */
-  return VG_LOAD(&pages[0].report.used_bytes) != 0;
+static uint64_t used_bytes(void) {
+  return VG_LOAD(&pages[0].report.used_bytes);
+}
+
+static uint64_t really_used_bytes; /* while no thread runs; the page says more as long as something is in stock */
+
+static bool is_stocked(void) {
+  return used_bytes() != really_used_bytes;
 }
 
 /* Lets threads meet at the ledger until one of them has kept something. */
@@ -176,6 +182,28 @@ static void what_threads_keep_is_free_memory(void) {
   CHECK(vg_memory_reserve(device, LIMIT_BYTES) == 0); /* an allocation gets all of it */
   CHECK(VG_LOAD(&pages[0].report.used_bytes) == LIMIT_BYTES);
   CHECK(vg_memory_reserve(device, 1) == -ENOMEM);
+  end(arbiter);
+}
+
+/* The arbiter asks only processes with unused credit for it. */
+static void what_threads_keep_can_be_asked_back(void) {
+  struct vg_arbiter *arbiter = begin(0, LIMIT_BYTES);
+  struct vg_device *device = &vg_session.devices[0], *other = &vg_session.devices[1];
+  uint64_t held_bytes = LIMIT_BYTES / 2;
+  CHECK(vg_memory_reserve(device, held_bytes) == 0);
+  really_used_bytes = held_bytes;
+  fill_stocks(device);
+  really_used_bytes = 0;
+  uint64_t unused_bytes =
+      VG_LOAD(&pages[0].control.granted_bytes) - VG_LOAD(&pages[0].report.returned_bytes) - used_bytes();
+  CHECK(vg_memory_reserve(device, unused_bytes) == 0);
+  held_bytes += unused_bytes;
+  CHECK(used_bytes() == held_bytes); /* nothing is in stock */
+  pthread_t helper;
+  CHECK(pthread_create(&helper, NULL, serving, NULL) == 0);
+  CHECK(vg_memory_reserve(other, LIMIT_BYTES - held_bytes) == 0);
+  VG_STORE(&stop_serving, 1);
+  pthread_join(helper, NULL);
   end(arbiter);
 }
 
@@ -251,6 +279,7 @@ int main(void) {
   RUN(nor_is_anybody_let_in_beside_them);
   RUN(the_minimum_is_there_beside_a_borrower);
   RUN(what_threads_keep_is_free_memory);
+  RUN(what_threads_keep_can_be_asked_back);
   RUN(the_helper_takes_it_in);
   RUN(no_byte_is_lost_between_threads);
   return 0;
