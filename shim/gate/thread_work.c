@@ -17,7 +17,8 @@
 #define STALE_UNKNOWN_NS VG_NS_PER_S /* for an unknown function: it may be one long kernel */
 #define STALE_BEGUN_NS (30 * VG_NS_PER_S)
 #define STALE_ALONE_UNKNOWN_NS                                                                                         \
-  (100 * VG_NS_PER_MS) /* in a slice that is alone, for an unknown function that has begun */
+  (100 * VG_NS_PER_MS)                  /* in a slice that is alone, for an unknown function that has begun */
+#define STALE_ALONE_MOST_NS VG_NS_PER_S /* a kernel that ran for an hour may wait for the program this time, too */
 #define STALE_ALONE_BEHIND_NS (100 * VG_NS_PER_MS) /* the same, for what other streams have queued */
 
 /* ---- estimates ---- */
@@ -270,6 +271,7 @@ static void review_stale_alone(struct vg_work *work, struct vg_stream *stream, c
   if (stream->head == stream->tail) return;
   uint64_t patience_ns = STALE_LEAST_NS + together->pieces_ns + together->pieces_ns / 2;
   if (together->unknown_runs) patience_ns += STALE_ALONE_UNKNOWN_NS;
+  if (patience_ns > STALE_ALONE_MOST_NS) patience_ns = STALE_ALONE_MOST_NS;
   uint64_t stuck_ns = (together->moved_ns > stream->moved_ns ? together->moved_ns : stream->moved_ns) + patience_ns;
   uint64_t left_ns = together->left_ns < STALE_ALONE_BEHIND_NS ? together->left_ns : STALE_ALONE_BEHIND_NS;
   if (now_ns > stuck_ns || now_ns > stream->moved_ns + patience_ns + left_ns) set_stale(work, stream, true);

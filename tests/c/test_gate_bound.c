@@ -298,6 +298,22 @@ static void alone_no_launch_waits_for_a_kernel_without_end(void) {
   end();
 }
 
+/* Nor do they for as long as it ran the last time. */
+static void alone_no_launch_waits_as_long_as_the_last_run(void) {
+  begin_alone();
+  launch_alone(VG_NS_PER_MS);
+  synchronize(fake_stream(1));
+  struct vg_estimate *estimate = vg_work_find_estimate(device()->gate->works, &functions[1], 1024);
+  for (int i = 0; i < 8; i++) vg_estimate_sample(estimate, 6 * VG_NS_PER_S);
+  launch_into(fake_stream(2), &functions[1], 3600 * VG_NS_PER_S);
+  uint64_t begun_ns = vg_prim_now_ns();
+  launch_alone(VG_NS_PER_MS);
+  uint64_t took_ns = vg_prim_now_ns() - begun_ns;
+  printf("  %.0f ms behind a run of 6 s\n", (double)took_ns / 1e6);
+  CHECK(took_ns < 3 * VG_NS_PER_S);
+  end();
+}
+
 static void *launch_once(void *stream) {
   launch_into(stream, &functions[1], VG_NS_PER_US);
   return NULL;
@@ -412,6 +428,7 @@ int main(void) {
   RUN(a_slice_that_is_alone_is_bounded_beside_a_capture);
   RUN(alone_no_launch_waits_for_the_program);
   RUN(alone_no_launch_waits_for_a_kernel_without_end);
+  RUN(alone_no_launch_waits_as_long_as_the_last_run);
   RUN(alone_a_thread_with_little_does_not_wait);
   RUN(a_thread_that_cannot_look_does_not_wait);
   RUN(launches_that_run_nothing_get_no_credit);
