@@ -30,8 +30,9 @@ struct vg_gate_state {
   bool solo_dirty;           /* launches passed uncounted: only a probe can show whether they are done */
   bool deep;                 /* alone, but the device does not keep up: launches are counted all the same, see solo.c */
   uint64_t shallow_since_ns; /* meanwhile: little has been outstanding since then; 0: much was at the last look */
-  bool coasting;             /* no daemon: the timetable decides */
-  uint64_t span_done_ns;     /* completed, by the estimates, since work is outstanding */
+  uint64_t reaped_ns, reaped_left_ns; /* a thread that waits for the bound has looked, and found so much outstanding */
+  bool coasting;                      /* no daemon: the timetable decides */
+  uint64_t span_done_ns;              /* completed, by the estimates, since work is outstanding */
   /* the helper thread's own */
   enum vg_drain drain;
   uint32_t drain_word; /* the closed word being drained */

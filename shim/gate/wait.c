@@ -129,12 +129,19 @@ enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device) {
 
 /* ---- the bound on outstanding work ---- */
 
-/* due_ns: when this thread meant to look, which may be some time ago. */
-static uint64_t reaped_remaining(struct vg_device *device, uint64_t due_ns, uint64_t now_ns) {
+/* due_ns: when this thread meant to look, which may be some time ago. In a slice that is alone, a thread takes over what
+ * another one has found a moment ago, if that was too much: hundreds of waiting threads would keep the processors busy
+ * with looking. */
+static uint64_t reaped_remaining(struct vg_device *device, uint64_t due_ns, uint64_t now_ns, uint64_t bound_ns,
+                                 bool alone) {
   struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
-  uint64_t remaining_ns = vg_gate_reap(device, now_ns);
-  vg_gate_looked_late(device, due_ns, now_ns);
+  if (!alone || gate->reaped_left_ns < bound_ns || now_ns >= gate->reaped_ns + ALONE_LOOK_NS / 2) {
+    gate->reaped_left_ns = vg_gate_reap(device, now_ns);
+    gate->reaped_ns = now_ns;
+    vg_gate_looked_late(device, due_ns, now_ns);
+  }
+  uint64_t remaining_ns = gate->reaped_left_ns;
   pthread_mutex_unlock(&gate->mutex);
   return remaining_ns;
 }
@@ -167,14 +174,14 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
   bool alone = vg_gate_is_alone(device);
   if (alone && may_pass_alone(device, work)) return;
   bound_ns = bound_for(bound_ns, estimate);
-  uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns, now_ns);
+  uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns, now_ns, bound_ns, alone);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
   while (remaining_ns >= bound_ns && now_ns < deadline_ns && !(alone && may_pass_alone(device, work))) {
     uint64_t pause_ns = pause_for(remaining_ns, bound_ns, alone);
     uint64_t due_ns = now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns;
     vg_prim_sleep_until_ns(due_ns);
     now_ns = vg_prim_now_ns();
-    remaining_ns = reaped_remaining(device, due_ns, now_ns);
+    remaining_ns = reaped_remaining(device, due_ns, now_ns, bound_ns, alone);
   }
   vg_work_lock(work);
   work->others_ns = vg_gate_publish(work);
