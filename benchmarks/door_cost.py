@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from benchmarks import results
+from vgpud.client.grpc_import import grpc
 
 CALLS = 1000
 WARM_UP = 200

@@ -13,6 +13,17 @@ from vgpud.simdevice.busy_log import Span
 
 ROOT = Path(__file__).resolve().parents[2]
 MS = 1_000_000
+#: runs a module as `python -m` does, and says with which setting grpc was imported
+WITNESS = """
+import os, runpy, sys
+class Witness:
+    def find_spec(self, name, path=None, target=None):
+        if name == "grpc":
+            print("fork support of grpc:", os.environ.get("GRPC_ENABLE_FORK_SUPPORT"), file=sys.stderr)
+sys.meta_path.insert(0, Witness())
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -26,6 +37,17 @@ def test_help(name: str) -> None:
     done = command(f"benchmarks.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert f"python -m benchmarks.{name}" in done.stdout
+
+
+@pytest.mark.parametrize("name", all_benchmarks.NAMES)
+def test_a_benchmark_turns_off_the_fork_handlers_of_grpc(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a part that it starts, such as vgpud, ends now and then before its exec (SIGABRT, grpc issue 43055)."""
+    monkeypatch.delenv("GRPC_ENABLE_FORK_SUPPORT", raising=False)
+    done = subprocess.run(
+        [sys.executable, "-c", WITNESS, f"benchmarks.{name}", "--help"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr in ("", "fork support of grpc: 0\n")
 
 
 def test_an_unknown_benchmark_is_named() -> None:
