@@ -129,9 +129,9 @@ enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device) {
 
 /* ---- the bound on outstanding work ---- */
 
-/* due_ns: when this thread meant to look, which may be some time ago. In a slice that is alone, a thread takes over what
- * another one has found a moment ago, if that was too much: hundreds of waiting threads would keep the processors busy
- * with looking. */
+/* due_ns: when this thread meant to look, which may be some time ago. In a slice that is alone, a thread takes over
+ * what another one has found a moment ago, if that was too much: hundreds of waiting threads would keep the processors
+ * busy with looking. */
 static uint64_t reaped_remaining(struct vg_device *device, uint64_t due_ns, uint64_t now_ns, uint64_t bound_ns,
                                  bool alone) {
   struct vg_gate_state *gate = device->gate;
