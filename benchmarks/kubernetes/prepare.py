@@ -57,7 +57,7 @@ def one_by_one(api: Api, kubelet: Kubelet, count: int, staying: int, rng: random
 
 def at_once(api: Api, kubelet: Kubelet, crowd: int) -> list[float]:
     """ms of each Prepare when kubelet asks for all of them at a time, each in a call of its own."""
-    claims = [api.add(part(f"crowd{n}", n % DEVICES, 50, 512)) for n in range(crowd)]
+    claims = [api.add(part(f"crowd{n}", n % DEVICES, 50, 1024)) for n in range(crowd)]
     with ThreadPoolExecutor(crowd) as pool:
         taken = list(pool.map(lambda claim: timed_ms(kubelet.prepare, claim), claims))
     timed_ms(kubelet.unprepare, *claims)

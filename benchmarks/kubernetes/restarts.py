@@ -172,7 +172,7 @@ class Churn:
     def _run(self, number: int) -> None:
         there: list[tuple[float, Claim]] = []
         while not self._stopped.is_set():
-            claim = self._api.add(part(f"churn{number}", number % DEVICES, 20, 256))
+            claim = self._api.add(part(f"churn{number}", number % DEVICES, 20, 1024))
             number += CHURNS
             begin_s = time.monotonic()
             uid = self._kubelet.want(claim)
