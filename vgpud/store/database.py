@@ -72,6 +72,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "INSERT INTO upkeep VALUES ('vacuum')",  # environments of jobs that ended before lie in unused pages
         *(f"ALTER TABLE {name} ADD COLUMN crc INTEGER" for name in ("drains", "requests", "queues", "job_requests")),
     ),
+    (),  # slices have a claim
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain
