@@ -13,12 +13,12 @@ from tests.examples import examples
 from tests.k8s.parts import NODE, allocated
 from vgpud.k8s.core.claims import ClaimError, pods_of, read_claim
 from vgpud.k8s.core.model import Asked, Gpu, Ref, Words
-from vgpud.k8s.core.published import Policy, offers
+from vgpud.k8s.core.published import offers
 from vgpud.k8s.core.quantities import QuantityError, format_memory, parse_quantity
 
 MIB = 1 << 20
 GPUS = tuple(Gpu(f"GPU-{n}", n, "H200", 140_400 * MIB, 2 * MIB) for n in range(3))
-OFFERS = offers(GPUS, Policy())
+OFFERS = offers(GPUS)
 
 
 def read(claim: dict[str, Any], **more: Any) -> Asked:

@@ -14,6 +14,7 @@ from tests.k8s.core.world import World
 from tests.k8s.parts import allocated
 from vgpud.k8s.core import events as ev
 from vgpud.k8s.core import published
+from vgpud.k8s.core.machine import Policy
 from vgpud.k8s.core.model import Granted, Known, Ref
 
 POD, POD_2 = "pod-1", "pod-2"
@@ -105,6 +106,17 @@ def test_without_vgpud_or_the_api_server_kubelet_is_told_to_try_again() -> None:
     assert "vgpud does not answer" in world.unprepare(ref).error
     world.vgpud_is_there = True
     assert not world.unprepare(ref).error and not world.slices
+
+
+def test_a_fixed_part_outlives_the_setting_that_published_it() -> None:
+    """kubelet that starts asks again for pods that run."""
+    world = ready()
+    ref = world.add(allocated("half", ("gpu-0-half-0", {}), pods=(POD,)))
+    first = world.prepare(ref)
+    world.state.policy = Policy(published.Policy(fixed_sizes=False))
+    assert replace(world.prepare(ref), call=first.call) == first
+    world.tick(600)
+    assert world.run() and list(world.slices) == [ref.uid]
 
 
 def test_before_vgpud_was_seen_nothing_is_prepared() -> None:

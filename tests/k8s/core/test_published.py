@@ -12,7 +12,17 @@ import pytest
 from tests.k8s.parts import allocated
 from vgpud.k8s.core.claims import read_claim
 from vgpud.k8s.core.model import Gpu, Ref
-from vgpud.k8s.core.published import Policy, Write, changes, differences, generate_name, not_stored, offers, specs
+from vgpud.k8s.core.published import (
+    Policy,
+    Write,
+    changes,
+    devices,
+    differences,
+    generate_name,
+    not_stored,
+    offers,
+    specs,
+)
 from vgpud.k8s.core.quantities import parse_quantity
 
 MIB = 1 << 20
@@ -41,9 +51,9 @@ def published(count: int = 1, **more: Any) -> tuple[list[dict[str, Any]], list[d
 
 
 def test_a_gpu_is_one_device_of_amounts_and_sixteen_fixed_ones() -> None:
-    names = list(offers(gpus(), Policy()))
+    names = [offer.name for offer in devices(gpus(), Policy())]
     assert names[:3] == ["gpu-0", "gpu-0-half-0", "gpu-0-half-1"] and len(names) == 1 + 2 + 4 + 10
-    assert list(offers(gpus(), Policy(fixed_sizes=False))) == ["gpu-0"]
+    assert [offer.name for offer in devices(gpus(), Policy(fixed_sizes=False))] == ["gpu-0"]
 
 
 def test_capacities_are_whole_numbers_and_the_maxima_never_bind() -> None:
@@ -81,7 +91,7 @@ def test_a_fixed_part_is_prepared_with_the_memory_that_is_published_in_whole_gra
         assert 0 < amount <= gpu.memory_bytes * int(one["capacity"]["sm"]["value"]) // 1000 and amount % granule == 0
         claim = allocated("fixed", (one["name"], {}))
         ref = Ref(claim["metadata"]["uid"], "team", "fixed")
-        (granted,) = read_claim(claim, ref, offers([gpu], Policy()), NODE, 0).granted
+        (granted,) = read_claim(claim, ref, offers([gpu]), NODE, 0).granted
         assert granted.mem_min_bytes == granted.mem_max_bytes == amount
 
 

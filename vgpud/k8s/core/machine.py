@@ -133,8 +133,7 @@ def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
 def _health(state: State) -> list[Command]:
     devices = tuple(
         (offer.name, not offer.gpu.fault, offer.gpu.fault)
-        for offer in published.offers(state.gpus or (), state.policy.publish).values()
-        if offer.gpu.given
+        for offer in published.devices(state.gpus or (), state.policy.publish)
     )
     if devices == state.healthy:
         return []
@@ -175,7 +174,7 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
         return _done(state, work, f"claim {work.ref} does not exist: it was deleted before its pod started")
     if state.gpus is None:
         return _done(state, work, f"claim {work.ref}: vgpud on this node does not answer: see `vgpu doctor` there")
-    offers = published.offers(state.gpus, state.policy.publish)
+    offers = published.offers(state.gpus)
     try:
         work.asked = read_claim(event.claim, work.ref, offers, state.node, state.policy.priority_max)
         work.claim = event.claim
@@ -283,7 +282,7 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
     now = state.claims.get(known.uid)  # it may have been resized since it was asked for
     if state.gpus is None or now is None:
         return _concluded(state, known.uid)
-    offers = published.offers(state.gpus, state.policy.publish)
+    offers = published.offers(state.gpus)
     ref = Ref(known.uid, known.namespace, known.name)
     try:
         asked = read_claim(event.claim, ref, offers, state.node, state.policy.priority_max)

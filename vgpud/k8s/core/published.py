@@ -50,27 +50,32 @@ class Policy:
     evict_on_fault: bool = False  # pods that do not tolerate it, when the driver reports a fatal Xid
 
 
-def offers(gpus: Iterable[Gpu], policy: Policy) -> dict[str, Offer]:
-    """The devices, by name; those that are given to Kubernetes are published."""
+def offers(gpus: Iterable[Gpu]) -> dict[str, Offer]:
+    """All devices that a claim may have, by name: also those that were published before a setting was changed."""
     made: dict[str, Offer] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         made[gpu.name] = Offer(gpu.name, gpu)
-        if policy.fixed_sizes:
-            for size, milli in FIXED_MILLI.items():
-                for number in range(MILLI_PER_DEVICE // milli):
-                    name = f"{gpu.name}-{size}-{number}"
-                    made[name] = Offer(name, gpu, size)
+        for size, milli in FIXED_MILLI.items():
+            for number in range(MILLI_PER_DEVICE // milli):
+                name = f"{gpu.name}-{size}-{number}"
+                made[name] = Offer(name, gpu, size)
     return made
+
+
+def devices(gpus: Iterable[Gpu], policy: Policy) -> list[Offer]:
+    """The devices that are published."""
+    sizes = {FREE, *FIXED_MILLI} if policy.fixed_sizes else {FREE}
+    return [offer for offer in offers(gpus).values() if offer.gpu.given and offer.size in sizes]
 
 
 def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]]:
     """The specs of the node's ResourceSlices, without `pool`: first the counters, then the devices."""
     ordered = sorted((gpu for gpu in gpus if gpu.given), key=lambda gpu: gpu.index)
-    devices = [_device(offer, policy) for offer in offers(ordered, policy).values()]
+    published = [_device(offer, policy) for offer in devices(gpus, policy)]
     counters = [_counters(gpu) for gpu in ordered] if policy.fixed_sizes else []
     own = {"driver": DRIVER, "nodeName": node}
     made = [own | {"sharedCounters": part} for part in _parts(counters, COUNTER_SETS_MAX)]
-    return made + [own | {"devices": part} for part in _parts(devices, DEVICES_MAX)]
+    return made + [own | {"devices": part} for part in _parts(published, DEVICES_MAX)]
 
 
 def _parts(all_: list[Any], most: int) -> list[list[Any]]:
