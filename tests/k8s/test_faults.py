@@ -15,6 +15,7 @@ from vgpud.k8s.core.machine import State
 from vgpud.k8s.core.model import Ref
 from vgpud.k8s.driver import Driver
 from vgpud.k8s.shell import kubelet
+from vgpud.k8s.shell.sockets import listen
 
 REF = Ref("u", "team", "half")
 
@@ -78,3 +79,13 @@ def test_a_watch_with_a_fault_ends_the_driver(tmp_path: Path, monkeypatch: pytes
         await asyncio.sleep(0.1)
 
     assert run(tmp_path, story) == ["the driver has a fault: value out of range"]
+
+
+def test_a_socket_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    """The command says it, where gRPC has an error of its own."""
+
+    async def story() -> None:
+        with pytest.raises(OSError, match="cannot listen on .*none/reg.sock"):
+            listen(grpc.aio.server(), tmp_path / "none" / "reg.sock")
+
+    asyncio.run(story())

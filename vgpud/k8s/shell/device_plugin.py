@@ -24,6 +24,7 @@ from vgpud.k8s.kubelet_api import (
     pod_resources_pb2,
     pod_resources_pb2_grpc,
 )
+from vgpud.k8s.shell.sockets import listen
 
 log = logging.getLogger("vgpud.k8s")
 
@@ -143,10 +144,7 @@ class PluginSocket:
             path.unlink(missing_ok=True)
         server = grpc.aio.server()
         device_plugin_pb2_grpc.add_DevicePluginServicer_to_server(self._service, server)
-        try:
-            server.add_insecure_port(f"unix://{self.path}")
-        except RuntimeError as error:
-            raise OSError(None, f"cannot listen on {self.path}: {error}") from error
+        listen(server, self.path)
         await server.start()
         self._server = server
 

@@ -30,6 +30,7 @@ from vgpud.k8s.kubelet_api import (
     registration_pb2,
     registration_pb2_grpc,
 )
+from vgpud.k8s.shell.sockets import listen
 
 log = logging.getLogger("vgpud.k8s")
 
@@ -198,8 +199,7 @@ class Sockets:
         await self._listen(registering, registration)
 
     async def _listen(self, server: grpc.aio.Server, path: Path) -> None:
-        path.unlink(missing_ok=True)
-        server.add_insecure_port(f"unix://{path}")
+        listen(server, path)
         await server.start()
         self._servers.append(server)
 
