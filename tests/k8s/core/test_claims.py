@@ -187,6 +187,7 @@ def test_the_claims_words_are_laid_over_the_classs() -> None:
         ({"weight": True}, "weight: 'True' is out of range"),
         ({"priority": 1}, "priority: 1 is above 0, the highest that a claim may ask for: use a DeviceClass"),
         ({"max": 1}, "max: there is no such field: write class, weight, priority"),
+        ({"a\nERROR \ud800": 1}, r"'a\nERROR \ud800': there is no such field"),
         ({"kind": "Slice"}, "apiVersion: 'vgpu.dev/v1alpha1 Slice' is not known"),
     ],
 )

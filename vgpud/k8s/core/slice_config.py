@@ -49,7 +49,8 @@ def _over(words: Words, parameters: Any) -> Words:
         raise ConfigError(f"apiVersion: {shown!r} is not known: write {CONFIG_API} {CONFIG_KIND}")
     unknown = next((str(name)[:40] for name in parameters if name not in ("apiVersion", "kind", *_FIELDS)), None)
     if unknown is not None:
-        raise ConfigError(f"{unknown}: there is no such field: write {', '.join(_FIELDS)}")
+        shown = unknown if unknown.isprintable() else ascii(unknown)
+        raise ConfigError(f"{shown}: there is no such field: write {', '.join(_FIELDS)}")
     if "class" in parameters:
         named = parameters["class"]
         if named not in CLASSES:
