@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +91,11 @@ def test_a_socket_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
             listen(grpc.aio.server(), tmp_path / "none" / "reg.sock")
 
     asyncio.run(story())
+
+
+def test_a_kubeconfig_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "vgpud.k8s", "--kubelet-dir", str(tmp_path), "--socket", str(tmp_path / "none")]
+    command += ["--kubeconfig", str(tmp_path / "config")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said = f"vgpud-k8s: no API server is known: Configuration file {tmp_path / 'config'} not found: name a --kubeconfig"
+    assert (done.returncode, done.stderr.startswith(said)) == (2, True), done.stderr

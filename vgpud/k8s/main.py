@@ -17,7 +17,7 @@ import click
 import grpc
 
 from vgpud import __version__, paths
-from vgpud.errors import ConflictError, DeniedError, VgpudError
+from vgpud.errors import ConfigError, ConflictError, DeniedError, VgpudError
 from vgpud.k8s.core import plugin, published
 from vgpud.k8s.core.machine import Policy, State
 from vgpud.k8s.core.names import DRIVER
@@ -166,9 +166,14 @@ class Server(Protocol):
 
 
 def _connect(kubeconfig: Path | None) -> Any:
+    """A client of the API server. Raises ConfigError."""
     from lightkube import AsyncClient, KubeConfig
+    from lightkube.core import exceptions
 
-    config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
+    try:
+        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
+    except exceptions.ConfigError as error:
+        raise ConfigError(f"no API server is known: {error}: name a --kubeconfig, or run it in a pod") from error
     return AsyncClient(config, trust_env=False)
 
 
@@ -190,8 +195,6 @@ def _plugin(
     ended: Ended,
 ) -> Server:
     """The device plugin. It does without an API server."""
-    from lightkube.core.exceptions import ConfigError
-
     from vgpud.k8s.plugin import DevicePlugin
     from vgpud.k8s.shell.api_server import ApiServer
 
@@ -199,7 +202,7 @@ def _plugin(
     try:
         api = ApiServer(lambda: _connect(kubeconfig), node)
     except ConfigError as error:
-        log.info("no API server is known, so ResourceSlices of this node are not looked for: %s", error)
+        log.info("ResourceSlices of this node are not looked for: %s", error)
     return DevicePlugin(state, channel, kubelet_dir, api, ended)
 
 
