@@ -24,7 +24,7 @@ from vgpud.containers import cdi, disk_work, server
 from vgpud.containers import messages as wire
 from vgpud.containers.server import Containers, Site, slice_name
 from vgpud.core.events import ContainerCreated, ContainerStarted, ForgetContainer, SaveContainer, SaveSlice
-from vgpud.core.model import Container, Denied, Share, Slice, Spec
+from vgpud.core.model import Container, Denied, Reason, Share, Slice, Spec
 from vgpud.core.observed import Snapshot
 from vgpud.daemon import cdi as daemon_cdi
 from vgpud.errors import DriverError
@@ -448,6 +448,38 @@ def test_one_process_takes_few_of_the_requests_in_hand(tmp_path: Path) -> None:
             writer.close()
         while (await talk(path, engine.message("stopped", state)))[0] != "ok":
             await asyncio.sleep(0.01)
+        await made.stop()
+
+    asyncio.run(scenario())
+
+
+def test_containers_of_other_pods_leave_requests_to_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the claim to be read again, which tenants could do with any number of containers."""
+    monkeypatch.setattr(server, "PER_PROCESS_MAX", server.REQUESTS_MAX)
+    config = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU_SLICE=k"]}}).encode()
+    known = asyncio.Event()
+
+    class Claimed(Backend):
+        async def create_container(self, event: ContainerCreated) -> Slice | Denied:
+            return Denied(Reason.DENIED, "not reserved for this pod", field="pod")
+
+        async def pod_comes(self, slice_name: str, pod: str) -> bool:
+            return await known.wait() and False
+
+    async def scenario() -> None:
+        made = Containers(Claimed(tmp_path))
+        path = tmp_path / "runtime.sock"
+        made.start(path, tmp_path / "private.sock", 0o660, -1)
+        create = [engine.message("create", config, id=f"c{n}", bundle="/b") for n in range(server.REQUESTS_MAX)]
+        asking = [asyncio.create_task(talk(path, one)) for one in create]
+        done, waiting = await asyncio.wait(asking, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        while len(done) < server.REQUESTS_MAX - server.POD_WAITS_MAX:
+            more, waiting = await asyncio.wait(waiting, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+            assert more, f"{len(waiting)} wait"
+            done |= more
+        known.set()
+        assert {status for status, _body in await asyncio.gather(*asking)} == {"refused"}
+        assert made._pod_waits == 0
         await made.stop()
 
     asyncio.run(scenario())

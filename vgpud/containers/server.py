@@ -53,6 +53,8 @@ WORK_S = 9.0
 REQUESTS_MAX = 64
 #: concurrent requests of one process: half, although vgpu-runtime and a hook need only one each
 PER_PROCESS_MAX = REQUESTS_MAX // 2
+#: containers that wait for their pod at a time: any pod can name a slice that is not for it
+POD_WAITS_MAX = REQUESTS_MAX // 4
 #: parts of 64 KiB discarded from a peer that is not served
 UNREAD_MAX = 32
 BACKLOG = 1024
@@ -137,6 +139,7 @@ class Containers:
         self._accepting: asyncio.Task[Any] | None = None
         self._busy = asyncio.Semaphore(REQUESTS_MAX)
         self._asking: Counter[int] = Counter()  # requests in hand by pid
+        self._pod_waits = 0
         self._path = self._private = Path()
         self._rights = (0o660, -1)
 
@@ -418,9 +421,14 @@ class Containers:
         """The container's slice. A pod that has been added to a Kubernetes claim is known once the DRA driver, told by
         the refusal's event, has read the claim again: kubelet does not tell it of further pods."""
         made = await self._backend.create_container(event)
-        if isinstance(made, Denied) and made.field == "pod" and await self._backend.pod_comes(event.join, event.pod):
-            made = await self._backend.create_container(event)
-        return made
+        if not isinstance(made, Denied) or made.field != "pod" or self._pod_waits >= POD_WAITS_MAX:
+            return made
+        self._pod_waits += 1
+        try:
+            comes = await self._backend.pod_comes(event.join, event.pod)
+        finally:
+            self._pod_waits -= 1
+        return await self._backend.create_container(event) if comes else made
 
 
 def _read_request(raw: bytes, site: Site, bundle: str) -> tuple[Request | None, bool, str]:
