@@ -87,7 +87,7 @@ def test_a_socket_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     """The command says it, where gRPC has an error of its own."""
 
     async def story() -> None:
-        with pytest.raises(OSError, match="cannot listen on .*none/reg.sock"):
+        with pytest.raises(OSError, match=r"cannot listen on .*none/reg\.sock"):
             listen(grpc.aio.server(), tmp_path / "none" / "reg.sock")
 
     asyncio.run(story())

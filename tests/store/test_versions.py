@@ -13,7 +13,8 @@ FIELDS = {
     Share: "device_uuid max_milli mem_max_bytes mem_min_bytes min_milli",
     Slice: "cdi_device cdi_used claim created_wall_ns ephemeral job_id name owner_uid queue revision serial shares spec"
     " suspended uid",
-    Spec: "device_uuids gpus_milli max_milli mem_max_bytes mem_min_bytes min_milli priority service_class spread weight",
+    Spec: "device_uuids gpus_milli max_milli mem_max_bytes mem_min_bytes min_milli priority service_class spread"
+    " weight",
 }
 
 
