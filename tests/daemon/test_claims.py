@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -80,6 +82,12 @@ def prepare(node: Node, *pods: str) -> pb.Slice:
     return stub.PrepareClaim(pb.PrepareClaimRequest(claim=claim)).slice
 
 
+def cdi_hooks(node: Node) -> list[dict[str, Any]]:
+    """Of the claim's CDI device: (stage, as config.json has it)."""
+    edits = json.loads((node.directory / "cdi" / f"vgpu.dev-gpu_{NAME}.json").read_text())["containerEdits"]
+    return [{"stage": one["hookName"], "hook": {"path": one["path"], "args": one["args"]}} for one in edits["hooks"]]
+
+
 def join(made: Engine, cgroup: Path, container_id: str = ID) -> str:  # noqa: F811
     """Starts a container with the claim's CDI device in a cgroup; returns why not."""
     made.bundle(JOIN, container_id=container_id)
@@ -132,6 +140,24 @@ def test_the_slice_outlives_its_containers_and_ends_with_the_claim(
         stub.UnprepareClaim(pb.UnprepareClaimRequest(claim_uid=UID))
     assert kubernetes.names() == []
     assert "no slice" in join(with_device, enter(f"kubepods/pod{POD}/{OTHER}"), OTHER)
+
+
+def test_a_container_with_two_claims_is_refused(
+    kubernetes: Node,
+    with_device: Engine,  # noqa: F811
+    enter: Enter,
+) -> None:
+    """Their devices' files both set VGPU_SLICE, so one of the claims would be reserved in vain."""
+    prepare(kubernetes, POD)
+    (hook,) = [one["hook"] for one in cdi_hooks(kubernetes) if one["stage"] == "createRuntime"]
+    config = with_device.bundle(JOIN) / "config.json"
+    for count, said in ((2, "the container has several vgpu devices (ResourceClaims), and it can have one"), (1, "")):
+        content = json.loads(config.read_text()) | {"hooks": {"createRuntime": [hook] * count}}
+        config.write_text(json.dumps(content))
+        init = with_device.process(enter(f"kubepods/pod{POD}/{ID}"), "sleep", "600")
+        _status, body = with_device.hook("started", ID, init.pid)
+        assert body.decode().startswith(said) and bool(body) == bool(said)
+        end(init)
 
 
 def test_no_other_container_gets_a_part_of_kubernetes_devices(

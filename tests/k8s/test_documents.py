@@ -182,7 +182,9 @@ def quoted() -> Iterator[str]:
 
 
 def test_sentences_are_quoted_as_they_are() -> None:
-    said = literals("vgpud/k8s", "vgpud/core").replace("another driver of ...", f"another driver of {DRIVER}")
+    said = literals("vgpud/k8s", "vgpud/core", "vgpud/oci").replace(
+        "another driver of ...", f"another driver of {DRIVER}"
+    )
     assert len(list(quoted())) > 15
     assert not [text for text in quoted() if text not in said]
 

@@ -155,6 +155,12 @@ def remove_our_hooks(config: Config) -> None:
         hooks[:] = [hook for hook in hooks if HOOK_WORD not in entries(hook, "args")[1:2]]
 
 
+def cdi_files(config: Config) -> int:
+    """From how many of vgpud's CDI files the container has devices: each adds its hooks once."""
+    created = objects(config, "hooks", "createRuntime")
+    return sum(HOOK_WORD in entries(hook, "args")[1:2] for hook in created)
+
+
 def _is_nvidia_hook(hook: Config) -> bool:
     """Whether it is NVIDIA's own hook, which adds whole GPUs and mounts the driver over the shim; no CDI helper."""
     names = [posixpath.basename(str(name)) for name in [hook.get("path"), *entries(hook, "args")[:1]]]

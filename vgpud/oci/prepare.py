@@ -74,6 +74,9 @@ def look(raw_config: bytes) -> tuple[list[str], dict[str, str], str, bool]:
     of every device of the machine, which is no request.
     """
     config = _parse(raw_config)
+    if edit.cdi_files(config) > 1:  # the runtime has kept one VGPU_SLICE of several
+        text = "the container has several vgpu devices (ResourceClaims), and it can have one slice:"
+        raise RequestError(f"{text} name one, which may have several GPUs")
     env = [str(entry) for entry in edit.entries(config, "process", "env")]
     annotations = {str(name): str(value or "") for name, value in edit.parts(config, "annotations").items()}
     cgroup = str(edit.parts(config, "linux").get("cgroupsPath") or "")
