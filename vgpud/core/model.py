@@ -105,7 +105,7 @@ class Claim:
     namespace: str
     name: str
     pods: tuple[str, ...]  # uids of the pods whose containers may use the slice, sorted
-    granted: tuple[Share, ...]  # as the scheduler allocated it, by device index
+    granted: tuple[Share, ...]  # as the scheduler allocated it, by device UUID
     boot_id: str  # of the boot during which it was prepared last
     device_ids: tuple[str, ...] = ()  # that kubelet's device plugin allocated, sorted; () for a ResourceClaim
     lent: bool = False  # its guarantee is that of another allocation with the same devices
