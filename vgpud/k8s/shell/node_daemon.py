@@ -85,7 +85,7 @@ class NodeDaemon:
             await asyncio.sleep(AGAIN_S)
 
     async def watch_pods(self, unknown: Callable[[PodUnknown], None]) -> None:
-        """Reports containers of pods that a claim has come to be reserved for since it was prepared, for ever."""
+        """Reports containers of pods for which a claim was reserved after it had been prepared, for ever."""
         last = 0
         while True:
             try:
