@@ -49,7 +49,7 @@ class Driver:
         self._tasks = Tasks(ended)
 
     async def start(self) -> None:
-        """Registers with kubelet once vgpud has been seen. Raises OSError."""
+        """Registers with kubelet; a claim waits a while for vgpud. Raises OSError."""
         watches = (self._daemon.watch(self.post), self._daemon.watch_pods(self.post), self._api.watch_pool(self.post))
         for for_ever in (*watches, self._ticks()):
             self._tasks.spawn(for_ever)

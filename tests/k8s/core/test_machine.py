@@ -119,10 +119,25 @@ def test_a_fixed_part_outlives_the_setting_that_published_it() -> None:
     assert world.run() and list(world.slices) == [ref.uid]
 
 
-def test_before_vgpud_was_seen_nothing_is_prepared() -> None:
+def test_a_claim_waits_for_a_vgpud_that_starts_together_with_the_driver() -> None:
     world = ready()
     world.state.gpus = None
-    assert "vgpud on this node does not answer" in world.prepare(claim(world)).error
+    number = world.call(claim(world))
+    world.tick(9.9)
+    assert world.run() and number not in world.answers
+    world.post(world.node_seen())
+    assert world.run() and not world.answers[number].error
+
+
+def test_a_claim_is_refused_when_vgpud_is_not_seen_for_long() -> None:
+    world = ready()
+    world.state.gpus = None
+    number = world.call(claim(world))
+    world.run()
+    world.tick(10)
+    assert world.run() and "vgpud on this node does not answer" in world.answers[number].error
+    world.post(world.node_seen())
+    assert world.run() and not world.slices
 
 
 # ---- crashes ----

@@ -50,6 +50,8 @@ RECONCILE_NS = 600 * SECOND_NS
 REPAIR_NS = 30 * SECOND_NS
 #: after a write that failed; twice as long after each further one, up to the second time
 RETRY_NS, RETRY_MAX_NS = 2 * SECOND_NS, 30 * SECOND_NS
+#: for vgpud to be seen for the first time, before a claim is refused: they may have been started together
+FIRST_SEEN_NS = 10 * SECOND_NS
 #: between two writes that succeed, and until the watch must have shown one: it may lag, or be dead
 SETTLE_NS, SHOWN_NS = SECOND_NS, 30 * SECOND_NS
 
@@ -90,6 +92,8 @@ class State:
     gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
     claims: dict[str, Known] = field(default_factory=dict)  # by uid: those that vgpud has slices for
     work: dict[str, Work] = field(default_factory=dict)  # by uid
+    #: claims that were read before vgpud had been seen, by uid, and until when they wait for it
+    early: dict[str, tuple[ClaimRead, int]] = field(default_factory=dict)
     #: claims that the API server is being asked about although kubelet has not called
     checks: dict[str, Known] = field(default_factory=dict)
     #: what is being written into claims' status, by uid
@@ -119,6 +123,8 @@ def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
         if uid in before and one.granted != before[uid].granted and uid not in state.telling
     ]
     looks = [look for one in resized for look in _look(state, one)]
+    early, state.early = state.early, {}
+    looks += [command for read, _ in early.values() for command in _on_claim_read(state, read, now_ns)]
     if not changed:
         return looks
     state.pool.repair_ns = None
@@ -173,7 +179,8 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
     if event.claim is None:
         return _done(state, work, f"claim {work.ref} does not exist: it was deleted before its pod started")
     if state.gpus is None:
-        return _done(state, work, f"claim {work.ref}: vgpud on this node does not answer: see `vgpu doctor` there")
+        state.early[event.uid] = (event, now_ns + FIRST_SEEN_NS)
+        return []
     offers = published.offers(state.gpus)
     try:
         work.asked = read_claim(event.claim, work.ref, offers, state.node, state.policy.priority_max)
@@ -396,6 +403,11 @@ def _failed(pool: Pool, error: str, now_ns: int) -> list[Command]:
 
 def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
     commands = _publish(state, now_ns) if state.pool.behind else []
+    for uid in [uid for uid, (_, until_ns) in state.early.items() if now_ns >= until_ns]:
+        del state.early[uid]
+        work = state.work[uid]
+        absent = f"claim {work.ref}: vgpud on this node does not answer: see `vgpu doctor` there"
+        commands += _done(state, work, absent)
     if state.gpus is None or (state.reconciled_ns is not None and now_ns - state.reconciled_ns < RECONCILE_NS):
         return commands
     return [*commands, *_reconcile(state, now_ns)]
