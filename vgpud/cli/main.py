@@ -10,8 +10,12 @@ import click
 
 import vgpud
 from vgpud.cli.common.exits import epilog
+from vgpud.cli.common.interrupts import by_interrupt
 from vgpud.cli.common.options import LazyGroup
 from vgpud.errors import ExitCode, VgpudError
+
+#: as a shell has it of a command that Ctrl-C ended
+INTERRUPTED = 130
 
 #: name -> (module:attribute, its line in `vgpu --help`)
 COMMANDS = {
@@ -84,11 +88,13 @@ def invoke(args: Sequence[str] | None = None) -> int:
         complain(str(error))
         return int(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of stdout has gone: `vgpu ps | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return int(ExitCode.OTHER)  # as click prints when it catches this itself
     except Exception as error:
+        if by_interrupt(error):
+            return INTERRUPTED
         if os.environ.get("VGPU_DEBUG"):
             raise
         complain(f"internal error: {type(error).__name__}: {error}; VGPU_DEBUG=1 prints a traceback, please report it")

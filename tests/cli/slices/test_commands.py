@@ -233,8 +233,25 @@ def test_ctrl_c_ends_what_goes_on_without_a_traceback(slices: Any, command: list
         _, err = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert process.returncode == (0 if command[0] == "top" else 130)
-    assert err.strip() == ""
+    assert (process.returncode, err.strip()) == (0 if command[0] == "top" else 130, "")
+
+
+@pytest.mark.parametrize(("command", "code"), [(["events", "-f"], 130), (["top"], 0)])
+def test_ctrl_c_is_no_fault_of_a_library_that_it_interrupts(
+    slices: Any, vgpu: Any, monkeypatch: Any, command: list[str], code: int
+) -> None:
+    from vgpud.cli.common.client import Client
+
+    def interrupted(*_: Any) -> Any:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("cannot release a lock that is not held")
+
+    for name in ("watch_slices", "watch_events"):
+        monkeypatch.setattr(Client, name, interrupted)
+    result = vgpu(*command, host=slices.host)
+    assert (result.code, result.stderr) == (code, "")
 
 
 def test_containers_are_shown_by_what_engines_call_them(vgpu: Any, slices: Any) -> None:

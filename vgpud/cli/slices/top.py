@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.interrupts import ended_by_interrupt
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
 from vgpud.errors import ExitCode
@@ -45,15 +46,13 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
     MEM%     of its memory limit
     """
     samples = _samples(settings, interval, count)
-    try:
+    with ended_by_interrupt():
         if settings.output != "table":
             _stream(settings, samples)
         elif sys.stdout.isatty():
             _live(settings, samples, interval, count)
         else:
             _tables(settings, samples, interval)
-    except KeyboardInterrupt:
-        pass  # the way to end it
 
 
 def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[Sample | str]:
