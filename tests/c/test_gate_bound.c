@@ -333,6 +333,43 @@ static void alone_a_thread_with_little_does_not_wait(void) {
   end();
 }
 
+static uint64_t queries;
+
+static CUresult counted_query(CUevent event) {
+  __atomic_add_fetch(&queries, 1, __ATOMIC_RELAXED);
+  return fake_event_query(event);
+}
+
+static void *launch_for_a_while(void *stream) {
+  uint64_t end_ns = vg_prim_now_ns() + 300 * VG_NS_PER_MS;
+  while (vg_prim_now_ns() < end_ns) launch_into(stream, &functions[0], 5 * VG_NS_PER_MS);
+  return NULL;
+}
+
+#define CROWD 64
+
+/* Looks at events by so many threads that the bound holds back, per thread. */
+static uint64_t queries_of_each_of(uintptr_t count) {
+  begin_alone();
+  launch_alone(5 * VG_NS_PER_MS);
+  synchronize(fake_stream(1));
+  vg_real_slots[VG_ENTRY_cuEventQuery] = (void *)counted_query;
+  queries = 0;
+  pthread_t threads[CROWD];
+  for (uintptr_t i = 0; i < count; i++) CHECK(!pthread_create(&threads[i], NULL, launch_for_a_while, fake_stream(i)));
+  for (uintptr_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
+  uint64_t each = queries / count;
+  printf("  %llu queries by each of %llu\n", (unsigned long long)each, (unsigned long long)count);
+  end();
+  return each;
+}
+
+/* One look serves all: else each thread looks at the events of all, up to 16 times as many queries per thread. */
+static void alone_waiting_threads_share_their_looks(void) {
+  uint64_t few = queries_of_each_of(CROWD / 16);
+  CHECK(queries_of_each_of(CROWD) < 2 * few);
+}
+
 static CUresult cannot_record(CUevent event, CUstream stream) {
   (void)event, (void)stream;
   return CUDA_ERROR_INVALID_HANDLE;
@@ -430,6 +467,7 @@ int main(void) {
   RUN(alone_no_launch_waits_for_a_kernel_without_end);
   RUN(alone_no_launch_waits_as_long_as_the_last_run);
   RUN(alone_a_thread_with_little_does_not_wait);
+  RUN(alone_waiting_threads_share_their_looks);
   RUN(a_thread_that_cannot_look_does_not_wait);
   RUN(launches_that_run_nothing_get_no_credit);
   RUN(a_shallow_queue_is_not_counted);
