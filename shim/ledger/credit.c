@@ -127,7 +127,9 @@ static void drain_if_all_used(struct vg_device *device) {
 }
 
 static void take(struct vg_device *device, uint64_t bytes) {
-  device->memory->used_bytes += bytes;
+  struct vg_memory_state *state = device->memory;
+  state->used_bytes += bytes;
+  if (state->used_bytes > state->peak_bytes && VG_LOAD(&state->stocked)) drain_stocks(device); /* no part of the peak */
   publish(device);
   drain_if_all_used(device);
 }
@@ -290,9 +292,15 @@ static bool is_pressed(const struct vg_device *device) {
   return control && VG_LOAD_RELAXED(&control->memory_pressure);
 }
 
+/* At most, in one stock. All of them together hold no more than the process keeps unused anyway (slack_bytes). */
+static uint64_t stock_bytes_max(const struct vg_device *device) {
+  uint64_t part = slack_bytes(device) / VG_STOCKS, granule = vg_granule_bytes(device);
+  return part > granule ? part : granule;
+}
+
 static bool put_in_stock(struct vg_device *device, struct vg_stock *stock, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
-  if (is_pressed(device) || !vg_stock_put(stock, bytes, vg_granule_bytes(device), &state->asking)) return false;
+  if (is_pressed(device) || !vg_stock_put(stock, bytes, stock_bytes_max(device), &state->asking)) return false;
   if (VG_LIKELY(VG_LOAD(&state->stocked))) return true;
   vg_lock(&state->lock);
   VG_STORE(&state->stocked, true);

@@ -221,6 +221,17 @@ static void the_helper_takes_it_in(void) {
   end(arbiter);
 }
 
+static void what_threads_keep_is_no_part_of_the_peak(void) {
+  struct vg_arbiter *arbiter = begin(LIMIT_BYTES, 2 * LIMIT_BYTES);
+  struct vg_device *device = &vg_session.devices[0];
+  uint64_t more_bytes = (THREADS + 1) * GRANULE_BYTES; /* than the threads ever use together */
+  fill_stocks(device);
+  CHECK(VG_LOAD(&pages[0].report.peak_bytes) < more_bytes);
+  CHECK(vg_memory_reserve(device, more_bytes) == 0);
+  CHECK(VG_LOAD(&pages[0].report.peak_bytes) == more_bytes);
+  end(arbiter);
+}
+
 struct churn {
   struct vg_device *device;
   uint64_t seed;
@@ -280,6 +291,7 @@ int main(void) {
   RUN(the_minimum_is_there_beside_a_borrower);
   RUN(what_threads_keep_is_free_memory);
   RUN(what_threads_keep_can_be_asked_back);
+  RUN(what_threads_keep_is_no_part_of_the_peak);
   RUN(the_helper_takes_it_in);
   RUN(no_byte_is_lost_between_threads);
   return 0;
