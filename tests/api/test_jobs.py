@@ -11,12 +11,13 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.api import job_messages
 from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller, set_caller
 from vgpud.core import quotas
-from vgpud.core.jobs.facts import Facts, Launch, QueueNow, Submission, UsageRow
+from vgpud.core.jobs.facts import Facts, JobFilter, Launch, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState, QueueSpec
 from vgpud.core.model import Asker, Denied, Quota, Reason
 from vgpud.host import processes
@@ -64,9 +65,8 @@ class Backend:
     async def job(self, job_id: int) -> Job | None:
         return self.table.get(job_id)
 
-    async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
-        found = [j for j in self.table.values() if j.job_id > after and (ended or not j.state.ended)]
-        return [j for j in found if uid in (None, j.spec.uid) and queue in ("", j.spec.queue)][:count]
+    async def jobs(self, after: int, count: int, wanted: JobFilter) -> Sequence[Job]:
+        return [j for j in self.table.values() if j.job_id > after and wanted.wants(j)][:count]
 
     def settled(self, job: Job) -> bool:
         return job.state.ended
@@ -376,6 +376,29 @@ def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest
         assert pages > 1
     code, _ = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(page_token="x"))  # noqa: S106
     assert code == "INVALID_ARGUMENT"
+
+
+def test_a_list_has_the_jobs_of_its_filter(world: World) -> None:
+    for who in (ALICE, BOB, ALICE, ALICE):
+        world.submit(who)
+    world.backend.change(3, state=JobState.FAILED, ended_ns=5 * SECOND_NS)
+    world.backend.change(4, state=JobState.COMPLETED, ended_ns=9 * SECOND_NS)
+
+    def listed(who: Caller = ALICE, **fields: Any) -> list[int]:
+        answer = world.call(world.jobs.ListJobs, pb.ListJobsRequest(**fields), who)
+        return [job.job_id for job in answer.jobs]
+
+    assert listed() == [1]
+    assert listed(ROOT, uid=BOB.uid) == [2]
+    assert listed(states=["failed"]) == [3], "a final state includes jobs that have ended"
+    assert listed(states=["failed", "pending"]) == [1, 3]
+    assert listed(since=Timestamp(seconds=6)) == [1, 4], "one that had ended before is not there"
+    refused = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(uid=BOB.uid))
+    assert refused == ("PERMISSION_DENIED", f"only admins may list what is of uid {BOB.uid}: leave the user out")
+    assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(uid=BOB.uid))[0] == "PERMISSION_DENIED"
+    code, text = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(states=["lost"]))
+    assert code == "INVALID_ARGUMENT"
+    assert "'lost' is none of a job: choose from pending, held" in text
 
 
 def test_users_get_small_pages(world: World) -> None:

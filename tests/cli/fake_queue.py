@@ -110,6 +110,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         after = int(request.page_token or 0)
         found = [j for i, j in sorted(self.jobs.items()) if i > after and (request.all or j.state not in ENDED)]
         found = [j for j in found if request.queue in ("", j.spec.queue)]
+        found = [j for j in found if not request.HasField("uid") or j.uid == request.uid]
         shown = found[: self.page]
         token = str(shown[-1].job_id) if len(found) > len(shown) else ""
         return pb.ListJobsResponse(jobs=shown, next_page_token=token)

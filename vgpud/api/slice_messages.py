@@ -253,6 +253,7 @@ def event_view(entry: Entry, node: str) -> pb.Event:
         device_uuid=entry.device_uuid,
         process_id=entry.process_id,
         message=entry.message,
+        owner_uid=entry.owner_uid,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from vgpud.core.checksums import checksum, seal, unseal
 from vgpud.core.jobs.events import Ran
-from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.facts import JobFilter, Launch
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Spec
 from vgpud.core.queue.accounting import Row
@@ -216,14 +216,27 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def ended_after(self, job_id: int, count: int, uid: int | None, queue: str, last: int = INTEGER_MAX) -> list[Job]:
-        """Jobs that have ended, with greater numbers up to `last`, in their order; uid None, queue "": any."""
+    def ended_after(self, job_id: int, count: int, wanted: JobFilter, last: int = INTEGER_MAX) -> list[Job]:
+        """Jobs that have ended, with greater numbers up to `last`, in their order."""
+        states = json.dumps([state.value for state in wanted.states])
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
                 f"{_JOBS} WHERE ended AND id > ? AND id <= ? AND (? IS NULL OR uid = ?)"
-                " AND (? = '' OR queue = ?) ORDER BY id LIMIT ?",
-                (job_id, last, uid, uid, queue, queue, count),
+                " AND (? = '' OR queue = ?) AND ended >= ? AND (? = '[]' OR json_extract(state, '$.state') IN"
+                " (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",  # noqa: S608  our own names
+                (
+                    job_id,
+                    last,
+                    wanted.uid,
+                    wanted.uid,
+                    wanted.queue,
+                    wanted.queue,
+                    wanted.since_ns,
+                    states,
+                    states,
+                    count,
+                ),
             ).fetchall()
             return [job_of(*row) for row in rows]
 

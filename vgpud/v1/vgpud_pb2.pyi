@@ -321,7 +321,7 @@ class ProcessDevice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., mem_held_bytes: _Optional[int] = ..., launches: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("node", "sequence", "at", "kind", "slice", "device_uuid", "process_id", "message")
+    __slots__ = ("node", "sequence", "at", "kind", "slice", "device_uuid", "process_id", "message", "owner_uid")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -330,6 +330,7 @@ class Event(_message.Message):
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_UID_FIELD_NUMBER: _ClassVar[int]
     node: str
     sequence: int
     at: _timestamp_pb2.Timestamp
@@ -338,7 +339,8 @@ class Event(_message.Message):
     device_uuid: str
     process_id: int
     message: str
-    def __init__(self, node: _Optional[str] = ..., sequence: _Optional[int] = ..., at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., slice: _Optional[str] = ..., device_uuid: _Optional[str] = ..., process_id: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    owner_uid: int
+    def __init__(self, node: _Optional[str] = ..., sequence: _Optional[int] = ..., at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., slice: _Optional[str] = ..., device_uuid: _Optional[str] = ..., process_id: _Optional[int] = ..., message: _Optional[str] = ..., owner_uid: _Optional[int] = ...) -> None: ...
 
 class DrainDeviceRequest(_message.Message):
     __slots__ = ("node", "device_uuid", "reason")
@@ -901,16 +903,22 @@ class GetJobResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "all", "queue")
+    __slots__ = ("page_size", "page_token", "all", "queue", "uid", "states", "since")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ALL_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     all: bool
     queue: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., all: bool = ..., queue: _Optional[str] = ...) -> None: ...
+    uid: int
+    states: _containers.RepeatedScalarFieldContainer[str]
+    since: _timestamp_pb2.Timestamp
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., all: bool = ..., queue: _Optional[str] = ..., uid: _Optional[int] = ..., states: _Optional[_Iterable[str]] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     __slots__ = ("jobs", "next_page_token")
@@ -1183,18 +1191,20 @@ class Usage(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., ran: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
 
 class GetUsageRequest(_message.Message):
-    __slots__ = ("since", "until", "by", "page_size", "page_token")
+    __slots__ = ("since", "until", "by", "page_size", "page_token", "uid")
     SINCE_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     since: _timestamp_pb2.Timestamp
     until: _timestamp_pb2.Timestamp
     by: str
     page_size: int
     page_token: str
-    def __init__(self, since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., by: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    uid: int
+    def __init__(self, since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., by: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class GetUsageResponse(_message.Message):
     __slots__ = ("usage", "next_page_token")

@@ -94,6 +94,35 @@ def test_ls_shows_what_has_not_ended_and_all_with_a(vgpu: Any, daemon: Any, queu
     assert vgpu("queue", "ls", "--mine", "-o", "name", host=daemon.host).stdout.split() == ["4", "5", "6", "7"]
 
 
+def test_ls_sends_its_filters(vgpu: Any, daemon: Any, queue: Any) -> None:
+    moment = "2023-11-14T22:13:20+00:00"
+    words = ("--state", "failed,TIMED-OUT", "--since", moment, "-u", "0")
+    assert vgpu("queue", "ls", *words, host=daemon.host).code == 0
+    request = queue.requests[-1]
+    assert (request.uid, list(request.states), request.since.seconds) == (0, ["failed", "timed_out"], SUBMITTED_S)
+    assert vgpu("queue", "ls", host=daemon.host).code == 0
+    assert not queue.requests[-1].HasField("uid")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("queue", "ls", "--state", "lost"), "there is no state 'lost': choose from pending, held"),
+        (("queue", "ls", "-u", "no-such-user"), "there is no user 'no-such-user': give a user name or a uid"),
+        (("queue", "ls", "--since", "soon"), "'soon' is not a point in time: write for example 7d (ago)"),
+        (("queue", "ls", "--mine", "-u", "4294967294"), "--mine and --user name different users: leave one out"),
+        (("slice", "ls", "--state", "running"), "there is no state 'running': choose from active, idle"),
+        (("ps", "-u", "no-such-user"), "there is no user 'no-such-user'"),
+        (("events", "--since", "x"), "'x' is not a point in time"),
+        (("usage", "--state", "failed"), "--state is for single jobs: add --by job"),
+    ],
+)
+def test_filters_that_are_refused(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -> None:
+    result = vgpu(*words, host=daemon.host)
+    assert result.code == USAGE
+    assert named in one_line(result.stderr)
+
+
 def test_json_has_integers_and_times(vgpu: Any, daemon: Any, queue: Any) -> None:
     answer = vgpu("queue", "ls", "-a", "-o", "json", host=daemon.host).json
     jobs = {job["job_id"]: job for job in answer["jobs"]}

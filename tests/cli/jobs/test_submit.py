@@ -17,8 +17,8 @@ import pytest
 from tests.cli.fake_queue import eventually
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.times import format_span, parse_span
 from vgpud.cli.jobs import job_file, submit
-from vgpud.cli.jobs.quantities import format_span, parse_span
 from vgpud.core.queue import check
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb

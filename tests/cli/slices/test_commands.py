@@ -26,6 +26,27 @@ def slices(vgpu: Any, daemon: Any) -> Any:
     return daemon
 
 
+def test_lists_are_filtered_by_user_state_and_time(vgpu: Any, slices: Any) -> None:
+    def names(*words: str) -> list[str]:
+        result: str = vgpu(*words, "-o", "name", host=slices.host).stdout
+        return result.split()
+
+    slices.slices["serve"].owner_uid, slices.slices["serve"].suspended = 12345, "evicting"
+    assert names("slice", "ls", "-u", "12345") == ["serve"]
+    assert names("slice", "ls", "--state", "evicted") == ["serve"]
+    assert names("slice", "ls", "--state", "active,paused") == ["train"]
+    assert names("slice", "ls", "--since", "2099-01-01") == []
+    assert (
+        names("ps") == names("ps", "--state", "active") == names("ps", "-u", str(slices.processes[0].uid)) == ["4711"]
+    )
+    assert names("ps", "-u", "12345") == names("ps", "--state", "idle") == names("ps", "--since", "2099-01-01") == []
+    every = len(names("events"))
+    assert every
+    assert len(names("events", "--kind", "slice")) == every
+    assert names("events", "--kind", "slic") == names("events", "--since", "2099-01-01") == []
+    assert names("events", "-u", "12345") == []
+
+
 def test_create_shows_the_four_resolved_numbers(vgpu: Any, daemon: Any) -> None:
     amounts = ("--gpus", "0.5", "--min", "0.3", "--max", "0.8", "--mem-min", "4G", "--mem-max", "8G")
     result = vgpu("slice", "create", "a", *amounts, "-o", "json", host=daemon.host)

@@ -177,6 +177,7 @@ def event_view(event: pb.Event) -> View:
         "slice": event.slice or None,
         "device_uuid": event.device_uuid or None,
         "process_id": event.process_id or None,
+        "owner_uid": event.owner_uid if event.owner_uid >= 0 else None,
         "message": event.message,
     }
 

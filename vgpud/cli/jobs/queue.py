@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vgpud.cli.common import filters
 from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
@@ -22,6 +23,7 @@ from vgpud.errors import ExitCode
 if TYPE_CHECKING:
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.views import View
+    from vgpud.v1 import vgpud_pb2 as pb
 
 #: more jobs than this have a progress bar
 _MANY = 20
@@ -39,11 +41,11 @@ def _job_ids(command: Callable[..., Any]) -> Callable[..., Any]:
     return argument(command)
 
 
-def _views(client: JobClient, ended: bool, queue_name: str, mine: bool) -> list[View]:
+def _views(client: JobClient, jobs: Sequence[pb.Job]) -> list[View]:
     from vgpud.cli.jobs.views import job_view
 
-    jobs, simulated = client.jobs(ended, queue_name), client.simulated()
-    return [job_view(job, simulated) for job in jobs if not mine or job.uid == os.getuid()]
+    simulated = client.simulated()
+    return [job_view(job, simulated) for job in jobs]
 
 
 @queue.command("ls", short_help="List jobs, and why they wait.")
@@ -51,18 +53,39 @@ def _views(client: JobClient, ended: bool, queue_name: str, mine: bool) -> list[
 @click.option(
     "--queue", "queue_name", default="", metavar="NAME", shell_complete=complete_queue, help="Only jobs of this queue."
 )
+@filters.user_option("Only jobs of this user (users other than admins see their own only).")
 @click.option("--mine", is_flag=True, help="Only your own (admins see those of all users).")
+@filters.state_option(filters.JOB_STATES, "Only jobs in this state")
+@filters.since_option(
+    "Jobs that waited or ran at some time since, also those that have ended: 1h (ago), 2026-11-01T08:00."
+)
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N jobs.")
 @pass_settings
-def ls(settings: Settings, ended: bool, queue_name: str, mine: bool, last: int | None) -> None:
-    """List your waiting and running jobs: for how long, on which device, or why they wait."""
+def ls(
+    settings: Settings,
+    ended: bool,
+    queue_name: str,
+    uid: int | None,
+    mine: bool,
+    states: tuple[str, ...],
+    since: int | None,
+    last: int | None,
+) -> None:
+    """List your waiting and running jobs: for how long, on which device, or why they wait.
+
+    \b
+    vgpu queue ls --state failed,timed_out --since 7d     what went wrong in the last week
+    """
+    if mine and uid not in (None, os.getuid()):
+        raise click.UsageError("--mine and --user name different users: leave one out")
+    uid = os.getuid() if mine else uid
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
     from vgpud.cli.jobs import tables as job_tables
 
     with JobClient(settings) as client:
-        rows = _views(client, ended, queue_name, mine)
+        rows = _views(client, client.jobs(ended, queue_name, uid, states, since))
     rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
     emit(settings, {"jobs": rows}, [r["job_id"] for r in rows], lambda: job_tables.jobs_grid(rows, tables.now_utc()))
 
@@ -209,7 +232,7 @@ def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterat
         try:
             with JobClient(settings) as client:
                 while True:
-                    yield {"queues": [queue_view(q) for q in client.queues()], "jobs": _views(client, False, "", False)}
+                    yield {"queues": [queue_view(q) for q in client.queues()], "jobs": _views(client, client.jobs())}
                     number += 1
                     if number == count:
                         return

@@ -16,9 +16,10 @@ from vgpud.cli.common.exits import CliError, failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
+from vgpud.cli.common.times import Span
 from vgpud.cli.jobs import elastic_options, job_file
 from vgpud.cli.jobs.predicted_options import fill, predict_options
-from vgpud.cli.jobs.quantities import Cpus, JobIds, Range, RequestId, Span, Variable
+from vgpud.cli.jobs.quantities import Cpus, JobIds, Range, RequestId, Variable
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:

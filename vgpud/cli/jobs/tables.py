@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from vgpud.cli.common.output import Cell, Grid
 from vgpud.cli.common.tables import device_label, parse_time, user_name
 from vgpud.cli.common.text import duration, plain
+from vgpud.cli.common.times import format_span
 from vgpud.cli.common.views import View
-from vgpud.cli.jobs.quantities import format_span
 from vgpud.cli.jobs.views import ENDED
 from vgpud.core.units import format_bytes, format_gpus
 

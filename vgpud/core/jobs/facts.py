@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.core.jobs.model import NEVER_NS, JobSpec
+from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,24 @@ class Submission:
     held: bool
     request_id: str  # the same from the same uid within 10 minutes gets the first answer; "" = none
     fingerprint: str  # of the request: another one under the same id is refused
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """The jobs that a list has."""
+
+    ended: bool = False  # jobs that have ended as well
+    uid: int | None = None  # None: of all users
+    queue: str = ""  # "": of all queues
+    states: tuple[JobState, ...] = ()  # (): in any
+    since_ns: int = 0  # jobs that had ended before are left out
+
+    def wants(self, job: Job) -> bool:
+        if job.state.ended and not (self.ended and job.ended_ns >= self.since_ns):
+            return False
+        if self.uid not in (None, job.spec.uid) or self.queue not in ("", job.spec.queue):
+            return False
+        return not self.states or job.state in self.states
 
 
 @dataclass(frozen=True, slots=True)

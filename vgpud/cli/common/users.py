@@ -1,0 +1,36 @@
+"""Users by name: as options take them."""
+
+from __future__ import annotations
+
+import click
+
+from vgpud.cli.common.quantities import IntParam
+
+UID_MAX = (1 << 32) - 2
+
+
+class User(IntParam):
+    """A user's name or uid."""
+
+    name = "user"
+    also = ""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        import pwd
+
+        text = str(value)
+        if text.isascii() and text.isdigit() and int(text) <= UID_MAX:
+            return int(text)
+        try:
+            return pwd.getpwnam(text).pw_uid
+        except (KeyError, ValueError):  # or one with a zero byte
+            self.fail(f"there is no user {text!r}: give a user name{self.also or ' or a uid'}", param, ctx)
+
+
+class Owner(User):
+    """A user's name or uid, or "any" (-1)."""
+
+    also = ", a uid or any"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return -1 if str(value) in ("any", "-1") else super().convert(value, param, ctx)
