@@ -222,9 +222,9 @@ class JobStore:
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
-                f"{_JOBS} WHERE ended AND id > ? AND id <= ? AND (? IS NULL OR uid = ?)"
+                f"{_JOBS} WHERE ended AND id > ? AND id <= ? AND (? IS NULL OR uid = ?)"  # noqa: S608  our own names
                 " AND (? = '' OR queue = ?) AND ended >= ? AND (? = '[]' OR json_extract(state, '$.state') IN"
-                " (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",  # noqa: S608  our own names
+                " (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",
                 (
                     job_id,
                     last,

@@ -15,7 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.cli.fake_queue import NODE, SUBMITTED_S, eventually
-from vgpud.cli.common import tables
+from vgpud.cli.common.users import user_name
 from vgpud.cli.jobs import tables as job_tables
 from vgpud.cli.jobs import top, wait
 from vgpud.cli.jobs import views as job_views
@@ -23,7 +23,7 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 OTHER, USAGE, NOT_FOUND, CONFLICT = 1, 2, 4, 8
 NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, datetime.timezone.utc)
-ME = tables.user_name(os.getuid())
+ME = user_name(os.getuid())
 
 
 def at(seconds: int) -> Timestamp:

@@ -58,6 +58,11 @@ class JobRequests:
         job = self._jobs.machine.jobs.get(job_id)
         return job.spec.uid if job else self._jobs.store.owner(job_id)
 
+    def name(self, job_id: int) -> str:
+        """Of a job that has slices, so is in memory; "" of any other."""
+        job = self._jobs.machine.jobs.get(job_id)
+        return job.spec.name if job else ""
+
     # ---- jobs ----
 
     def _find(self, job_id: int) -> Job | None:
