@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.api import job_messages
@@ -18,7 +19,7 @@ from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller, set_caller
 from vgpud.core import quotas
 from vgpud.core.jobs.facts import Facts, JobFilter, Launch, QueueNow, Submission, UsageRow
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Asker, Denied, Quota, Reason
 from vgpud.host import processes
 from vgpud.v1 import vgpud_pb2 as pb
@@ -87,6 +88,11 @@ class Backend:
 
     async def release_job(self, job_id: int) -> Denied | None:
         self.done.append(("release", job_id))
+        return None
+
+    async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None:
+        self.done.append(("change", job_id, by_admin))
+        self.change(job_id, spec=spec)
         return None
 
     async def requeue_job(self, job_id: int) -> Denied | None:
@@ -335,6 +341,7 @@ def test_everyone_sees_and_changes_their_own(world: World) -> None:
         "HoldJob": pb.HoldJobRequest(job_id=2),
         "ReleaseJob": pb.ReleaseJobRequest(job_id=2),
         "RequeueJob": pb.RequeueJobRequest(job_id=2),
+        "UpdateJob": pb.UpdateJobRequest(job_id=2, update_mask=FieldMask(paths=["priority"])),
         "SubmitJob": pb.SubmitJobRequest(spec=spec(after=[2])),
     }
     for method, request in calls.items():
@@ -345,6 +352,40 @@ def test_everyone_sees_and_changes_their_own(world: World) -> None:
     world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2), BOB)
     assert world.backend.done == [("cancel", [2], "cancelled by uid 0"), ("cancel", [2], "cancelled by its owner")]
     assert world.refused(world.jobs.HoldJob, pb.HoldJobRequest(job_id=2), BOB)[0] == "FAILED_PRECONDITION"
+
+
+def test_a_job_is_changed_field_by_field(world: World) -> None:
+    world.submit(time_limit=Duration(seconds=60), cpu_milli=500)
+    before = world.backend.table[1].spec
+    changed = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=250, mem_max_bytes=1 << 30), priority=-3)
+    paths = ["slice.gpus_milli", "slice.mem_max_bytes", "time_limit", "priority"]
+    request = pb.UpdateJobRequest(job_id=1, spec=changed, update_mask=FieldMask(paths=paths))
+    shown = world.call(world.jobs.UpdateJob, request).job
+    assert (shown.gpus_milli, shown.spec.priority, shown.spec.HasField("time_limit")) == (250, -3, False)
+    now = world.backend.table[1].spec
+    assert (now.ask.spec.mem_max_bytes, now.time_limit_ns, now.ask.cpu_milli) == (1 << 30, NEVER_NS, 500)
+    assert now.kinds != before.kinds, "it is similar to other jobs now"
+    assert (now.run, now.name, now.queue) == (before.run, before.name, before.queue)
+    assert world.backend.done == [("change", 1, False)]
+
+
+@pytest.mark.parametrize(
+    ("paths", "fields", "says"),
+    [
+        ([], {}, "nothing to change: name fields of priority, time_limit"),
+        (["command"], {}, "'command' of a job cannot be changed: these can"),
+        (["priority"], {"priority": 2000}, "priority 2000 is out of range"),
+        (["members"], {"members": 5000}, "a gang of 5000 is out of range"),
+        (["time_limit"], {"time_limit": Duration(seconds=-1)}, "time_limit -1 s is not a time"),
+        (["slice.gpus_milli"], {"slice": pb.SliceSpec(gpus_milli=-5)}, "-0.005"),
+        (["queue"], {"queue": "none"}, "no queue 'none'"),
+    ],
+)
+def test_changes_that_are_invalid(world: World, paths: list[str], fields: dict[str, Any], says: str) -> None:
+    world.submit()
+    request = pb.UpdateJobRequest(job_id=1, spec=pb.JobSpec(**fields), update_mask=FieldMask(paths=paths))
+    assert says in world.refused(world.jobs.UpdateJob, request)[1]
+    assert world.backend.done == []
 
 
 def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:

@@ -138,6 +138,10 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self._act(request, context, "pending")
         return pb.RequeueJobResponse()
 
+    def UpdateJob(self, request: pb.UpdateJobRequest, context: grpc.ServicerContext) -> pb.UpdateJobResponse:
+        self.requests.append(request)
+        return pb.UpdateJobResponse(job=self._find(request.job_id, context))
+
     def WatchJobs(self, request: pb.WatchJobsRequest, context: grpc.ServicerContext) -> Iterator[pb.WatchJobsResponse]:
         if self.crowded:
             _refuse(context, code_pb2.RESOURCE_EXHAUSTED, "16 watch already, which is the limit of a user")

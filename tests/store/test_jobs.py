@@ -88,6 +88,15 @@ def test_ended_jobs_are_found_and_not_loaded(tmp_path: Path) -> None:
     assert [found.job_id for _, found in jobs.ended_from(25 * S, 0, 9)] == [3]
 
 
+def test_a_job_that_its_user_has_changed_is_written_again(tmp_path: Path) -> None:
+    jobs, one = JobStore(Store(tmp_path)), job(1)
+    jobs.save([one])
+    one.spec, one.changed = replace(one.spec, queue="team", priority=-7), True
+    jobs.save([one])
+    (found,) = reopened(tmp_path).load().jobs
+    assert (found.spec.queue, found.spec.priority, found.changed) == ("team", -7, True)
+
+
 def test_what_a_job_comes_after_is_loaded_with_it(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     jobs.save([job(3, JobState.COMPLETED, ended_ns=S), job(4, JobState.COMPLETED, ended_ns=S)])

@@ -107,7 +107,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         elastic=elastic,
         run=launch,
     )
-    spec = _classed(spec, launch, colocates=colocates)
+    spec = classed(spec, launch, colocates=colocates)
     fingerprint = hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()
     return Submission(
         spec, count, asked.hold, _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id"), fingerprint
@@ -119,7 +119,7 @@ def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
     return elastic.least_members if elastic and elastic.least_members else asked.members or 1
 
 
-def _classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
+def classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
     """With similarity classes. The predicted utilisation is set only where placement goes by it: jobs with equal asks
     are one shape."""
     classes = similarity.classes(spec.name, launch.image, launch.command, launch.uid, spec)

@@ -11,9 +11,9 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from vgpud.api import job_changes, watches
 from vgpud.api import job_messages as views
 from vgpud.api import queue_messages as queue_views
-from vgpud.api import watches
 from vgpud.api.caller import Caller, caller
 from vgpud.api.message_cache import MessageCache
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
@@ -86,6 +86,7 @@ class JobBackend(WorkerBackend, Protocol):
     async def hold_job(self, job_id: int) -> Denied | None: ...
     async def release_job(self, job_id: int) -> Denied | None: ...
     async def requeue_job(self, job_id: int) -> Denied | None: ...
+    async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None: ...
 
     def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
         """The number of the last change of any job, and the jobs that have changed since number `after`."""
@@ -263,6 +264,19 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def RequeueJob(self, request: pb.RequeueJobRequest) -> pb.RequeueJobResponse:
         _check(await self.backend.requeue_job((await self._own(request.job_id)).job_id))
         return pb.RequeueJobResponse()
+
+    @unary
+    async def UpdateJob(self, request: pb.UpdateJobRequest) -> pb.UpdateJobResponse:
+        who, job = caller(), await self._own(request.job_id)
+        queue = job.spec.queue
+        if "queue" in job_changes.paths_of(request):
+            wanted = self.backend.queue_for(request.spec.queue, who.asker)
+            if isinstance(wanted, Denied):
+                raise RefusedError(wanted)
+            queue = wanted
+        spec = job_changes.changed_spec(job, request, queue, colocates=self._colocates(queue))
+        _check(await self.backend.change_job(job.job_id, spec, by_admin=who.admin))
+        return pb.UpdateJobResponse(job=self._view(await self._own(job.job_id)))
 
     async def WatchJobs(self, request: pb.WatchJobsRequest, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
         """First the jobs named, or all of the caller that have not ended; then those that have changed."""

@@ -73,6 +73,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         *(f"ALTER TABLE {name} ADD COLUMN crc INTEGER" for name in ("drains", "requests", "queues", "job_requests")),
     ),
     (),  # slices have a claim
+    (),  # jobs can be changed
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

@@ -1,6 +1,7 @@
 """The store's tables of the queue: jobs with what they run, queues with their members, and the accounting's rows.
 
-A job's specification is written once (that of an elastic job with its size), its state whenever that changes. Jobs
+A job's specification is written once (that of an elastic job with its size, and one that a user has changed, again),
+its state whenever that changes. Jobs
 that have ended stay until the accounting forgets them; a number is never reused, not even after that.
 """
 
@@ -405,8 +406,9 @@ def _save_job(db: Any, job: Job) -> None:
     ended_ns = job.ended_ns if job.state.ended else 0
     changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
     if changed.rowcount:
-        if _changes(job.spec):
-            db.execute("UPDATE jobs SET spec = ? WHERE id = ?", (seal(encode(job.spec)), job.job_id))
+        if job.changed or _changes(job.spec):
+            values = (seal(encode(job.spec)), job.spec.queue, job.job_id)
+            db.execute("UPDATE jobs SET spec = ?, queue = ? WHERE id = ?", values)
         return
     launch = None
     if isinstance(job.spec.run, Launch):

@@ -972,6 +972,22 @@ class RequeueJobResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class UpdateJobRequest(_message.Message):
+    __slots__ = ("job_id", "spec", "update_mask")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    spec: JobSpec
+    update_mask: _field_mask_pb2.FieldMask
+    def __init__(self, job_id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
+
+class UpdateJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: Job
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
+
 class WatchJobsRequest(_message.Message):
     __slots__ = ("job_ids",)
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]

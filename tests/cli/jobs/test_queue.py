@@ -123,6 +123,37 @@ def test_filters_that_are_refused(vgpu: Any, daemon: Any, words: tuple[str, ...]
     assert named in one_line(result.stderr)
 
 
+def test_set_sends_what_changes(vgpu: Any, daemon: Any, queue: Any) -> None:
+    words = ("--priority", "-5", "--gpus", "0.25", "--mem", "4G", "--queue", "team", "--time-limit", "2h")
+    result = vgpu("queue", "set", "4", "5", *words, host=daemon.host)
+    assert (result.code, result.stderr) == (0, "vgpu: job 4 changed\nvgpu: job 5 changed\n")
+    request = queue.requests[-1]
+    fields = ["slice.gpus_milli", "slice.mem_min_bytes", "slice.mem_max_bytes", "priority", "queue", "time_limit"]
+    assert (request.job_id, list(request.update_mask.paths)) == (5, fields)
+    assert (request.spec.priority, request.spec.time_limit.seconds, request.spec.queue) == (-5, 7200, "team")
+    assert (request.spec.slice.gpus_milli, request.spec.slice.mem_max_bytes) == (250, 4 << 30)
+    assert vgpu("queue", "set", "4", "--time-limit", "default", "--gang", "default", host=daemon.host).code == 0
+    request = queue.requests[-1]
+    assert list(request.update_mask.paths) == ["members", "time_limit"]
+    assert not request.spec.HasField("time_limit")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((), "specify a change: for example --priority 5"),
+        (("--priority", "1001"), "1001"),
+        (("--time-limit", "soon"), "'soon' is not a time: write for example 90s"),
+        (("--gpus", "x"), "'x' is not a number of GPUs"),
+        (("--mem", "4G", "--mem-max", "5G"), "--mem sets both limits"),
+    ],
+)
+def test_changes_that_are_refused(vgpu: Any, daemon: Any, queue: Any, words: tuple[str, ...], named: str) -> None:
+    result = vgpu("queue", "set", "4", *words, host=daemon.host)
+    assert result.code == USAGE
+    assert named in one_line(result.stderr)
+
+
 def test_json_has_integers_and_times(vgpu: Any, daemon: Any, queue: Any) -> None:
     answer = vgpu("queue", "ls", "-a", "-o", "json", host=daemon.host).json
     jobs = {job["job_id"]: job for job in answer["jobs"]}

@@ -69,6 +69,12 @@ class JobClient(Client):
     def requeue(self, job_id: int) -> None:
         self._call(self._jobs.RequeueJob, pb.RequeueJobRequest(job_id=job_id))
 
+    def change(self, job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> pb.Job:
+        """Sets these fields as in `spec`, fields that it leaves out to their defaults."""
+        request = pb.UpdateJobRequest(job_id=job_id, spec=spec)
+        request.update_mask.paths.extend(fields)
+        return self._call(self._jobs.UpdateJob, request).job
+
     def watch_jobs(self, job_ids: Sequence[int]) -> Iterator[pb.Job]:
         """These jobs' present state, then each job whenever it changes."""
         for answer in self._stream(self._jobs.WatchJobs, pb.WatchJobsRequest(job_ids=job_ids)):

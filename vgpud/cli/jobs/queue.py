@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 _MANY = 20
 
 
-@click.group("queue", cls=LazyGroup, short_help="List, show, cancel, hold and follow jobs.")
+#: in modules of their own
+_LAZY = {"set": ("vgpud.cli.jobs.queue_set:set_", "Change priority, time limit, queue or size of jobs.")}
+
+
+@click.group("queue", cls=LazyGroup, lazy=_LAZY, short_help="List, show, change, cancel, hold and follow jobs.")
 def queue() -> None:
-    """List, show, cancel, hold and follow jobs of `vgpu submit`."""
+    """List, show, change, cancel, hold and follow jobs of `vgpu submit`."""
 
 
-def _job_ids(command: Callable[..., Any]) -> Callable[..., Any]:
+def job_ids_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     argument = click.argument(
         "job_ids", nargs=-1, required=True, type=JobId(), metavar="JOB...", shell_complete=complete_job
     )
@@ -112,7 +116,7 @@ def show(settings: Settings, job_id: int) -> None:
         dump(settings, {"job": {**row, "environment": dict(sorted(found.spec.environment.items()))}})
 
 
-def _each(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], None], done: str) -> None:
+def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], object], done: str) -> None:
     """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code."""
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import say
@@ -145,39 +149,39 @@ def _tracked(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
 
 
 @queue.command("cancel", short_help="End running jobs, remove waiting ones.")
-@_job_ids
+@job_ids_argument
 @click.option("--array", is_flag=True, help="All jobs of the arrays whose first jobs these are.")
 @pass_settings
 def cancel(settings: Settings, job_ids: tuple[int, ...], array: bool) -> None:
     """End running jobs with all their processes, and remove waiting ones from the queue."""
-    _each(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
+    each_job(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
 
 
 @queue.command("hold", short_help="Keep waiting jobs from starting.")
-@_job_ids
+@job_ids_argument
 @pass_settings
 def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """Keep waiting jobs from starting until they are released."""
-    _each(settings, job_ids, lambda client, job_id: client.hold(job_id), "held")
+    each_job(settings, job_ids, lambda client, job_id: client.hold(job_id), "held")
 
 
 @queue.command("release", short_help="Let held jobs start.")
-@_job_ids
+@job_ids_argument
 @pass_settings
 def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """Let held jobs start as soon as enough capacity is free."""
-    _each(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
+    each_job(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
 
 
 @queue.command("requeue", short_help="Restart running jobs from the beginning.")
-@_job_ids
+@job_ids_argument
 @pass_settings
 def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """End running jobs and queue them again: they start from the beginning, with their old place in the queue.
 
     A job that has ended cannot be requeued, because its environment was deleted at its end: submit it again.
     """
-    _each(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
+    each_job(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
 
 
 @queue.command("logs", short_help="Show a job's output.")
@@ -196,7 +200,7 @@ def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, membe
 
 
 @queue.command("wait", cls=RunningCommand, short_help="Wait until jobs have ended.")
-@_job_ids
+@job_ids_argument
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @pass_settings
 def wait(settings: Settings, job_ids: tuple[int, ...], quiet: bool) -> int:

@@ -43,6 +43,16 @@ class Requeued:
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """By a user: a job that waits has this specification from now on, another one only its time limit. Checked by
+    machine.refusal() before."""
+
+    job_id: int
+    spec: JobSpec
+    by_admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnded:
     """All processes of all members have ended, and the placement is free. `exit_code` as in a shell (128 + signal)."""
 
@@ -160,6 +170,7 @@ Event = (
     | Held
     | Released
     | Requeued
+    | Changed
     | JobEnded
     | JobSuspended
     | StartFailed

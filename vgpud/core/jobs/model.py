@@ -164,6 +164,7 @@ class Job:
     wished_members: int = 0  # target of its autoscaler; 0 = none yet
     expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
     median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
+    changed: bool = False  # its specification is no longer as it was submitted: a user has changed it
 
     @property
     def width_milli(self) -> int:

@@ -18,7 +18,7 @@ from vgpud.core.jobs.events import (
     StopJob,
     Submitted,
 )
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState
 from vgpud.core.jobs.states import END_EVENTS, JobEvent, enter
 from vgpud.core.queue import estimate, reasons, sizes
 from vgpud.core.queue.deadlines import Due
@@ -146,6 +146,27 @@ class Lifecycle:
         """One that has ended stays so: what it ran with is not kept any longer."""
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
             self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
+
+    def change(self, job: Job, spec: JobSpec, now_ns: int) -> None:
+        """It keeps its place in the order of submission; in another queue, too."""
+        if job.state.ended:
+            return
+        job.changed = True
+        if job.state in (JobState.PENDING, JobState.HELD):
+            self._leave(job, now_ns)
+            job.spec = self._world.room.shared(spec)
+            estimate.expect(self._world, job, now_ns)
+            self.admit(job, now_ns)
+        else:
+            job.spec = replace(job.spec, time_limit_ns=spec.time_limit_ns)
+            self._limit(job, now_ns)
+        self._save(job)
+
+    def _limit(self, job: Job, now_ns: int) -> None:
+        """The end of a running job's time."""
+        if job.state is JobState.RUNNING and job.spec.time_limit_ns < NEVER_NS:
+            left_ns = max(1, job.spec.time_limit_ns - job.executed_at(now_ns))
+            self._world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, job.started_ns)
 
     def end(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
         """It shall end, whatever it is doing."""
@@ -379,9 +400,7 @@ class Lifecycle:
             job.first_started_ns = now_ns
         world.acted_ns = now_ns
         self._runs(job, now_ns)
-        if job.spec.time_limit_ns < NEVER_NS:
-            left_ns = max(1, job.spec.time_limit_ns - job.executed_ns)
-            world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, now_ns)
+        self._limit(job, now_ns)
         estimate.expect(world, job, now_ns)
         self._save(job)
         self.out.append(StartJob(job.job_id, job.attempt, job.placement, resume))
@@ -401,9 +420,7 @@ class Lifecycle:
         world.count(job, 1, now_ns)
         self._runs(job, now_ns)
         self.resizing.again(job)
-        if job.spec.time_limit_ns < NEVER_NS:
-            ends_ns = job.started_ns + max(1, job.spec.time_limit_ns - job.executed_ns)
-            world.deadlines.add(ends_ns, Due.LIMIT, job.job_id, job.started_ns)
+        self._limit(job, now_ns)
         if job.stop_to is not None:
             how = world.hows[0] if job.stop_to is JobState.SUSPENDED else None
             self.stop(job, how, job.stop_to, job.stopping, now_ns)

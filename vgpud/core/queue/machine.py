@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from vgpud.core.estimates import Estimate
 from vgpud.core.jobs.events import (
     Cancelled,
+    Changed,
     Command,
     DurationsKnown,
     Event,
@@ -117,6 +118,8 @@ class Machine:
                 self._lives.release(self.jobs[job_id], now_ns)
             case Requeued(job_id):
                 self._lives.requeue(self.jobs[job_id], now_ns)
+            case Changed(job_id, spec):
+                self._lives.change(self.jobs[job_id], spec, now_ns)
             case JobEnded():
                 self._lives.ended(event, now_ns)
             case JobSuspended():
@@ -156,6 +159,8 @@ class Machine:
             if what is Due.KEY:
                 world.touch(job, now_ns)
             elif what is Due.LIMIT:
+                if job.executed_at(now_ns) < job.spec.time_limit_ns:
+                    continue  # it was raised meanwhile
                 self._lives.end(job, JobState.TIMED_OUT, reasons.time_limit(job), now_ns)
             else:
                 job.waiting_since_ns = now_ns

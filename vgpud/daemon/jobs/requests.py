@@ -13,9 +13,9 @@ from dataclasses import replace
 from vgpud.api.turns import breathe
 from vgpud.api.workers import Mailbox
 from vgpud.core.elastic.worker_group import ProgressReport
-from vgpud.core.jobs.events import Cancelled, Event, Held, QueuesChanged, Released, Requeued, Submitted
+from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, QueuesChanged, Released, Requeued, Submitted
 from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, UsageRow
-from vgpud.core.jobs.model import Job, JobState, QueueSpec
+from vgpud.core.jobs.model import Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.offered import with_uuids
 from vgpud.core.queue.machine import HALF_LIFE_NS
@@ -249,6 +249,9 @@ class JobRequests:
 
     async def requeue_job(self, job_id: int) -> Denied | None:
         return await self._request(Requeued(job_id))
+
+    async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None:
+        return await self._request(Changed(job_id, spec, by_admin))
 
     # ---- reports of jobs' programs ----
 
