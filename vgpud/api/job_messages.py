@@ -87,7 +87,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
     `colocates`: the queue places jobs by what they use of devices.
     """
     asked = request.spec
-    count = _array(asked)
+    count, indices = _array(asked), _indices(asked)
     elastic = elastic_from(asked)
     spec = JobSpec(
         ask=_ask(asked, elastic),
@@ -101,7 +101,8 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
         after=_after(asked),
         after_any=asked.after_any,
-        index=asked.array_first,
+        index=indices[0] if indices else asked.array_first,
+        array_limit=_array_limit(asked),
         skew_ppm=_skew(asked.skew),
         preemptible=not asked.not_preemptible,
         elastic=elastic,
@@ -109,9 +110,8 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
     )
     spec = classed(spec, launch, colocates=colocates)
     fingerprint = hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()
-    return Submission(
-        spec, count, asked.hold, _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id"), fingerprint
-    )
+    request_id = _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id")
+    return Submission(spec, count, asked.hold, request_id, fingerprint, indices)
 
 
 def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
@@ -153,6 +153,8 @@ def _default_name(launch: Launch) -> str:
 def _array(asked: pb.JobSpec) -> int:
     """How many jobs it is."""
     first, last = asked.array_first, asked.array_last
+    if asked.array_indices:
+        return len(_indices(asked))
     if not first and not last:
         return 1
     if not 1 <= first <= last:
@@ -162,6 +164,27 @@ def _array(asked: pb.JobSpec) -> int:
             f"array {first}-{last} has {last - first + 1} jobs: at most {ARRAY_JOBS_MAX} are allowed", "array_last"
         )
     return last - first + 1
+
+
+def _indices(asked: pb.JobSpec) -> tuple[int, ...]:
+    """The array's indices where the request lists them, in their order."""
+    given = asked.array_indices
+    if given and (asked.array_first or asked.array_last):
+        raise _invalid("array_indices and array_first are both set: leave one out", "array_indices")
+    if len(given) > ARRAY_JOBS_MAX:
+        raise _invalid(f"array has {len(given)} jobs: at most {ARRAY_JOBS_MAX} are allowed", "array_indices")
+    found = tuple(sorted(set(given)))
+    if len(found) < len(given):
+        ordered = sorted(given)
+        twice = next(index for index, after in zip(ordered, ordered[1:], strict=False) if index == after)
+        raise _invalid(f"array has index {twice} twice: name each once", "array_indices")
+    return found
+
+
+def _array_limit(asked: pb.JobSpec) -> int:
+    if asked.array_limit and not (asked.array_indices or asked.array_last):
+        raise _invalid(f"array_limit {asked.array_limit} without an array: name its indices", "array_limit")
+    return _number(asked.array_limit, 0, ARRAY_JOBS_MAX, "array_limit")
 
 
 def _expected(asked: pb.JobSpec) -> int:
@@ -345,6 +368,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         retries=spec.retries,
         after=spec.after,
         after_any=spec.after_any,
+        array_limit=spec.array_limit,
         cpu_milli=spec.ask.cpu_milli,
         ram_bytes=spec.ask.ram_bytes,
         command=launch.command,

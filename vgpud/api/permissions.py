@@ -90,7 +90,7 @@ METHODS: dict[str, Row] = {
     _JOB + "HoldJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "ReleaseJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "RequeueJob": Row(Who.JOB_OWNER, "job_id"),
-    _JOB + "UpdateJob": Row(Who.JOB_OWNER, "job_id", job="spec"),
+    _JOB + "UpdateJob": Row(Who.JOB_OWNER, "job_id", spec="spec.slice", job="spec", shows="their own job"),
     _JOB + "WatchJobs": Row(Who.JOB_OWNER, "job_ids", shows=_MINE),
     _JOB + "ExplainJob": Row(
         Who.JOB_OWNER,
@@ -129,7 +129,8 @@ async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Den
         return _denied(f"only admins may do this, and uid {who.uid} is none: see admin_group in the configuration")
     if row.who is Who.JOB_OWNER:
         denied = await _why_not_jobs(_numbers(getattr(request, row.field)), who, site, row.field)
-        return denied or (_ahead(_at(request, row.job).priority, site.job_priority_max()) if row.job else None)
+        if denied:
+            return denied
     if row.who in (Who.SLICE_OWNER, Who.SLICE_USER):
         name = getattr(request, row.field)
         owner = site.slice_owner(name) if name else None

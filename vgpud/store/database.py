@@ -74,6 +74,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (),  # slices have a claim
     (),  # jobs can be changed
+    (),  # arrays have a limit
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

@@ -19,6 +19,7 @@ from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.times import format_span, parse_span
 from vgpud.cli.jobs import job_file, submit
+from vgpud.cli.jobs.quantities import parse_array
 from vgpud.core.queue import check
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
@@ -178,6 +179,32 @@ def test_what_is_said_of_a_job_that_waits_and_of_one_that_runs(vgpu: Any, daemon
     assert (result.stdout, result.stderr) == ("3\n", "")
 
 
+@pytest.mark.parametrize(
+    ("text", "indices", "limit"),
+    [
+        ("1-3", (1, 2, 3), 0),
+        ("7", (7,), 0),
+        ("0-3", (0, 1, 2, 3), 0),
+        ("1,3,5", (1, 3, 5), 0),
+        ("9,1-2", (1, 2, 9), 0),
+        ("1-9:2", (1, 3, 5, 7, 9), 0),
+        ("1-10%2", tuple(range(1, 11)), 2),
+        ("1-5:4,8%3", (1, 5, 8), 3),
+    ],
+)
+def test_arrays_as_slurm_takes_them(text: str, indices: tuple[int, ...], limit: int) -> None:
+    assert parse_array(text) == (indices, limit)
+
+
+def test_an_array_is_sent_as_indices_and_a_limit(vgpu: Any, daemon: Any) -> None:
+    assert vgpu("submit", "--gpus", "0.5", "--array", "0,4-6%2", "true", host=daemon.host).code == 0
+    spec = daemon.queue.requests[-1].spec
+    assert (list(spec.array_indices), spec.array_limit, spec.array_last) == ([0, 4, 5, 6], 2, 0)
+    assert vgpu("submit", "--gpus", "0.5", "--array", "2-4", "true", host=daemon.host).code == 0
+    spec = daemon.queue.requests[-1].spec
+    assert (list(spec.array_indices), spec.array_first, spec.array_last) == ([], 2, 4)
+
+
 def test_an_array_says_its_numbers(vgpu: Any, daemon: Any) -> None:
     result = vgpu("submit", "--gpus", "0.5", "--array", "1-3", "true", host=daemon.host)
     assert result.stdout == "1\n"
@@ -205,8 +232,15 @@ BAD: list[tuple[tuple[str, ...], str, int]] = [
     (("--gpus", "1", "--after", "0"), "'0'", USAGE),
     (("--gpus", "1", "--after", "1,x"), "'x'", USAGE),
     (("--gpus", "1", "--array", "8-1"), "8-1", USAGE),
-    (("--gpus", "1", "--array", "8"), "'8'", USAGE),
-    (("--gpus", "1", "--array", "0-3"), "0-3", USAGE),
+    (("--gpus", "1", "--array", "x"), "'x' of the array 'x' is not a range: write for example 1-8, 1,3,5", USAGE),
+    (("--gpus", "1", "--array", "1-9:0"), "step 0 of the array '1-9:0' is out of range: write 1 or more", USAGE),
+    (("--gpus", "1", "--array", "1-4%0"), "'1-4%0' has no number of jobs at once behind its %", USAGE),
+    (("--gpus", "1", "--array", "1-4%x"), "'1-4%x' has no number of jobs at once behind its %", USAGE),
+    (("--gpus", "1", "--array", "1-4,3"), "the array '1-4,3' has index 3 twice: name each once", USAGE),
+    (("--gpus", "1", "--array", "1,,2"), "'' of the array '1,,2' is not a range", USAGE),
+    (("--gpus", "1", "--array", "-1"), "'-1' of the array '-1' is not a range", USAGE),
+    (("--gpus", "1", "--array", "0-10000"), "has more than 10000 jobs: submit it in parts", USAGE),
+    (("--gpus", "1", "--array", "4294967296"), "index 4294967296 of the array '4294967296' is out of range", USAGE),
     (("--gpus", "1", "--gang", "0"), "0", USAGE),
     (("--gpus", "1", "--gang", "1000000"), "1000000", USAGE),
     (("--gpus", "1", "--cpus", "-1"), "-1", USAGE),
@@ -321,7 +355,7 @@ BAD_FILES = [
     ("gpus = -1\n", "line 1: gpus: '-1' is not a number of GPUs"),
     ("gpus = true\n", "line 1: gpus = True is neither"),
     ("gpus = [1]\n", "line 1: gpus takes one value"),
-    ("gpus = 1\narray = '1-'\n", "line 2: array: '1-' is not a range"),
+    ("gpus = 1\narray = '1-'\n", "line 2: array: '1-' of the array '1-' is not a range"),
     ("gpus = 1\nhold = 'yes'\n", "line 2: hold = 'yes' is neither true nor false"),
     ("gpus = 1\ncommand = []\n", "line 2: command is a list"),
     ("gpus = 1\ncommand = 5\n", "line 2: command is a list"),

@@ -19,7 +19,7 @@ from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Span
 from vgpud.cli.jobs import elastic_options, job_file
 from vgpud.cli.jobs.predicted_options import fill, predict_options
-from vgpud.cli.jobs.quantities import Cpus, JobIds, Range, RequestId, Variable
+from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -87,7 +87,12 @@ class SubmitCommand(VgpuCommand):
     "--after", type=JobIds(), metavar="JOB[,JOB]", shell_complete=complete_job, help="Start when these have completed."
 )
 @click.option("--after-any", is_flag=True, help="... or have ended, with any result.")
-@click.option("--array", type=Range(), metavar="1-8", help="One job for each index, which is its VGPU_ARRAY_INDEX.")
+@click.option(
+    "--array",
+    type=Array(),
+    metavar="1-8",
+    help="One job for each index, its VGPU_ARRAY_INDEX: 1-8; 1,3,5; 0-9:2 (every second); 1-10%2 (two at once).",
+)
 @click.option("--hold", is_flag=True, help="Wait for `vgpu queue release`.")
 @click.option("--image", metavar="IMAGE", help="Run in a container of this image, with --env's variables.")
 @click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Working directory (default: this one).")
@@ -179,7 +184,7 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     for field, option in (("time_limit", "time_limit"), ("expected_duration", "expected")):
         if given[option]:
             getattr(spec, field).CopyFrom(Duration(seconds=given[option] // 10**9, nanos=given[option] % 10**9))
-    spec.array_first, spec.array_last = given["array"] or (0, 0)
+    _set_array(spec, *(given["array"] or ((), 0)))
     spec.after.extend(given["after"] or ())
     spec.cpu_milli, spec.ram_bytes = given["cpus"] or 0, given["ram"] or 0
     spec.not_preemptible = given["no_preempt"]
@@ -196,6 +201,15 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     for name, value in _texts({**inherited, **named}).items():
         spec.environment[name] = value
     return spec
+
+
+def _set_array(spec: pb.JobSpec, indices: Sequence[int], limit: int) -> None:
+    """Consecutive indices from 1 on as first and last, as older daemons take them."""
+    spec.array_limit = limit
+    if indices and indices[0] and indices[-1] - indices[0] == len(indices) - 1:
+        spec.array_first, spec.array_last = indices[0], indices[-1]
+    else:
+        spec.array_indices.extend(indices)
 
 
 _SHARE = ("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")

@@ -170,7 +170,8 @@ def _asked(job: View) -> list[tuple[str, str]]:
         verb = "have ended" if job["after_any"] else "have completed"
         rows.append(("after", f"{', '.join(map(str, job['after']))} {verb}"))
     if job["array_id"]:
-        rows.append(("array", f"index {job['array_index']} of the array of job {job['array_id']}"))
+        most = f", of which {job['array_limit']} run at once" if job["array_limit"] else ""
+        rows.append(("array", f"index {job['array_index']} of the array of job {job['array_id']}{most}"))
     return rows
 
 

@@ -17,6 +17,7 @@ class Submitted:
     job_ids: tuple[int, ...]
     spec: JobSpec
     held: bool = False
+    indices: tuple[int, ...] = ()  # of an array, one for each job; () = from spec.index on
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class Submission:
     held: bool
     request_id: str  # the same from the same uid within 10 minutes gets the first answer; "" = none
     fingerprint: str  # of the request: another one under the same id is refused
+    indices: tuple[int, ...] = ()  # of the array's jobs, where they are not consecutive
 
 
 @dataclass(frozen=True, slots=True)

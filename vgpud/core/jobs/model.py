@@ -92,6 +92,7 @@ class JobSpec:
     after_any: bool = False  # ... or ended in whatever way
     array: int = 0  # id of the first job of its array, 0 = of none
     index: int = 0  # in the array
+    array_limit: int = 0  # jobs of its array that run at once; 0 = all
     model: str = ""  # profile for consolidation
     skew_ppm: int = -1  # of its largest tensor in all traffic; -1 = not known: not consolidated
     preemptible: bool = True

@@ -77,6 +77,9 @@ def _check_numbers(spec: JobSpec, count: int) -> Denied | None:
         return _invalid(f"an array of {count} jobs: 1 to {ARRAY_JOBS_MAX} can be submitted at once", "array")
     if spec.index < 0:
         return _invalid(f"array index {spec.index} is negative: begin at 0 or above", "array")
+    if not 0 <= spec.array_limit <= ARRAY_JOBS_MAX:
+        text = f"{spec.array_limit} jobs of an array at once: write 1 to {ARRAY_JOBS_MAX}, or none"
+        return _invalid(text, "array_limit")
     if not 1 <= spec.members <= MEMBERS_MAX:
         return _invalid(f"a gang of {spec.members} members: write 1 to {MEMBERS_MAX}", "members")
     if not 0 < spec.time_limit_ns <= NEVER_NS:

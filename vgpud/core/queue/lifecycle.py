@@ -46,7 +46,24 @@ class Lifecycle:
         return self._world.jobs
 
     def _save(self, job: Job) -> None:
+        self._world.arrays.changed(job)
         self.out.append(SaveJob(job))
+
+    def fill_arrays(self, now_ns: int) -> None:
+        """Jobs of arrays with a limit take the slots that others have left."""
+        world = self._world
+
+        def keeps(job_id: int) -> bool:
+            job = self.jobs.get(job_id)
+            if job is None or job.state in (JobState.RUNNING, JobState.SUSPENDED):
+                return job is not None
+            return job.job_id in world.claims or (job.state is JobState.PENDING and world.waits(job))
+
+        def waits(job_id: int) -> bool:
+            return job_id in self.jobs and self.jobs[job_id].state is JobState.PENDING
+
+        for job_id in world.arrays.free(keeps, waits):
+            self.admit(self.jobs[job_id], now_ns)
 
     def _note(self, kind: str, job: Job, text: str) -> None:
         self.out.append(Note(kind, job.job_id, text))
@@ -54,11 +71,12 @@ class Lifecycle:
     # ---- submission ----
 
     def submitted(self, event: Submitted, now_ns: int) -> None:
-        array = len(event.job_ids) > 1 or event.spec.index > 0
+        array = len(event.job_ids) > 1 or event.spec.index > 0 or bool(event.indices)
         for number, job_id in enumerate(event.job_ids):
             spec = self._world.room.shared(event.spec)
             if array:
-                spec = replace(spec, array=event.job_ids[0], index=spec.index + number)
+                index = event.indices[number] if event.indices else spec.index + number
+                spec = replace(spec, array=event.job_ids[0], index=index)
             job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns)
             self.jobs[job_id] = job
             if event.held:
@@ -100,7 +118,8 @@ class Lifecycle:
         if job.not_before_ns > now_ns:
             world.deadlines.add(job.not_before_ns, Due.BACKOFF, job.job_id, job.not_before_ns)
             return
-        world.enqueue(job, now_ns)
+        if world.arrays.enter(job):
+            world.enqueue(job, now_ns)
 
     def _leave(self, job: Job, now_ns: int) -> None:
         """The job no longer waits, and gives up its claim if it has one."""

@@ -101,6 +101,7 @@ class Machine:
         for event in events:
             self._apply(event, now_ns)
         self._due(now_ns)
+        self._lives.fill_arrays(now_ns)
         self._decide(now_ns)
         self._wake(now_ns)
         out, self._lives.out = self._lives.out, []
@@ -247,6 +248,8 @@ class Machine:
         known = sorted(jobs, key=lambda job: job.job_id)
         self.jobs.update((job.job_id, job) for job in known)
         for job in known:
+            if job.state in (JobState.RUNNING, JobState.SUSPENDED):
+                world.arrays.enter(job)
             if job.state is JobState.RUNNING:
                 self._lives.readopt(job, now_ns)
             elif job.state is JobState.SUSPENDED and job.suspended_how is not None:

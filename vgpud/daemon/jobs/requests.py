@@ -179,7 +179,10 @@ class JobRequests:
         ids = tuple(range(jobs.next_id, jobs.next_id + submission.count))
         jobs.next_id += submission.count
         request = Request(spec.uid, submission.request_id, submission.fingerprint, ids, now_ns + REQUEST_MEMORY_NS)
-        jobs.process_events(Submitted(ids, spec, submission.held), request=request if submission.request_id else None)
+        jobs.process_events(
+            Submitted(ids, spec, submission.held, submission.indices),
+            request=request if submission.request_id else None,
+        )
         try:
             await jobs.on_disk(ids)
         except StoreError as error:
