@@ -253,6 +253,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"array_indices": [1, 2], "array_last": 3}, "INVALID_ARGUMENT", "array_indices and array_first are both set"),
     ({"array_indices": [5, 2, 5]}, "INVALID_ARGUMENT", "array has index 5 twice: name each once"),
     ({"array_indices": range(10_001)}, "INVALID_ARGUMENT", "array has 10001 jobs: at most 10000"),
+    ({"begin": Timestamp(seconds=1 << 40)}, "INVALID_ARGUMENT", "begin at 1099511627776 s since 1970 is out of range"),
+    ({"begin": Timestamp(seconds=-1)}, "INVALID_ARGUMENT", "begin at -1 s since 1970 is out of range"),
     ({"array_limit": 2}, "INVALID_ARGUMENT", "array_limit 2 without an array: name its indices"),
     (
         {"array_last": 3, "array_first": 1, "array_limit": 10_001},

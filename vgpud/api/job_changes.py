@@ -15,7 +15,13 @@ from vgpud.v1 import vgpud_pb2 as pb
 #: fields of SliceSpec that change a job's size
 _SIZES = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")
 #: paths of the mask -> fields of the core's JobSpec
-_FIELDS = {"priority": "priority", "time_limit": "time_limit_ns", "queue": "queue", "members": "members"}
+_FIELDS = {
+    "priority": "priority",
+    "time_limit": "time_limit_ns",
+    "begin": "begin_ns",
+    "queue": "queue",
+    "members": "members",
+}
 _ASK = {"cpu_milli": "cpu_milli", "ram_bytes": "ram_bytes"}
 PATHS = (*_FIELDS, *_ASK, *(f"slice.{name}" for name in _SIZES))
 
@@ -48,4 +54,4 @@ def changed_spec(job: Job, request: pb.UpdateJobRequest, queue: str, *, colocate
     sizes = [path.partition(".")[2] for path in paths if path.startswith("slice.")]
     spec = replace(ask.spec, **{name: getattr(wanted.ask.spec, name) for name in sizes})
     made = replace(job.spec, ask=replace(ask, spec=spec), **changes)
-    return made if set(paths) <= {"priority", "time_limit"} else classed(made, launch, colocates=colocates)
+    return made if set(paths) <= {"priority", "time_limit", "begin"} else classed(made, launch, colocates=colocates)

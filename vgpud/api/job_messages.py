@@ -6,6 +6,7 @@ What only the queue's machine can know (whether the job could ever fit the clust
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import os
 import resource
@@ -36,6 +37,8 @@ PATH_BYTES_MAX = 4_000  # below PATH_MAX with what %j and %a become
 #: environment and command together: what fits a message and execve(2)
 WORDS_BYTES_MAX = 192 * 1024
 TIME_MAX_NS = 10 * 366 * 86_400 * SECOND_NS
+#: 2100-01-01, in seconds since 1970
+BEGIN_MAX_S = 4_102_444_800
 PPM = 1_000_000
 #: name as in `ulimit`'s manual, below RLIMIT_ -> the number of setrlimit(2)
 LIMITS: Mapping[str, int] = {
@@ -97,6 +100,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         uid=launch.uid,
         priority=_number(asked.priority, -PRIORITY_MAX, PRIORITY_MAX, "priority"),
         time_limit_ns=duration_ns(asked.time_limit, "time_limit") if asked.HasField("time_limit") else NEVER_NS,
+        begin_ns=_begin(asked),
         duration_ns=_expected(asked),
         retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
         after=_after(asked),
@@ -176,7 +180,7 @@ def _indices(asked: pb.JobSpec) -> tuple[int, ...]:
     found = tuple(sorted(set(given)))
     if len(found) < len(given):
         ordered = sorted(given)
-        twice = next(index for index, after in zip(ordered, ordered[1:], strict=False) if index == after)
+        twice = next(index for index, after in itertools.pairwise(ordered) if index == after)
         raise _invalid(f"array has index {twice} twice: name each once", "array_indices")
     return found
 
@@ -189,6 +193,15 @@ def _array_limit(asked: pb.JobSpec) -> int:
 
 def _expected(asked: pb.JobSpec) -> int:
     return duration_ns(asked.expected_duration, "expected_duration") if asked.HasField("expected_duration") else 0
+
+
+def _begin(asked: pb.JobSpec) -> int:
+    if not asked.HasField("begin"):
+        return 0
+    if not 0 <= asked.begin.seconds < BEGIN_MAX_S or not 0 <= asked.begin.nanos < SECOND_NS:
+        text = f"begin at {asked.begin.seconds} s since 1970 is out of range: write a time before the year 2100"
+        raise _invalid(text, "begin")
+    return asked.begin.seconds * SECOND_NS + asked.begin.nanos
 
 
 def _after(asked: pb.JobSpec) -> tuple[int, ...]:
@@ -364,6 +377,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         queue=spec.queue,
         priority=spec.priority,
         time_limit=duration(spec.time_limit_ns) if spec.time_limit_ns < NEVER_NS else None,
+        begin=timestamp(spec.begin_ns) if spec.begin_ns else None,
         expected_duration=duration(spec.duration_ns) if spec.duration_ns else None,
         retries=spec.retries,
         after=spec.after,

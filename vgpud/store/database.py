@@ -75,6 +75,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # slices have a claim
     (),  # jobs can be changed
     (),  # arrays have a limit
+    (),  # jobs have a time before which they do not start
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

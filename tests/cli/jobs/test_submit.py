@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +198,20 @@ def test_arrays_as_slurm_takes_them(text: str, indices: tuple[int, ...], limit: 
     assert parse_array(text) == (indices, limit)
 
 
+def test_a_begin_is_sent_as_a_time(vgpu: Any, daemon: Any) -> None:
+    begin_ns = time.time_ns()
+    assert vgpu("submit", "--gpus", "0.5", "--begin", "2h", "true", host=daemon.host).code == 0
+    sent = daemon.queue.requests[-1].spec.begin
+    assert 0 <= sent.seconds - (begin_ns // 10**9 + 7199) <= 60
+    assert vgpu("submit", "--gpus", "0.5", "--begin", "2099-01-02T03:04+00:00", "true", host=daemon.host).code == 0
+    assert daemon.queue.requests[-1].spec.begin.ToJsonString() == "2099-01-02T03:04:00Z"
+    assert vgpu("submit", "--gpus", "0.5", "--begin", "16:00", "true", host=daemon.host).code == 0
+    at = datetime.datetime.fromtimestamp(daemon.queue.requests[-1].spec.begin.seconds, datetime.timezone.utc)
+    assert (at.astimezone().hour, at.astimezone().minute) == (16, 0)
+    left = at - datetime.datetime.now(datetime.timezone.utc)
+    assert datetime.timedelta(minutes=-1) < left <= datetime.timedelta(hours=25), "the next one"
+
+
 def test_an_array_is_sent_as_indices_and_a_limit(vgpu: Any, daemon: Any) -> None:
     assert vgpu("submit", "--gpus", "0.5", "--array", "0,4-6%2", "true", host=daemon.host).code == 0
     spec = daemon.queue.requests[-1].spec
@@ -232,6 +248,19 @@ BAD: list[tuple[tuple[str, ...], str, int]] = [
     (("--gpus", "1", "--after", "0"), "'0'", USAGE),
     (("--gpus", "1", "--after", "1,x"), "'x'", USAGE),
     (("--gpus", "1", "--array", "8-1"), "8-1", USAGE),
+    (
+        ("--gpus", "1", "--begin", "soon"),
+        "'soon' is not a point in time: write for example 2h (from now), 16:00",
+        USAGE,
+    ),
+    (("--gpus", "1", "--begin", "25:00"), "'25:00' is not a point in time", USAGE),
+    (("--gpus", "1", "--begin", "2020-01-01"), "'2020-01-01' is in the past: write a time that is to come", USAGE),
+    (
+        ("--gpus", "1", "--begin", "2150-01-01"),
+        "'2150-01-01' is too far away: write a time before the year 2100",
+        USAGE,
+    ),
+    (("--gpus", "1", "--begin", "99999999w"), "'99999999w' is not a point in time", USAGE),
     (("--gpus", "1", "--array", "x"), "'x' of the array 'x' is not a range: write for example 1-8, 1,3,5", USAGE),
     (("--gpus", "1", "--array", "1-9:0"), "step 0 of the array '1-9:0' is out of range: write 1 or more", USAGE),
     (("--gpus", "1", "--array", "1-4%0"), "'1-4%0' has no number of jobs at once behind its %", USAGE),

@@ -12,6 +12,8 @@ from vgpud.cli.common.quantities import IntParam
 _UNITS_S = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _SPAN = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)([wdhms]))")
 _NS = 1_000_000_000
+#: no moment to come is later
+YEAR_MAX = 2099
 
 
 def parse_span(text: str) -> int:
@@ -83,3 +85,40 @@ class When(IntParam):
                 param,
                 ctx,
             )
+
+
+class Begin(IntParam):
+    """A point in time that is to come: in how long (2h), the next time of a day (16:00), or a date; becomes ns since
+    1970."""
+
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        text = str(value).strip()
+        now = datetime.datetime.now(datetime.timezone.utc)
+        try:
+            at = self._moment(text, now)
+        except (ValueError, OverflowError):
+            fix = "write for example 2h (from now), 16:00, 2026-11-27 or 2026-11-27T08:00"
+            self.fail(f"{text!r} is not a point in time: {fix}", param, ctx)
+        if at < now:
+            self.fail(f"{text!r} is in the past: write a time that is to come, or leave it out", param, ctx)
+        if at.year > YEAR_MAX:
+            self.fail(f"{text!r} is too far away: write a time before the year {YEAR_MAX + 1}", param, ctx)
+        return int(at.timestamp()) * _NS
+
+    @staticmethod
+    def _moment(text: str, now: datetime.datetime) -> datetime.datetime:
+        """Raises ValueError, OverflowError."""
+        try:
+            return now + datetime.timedelta(microseconds=parse_span(text) // 1000)
+        except ValueError:
+            pass
+        local = now.astimezone()
+        if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+            clock = datetime.time.fromisoformat(text.zfill(5) if text.count(":") == 1 else text.zfill(8))
+            at = datetime.datetime.combine(local.date(), clock).astimezone()
+            return at if at > now else datetime.datetime.combine(at.date() + datetime.timedelta(1), clock).astimezone()
+        return datetime.datetime.fromisoformat(text).astimezone()

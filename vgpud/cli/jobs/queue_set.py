@@ -11,7 +11,7 @@ from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
 from vgpud.cli.common.slice_options import build_spec, changed_fields
-from vgpud.cli.common.times import Span
+from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs.quantities import Cpus
 from vgpud.cli.jobs.queue import each_job, job_ids_argument
 from vgpud.cli.jobs.submit import MEMBERS_MAX, PRIORITY_MAX
@@ -30,6 +30,7 @@ _SIZES = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max")
     "--priority", type=OrDefault(Whole(-PRIORITY_MAX, PRIORITY_MAX)), metavar="N", help="Higher ones come first."
 )
 @click.option("--time-limit", type=OrDefault(Span()), metavar="TIME", help="End after this running time: 90s, 2h30m.")
+@click.option("--begin", type=OrDefault(Begin()), metavar="TIME", help="Start at the earliest then: 2h, 16:00, a date.")
 @click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="Move the job to this queue.")
 @click.option("--gpus", type=Gpus(), metavar="F", help="SM time of each member.")
 @click.option("--min", "min_milli", type=OrDefault(Gpus(zero=True)), metavar="F", help="Guaranteed SM time.")
@@ -53,7 +54,7 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **asked: Any) -> None:
     """
     fields = [f"slice.{field}" for field in changed_fields({name: asked[name] for name in _SIZES})]
     fields += [field for name, field in _PLAIN.items() if asked[name] is not None]
-    fields += ["time_limit"] if asked["time_limit"] is not None else []
+    fields += [name for name in ("time_limit", "begin") if asked[name] is not None]
     if not fields:
         raise click.UsageError("specify a change: for example --priority 5 or --time-limit 2h")
     spec = _spec(asked)
@@ -69,6 +70,8 @@ def _spec(asked: Mapping[str, Any]) -> pb.JobSpec:
     for name, field in _PLAIN.items():
         if asked[name] not in (None, DEFAULT):
             setattr(spec, field, asked[name])
+    if asked["begin"] not in (None, DEFAULT):
+        spec.begin.FromNanoseconds(asked["begin"])
     limit_ns = asked["time_limit"]
     if limit_ns not in (None, DEFAULT):
         spec.time_limit.CopyFrom(Duration(seconds=limit_ns // 10**9, nanos=limit_ns % 10**9))

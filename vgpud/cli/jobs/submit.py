@@ -16,7 +16,7 @@ from vgpud.cli.common.exits import CliError, failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
-from vgpud.cli.common.times import Span
+from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs import elastic_options, job_file
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable
@@ -81,6 +81,9 @@ class SubmitCommand(VgpuCommand):
     help="Higher ones come first, if the policy uses priorities.",
 )
 @click.option("--time-limit", type=Span(), metavar="TIME", help="End the job after this running time: 90s, 45m, 2h30m.")
+@click.option(
+    "--begin", type=Begin(), metavar="TIME", help="Start at the earliest then: 2h (from now), 16:00, 2026-11-27T08:00."
+)
 @click.option("--expected", type=Span(), metavar="TIME", help="Expected duration; some policies use it.")
 @click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Retry up to N times on failure.")
 @click.option(
@@ -184,6 +187,8 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     for field, option in (("time_limit", "time_limit"), ("expected_duration", "expected")):
         if given[option]:
             getattr(spec, field).CopyFrom(Duration(seconds=given[option] // 10**9, nanos=given[option] % 10**9))
+    if given["begin"]:
+        spec.begin.FromNanoseconds(given["begin"])
     _set_array(spec, *(given["array"] or ((), 0)))
     spec.after.extend(given["after"] or ())
     spec.cpu_milli, spec.ram_bytes = given["cpus"] or 0, given["ram"] or 0

@@ -121,7 +121,12 @@ def _state(job: View, now: datetime.datetime) -> list[tuple[str, str]]:
     rows = [("state", text)]
     if job["reason"]:
         rows.append(("why", named_users(job["reason"])))
-    for label, key in (("submitted", "submitted_at"), ("starts about", "estimated_start"), ("started", "started_at")):
+    for label, key in (
+        ("submitted", "submitted_at"),
+        ("begin", "begin"),
+        ("starts about", "estimated_start"),
+        ("started", "started_at"),
+    ):
         if job[key]:
             rows.append((label, _moment(job[key], now)))
     if job["ended_at"]:

@@ -55,6 +55,7 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "priority": spec.priority,
         "preemptible": not spec.not_preemptible,
         "time_limit_ns": _ns(spec.time_limit) if spec.HasField("time_limit") else None,
+        "begin": _time(spec.begin) if spec.HasField("begin") else None,
         "expected_duration_ns": _ns(spec.expected_duration) if spec.HasField("expected_duration") else None,
         "estimated_duration_ns": _ns(job.estimated_duration) if job.HasField("estimated_duration") else None,
         "skew": spec.skew or None,

@@ -86,6 +86,7 @@ class JobSpec:
     uid: int = 0
     priority: int = 0  # higher first
     time_limit_ns: int = NEVER_NS
+    begin_ns: int = 0  # does not start before; 0 = as soon as there is capacity
     duration_ns: int = 0  # as known (simulation) or expected by the user; 0 = not known
     retries: int = 0
     after: tuple[int, ...] = ()  # jobs that must have completed
@@ -150,7 +151,7 @@ class Job:
     attained: int = 0  # service (width x executed) in earlier runs
     attempt: int = 0  # starts from the beginning
     preemptions: int = 0
-    not_before_ns: int = 0  # backoff
+    not_before_ns: int = 0  # backoff, or JobSpec.begin_ns
     level: int = 0  # for policies with levels
     level_since_ns: int = 0
     promoted_executed_ns: int = 0  # executed_ns and attained at its last promotion: policies count from there

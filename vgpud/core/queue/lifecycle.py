@@ -77,7 +77,7 @@ class Lifecycle:
             if array:
                 index = event.indices[number] if event.indices else spec.index + number
                 spec = replace(spec, array=event.job_ids[0], index=index)
-            job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns)
+            job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns, not_before_ns=spec.begin_ns)
             self.jobs[job_id] = job
             if event.held:
                 enter(job, JobEvent.HOLD)
@@ -173,6 +173,8 @@ class Lifecycle:
         job.changed = True
         if job.state in (JobState.PENDING, JobState.HELD):
             self._leave(job, now_ns)
+            if spec.begin_ns != job.spec.begin_ns:
+                job.not_before_ns = spec.begin_ns
             job.spec = self._world.room.shared(spec)
             estimate.expect(self._world, job, now_ns)
             self.admit(job, now_ns)

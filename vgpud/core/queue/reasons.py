@@ -105,6 +105,8 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
     if job.job_id in world.unmet:
         what = "to end" if job.spec.after_any else "to complete"
         return f"it waits for {_jobs(sorted(world.unmet[job.job_id]))} {what}"
+    if job.not_before_ns > now_ns and job.not_before_ns == job.spec.begin_ns:
+        return f"it was submitted to begin in {duration(job.not_before_ns - now_ns)} at the earliest"
     if job.not_before_ns > now_ns:
         after = "failed" if not job.start_failures else "could not be started"
         return f"it {after}: its next try begins in {duration(job.not_before_ns - now_ns)}"
