@@ -253,6 +253,20 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"array_indices": [1, 2], "array_last": 3}, "INVALID_ARGUMENT", "array_indices and array_first are both set"),
     ({"array_indices": [5, 2, 5]}, "INVALID_ARGUMENT", "array has index 5 twice: name each once"),
     ({"array_indices": range(10_001)}, "INVALID_ARGUMENT", "array has 10001 jobs: at most 10000"),
+    (
+        {"notification": pb.Notification(events=["end"])},
+        "INVALID_ARGUMENT",
+        "without mail, webhook or command: name one",
+    ),
+    ({"notification": pb.Notification(mail="a@b", events=["x"])}, "INVALID_ARGUMENT", "'x' is no event of a job"),
+    ({"notification": pb.Notification(mail="-oQ/tmp a@b")}, "INVALID_ARGUMENT", "'-oQ/tmp a@b' is not a mail address"),
+    ({"notification": pb.Notification(mail="a@b\nBcc: c@d")}, "INVALID_ARGUMENT", "is not a mail address"),
+    ({"notification": pb.Notification(webhook="file:///etc/passwd")}, "INVALID_ARGUMENT", "is not a webhook"),
+    ({"notification": pb.Notification(webhook="http://")}, "INVALID_ARGUMENT", "'http://' is not a webhook"),
+    ({"notification": pb.Notification(webhook="http://[a/")}, "INVALID_ARGUMENT", "is not a webhook"),
+    ({"notification": pb.Notification(webhook="http://a/" + "x" * 2000)}, "INVALID_ARGUMENT", "more than 2000 bytes"),
+    ({"notification": pb.Notification(command=["true"])}, "INVALID_ARGUMENT", "'true' is not a program: write its"),
+    ({"notification": pb.Notification(command=["/x", "a" * 4000])}, "INVALID_ARGUMENT", "more than 4000 bytes"),
     ({"begin": Timestamp(seconds=1 << 40)}, "INVALID_ARGUMENT", "begin at 1099511627776 s since 1970 is out of range"),
     ({"begin": Timestamp(seconds=-1)}, "INVALID_ARGUMENT", "begin at -1 s since 1970 is out of range"),
     ({"array_limit": 2}, "INVALID_ARGUMENT", "array_limit 2 without an array: name its indices"),
@@ -365,52 +379,6 @@ def test_everyone_sees_and_changes_their_own(world: World) -> None:
     assert world.refused(world.jobs.HoldJob, pb.HoldJobRequest(job_id=2), BOB)[0] == "FAILED_PRECONDITION"
 
 
-def test_a_job_is_changed_field_by_field(world: World) -> None:
-    world.submit(time_limit=Duration(seconds=60), cpu_milli=500)
-    before = world.backend.table[1].spec
-    changed = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=250, mem_max_bytes=1 << 30), priority=-3)
-    paths = ["slice.gpus_milli", "slice.mem_max_bytes", "time_limit", "priority"]
-    request = pb.UpdateJobRequest(job_id=1, spec=changed, update_mask=FieldMask(paths=paths))
-    shown = world.call(world.jobs.UpdateJob, request).job
-    assert (shown.gpus_milli, shown.spec.priority, shown.spec.HasField("time_limit")) == (250, -3, False)
-    now = world.backend.table[1].spec
-    assert (now.ask.spec.mem_max_bytes, now.time_limit_ns, now.ask.cpu_milli) == (1 << 30, NEVER_NS, 500)
-    assert now.kinds != before.kinds, "it is similar to other jobs now"
-    assert (now.run, now.name, now.queue) == (before.run, before.name, before.queue)
-    assert world.backend.done == [("change", 1, False)]
-
-
-@pytest.mark.parametrize(
-    ("paths", "fields", "says"),
-    [
-        ([], {}, "nothing to change: name fields of priority, time_limit"),
-        (["command"], {}, "'command' of a job cannot be changed: these can"),
-        (["priority"], {"priority": 2000}, "priority 2000 is out of range"),
-        (["members"], {"members": 5000}, "a gang of 5000 is out of range"),
-        (["time_limit"], {"time_limit": Duration(seconds=-1)}, "time_limit -1 s is not a time"),
-        (["slice.gpus_milli"], {"slice": pb.SliceSpec(gpus_milli=-5)}, "-0.005"),
-        (["queue"], {"queue": "none"}, "no queue 'none'"),
-    ],
-)
-def test_changes_that_are_invalid(world: World, paths: list[str], fields: dict[str, Any], says: str) -> None:
-    world.submit()
-    request = pb.UpdateJobRequest(job_id=1, spec=pb.JobSpec(**fields), update_mask=FieldMask(paths=paths))
-    assert says in world.refused(world.jobs.UpdateJob, request)[1]
-    assert world.backend.done == []
-
-
-def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:
-    from dataclasses import replace
-
-    world.submit(array_first=1, array_last=3)
-    for job in world.backend.table.values():
-        job.spec = replace(job.spec, array=1)
-    world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=1, array=True))
-    assert world.backend.done[0][1] == [1, 2, 3]
-    code, message = world.refused(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2, array=True))
-    assert (code, "--array" in message) == ("INVALID_ARGUMENT", True)
-
-
 def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_jobs, "PAGE_BYTES_MAX", 1000)
     for _ in range(25):
@@ -428,29 +396,6 @@ def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest
         assert pages > 1
     code, _ = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(page_token="x"))  # noqa: S106
     assert code == "INVALID_ARGUMENT"
-
-
-def test_a_list_has_the_jobs_of_its_filter(world: World) -> None:
-    for who in (ALICE, BOB, ALICE, ALICE):
-        world.submit(who)
-    world.backend.change(3, state=JobState.FAILED, ended_ns=5 * SECOND_NS)
-    world.backend.change(4, state=JobState.COMPLETED, ended_ns=9 * SECOND_NS)
-
-    def listed(who: Caller = ALICE, **fields: Any) -> list[int]:
-        answer = world.call(world.jobs.ListJobs, pb.ListJobsRequest(**fields), who)
-        return [job.job_id for job in answer.jobs]
-
-    assert listed() == [1]
-    assert listed(ROOT, uid=BOB.uid) == [2]
-    assert listed(states=["failed"]) == [3], "a final state includes jobs that have ended"
-    assert listed(states=["failed", "pending"]) == [1, 3]
-    assert listed(since=Timestamp(seconds=6)) == [1, 4], "one that had ended before is not there"
-    refused = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(uid=BOB.uid))
-    assert refused == ("PERMISSION_DENIED", f"only admins may list what is of uid {BOB.uid}: leave the user out")
-    assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(uid=BOB.uid))[0] == "PERMISSION_DENIED"
-    code, text = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(states=["lost"]))
-    assert code == "INVALID_ARGUMENT"
-    assert "'lost' is none of a job: choose from pending, held" in text
 
 
 def test_users_get_small_pages(world: World) -> None:

@@ -17,6 +17,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.api.elastic_messages import elastic_from, elastic_view, prediction_from, prediction_view, utilisation_milli
+from vgpud.api.notification_messages import events_from, notice_from, notification_view
 from vgpud.api.rpc import RefusedError, refuse
 from vgpud.api.slice_messages import spec_from, spec_view, timestamp
 from vgpud.core.admit import parts_of
@@ -110,6 +111,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         skew_ppm=_skew(asked.skew),
         preemptible=not asked.not_preemptible,
         elastic=elastic,
+        notify=events_from(asked),
         run=launch,
     )
     spec = classed(spec, launch, colocates=colocates)
@@ -246,6 +248,7 @@ def launch_from(
         batch=asked.elastic.batch,
         batch_max=asked.elastic.batch_max,
         prediction=prediction_from(asked),
+        notice=notice_from(asked),
     )
 
 
@@ -396,6 +399,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         not_preemptible=not spec.preemptible,
         elastic=elastic_view(spec.elastic, launch),
         prediction=prediction_view(launch.prediction) if whole else None,
+        notification=notification_view(spec, launch.notice) if whole else None,
     )
 
 

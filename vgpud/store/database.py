@@ -76,6 +76,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # jobs can be changed
     (),  # arrays have a limit
     (),  # jobs have a time before which they do not start
+    (),  # jobs have notifications
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

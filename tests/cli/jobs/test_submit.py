@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.times import format_span, parse_span
 from vgpud.cli.jobs import job_file, submit
-from vgpud.cli.jobs.quantities import parse_array
 from vgpud.core.queue import check
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
@@ -181,46 +178,6 @@ def test_what_is_said_of_a_job_that_waits_and_of_one_that_runs(vgpu: Any, daemon
     assert (result.stdout, result.stderr) == ("3\n", "")
 
 
-@pytest.mark.parametrize(
-    ("text", "indices", "limit"),
-    [
-        ("1-3", (1, 2, 3), 0),
-        ("7", (7,), 0),
-        ("0-3", (0, 1, 2, 3), 0),
-        ("1,3,5", (1, 3, 5), 0),
-        ("9,1-2", (1, 2, 9), 0),
-        ("1-9:2", (1, 3, 5, 7, 9), 0),
-        ("1-10%2", tuple(range(1, 11)), 2),
-        ("1-5:4,8%3", (1, 5, 8), 3),
-    ],
-)
-def test_arrays_as_slurm_takes_them(text: str, indices: tuple[int, ...], limit: int) -> None:
-    assert parse_array(text) == (indices, limit)
-
-
-def test_a_begin_is_sent_as_a_time(vgpu: Any, daemon: Any) -> None:
-    begin_ns = time.time_ns()
-    assert vgpu("submit", "--gpus", "0.5", "--begin", "2h", "true", host=daemon.host).code == 0
-    sent = daemon.queue.requests[-1].spec.begin
-    assert 0 <= sent.seconds - (begin_ns // 10**9 + 7199) <= 60
-    assert vgpu("submit", "--gpus", "0.5", "--begin", "2099-01-02T03:04+00:00", "true", host=daemon.host).code == 0
-    assert daemon.queue.requests[-1].spec.begin.ToJsonString() == "2099-01-02T03:04:00Z"
-    assert vgpu("submit", "--gpus", "0.5", "--begin", "16:00", "true", host=daemon.host).code == 0
-    at = datetime.datetime.fromtimestamp(daemon.queue.requests[-1].spec.begin.seconds, datetime.timezone.utc)
-    assert (at.astimezone().hour, at.astimezone().minute) == (16, 0)
-    left = at - datetime.datetime.now(datetime.timezone.utc)
-    assert datetime.timedelta(minutes=-1) < left <= datetime.timedelta(hours=25), "the next one"
-
-
-def test_an_array_is_sent_as_indices_and_a_limit(vgpu: Any, daemon: Any) -> None:
-    assert vgpu("submit", "--gpus", "0.5", "--array", "0,4-6%2", "true", host=daemon.host).code == 0
-    spec = daemon.queue.requests[-1].spec
-    assert (list(spec.array_indices), spec.array_limit, spec.array_last) == ([0, 4, 5, 6], 2, 0)
-    assert vgpu("submit", "--gpus", "0.5", "--array", "2-4", "true", host=daemon.host).code == 0
-    spec = daemon.queue.requests[-1].spec
-    assert (list(spec.array_indices), spec.array_first, spec.array_last) == ([], 2, 4)
-
-
 def test_an_array_says_its_numbers(vgpu: Any, daemon: Any) -> None:
     result = vgpu("submit", "--gpus", "0.5", "--array", "1-3", "true", host=daemon.host)
     assert result.stdout == "1\n"
@@ -253,6 +210,14 @@ BAD: list[tuple[tuple[str, ...], str, int]] = [
         "'soon' is not a point in time: write for example 2h (from now), 16:00",
         USAGE,
     ),
+    (("--gpus", "1", "--notify", "lunch"), "'lunch' is no event of a job: choose from start, end, failure", USAGE),
+    (("--gpus", "1", "--notify", "end"), "--notify needs a way: --notify-mail, --notify-webhook or", USAGE),
+    (
+        ("--gpus", "1", "--notify-command", "no-such-program x"),
+        "names no program that can be run: write its path",
+        USAGE,
+    ),
+    (("--gpus", "1", "--notify-command", "'true"), "No closing quotation: close it", USAGE),
     (("--gpus", "1", "--begin", "25:00"), "'25:00' is not a point in time", USAGE),
     (("--gpus", "1", "--begin", "2020-01-01"), "'2020-01-01' is in the past: write a time that is to come", USAGE),
     (

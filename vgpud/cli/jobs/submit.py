@@ -18,6 +18,7 @@ from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs import elastic_options, job_file
+from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable
 from vgpud.errors import ExitCode
@@ -108,6 +109,7 @@ class SubmitCommand(VgpuCommand):
     help="Set a variable; NAME alone: to its present value.",
 )
 @click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment.")
+@notify_options
 @click.option("--skew", type=Number(0, 1), metavar="0..1", help="Part of the largest tensor in a gang's traffic.")
 @click.option("--no-preempt", is_flag=True, help="Never preempt the job.")
 @click.option(
@@ -187,6 +189,7 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     for field, option in (("time_limit", "time_limit"), ("expected_duration", "expected")):
         if given[option]:
             getattr(spec, field).CopyFrom(Duration(seconds=given[option] // 10**9, nanos=given[option] % 10**9))
+    fill_notification(spec, given)
     if given["begin"]:
         spec.begin.FromNanoseconds(given["begin"])
     _set_array(spec, *(given["array"] or ((), 0)))

@@ -86,6 +86,7 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "samples_per_second": round(job.samples_per_second, 3) or None,
         "utilisation": round(job.utilisation, 3) or None,
         "utilisation_measured": job.utilisation_measured,
+        "notification": _notification(spec.notification) if spec.HasField("notification") else None,
         "prediction": _prediction(spec.prediction) if spec.HasField("prediction") else None,
     }
 
@@ -101,6 +102,15 @@ def _elastic(spec: pb.JobSpec) -> View:
         "heuristic": elastic.heuristic or None,
         "batch": elastic.batch or None,
         "batch_max": elastic.batch_max or None,
+    }
+
+
+def _notification(given: pb.Notification) -> View:
+    return {
+        "events": list(given.events),
+        "mail": given.mail or None,
+        "webhook": given.webhook or None,
+        "command": list(given.command) or None,
     }
 
 

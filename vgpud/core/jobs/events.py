@@ -244,6 +244,14 @@ class Note:
     text: str
 
 
-Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Tells the job's user, as they asked for: `event` is one of NOTICES. May get lost with the daemon."""
+
+    job_id: int
+    event: str
+
+
+Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note | Notify
 
 Check = Denied | None

@@ -25,6 +25,15 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
+class NoticeTo:
+    """Where a user wants to be notified; "" and () = not there."""
+
+    mail: str = ""
+    webhook: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """JobSpec.run: the program and its user. Its ids are the peer credentials of the socket, never from a message."""
 
@@ -43,6 +52,7 @@ class Launch:
     batch: int = 0  # global batch of elastic workers; 0 = the program's own business
     batch_max: int = 0  # it grows with the workers up to this; 0 = it stays
     prediction: Predicted | None = None
+    notice: NoticeTo | None = None
 
     def log_path(self, job_id: int, index: int) -> str:
         """Where this job's output goes."""

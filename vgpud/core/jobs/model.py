@@ -13,6 +13,9 @@ from vgpud.core.model import DEFAULT_QUEUE as DEFAULT_QUEUE
 from vgpud.core.model import Device, Share, Spec
 
 NEVER_NS = 1 << 62
+#: events of a job that its user can be notified of: the start of an attempt, any end, and an end that is a failure
+START, END, FAILURE = "start", "end", "failure"
+NOTICES = (START, END, FAILURE)
 SECOND_NS = 1_000_000_000
 #: service of one whole device for a second
 GPU_SECOND = 1000 * SECOND_NS
@@ -98,6 +101,7 @@ class JobSpec:
     skew_ppm: int = -1  # of its largest tensor in all traffic; -1 = not known: not consolidated
     preemptible: bool = True
     elastic: Elastic | None = None
+    notify: tuple[str, ...] = ()  # events that its user is notified of: words of NOTICES
     kinds: tuple[str, ...] = ()  # classes of similar jobs, the narrowest first: what estimates are learnt by
     run: object = None
 

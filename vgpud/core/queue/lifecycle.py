@@ -12,13 +12,14 @@ from vgpud.core.jobs.events import (
     JobEnded,
     JobSuspended,
     Note,
+    Notify,
     SaveJob,
     StartFailed,
     StartJob,
     StopJob,
     Submitted,
 )
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, START, How, Job, JobSpec, JobState
 from vgpud.core.jobs.states import END_EVENTS, JobEvent, enter
 from vgpud.core.queue import estimate, reasons, sizes
 from vgpud.core.queue.deadlines import Due
@@ -371,6 +372,8 @@ class Lifecycle:
             world.unmet_of[job.spec.uid] -= 1
         self._save(job)
         self._note(f"job.{state.value}", job, why)
+        if event := world.notices.due_at_end(job, now_ns):
+            self.out.append(Notify(job.job_id, event))
         world.line(job).policy.ended(job)
         estimate.learn(world, job)
 
@@ -425,6 +428,8 @@ class Lifecycle:
         estimate.expect(world, job, now_ns)
         self._save(job)
         self.out.append(StartJob(job.job_id, job.attempt, job.placement, resume))
+        if not resume and world.notices.due(job, START, now_ns):
+            self.out.append(Notify(job.job_id, START))
         self._note("job.resumed" if resume else "job.started", job, reasons.placed(world, job))
 
     def _runs(self, job: Job, now_ns: int) -> None:
