@@ -204,7 +204,7 @@ class Config:
     #: NVIDIA's CDI files; a later directory overrides an earlier one
     nvidia_cdi_dirs: tuple[str, ...] = key(("/etc/cdi", "/var/run/cdi"), _absolute_paths, live=True)
     #: slices that are no jobs': "allow" (counted in their queue), "quota" (held to it) or "deny"
-    direct: str = key("allow", one_of(*DIRECTS), live=True)
+    direct: str = key("quota", one_of(*DIRECTS), live=True)
     #: from SIGTERM to SIGKILL, when a job is to end
     job_grace_s: int = key(10, within(0, 3600, " seconds"), live=True)
     #: jobs that have not ended, of all users together

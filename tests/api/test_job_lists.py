@@ -12,7 +12,7 @@ import pytest
 from tests.api.test_jobs import ALICE, ROOT, Context, World
 from vgpud.api import jobs
 from vgpud.api.caller import set_caller
-from vgpud.core.jobs.facts import QueueNow
+from vgpud.core.jobs.facts import JobFilter, QueueNow
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Spec
 from vgpud.daemon.jobs.requests import JobRequests
@@ -49,7 +49,7 @@ class Listing:
         return [one for one in self._kept if one.job_id > after][:count]
 
     def listed(self, after: int, count: int = NEVER_NS, *, ended: bool = True) -> list[tuple[int, bool]]:
-        found = asyncio.run(self.requests.jobs(after, count, ended, None, ""))
+        found = asyncio.run(self.requests.jobs(after, count, JobFilter(ended)))
         return [(one.job_id, one.state.ended) for one in found]
 
 

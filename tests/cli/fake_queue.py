@@ -110,6 +110,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         after = int(request.page_token or 0)
         found = [j for i, j in sorted(self.jobs.items()) if i > after and (request.all or j.state not in ENDED)]
         found = [j for j in found if request.queue in ("", j.spec.queue)]
+        found = [j for j in found if not request.HasField("uid") or j.uid == request.uid]
         shown = found[: self.page]
         token = str(shown[-1].job_id) if len(found) > len(shown) else ""
         return pb.ListJobsResponse(jobs=shown, next_page_token=token)
@@ -136,6 +137,10 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
     def RequeueJob(self, request: pb.RequeueJobRequest, context: grpc.ServicerContext) -> pb.RequeueJobResponse:
         self._act(request, context, "pending")
         return pb.RequeueJobResponse()
+
+    def UpdateJob(self, request: pb.UpdateJobRequest, context: grpc.ServicerContext) -> pb.UpdateJobResponse:
+        self.requests.append(request)
+        return pb.UpdateJobResponse(job=self._find(request.job_id, context))
 
     def WatchJobs(self, request: pb.WatchJobsRequest, context: grpc.ServicerContext) -> Iterator[pb.WatchJobsResponse]:
         if self.crowded:

@@ -133,6 +133,11 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         following = str(at + 1) if at + 1 < len(self.devices) else ""
         return pb.ListDevicesResponse(devices=self.devices[at : at + 1], next_page_token=following)
 
+    def DrainDevice(self, request: pb.DrainDeviceRequest, context: grpc.ServicerContext) -> pb.DrainDeviceResponse:
+        device = self.devices[int(request.device_uuid)]
+        device.drained = request.reason
+        return pb.DrainDeviceResponse(device=device)
+
     # ---- slices ----
 
     def CreateSlice(self, request: pb.CreateSliceRequest, context: grpc.ServicerContext) -> pb.CreateSliceResponse:

@@ -23,7 +23,7 @@ from tests.store.test_jobs import S, job
 from tests.store.test_private_state import SECRET, holding, mode, secret_job
 from vgpud.core.checksums import seal, unseal
 from vgpud.core.events import SaveContainer, SaveDrain, SaveRequest, SaveSlice
-from vgpud.core.jobs.facts import Launch, Predicted
+from vgpud.core.jobs.facts import JobFilter, Launch, Predicted
 from vgpud.core.jobs.model import JobState, QueueSpec
 from vgpud.core.model import Container, Drain, Remembered
 from vgpud.errors import StoreError
@@ -55,7 +55,7 @@ def contents(directory: Path) -> tuple[dict[str, Any], list[str]]:
     store = Store(directory)
     told = list(store.told)
     loaded, kept = store.load(100), JobStore(store).load()
-    ended = JobStore(store).ended_after(0, 100, None, "")
+    ended = JobStore(store).ended_after(0, 100, JobFilter(ended=True))
     store.close()
     found: dict[str, Any] = {
         "slices": loaded.slices,

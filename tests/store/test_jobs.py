@@ -11,7 +11,7 @@ import pytest
 
 from vgpud.core.events import Command
 from vgpud.core.jobs.events import Woken
-from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.facts import JobFilter, Launch
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec
 from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
@@ -24,6 +24,9 @@ from vgpud.store.jobs import INTEGER_MAX, JobStore, Request
 
 S = 1_000_000_000
 SHARE = Share("GPU-0", 500, 1000, 1, 1 << 30)
+
+#: every job that has ended
+EVERY = JobFilter(ended=True)
 
 
 def launch(**more: object) -> Launch:
@@ -76,10 +79,22 @@ def test_ended_jobs_are_found_and_not_loaded(tmp_path: Path) -> None:
     done.spec = replace(done.spec, run=launch(environment=()))
     assert plain(jobs.find(1) or job()) == plain(done)
     assert jobs.find(4) is None
-    assert [found.job_id for found in jobs.ended_after(0, 9, None, "")] == [1, 3]
-    assert [found.job_id for found in jobs.ended_after(1, 9, 1000, DEFAULT_QUEUE)] == [3]
-    assert jobs.ended_after(0, 9, 1001, "") == jobs.ended_after(0, 9, None, "other") == []
+    assert [found.job_id for found in jobs.ended_after(0, 9, EVERY)] == [1, 3]
+    assert [found.job_id for found in jobs.ended_after(1, 9, JobFilter(True, 1000, DEFAULT_QUEUE))] == [3]
+    assert jobs.ended_after(0, 9, JobFilter(True, 1001)) == jobs.ended_after(0, 9, JobFilter(True, queue="other")) == []
+    assert [found.job_id for found in jobs.ended_after(0, 9, JobFilter(True, since_ns=25 * S))] == [3]
+    failed = JobFilter(True, states=(JobState.FAILED, JobState.TIMED_OUT))
+    assert [found.job_id for found in jobs.ended_after(0, 9, failed)] == [1]
     assert [found.job_id for _, found in jobs.ended_from(25 * S, 0, 9)] == [3]
+
+
+def test_a_job_that_its_user_has_changed_is_written_again(tmp_path: Path) -> None:
+    jobs, one = JobStore(Store(tmp_path)), job(1)
+    jobs.save([one])
+    one.spec, one.changed = replace(one.spec, queue="team", priority=-7), True
+    jobs.save([one])
+    (found,) = reopened(tmp_path).load().jobs
+    assert (found.spec.queue, found.spec.priority, found.changed) == ("team", -7, True)
 
 
 def test_what_a_job_comes_after_is_loaded_with_it(tmp_path: Path) -> None:
@@ -96,7 +111,7 @@ def test_what_is_old_is_forgotten_and_numbers_are_not(tmp_path: Path) -> None:
     )
     jobs.save_rows([row(1, 5, "x", 0, 10), row(2, 5, "x", 10, 20)])
     jobs.forget_before(15 * S)
-    assert [found.job_id for found in jobs.ended_after(0, 9, None, "")] == [2]
+    assert [found.job_id for found in jobs.ended_after(0, 9, EVERY)] == [2]
     assert [found.job_id for found in all_rows(jobs)] == [2]
     assert [found.job_id for found in jobs.load().jobs] == [5]
     assert jobs.load().next_id == 6
@@ -115,14 +130,14 @@ def test_the_jobs_of_an_array_share_what_they_run(tmp_path: Path) -> None:
     sizes = store.read(lambda db: [size for (size,) in db.execute("SELECT length(launch) FROM jobs ORDER BY id")])
     assert sizes[0] > 100_000 and sizes[1:] == [2, 2]
     kept = launch(command=("sh", "-c", "x" * 100_000), environment=())
-    assert [found.spec.run for found in jobs.ended_after(0, 9, None, "")] == [kept] * 3
+    assert [found.spec.run for found in jobs.ended_after(0, 9, EVERY)] == [kept] * 3
     jobs.forget_before(3 * S)
-    assert [found.job_id for found in jobs.ended_after(0, 9, None, "")] == [1, 3], "the first for the last's sake"
+    assert [found.job_id for found in jobs.ended_after(0, 9, EVERY)] == [1, 3], "the first for the last's sake"
     last = reopened(tmp_path).find(3)
     assert last and last.spec.run == kept
     for _ in range(2):
         jobs.forget_before(9 * S)
-    assert not jobs.ended_after(0, 9, None, "")
+    assert not jobs.ended_after(0, 9, EVERY)
 
 
 def test_a_failed_transaction_keeps_nothing(tmp_path: Path) -> None:

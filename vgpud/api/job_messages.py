@@ -6,6 +6,7 @@ What only the queue's machine can know (whether the job could ever fit the clust
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import os
 import resource
@@ -16,6 +17,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.api.elastic_messages import elastic_from, elastic_view, prediction_from, prediction_view, utilisation_milli
+from vgpud.api.notification_messages import events_from, notice_from, notification_view
 from vgpud.api.rpc import RefusedError, refuse
 from vgpud.api.slice_messages import spec_from, spec_view, timestamp
 from vgpud.core.admit import parts_of
@@ -36,6 +38,8 @@ PATH_BYTES_MAX = 4_000  # below PATH_MAX with what %j and %a become
 #: environment and command together: what fits a message and execve(2)
 WORDS_BYTES_MAX = 192 * 1024
 TIME_MAX_NS = 10 * 366 * 86_400 * SECOND_NS
+#: 2100-01-01, in seconds since 1970
+BEGIN_MAX_S = 4_102_444_800
 PPM = 1_000_000
 #: name as in `ulimit`'s manual, below RLIMIT_ -> the number of setrlimit(2)
 LIMITS: Mapping[str, int] = {
@@ -87,7 +91,7 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
     `colocates`: the queue places jobs by what they use of devices.
     """
     asked = request.spec
-    count = _array(asked)
+    count, indices = _array(asked), _indices(asked)
     elastic = elastic_from(asked)
     spec = JobSpec(
         ask=_ask(asked, elastic),
@@ -97,21 +101,23 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         uid=launch.uid,
         priority=_number(asked.priority, -PRIORITY_MAX, PRIORITY_MAX, "priority"),
         time_limit_ns=duration_ns(asked.time_limit, "time_limit") if asked.HasField("time_limit") else NEVER_NS,
+        begin_ns=_begin(asked),
         duration_ns=_expected(asked),
         retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
         after=_after(asked),
         after_any=asked.after_any,
-        index=asked.array_first,
+        index=indices[0] if indices else asked.array_first,
+        array_limit=_array_limit(asked),
         skew_ppm=_skew(asked.skew),
         preemptible=not asked.not_preemptible,
         elastic=elastic,
+        notify=events_from(asked),
         run=launch,
     )
-    spec = _classed(spec, launch, colocates=colocates)
+    spec = classed(spec, launch, colocates=colocates)
     fingerprint = hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()
-    return Submission(
-        spec, count, asked.hold, _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id"), fingerprint
-    )
+    request_id = _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id")
+    return Submission(spec, count, asked.hold, request_id, fingerprint, indices)
 
 
 def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
@@ -119,7 +125,7 @@ def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
     return elastic.least_members if elastic and elastic.least_members else asked.members or 1
 
 
-def _classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
+def classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
     """With similarity classes. The predicted utilisation is set only where placement goes by it: jobs with equal asks
     are one shape."""
     classes = similarity.classes(spec.name, launch.image, launch.command, launch.uid, spec)
@@ -153,6 +159,8 @@ def _default_name(launch: Launch) -> str:
 def _array(asked: pb.JobSpec) -> int:
     """How many jobs it is."""
     first, last = asked.array_first, asked.array_last
+    if asked.array_indices:
+        return len(_indices(asked))
     if not first and not last:
         return 1
     if not 1 <= first <= last:
@@ -164,8 +172,38 @@ def _array(asked: pb.JobSpec) -> int:
     return last - first + 1
 
 
+def _indices(asked: pb.JobSpec) -> tuple[int, ...]:
+    """The array's indices where the request lists them, in their order."""
+    given = asked.array_indices
+    if given and (asked.array_first or asked.array_last):
+        raise _invalid("array_indices and array_first are both set: leave one out", "array_indices")
+    if len(given) > ARRAY_JOBS_MAX:
+        raise _invalid(f"array has {len(given)} jobs: at most {ARRAY_JOBS_MAX} are allowed", "array_indices")
+    found = tuple(sorted(set(given)))
+    if len(found) < len(given):
+        ordered = sorted(given)
+        twice = next(index for index, after in itertools.pairwise(ordered) if index == after)
+        raise _invalid(f"array has index {twice} twice: name each once", "array_indices")
+    return found
+
+
+def _array_limit(asked: pb.JobSpec) -> int:
+    if asked.array_limit and not (asked.array_indices or asked.array_last):
+        raise _invalid(f"array_limit {asked.array_limit} without an array: name its indices", "array_limit")
+    return _number(asked.array_limit, 0, ARRAY_JOBS_MAX, "array_limit")
+
+
 def _expected(asked: pb.JobSpec) -> int:
     return duration_ns(asked.expected_duration, "expected_duration") if asked.HasField("expected_duration") else 0
+
+
+def _begin(asked: pb.JobSpec) -> int:
+    if not asked.HasField("begin"):
+        return 0
+    if not 0 <= asked.begin.seconds < BEGIN_MAX_S or not 0 <= asked.begin.nanos < SECOND_NS:
+        text = f"begin at {asked.begin.seconds} s since 1970 is out of range: write a time before the year 2100"
+        raise _invalid(text, "begin")
+    return asked.begin.seconds * SECOND_NS + asked.begin.nanos
 
 
 def _after(asked: pb.JobSpec) -> tuple[int, ...]:
@@ -210,6 +248,7 @@ def launch_from(
         batch=asked.elastic.batch,
         batch_max=asked.elastic.batch_max,
         prediction=prediction_from(asked),
+        notice=notice_from(asked),
     )
 
 
@@ -341,10 +380,12 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         queue=spec.queue,
         priority=spec.priority,
         time_limit=duration(spec.time_limit_ns) if spec.time_limit_ns < NEVER_NS else None,
+        begin=timestamp(spec.begin_ns) if spec.begin_ns else None,
         expected_duration=duration(spec.duration_ns) if spec.duration_ns else None,
         retries=spec.retries,
         after=spec.after,
         after_any=spec.after_any,
+        array_limit=spec.array_limit,
         cpu_milli=spec.ask.cpu_milli,
         ram_bytes=spec.ask.ram_bytes,
         command=launch.command,
@@ -358,6 +399,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         not_preemptible=not spec.preemptible,
         elastic=elastic_view(spec.elastic, launch),
         prediction=prediction_view(launch.prediction) if whole else None,
+        notification=notification_view(spec, launch.notice) if whole else None,
     )
 
 

@@ -11,16 +11,16 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from vgpud.api import job_changes, watches
 from vgpud.api import job_messages as views
 from vgpud.api import queue_messages as queue_views
-from vgpud.api import watches
 from vgpud.api.caller import Caller, caller
 from vgpud.api.message_cache import MessageCache
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.slice_messages import page_token
 from vgpud.api.turns import breathe
 from vgpud.api.workers import WorkCalls, WorkerBackend
-from vgpud.core.jobs.facts import Fact, Facts, QueueNow, Submission, UsageRow
+from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.placement import registry as placements
@@ -62,9 +62,8 @@ class JobBackend(WorkerBackend, Protocol):
         ...
 
     async def job(self, job_id: int) -> Job | None: ...
-    async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
-        """In the order of job_id, at most `count` with a greater one; `ended`: ended jobs, too; uid None, queue "":
-        any."""
+    async def jobs(self, after: int, count: int, wanted: JobFilter) -> Sequence[Job]:
+        """In the order of job_id, at most `count` with a greater one."""
         ...
 
     def facts(self, job: Job) -> Facts: ...
@@ -87,6 +86,7 @@ class JobBackend(WorkerBackend, Protocol):
     async def hold_job(self, job_id: int) -> Denied | None: ...
     async def release_job(self, job_id: int) -> Denied | None: ...
     async def requeue_job(self, job_id: int) -> Denied | None: ...
+    async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None: ...
 
     def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
         """The number of the last change of any job, and the jobs that have changed since number `after`."""
@@ -217,8 +217,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         after = _after_token(request.page_token)
         most = PAGE_SIZE_MAX if who.admin else USER_PAGE_SIZE_MAX
         count = min(request.page_size or most, most)
-        uid = None if who.admin else who.uid
-        jobs = await self.backend.jobs(after, count + 1, request.all, uid, request.queue)
+        jobs = await self.backend.jobs(after, count + 1, _filter(request, who))
         answer = pb.ListJobsResponse()
         size = 0
         for job in jobs[:count]:
@@ -266,6 +265,19 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         _check(await self.backend.requeue_job((await self._own(request.job_id)).job_id))
         return pb.RequeueJobResponse()
 
+    @unary
+    async def UpdateJob(self, request: pb.UpdateJobRequest) -> pb.UpdateJobResponse:
+        who, job = caller(), await self._own(request.job_id)
+        queue = job.spec.queue
+        if "queue" in job_changes.paths_of(request):
+            wanted = self.backend.queue_for(request.spec.queue, who.asker)
+            if isinstance(wanted, Denied):
+                raise RefusedError(wanted)
+            queue = wanted
+        spec = job_changes.changed_spec(job, request, queue, colocates=self._colocates(queue))
+        _check(await self.backend.change_job(job.job_id, spec, by_admin=who.admin))
+        return pb.UpdateJobResponse(job=self._view(await self._own(job.job_id)))
+
     async def WatchJobs(self, request: pb.WatchJobsRequest, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
         """First the jobs named, or all of the caller that have not ended; then those that have changed."""
         named = set(request.job_ids)
@@ -291,7 +303,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         who = caller()
         if named:
             return [await self._own(job_id) async for job_id in _in_pieces(named)]
-        return await self.backend.jobs(0, NEVER_NS, False, None if who.admin else who.uid, "")
+        return await self.backend.jobs(0, NEVER_NS, JobFilter(uid=None if who.admin else who.uid))
 
 
 async def _in_pieces(items: Iterable[T]) -> AsyncIterator[T]:
@@ -312,6 +324,28 @@ def _parts(jobs: Sequence[pb.Job], *, first: bool = True) -> Iterator[pb.WatchJo
         part.jobs.append(job)
     if part.jobs or first:
         yield part
+
+
+def _filter(request: pb.ListJobsRequest, who: Caller) -> JobFilter:
+    """Raises RefusedError."""
+    known = {state.value: state for state in JobState}
+    for name in request.states:
+        if name not in known:
+            text = f"state {name[:40]!r} is none of a job: choose from {', '.join(known)}"
+            raise refuse(Reason.INVALID, text, "states")
+    states = tuple(dict.fromkeys(known[name] for name in request.states))
+    since_ns = _time_ns(request.since) if request.HasField("since") else 0
+    ended = request.all or bool(since_ns) or any(state.ended for state in states)
+    return JobFilter(ended, _whose(request, who), request.queue, states, since_ns)
+
+
+def _whose(request: pb.ListJobsRequest | pb.GetUsageRequest, who: Caller) -> int | None:
+    """The user whose jobs are listed; None: all users. Raises RefusedError."""
+    if not request.HasField("uid"):
+        return None if who.admin else who.uid
+    if not who.owns(request.uid):
+        raise refuse(Reason.DENIED, f"only admins may list what is of uid {request.uid}: leave the user out", "uid")
+    return request.uid
 
 
 _ENDED = {JobState.FAILED: "failed", JobState.CANCELLED: "been cancelled", JobState.TIMED_OUT: "timed out"}
@@ -390,7 +424,7 @@ class QueueService(stubs.QueueServiceServicer):
             raise refuse(Reason.INVALID, "the time of until is not after that of since: exchange them", "until")
         count, token = page_of(request)
         begin = int(token) if token.isascii() and token.isdigit() and len(token) < 10 else 0
-        asked = since_ns, until_ns, by, None if who.admin else who.uid
+        asked = since_ns, until_ns, by, _whose(request, who)
         rows = (self._summed.pop(asked, None) if begin else None) or await self.backend.usage(*asked)
         answer = pb.GetUsageResponse()
         for row in rows[begin : begin + count]:

@@ -90,6 +90,7 @@ METHODS: dict[str, Row] = {
     _JOB + "HoldJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "ReleaseJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "RequeueJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "UpdateJob": Row(Who.JOB_OWNER, "job_id", spec="spec.slice", job="spec", shows="their own job"),
     _JOB + "WatchJobs": Row(Who.JOB_OWNER, "job_ids", shows=_MINE),
     _JOB + "ExplainJob": Row(
         Who.JOB_OWNER,
@@ -127,7 +128,9 @@ async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Den
     if row.who is Who.ADMIN:
         return _denied(f"only admins may do this, and uid {who.uid} is none: see admin_group in the configuration")
     if row.who is Who.JOB_OWNER:
-        return await _why_not_jobs(_numbers(getattr(request, row.field)), who, site, row.field)
+        denied = await _why_not_jobs(_numbers(getattr(request, row.field)), who, site, row.field)
+        if denied:
+            return denied
     if row.who in (Who.SLICE_OWNER, Who.SLICE_USER):
         name = getattr(request, row.field)
         owner = site.slice_owner(name) if name else None

@@ -107,6 +107,7 @@ def slice_view(
     socket: str,
     processes: int,
     containers: Sequence[Container] = (),
+    job_name: str = "",
 ) -> pb.Slice:
     """A slice with what it got so far; `counters` in the order of its shares."""
     view = pb.Slice(
@@ -124,6 +125,7 @@ def slice_view(
         cdi_device=f"{CDI_KIND}={made.name}" if made.cdi_device else "",
         queue=made.queue,
         job_id=made.job_id,
+        job_name=job_name,
         suspended=made.suspended,
         claim=_claim_view(made.claim) if made.claim else None,
     )
@@ -253,6 +255,7 @@ def event_view(entry: Entry, node: str) -> pb.Event:
         device_uuid=entry.device_uuid,
         process_id=entry.process_id,
         message=entry.message,
+        owner_uid=entry.owner_uid,
     )
 
 

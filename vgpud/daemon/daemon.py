@@ -573,6 +573,9 @@ class Daemon:
     def job_owner(self, job_id: int) -> int | None:
         return self._job_requests.owner(job_id)
 
+    def job_name(self, job_id: int) -> str:
+        return self._job_requests.name(job_id)
+
     def job_priority_max(self) -> int:
         return self.config.job_priority_max
 

@@ -73,6 +73,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         *(f"ALTER TABLE {name} ADD COLUMN crc INTEGER" for name in ("drains", "requests", "queues", "job_requests")),
     ),
     (),  # slices have a claim
+    (),  # jobs can be changed
+    (),  # arrays have a limit
+    (),  # jobs have a time before which they do not start
+    (),  # jobs have notifications
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

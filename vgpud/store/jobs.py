@@ -1,6 +1,7 @@
 """The store's tables of the queue: jobs with what they run, queues with their members, and the accounting's rows.
 
-A job's specification is written once (that of an elastic job with its size), its state whenever that changes. Jobs
+A job's specification is written once (that of an elastic job with its size, and one that a user has changed, again),
+its state whenever that changes. Jobs
 that have ended stay until the accounting forgets them; a number is never reused, not even after that.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 from vgpud.core.checksums import checksum, seal, unseal
 from vgpud.core.jobs.events import Ran
-from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.facts import JobFilter, Launch
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Spec
 from vgpud.core.queue.accounting import Row
@@ -216,14 +217,27 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def ended_after(self, job_id: int, count: int, uid: int | None, queue: str, last: int = INTEGER_MAX) -> list[Job]:
-        """Jobs that have ended, with greater numbers up to `last`, in their order; uid None, queue "": any."""
+    def ended_after(self, job_id: int, count: int, wanted: JobFilter, last: int = INTEGER_MAX) -> list[Job]:
+        """Jobs that have ended, with greater numbers up to `last`, in their order."""
+        states = json.dumps([state.value for state in wanted.states])
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
-                f"{_JOBS} WHERE ended AND id > ? AND id <= ? AND (? IS NULL OR uid = ?)"
-                " AND (? = '' OR queue = ?) ORDER BY id LIMIT ?",
-                (job_id, last, uid, uid, queue, queue, count),
+                f"{_JOBS} WHERE ended AND id > ? AND id <= ? AND (? IS NULL OR uid = ?)"  # noqa: S608  our own names
+                " AND (? = '' OR queue = ?) AND ended >= ? AND (? = '[]' OR json_extract(state, '$.state') IN"
+                " (SELECT value FROM json_each(?))) ORDER BY id LIMIT ?",
+                (
+                    job_id,
+                    last,
+                    wanted.uid,
+                    wanted.uid,
+                    wanted.queue,
+                    wanted.queue,
+                    wanted.since_ns,
+                    states,
+                    states,
+                    count,
+                ),
             ).fetchall()
             return [job_of(*row) for row in rows]
 
@@ -392,8 +406,9 @@ def _save_job(db: Any, job: Job) -> None:
     ended_ns = job.ended_ns if job.state.ended else 0
     changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
     if changed.rowcount:
-        if _changes(job.spec):
-            db.execute("UPDATE jobs SET spec = ? WHERE id = ?", (seal(encode(job.spec)), job.job_id))
+        if job.changed or _changes(job.spec):
+            values = (seal(encode(job.spec)), job.spec.queue, job.job_id)
+            db.execute("UPDATE jobs SET spec = ?, queue = ? WHERE id = ?", values)
         return
     launch = None
     if isinstance(job.spec.run, Launch):

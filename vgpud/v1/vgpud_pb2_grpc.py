@@ -1008,6 +1008,11 @@ class JobServiceStub(object):
                 request_serializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.FromString,
                 _registered_method=True)
+        self.UpdateJob = channel.unary_unary(
+                '/vgpud.v1.JobService/UpdateJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateJobResponse.FromString,
+                _registered_method=True)
         self.WatchJobs = channel.unary_stream(
                 '/vgpud.v1.JobService/WatchJobs',
                 request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
@@ -1071,6 +1076,13 @@ class JobServiceServicer(object):
 
     def RequeueJob(self, request, context):
         """For jobs that have not ended: the environment of an ended job is deleted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateJob(self, request, context):
+        """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1140,6 +1152,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.RequeueJob,
                     request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.FromString,
                     response_serializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.SerializeToString,
+            ),
+            'UpdateJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateJobResponse.SerializeToString,
             ),
             'WatchJobs': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchJobs,
@@ -1351,6 +1368,33 @@ class JobService(object):
             '/vgpud.v1.JobService/RequeueJob',
             vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
             vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/UpdateJob',
+            vgpud_dot_v1_dot_vgpud__pb2.UpdateJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.UpdateJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

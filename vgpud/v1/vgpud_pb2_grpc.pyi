@@ -299,6 +299,8 @@ class JobServiceStub:
     ReleaseJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]
     """For jobs that have not ended: the environment of an ended job is deleted."""
+    UpdateJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]
+    """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit."""
     WatchJobs: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]
     """Reasons for a job's size, devices, neighbours and resizes."""
@@ -318,6 +320,8 @@ class JobServiceAsyncStub(JobServiceStub):
     ReleaseJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]  # type: ignore[assignment]
     RequeueJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]  # type: ignore[assignment]
     """For jobs that have not ended: the environment of an ended job is deleted."""
+    UpdateJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]  # type: ignore[assignment]
+    """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit."""
     WatchJobs: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]  # type: ignore[assignment]
     ExplainJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Reasons for a job's size, devices, neighbours and resizes."""
@@ -376,6 +380,14 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.RequeueJobResponse, _abc.Awaitable[_vgpud_pb2.RequeueJobResponse]]:
         """For jobs that have not ended: the environment of an ended job is deleted."""
+
+    @_abc_1.abstractmethod
+    def UpdateJob(
+        self,
+        request: _vgpud_pb2.UpdateJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.UpdateJobResponse, _abc.Awaitable[_vgpud_pb2.UpdateJobResponse]]:
+        """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit."""
 
     @_abc_1.abstractmethod
     def WatchJobs(

@@ -15,7 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.cli.fake_queue import NODE, SUBMITTED_S, eventually
-from vgpud.cli.common import tables
+from vgpud.cli.common.users import user_name
 from vgpud.cli.jobs import tables as job_tables
 from vgpud.cli.jobs import top, wait
 from vgpud.cli.jobs import views as job_views
@@ -23,7 +23,7 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 OTHER, USAGE, NOT_FOUND, CONFLICT = 1, 2, 4, 8
 NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, datetime.timezone.utc)
-ME = tables.user_name(os.getuid())
+ME = user_name(os.getuid())
 
 
 def at(seconds: int) -> Timestamp:
@@ -92,6 +92,66 @@ def test_ls_shows_what_has_not_ended_and_all_with_a(vgpu: Any, daemon: Any, queu
     queue.jobs[3].uid = 12345
     assert "12345" in vgpu("queue", "ls", host=daemon.host).stdout
     assert vgpu("queue", "ls", "--mine", "-o", "name", host=daemon.host).stdout.split() == ["4", "5", "6", "7"]
+
+
+def test_ls_sends_its_filters(vgpu: Any, daemon: Any, queue: Any) -> None:
+    moment = "2023-11-14T22:13:20+00:00"
+    words = ("--state", "failed,TIMED-OUT", "--since", moment, "-u", "0")
+    assert vgpu("queue", "ls", *words, host=daemon.host).code == 0
+    request = queue.requests[-1]
+    assert (request.uid, list(request.states), request.since.seconds) == (0, ["failed", "timed_out"], SUBMITTED_S)
+    assert vgpu("queue", "ls", host=daemon.host).code == 0
+    assert not queue.requests[-1].HasField("uid")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("queue", "ls", "--state", "lost"), "there is no state 'lost': choose from pending, held"),
+        (("queue", "ls", "-u", "no-such-user"), "there is no user 'no-such-user': give a user name or a uid"),
+        (("queue", "ls", "--since", "soon"), "'soon' is not a point in time: write for example 7d (ago)"),
+        (("queue", "ls", "--mine", "-u", "4294967294"), "--mine and --user name different users: leave one out"),
+        (("slice", "ls", "--state", "running"), "there is no state 'running': choose from active, idle"),
+        (("ps", "-u", "no-such-user"), "there is no user 'no-such-user'"),
+        (("events", "--since", "x"), "'x' is not a point in time"),
+        (("usage", "--state", "failed"), "--state is for single jobs: add --by job"),
+    ],
+)
+def test_filters_that_are_refused(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -> None:
+    result = vgpu(*words, host=daemon.host)
+    assert result.code == USAGE
+    assert named in one_line(result.stderr)
+
+
+def test_set_sends_what_changes(vgpu: Any, daemon: Any, queue: Any) -> None:
+    words = ("--priority", "-5", "--gpus", "0.25", "--mem", "4G", "--queue", "team", "--time-limit", "2h")
+    result = vgpu("queue", "set", "4", "5", *words, host=daemon.host)
+    assert (result.code, result.stderr) == (0, "vgpu: job 4 changed\nvgpu: job 5 changed\n")
+    request = queue.requests[-1]
+    fields = ["slice.gpus_milli", "slice.mem_min_bytes", "slice.mem_max_bytes", "priority", "queue", "time_limit"]
+    assert (request.job_id, list(request.update_mask.paths)) == (5, fields)
+    assert (request.spec.priority, request.spec.time_limit.seconds, request.spec.queue) == (-5, 7200, "team")
+    assert (request.spec.slice.gpus_milli, request.spec.slice.mem_max_bytes) == (250, 4 << 30)
+    assert vgpu("queue", "set", "4", "--time-limit", "default", "--gang", "default", host=daemon.host).code == 0
+    request = queue.requests[-1]
+    assert list(request.update_mask.paths) == ["members", "time_limit"]
+    assert not request.spec.HasField("time_limit")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((), "specify a change: for example --priority 5"),
+        (("--priority", "1001"), "1001"),
+        (("--time-limit", "soon"), "'soon' is not a time: write for example 90s"),
+        (("--gpus", "x"), "'x' is not a number of GPUs"),
+        (("--mem", "4G", "--mem-max", "5G"), "--mem sets both limits"),
+    ],
+)
+def test_changes_that_are_refused(vgpu: Any, daemon: Any, queue: Any, words: tuple[str, ...], named: str) -> None:
+    result = vgpu("queue", "set", "4", *words, host=daemon.host)
+    assert result.code == USAGE
+    assert named in one_line(result.stderr)
 
 
 def test_json_has_integers_and_times(vgpu: Any, daemon: Any, queue: Any) -> None:

@@ -93,7 +93,7 @@ def test_get_shows_queues(vgpu: Any, daemon: Any) -> None:
     team = pb.Queue(name="team", parent="org", guarantee_milli=2000, limit_milli=4000, weight=3, used_milli=1500)
     team.MergeFrom(pb.Queue(running=3, pending=7, history_gpu_seconds=9000, policy="fifo", placement="fgd"))
     team.MergeFrom(pb.Queue(strict=True, min_run=Duration(seconds=300), cpu_limit_milli=64_000, ram_limit_bytes=-1))
-    team.members.append("gid:44")
+    team.members.extend(["gid:0", "uid:0", "gid:4294967287"])
     daemon.queue.queues["team"] = team
     lines = vgpu("quota", "get", host=daemon.host).stdout.splitlines()
     row = dict(zip(lines[0].split(), lines[2].split(), strict=True))
@@ -105,7 +105,7 @@ def test_get_shows_queues(vgpu: Any, daemon: Any) -> None:
         "1.5",
     )
     assert [row[key] for key in ("USED", "RUNNING", "PENDING", "GPU-TIME")] == ["1.5", "3", "7", "2.5h"]
-    assert row["MEMBERS"] == "gid:44"
+    assert row["MEMBERS"] == "@root,root,gid:4294967287"
     assert row["RULES"] == "strict,no-backfill,min-run=5m,cpus=64"
     assert lines[1].split()[:4] == ["default", "-", "0", "-"]
     one = vgpu("quota", "get", "team", "-o", "json", host=daemon.host).json["queue"]

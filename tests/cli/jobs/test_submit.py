@@ -17,8 +17,8 @@ import pytest
 from tests.cli.fake_queue import eventually
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.times import format_span, parse_span
 from vgpud.cli.jobs import job_file, submit
-from vgpud.cli.jobs.quantities import format_span, parse_span
 from vgpud.core.queue import check
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
@@ -205,8 +205,36 @@ BAD: list[tuple[tuple[str, ...], str, int]] = [
     (("--gpus", "1", "--after", "0"), "'0'", USAGE),
     (("--gpus", "1", "--after", "1,x"), "'x'", USAGE),
     (("--gpus", "1", "--array", "8-1"), "8-1", USAGE),
-    (("--gpus", "1", "--array", "8"), "'8'", USAGE),
-    (("--gpus", "1", "--array", "0-3"), "0-3", USAGE),
+    (
+        ("--gpus", "1", "--begin", "soon"),
+        "'soon' is not a point in time: write for example 2h (from now), 16:00",
+        USAGE,
+    ),
+    (("--gpus", "1", "--notify", "lunch"), "'lunch' is no event of a job: choose from start, end, failure", USAGE),
+    (("--gpus", "1", "--notify", "end"), "--notify needs a way: --notify-mail, --notify-webhook or", USAGE),
+    (
+        ("--gpus", "1", "--notify-command", "no-such-program x"),
+        "names no program that can be run: write its path",
+        USAGE,
+    ),
+    (("--gpus", "1", "--notify-command", "'true"), "No closing quotation: close it", USAGE),
+    (("--gpus", "1", "--begin", "25:00"), "'25:00' is not a point in time", USAGE),
+    (("--gpus", "1", "--begin", "2020-01-01"), "'2020-01-01' is in the past: write a time that is to come", USAGE),
+    (
+        ("--gpus", "1", "--begin", "2150-01-01"),
+        "'2150-01-01' is too far away: write a time before the year 2100",
+        USAGE,
+    ),
+    (("--gpus", "1", "--begin", "99999999w"), "'99999999w' is not a point in time", USAGE),
+    (("--gpus", "1", "--array", "x"), "'x' of the array 'x' is not a range: write for example 1-8, 1,3,5", USAGE),
+    (("--gpus", "1", "--array", "1-9:0"), "step 0 of the array '1-9:0' is out of range: write 1 or more", USAGE),
+    (("--gpus", "1", "--array", "1-4%0"), "'1-4%0' has no number of jobs at once behind its %", USAGE),
+    (("--gpus", "1", "--array", "1-4%x"), "'1-4%x' has no number of jobs at once behind its %", USAGE),
+    (("--gpus", "1", "--array", "1-4,3"), "the array '1-4,3' has index 3 twice: name each once", USAGE),
+    (("--gpus", "1", "--array", "1,,2"), "'' of the array '1,,2' is not a range", USAGE),
+    (("--gpus", "1", "--array", "-1"), "'-1' of the array '-1' is not a range", USAGE),
+    (("--gpus", "1", "--array", "0-10000"), "has more than 10000 jobs: submit it in parts", USAGE),
+    (("--gpus", "1", "--array", "4294967296"), "index 4294967296 of the array '4294967296' is out of range", USAGE),
     (("--gpus", "1", "--gang", "0"), "0", USAGE),
     (("--gpus", "1", "--gang", "1000000"), "1000000", USAGE),
     (("--gpus", "1", "--cpus", "-1"), "-1", USAGE),
@@ -321,7 +349,7 @@ BAD_FILES = [
     ("gpus = -1\n", "line 1: gpus: '-1' is not a number of GPUs"),
     ("gpus = true\n", "line 1: gpus = True is neither"),
     ("gpus = [1]\n", "line 1: gpus takes one value"),
-    ("gpus = 1\narray = '1-'\n", "line 2: array: '1-' is not a range"),
+    ("gpus = 1\narray = '1-'\n", "line 2: array: '1-' of the array '1-' is not a range"),
     ("gpus = 1\nhold = 'yes'\n", "line 2: hold = 'yes' is neither true nor false"),
     ("gpus = 1\ncommand = []\n", "line 2: command is a list"),
     ("gpus = 1\ncommand = 5\n", "line 2: command is a list"),

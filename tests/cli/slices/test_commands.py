@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from vgpud.cli.common.users import user_name
 from vgpud.v1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
@@ -24,6 +25,69 @@ def slices(vgpu: Any, daemon: Any) -> Any:
         assert vgpu("slice", "create", name, "--gpus", amount, host=daemon.host).code == 0
     daemon.add_process("train", 4711, "evil\x1b[2Jname")
     return daemon
+
+
+def test_lists_are_filtered_by_user_state_and_time(vgpu: Any, slices: Any) -> None:
+    def names(*words: str) -> list[str]:
+        result: str = vgpu(*words, "-o", "name", host=slices.host).stdout
+        return result.split()
+
+    slices.slices["serve"].owner_uid, slices.slices["serve"].suspended = 12345, "evicting"
+    assert names("slice", "ls", "-u", "12345") == ["serve"]
+    assert names("slice", "ls", "--state", "evicted") == ["serve"]
+    assert names("slice", "ls", "--state", "active,paused") == ["train"]
+    assert names("slice", "ls", "--since", "2099-01-01") == []
+    assert (
+        names("ps") == names("ps", "--state", "active") == names("ps", "-u", str(slices.processes[0].uid)) == ["4711"]
+    )
+    assert names("ps", "-u", "12345") == names("ps", "--state", "idle") == names("ps", "--since", "2099-01-01") == []
+    every = len(names("events"))
+    assert every
+    assert len(names("events", "--kind", "slice")) == every
+    assert names("events", "--kind", "slic") == names("events", "--since", "2099-01-01") == []
+    assert names("events", "-u", "12345") == []
+
+
+def test_lists_say_whose_a_slice_is(vgpu: Any, slices: Any) -> None:
+    item = slices.slices["train"]
+    item.owner_uid, item.queue, item.job_id, item.job_name = 0, "team", 12, "fit it"
+    slices.slices["serve"].owner_uid = 4294967294 - 7
+    for command in (("slice", "ls"), ("status",)):
+        rows = {
+            line.split()[0]: line.split()[1:4] for line in vgpu(*command, host=slices.host).stdout.splitlines() if line
+        }
+        assert rows["train"] == ["root", "team", "12:fit-it"]
+        assert rows["serve"] == ["uid:4294967287", "-", "-"], "a user without a name is no bare number"
+    assert "for job 12:fit-it" in vgpu("slice", "show", "train", host=slices.host).stdout
+    listed = vgpu("slice", "ls", "-o", "json", host=slices.host).json["slices"]
+    assert {one["name"]: one["job_name"] for one in listed} == {"train": "fit it", "serve": None}
+
+
+def test_refusals_name_users(vgpu: Any, daemon: Any) -> None:
+    daemon.trace_denied = "slice 'a' does not belong to uid 0: ask uid 4294967287 or an admin"
+    daemon.create("a")
+    result = vgpu("trace", "a", "-o", "/dev/null", host=daemon.host)
+    assert "slice 'a' does not belong to user root: ask uid 4294967287 or an admin" in result.stderr
+
+
+def test_drain_waits_and_lists_what_still_runs(vgpu: Any, slices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = slices.slices["train"]
+    item.queue, item.job_id, item.job_name = "team", 12, "fit"
+    looks = iter(range(9))
+
+    def sleep(seconds: float) -> None:
+        if next(looks) == 1:
+            item.processes = 0
+
+    monkeypatch.setattr("vgpud.cli.slices.gpu.time.sleep", sleep)
+    result = vgpu("gpu", "drain", "0", "--reason", "cabling", "--wait", host=slices.host)
+    who = user_name(item.owner_uid)
+    assert result.code == 0
+    assert result.stderr.splitlines() == [
+        "vgpu: device 0 is drained: cabling",
+        f"vgpu: 1 program on device 0: slice train of {who} in queue team for 12:fit",
+        "vgpu: no program is left on these devices",
+    ]
 
 
 def test_create_shows_the_four_resolved_numbers(vgpu: Any, daemon: Any) -> None:
@@ -155,7 +219,7 @@ def test_a_slice_over_several_devices_has_a_row_for_each(vgpu: Any, tmp_path: An
 
     with FakeDaemon(tmp_path, devices=3) as many:
         result = vgpu("slice", "create", "big", "--gpus", "2.5", "--no-headers", host=many.host)
-    assert [row.split()[1] for row in result.stdout.splitlines()] == ["0-SIMULATED", "1-SIMULATED", "2-SIMULATED"]
+    assert [row.split()[4] for row in result.stdout.splitlines()] == ["0-SIMULATED", "1-SIMULATED", "2-SIMULATED"]
 
 
 def test_rm_removes_and_says_so_on_stderr(vgpu: Any, slices: Any) -> None:

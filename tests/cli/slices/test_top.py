@@ -31,7 +31,8 @@ def device_of(**fields: Any) -> dict[str, Any]:
 
 
 def slice_of(name: str, processes: int = 1, **fields: Any) -> dict[str, Any]:
-    return {"name": name, "uid": name, "processes": processes, "devices": [device_of(**fields)]}
+    holders = {"owner_uid": 0, "queue": "default", "job_id": 12, "job_name": "fit", "claim": None, "containers": []}
+    return {"name": name, "uid": name, "processes": processes, "devices": [device_of(**fields)], **holders}
 
 
 def drawn(
@@ -159,7 +160,9 @@ def test_lines_fit_and_wide_terminals_show_more(width: int) -> None:
     assert max(map(len, lines)) <= width
     titles = lines[1].split()
     assert {"SLICE", "DUE%", "GOT%", "WAIT%", "p99", "BALANCE", "MEM%"} <= set(titles)
-    assert ({"BORR%", "GATE", "p50"} <= set(titles)) == (width >= 80)
+    assert ({"BORR%", "GATE", "USER"} <= set(titles)) == (width >= 80)
+    assert ("p50" in titles) == (width >= 100)
+    assert (("QUEUE" in titles), ("FOR" in titles)) == (width >= 200, width >= 200)
     assert ("PROCS" in titles) == (width >= 200)
 
 
@@ -188,7 +191,7 @@ def test_what_does_not_fit_is_counted() -> None:
 
 def test_a_slice_without_a_program_is_due_nothing() -> None:
     lines = drawn([slice_of("a", processes=0, entitlement_milli=250, lag_ns=500_000)], 80)
-    assert lines[2].split()[1] == "-"
+    assert lines[2].split()[1:3] == ["root", "-"]
     assert "500us" not in lines[2]
 
 

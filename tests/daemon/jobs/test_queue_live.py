@@ -175,8 +175,8 @@ def test_queues_are_kept_and_their_limits_hold(queue: QueueNode) -> None:
     queue.queues.DeleteQueue(pb.DeleteQueueRequest(name="team"))
 
 
-def test_slices_made_otherwise_count_and_are_refused_where_the_site_says_so(node: Node) -> None:
-    with queue_node(node, direct='"quota"') as queue:
+def test_slices_made_otherwise_are_held_to_a_queues_limit_unless_the_site_says_otherwise(node: Node) -> None:
+    with queue_node(node) as queue:
         queue.start()
         queue.queues.SetQueue(pb.SetQueueRequest(queue=pb.Queue(name="team", limit_milli=1000, members=["uid:0"])))
         assert queue.node.create("a", 700).queue == "team"

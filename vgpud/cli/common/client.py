@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from vgpud.cli.common.exits import STATUS_CODES, CliError
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.target import parse_target, probe
+from vgpud.cli.common.users import named_users
 from vgpud.client.grpc_import import grpc
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
@@ -99,7 +100,7 @@ def explain(error: grpc.RpcError, target: str, timeout_s: float) -> CliError:
         hint = _hint(error)
         if hint and hint not in message:
             message = f"{message}: {hint}"
-    told = CliError(message, exit_code)
+    told = CliError(named_users(message), exit_code)
     told.unanswered = name in _UNANSWERED and not _worded_by_daemon(error)
     return told
 

@@ -45,8 +45,17 @@ class JobClient(Client):
         """The indices of the simulated devices."""
         return frozenset(device.index for device in self.devices() if device.simulated)
 
-    def jobs(self, ended: bool = False, queue: str = "") -> list[pb.Job]:
-        return self._pages(self._jobs.ListJobs, pb.ListJobsRequest(all=ended, queue=queue), "jobs")
+    def jobs(
+        self,
+        ended: bool = False,
+        queue: str = "",
+        uid: int | None = None,
+        states: Sequence[str] = (),
+        since_ns: int | None = None,
+    ) -> list[pb.Job]:
+        """uid None: of all users that the caller may see; states (): in any; since_ns: active at some time since."""
+        request = pb.ListJobsRequest(all=ended, queue=queue, uid=uid, states=states, since=_stamp(since_ns))
+        return self._pages(self._jobs.ListJobs, request, "jobs")
 
     def cancel(self, job_id: int, array: bool = False) -> None:
         self._call(self._jobs.CancelJob, pb.CancelJobRequest(job_id=job_id, array=array))
@@ -59,6 +68,12 @@ class JobClient(Client):
 
     def requeue(self, job_id: int) -> None:
         self._call(self._jobs.RequeueJob, pb.RequeueJobRequest(job_id=job_id))
+
+    def change(self, job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> pb.Job:
+        """Sets these fields as in `spec`, fields that it leaves out to their defaults."""
+        request = pb.UpdateJobRequest(job_id=job_id, spec=spec)
+        request.update_mask.paths.extend(fields)
+        return self._call(self._jobs.UpdateJob, request).job
 
     def watch_jobs(self, job_ids: Sequence[int]) -> Iterator[pb.Job]:
         """These jobs' present state, then each job whenever it changes."""
@@ -77,8 +92,8 @@ class JobClient(Client):
     def delete_queue(self, name: str) -> None:
         self._call(self._queues.DeleteQueue, pb.DeleteQueueRequest(name=name))
 
-    def usage(self, since_ns: int | None, until_ns: int | None, by: str) -> list[pb.Usage]:
-        request = pb.GetUsageRequest(by=by, since=_stamp(since_ns), until=_stamp(until_ns))
+    def usage(self, since_ns: int | None, until_ns: int | None, by: str, uid: int | None = None) -> list[pb.Usage]:
+        request = pb.GetUsageRequest(by=by, since=_stamp(since_ns), until=_stamp(until_ns), uid=uid)
         return self._pages(self._queues.GetUsage, request, "usage")
 
 

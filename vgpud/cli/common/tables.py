@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpud.cli.common.output import Cell, Grid
 from vgpud.cli.common.text import duration
+from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
 from vgpud.core.units import format_bytes, format_gpus
 
@@ -86,7 +87,22 @@ def devices_grid(devices: Sequence[View]) -> Grid:
 
 def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
     """A row per slice and device; with a column of claims on a node of Kubernetes."""
-    titles = ("SLICE", "DEVICE", ">MIN", ">MAX", ">GOT", ">MEM-MIN", ">MEM-MAX", ">MEM-USED", ">PROCS", "GATE", ">AGE")
+    titles = (
+        "SLICE",
+        "USER",
+        "QUEUE",
+        "JOB",
+        "DEVICE",
+        ">MIN",
+        ">MAX",
+        ">GOT",
+        ">MEM-MIN",
+        ">MEM-MAX",
+        ">MEM-USED",
+        ">PROCS",
+        "GATE",
+        ">AGE",
+    )
     kubernetes = any(item["claim"] for item in slices)
     grid = Grid((*titles, "CONTAINER", *(["CLAIM"] if kubernetes else [])))
     for item in slices:
@@ -95,6 +111,9 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
             grid.rows.append(
                 (
                     item["name"],
+                    user_name(item["owner_uid"]),
+                    item["queue"] or "-",
+                    job_label(item),
                     device_label(d["device_index"], d["simulated"]),
                     format_gpus(d["min_milli"]),
                     format_gpus(d["max_milli"]),
@@ -110,6 +129,23 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
                 )
             )
     return grid
+
+
+def job_label(item: View) -> str:
+    """The job of a slice, one word: its number with its name, 12:train."""
+    if not item["job_id"]:
+        return "-"
+    name = "-".join((item["job_name"] or "").split())
+    return f"{item['job_id']}:{name}" if name else str(item["job_id"])
+
+
+def holder_label(item: View) -> str:
+    """What a slice was created for: its job, claim or container; "-" for the programs of its user."""
+    if item["job_id"]:
+        return job_label(item)
+    if item["claim"]:
+        return claim_label(item["claim"])
+    return container_label([c["id"] for c in item["containers"]])
 
 
 def claim_label(claim: View | None) -> str:
@@ -187,17 +223,6 @@ def four_numbers(device: View) -> tuple[str, str, str, str]:
     )
 
 
-def user_name(uid: int) -> str:
-    import pwd
-
-    if uid < 0:
-        return "anyone"
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 def node_label(node: pb.Node) -> str:
     """One word; a node with simulated devices says so."""
     return f"{node.name}-SIMULATED" if node.simulated else node.name
@@ -211,4 +236,4 @@ def events_grid(events: Sequence[View], node: str) -> Grid:
 
 def event_row(event: View, node: str) -> tuple[str, ...]:
     at = parse_time(event["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if event["at"] else "-"
-    return (str(event["sequence"]), at, node, event["kind"], event["slice"] or "-", event["message"])
+    return (str(event["sequence"]), at, node, event["kind"], event["slice"] or "-", named_users(event["message"]))

@@ -130,6 +130,7 @@ def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
         "cdi_device": item.cdi_device or None,
         "queue": item.queue,
         "job_id": item.job_id or None,
+        "job_name": item.job_name or None,
         "suspended": item.suspended or None,
         "claim": claim_view(item.claim) if item.HasField("claim") else None,
         "containers": [container_view(c) for c in item.containers],
@@ -177,6 +178,7 @@ def event_view(event: pb.Event) -> View:
         "slice": event.slice or None,
         "device_uuid": event.device_uuid or None,
         "process_id": event.process_id or None,
+        "owner_uid": event.owner_uid if event.owner_uid >= 0 else None,
         "message": event.message,
     }
 

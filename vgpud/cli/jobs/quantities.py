@@ -1,8 +1,7 @@
-"""Times, ranges, jobs and variables as the options of the queue's commands take them."""
+"""Ranges, jobs and variables as the options of the queue's commands take them."""
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 from typing import Any
@@ -11,99 +10,56 @@ import click
 
 from vgpud.cli.common.quantities import AnyParam, IntParam
 
-_UNITS_S = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_SPAN = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)([wdhms]))")
-_NS = 1_000_000_000
 #: 128 as in vgpud.core.machine
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
-def parse_span(text: str) -> int:
-    """ns of a time: "2h30m", "45s", "1.5d"; a bare number is seconds. Raises ValueError, one line with the remedy."""
-    clean = text.strip().lower()
-    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", clean):
-        clean += "s"
-    parts = _SPAN.findall(clean)
-    units = [unit for _, unit in parts]
-    ordered = sorted(set(units), key=list(_UNITS_S).index)
-    if not parts or "".join(f"{number}{unit}" for number, unit in parts) != clean or units != ordered:
-        raise ValueError(f"{text!r} is not a time: write for example 90s, 45m, 2h30m or 7d")
-    total_ns = 0
-    for number, unit in parts:
-        whole, _, rest = number.partition(".")
-        total_ns += (int(whole) * 10**9 + int(rest.ljust(9, "0") or 0)) * _UNITS_S[unit]
-    return total_ns
+#: as vgpud.core.queue.check.ARRAY_JOBS_MAX; the largest index as a number of the API
+ARRAY_JOBS_MAX, INDEX_MAX = 10_000, (1 << 32) - 1
+_ARRAY_PART = re.compile(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?")
 
 
-def format_span(span_ns: int) -> str:
-    """A time exactly, as parse_span() takes it: 2h30m, 45s."""
-    seconds, rest_ns = divmod(span_ns, _NS)
-    text = ""
-    for unit in "dhm":
-        count, seconds = divmod(seconds, _UNITS_S[unit])
-        text += f"{count}{unit}" if count else ""
-    if rest_ns:
-        return f"{text}{seconds}.{rest_ns:09d}".rstrip("0") + "s"
-    return f"{text}{seconds}s" if seconds or not text else text
+def parse_array(text: str) -> tuple[tuple[int, ...], int]:
+    """(indices in order, how many run at once, 0 = all) of 1-10, 1,3,5, 1-9:2 or 1-10%2. Raises ValueError, one
+    line with the remedy."""
+    listed, percent, most = text.strip().partition("%")
+    if percent and not re.fullmatch(r"[1-9]\d{0,4}", most):
+        raise ValueError(f"{text!r} has no number of jobs at once behind its %: write for example 1-10%2")
+    found: list[int] = []
+    for part in listed.split(","):
+        match = _ARRAY_PART.fullmatch(part.strip())
+        if not match:
+            raise ValueError(f"{part!r} of the array {text!r} is not a range: write for example 1-8, 1,3,5 or 1-9:2")
+        first = int(match[1])
+        last, step = int(match[2] or first), int(match[3] or 1)
+        if last < first:
+            raise ValueError(f"{part!r} of the array {text!r} is an empty range: the last must not be below the first")
+        if not step or last > INDEX_MAX:
+            wrong = f"step {step}" if not step else f"index {last}"
+            fix = "write 1 or more" if not step else f"write {INDEX_MAX} or less"
+            raise ValueError(f"{wrong} of the array {text!r} is out of range: {fix}")
+        if len(found) + (last - first) // step + 1 > ARRAY_JOBS_MAX:
+            raise ValueError(f"the array {text!r} has more than {ARRAY_JOBS_MAX} jobs: submit it in parts")
+        found += range(first, last + 1, step)
+    indices = tuple(sorted(set(found)))
+    if len(indices) < len(found):
+        twice = next(index for index, other in zip(sorted(found), sorted(found)[1:], strict=False) if index == other)
+        raise ValueError(f"the array {text!r} has index {twice} twice: name each once")
+    return indices, int(most or 0)
 
 
-class Span(IntParam):
-    """A time such as 2h30m; becomes ns."""
+class Array(AnyParam):
+    """Indices of an array, such as 1-8, 1,3,5, 1-9:2 or 1-10%2."""
 
-    name = "time"
+    name = "array"
 
-    def __init__(self, zero: bool = False) -> None:
-        self.zero = zero
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[int, ...], int]:
         try:
-            span_ns = parse_span(str(value))
+            return parse_array(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if not span_ns and not self.zero:
-            self.fail(f"{str(value)!r} is not a time: write more than 0", param, ctx)
-        return span_ns
-
-
-class When(IntParam):
-    """A point in time: how long ago (7d), or a date with optional time, on the local clock; becomes ns since 1970."""
-
-    name = "moment"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        text = str(value)
-        now = datetime.datetime.now(datetime.timezone.utc)
-        try:
-            return int(now.timestamp()) * _NS - parse_span(text)
-        except ValueError:
-            pass
-        try:
-            return int(datetime.datetime.fromisoformat(text).astimezone().timestamp()) * _NS
-        except (ValueError, OverflowError):  # or a year that no local clock can show
-            self.fail(
-                f"{text!r} is not a point in time: write for example 7d (ago), 2026-11-01 or 2026-11-01T08:00",
-                param,
-                ctx,
-            )
-
-
-class Range(AnyParam):
-    """First and last index of an array, such as 1-8."""
-
-    name = "range"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", str(value).strip())
-        if not found:
-            self.fail(f"{str(value)!r} is not a range: write for example 1-8", param, ctx)
-        first, last = int(found[1]), int(found[2])
-        if not 1 <= first <= last:
-            self.fail(
-                f"{first}-{last} is an empty range: the first must be 1 or more, the last not below it", param, ctx
-            )
-        return first, last
 
 
 class JobIds(AnyParam):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vgpud.cli.common import filters
 from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
@@ -22,28 +23,33 @@ from vgpud.errors import ExitCode
 if TYPE_CHECKING:
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.views import View
+    from vgpud.v1 import vgpud_pb2 as pb
 
 #: more jobs than this have a progress bar
 _MANY = 20
 
 
-@click.group("queue", cls=LazyGroup, short_help="List, show, cancel, hold and follow jobs.")
+#: in modules of their own
+_LAZY = {"set": ("vgpud.cli.jobs.queue_set:set_", "Change priority, time limit, queue or size of jobs.")}
+
+
+@click.group("queue", cls=LazyGroup, lazy=_LAZY, short_help="List, show, change, cancel, hold and follow jobs.")
 def queue() -> None:
-    """List, show, cancel, hold and follow jobs of `vgpu submit`."""
+    """List, show, change, cancel, hold and follow jobs of `vgpu submit`."""
 
 
-def _job_ids(command: Callable[..., Any]) -> Callable[..., Any]:
+def job_ids_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     argument = click.argument(
         "job_ids", nargs=-1, required=True, type=JobId(), metavar="JOB...", shell_complete=complete_job
     )
     return argument(command)
 
 
-def _views(client: JobClient, ended: bool, queue_name: str, mine: bool) -> list[View]:
+def _views(client: JobClient, jobs: Sequence[pb.Job]) -> list[View]:
     from vgpud.cli.jobs.views import job_view
 
-    jobs, simulated = client.jobs(ended, queue_name), client.simulated()
-    return [job_view(job, simulated) for job in jobs if not mine or job.uid == os.getuid()]
+    simulated = client.simulated()
+    return [job_view(job, simulated) for job in jobs]
 
 
 @queue.command("ls", short_help="List jobs, and why they wait.")
@@ -51,18 +57,39 @@ def _views(client: JobClient, ended: bool, queue_name: str, mine: bool) -> list[
 @click.option(
     "--queue", "queue_name", default="", metavar="NAME", shell_complete=complete_queue, help="Only jobs of this queue."
 )
+@filters.user_option("Only jobs of this user (users other than admins see their own only).")
 @click.option("--mine", is_flag=True, help="Only your own (admins see those of all users).")
+@filters.state_option(filters.JOB_STATES, "Only jobs in this state")
+@filters.since_option(
+    "Jobs that waited or ran at some time since, also those that have ended: 1h (ago), 2026-11-01T08:00."
+)
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N jobs.")
 @pass_settings
-def ls(settings: Settings, ended: bool, queue_name: str, mine: bool, last: int | None) -> None:
-    """List your waiting and running jobs: for how long, on which device, or why they wait."""
+def ls(
+    settings: Settings,
+    ended: bool,
+    queue_name: str,
+    uid: int | None,
+    mine: bool,
+    states: tuple[str, ...],
+    since: int | None,
+    last: int | None,
+) -> None:
+    """List your waiting and running jobs: for how long, on which device, or why they wait.
+
+    \b
+    vgpu queue ls --state failed,timed_out --since 7d     what went wrong in the last week
+    """
+    if mine and uid not in (None, os.getuid()):
+        raise click.UsageError("--mine and --user name different users: leave one out")
+    uid = os.getuid() if mine else uid
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
     from vgpud.cli.jobs import tables as job_tables
 
     with JobClient(settings) as client:
-        rows = _views(client, ended, queue_name, mine)
+        rows = _views(client, client.jobs(ended, queue_name, uid, states, since))
     rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
     emit(settings, {"jobs": rows}, [r["job_id"] for r in rows], lambda: job_tables.jobs_grid(rows, tables.now_utc()))
 
@@ -89,7 +116,7 @@ def show(settings: Settings, job_id: int) -> None:
         dump(settings, {"job": {**row, "environment": dict(sorted(found.spec.environment.items()))}})
 
 
-def _each(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], None], done: str) -> None:
+def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], object], done: str) -> None:
     """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code."""
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import say
@@ -122,39 +149,39 @@ def _tracked(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
 
 
 @queue.command("cancel", short_help="End running jobs, remove waiting ones.")
-@_job_ids
+@job_ids_argument
 @click.option("--array", is_flag=True, help="All jobs of the arrays whose first jobs these are.")
 @pass_settings
 def cancel(settings: Settings, job_ids: tuple[int, ...], array: bool) -> None:
     """End running jobs with all their processes, and remove waiting ones from the queue."""
-    _each(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
+    each_job(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
 
 
 @queue.command("hold", short_help="Keep waiting jobs from starting.")
-@_job_ids
+@job_ids_argument
 @pass_settings
 def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """Keep waiting jobs from starting until they are released."""
-    _each(settings, job_ids, lambda client, job_id: client.hold(job_id), "held")
+    each_job(settings, job_ids, lambda client, job_id: client.hold(job_id), "held")
 
 
 @queue.command("release", short_help="Let held jobs start.")
-@_job_ids
+@job_ids_argument
 @pass_settings
 def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """Let held jobs start as soon as enough capacity is free."""
-    _each(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
+    each_job(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
 
 
 @queue.command("requeue", short_help="Restart running jobs from the beginning.")
-@_job_ids
+@job_ids_argument
 @pass_settings
 def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
     """End running jobs and queue them again: they start from the beginning, with their old place in the queue.
 
     A job that has ended cannot be requeued, because its environment was deleted at its end: submit it again.
     """
-    _each(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
+    each_job(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
 
 
 @queue.command("logs", short_help="Show a job's output.")
@@ -173,7 +200,7 @@ def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, membe
 
 
 @queue.command("wait", cls=RunningCommand, short_help="Wait until jobs have ended.")
-@_job_ids
+@job_ids_argument
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @pass_settings
 def wait(settings: Settings, job_ids: tuple[int, ...], quiet: bool) -> int:
@@ -209,7 +236,7 @@ def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterat
         try:
             with JobClient(settings) as client:
                 while True:
-                    yield {"queues": [queue_view(q) for q in client.queues()], "jobs": _views(client, False, "", False)}
+                    yield {"queues": [queue_view(q) for q in client.queues()], "jobs": _views(client, client.jobs())}
                     number += 1
                     if number == count:
                         return

@@ -10,7 +10,8 @@ import click
 from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import DEFAULT, AnyParam, Bytes, OrDefault, Whole
-from vgpud.cli.jobs.quantities import Cpus, Span
+from vgpud.cli.common.times import Span
+from vgpud.cli.jobs.quantities import Cpus
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_gpus
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import click
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
-from vgpud.cli.jobs.quantities import Span
+from vgpud.cli.common.times import Span
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:

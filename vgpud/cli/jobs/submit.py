@@ -16,9 +16,11 @@ from vgpud.cli.common.exits import CliError, failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
+from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs import elastic_options, job_file
+from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
-from vgpud.cli.jobs.quantities import Cpus, JobIds, Range, RequestId, Span, Variable
+from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -80,13 +82,21 @@ class SubmitCommand(VgpuCommand):
     help="Higher ones come first, if the policy uses priorities.",
 )
 @click.option("--time-limit", type=Span(), metavar="TIME", help="End the job after this running time: 90s, 45m, 2h30m.")
+@click.option(
+    "--begin", type=Begin(), metavar="TIME", help="Start at the earliest then: 2h (from now), 16:00, 2026-11-27T08:00."
+)
 @click.option("--expected", type=Span(), metavar="TIME", help="Expected duration; some policies use it.")
 @click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Retry up to N times on failure.")
 @click.option(
     "--after", type=JobIds(), metavar="JOB[,JOB]", shell_complete=complete_job, help="Start when these have completed."
 )
 @click.option("--after-any", is_flag=True, help="... or have ended, with any result.")
-@click.option("--array", type=Range(), metavar="1-8", help="One job for each index, which is its VGPU_ARRAY_INDEX.")
+@click.option(
+    "--array",
+    type=Array(),
+    metavar="1-8",
+    help="One job for each index, its VGPU_ARRAY_INDEX: 1-8; 1,3,5; 0-9:2 (every second); 1-10%2 (two at once).",
+)
 @click.option("--hold", is_flag=True, help="Wait for `vgpu queue release`.")
 @click.option("--image", metavar="IMAGE", help="Run in a container of this image, with --env's variables.")
 @click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Working directory (default: this one).")
@@ -99,6 +109,7 @@ class SubmitCommand(VgpuCommand):
     help="Set a variable; NAME alone: to its present value.",
 )
 @click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment.")
+@notify_options
 @click.option("--skew", type=Number(0, 1), metavar="0..1", help="Part of the largest tensor in a gang's traffic.")
 @click.option("--no-preempt", is_flag=True, help="Never preempt the job.")
 @click.option(
@@ -178,7 +189,10 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     for field, option in (("time_limit", "time_limit"), ("expected_duration", "expected")):
         if given[option]:
             getattr(spec, field).CopyFrom(Duration(seconds=given[option] // 10**9, nanos=given[option] % 10**9))
-    spec.array_first, spec.array_last = given["array"] or (0, 0)
+    fill_notification(spec, given)
+    if given["begin"]:
+        spec.begin.FromNanoseconds(given["begin"])
+    _set_array(spec, *(given["array"] or ((), 0)))
     spec.after.extend(given["after"] or ())
     spec.cpu_milli, spec.ram_bytes = given["cpus"] or 0, given["ram"] or 0
     spec.not_preemptible = given["no_preempt"]
@@ -195,6 +209,15 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     for name, value in _texts({**inherited, **named}).items():
         spec.environment[name] = value
     return spec
+
+
+def _set_array(spec: pb.JobSpec, indices: Sequence[int], limit: int) -> None:
+    """Consecutive indices from 1 on as first and last, as older daemons take them."""
+    spec.array_limit = limit
+    if indices and indices[0] and indices[-1] - indices[0] == len(indices) - 1:
+        spec.array_first, spec.array_last = indices[0], indices[-1]
+    else:
+        spec.array_indices.extend(indices)
 
 
 _SHARE = ("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")

@@ -6,10 +6,11 @@ import datetime
 from collections.abc import Sequence
 
 from vgpud.cli.common.output import Cell, Grid
-from vgpud.cli.common.tables import device_label, parse_time, user_name
+from vgpud.cli.common.tables import device_label, parse_time
 from vgpud.cli.common.text import duration, plain
+from vgpud.cli.common.times import format_span
+from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
-from vgpud.cli.jobs.quantities import format_span
 from vgpud.cli.jobs.views import ENDED
 from vgpud.core.units import format_bytes, format_gpus
 
@@ -76,7 +77,7 @@ def where_or_why(job: View, now: datetime.datetime) -> str:
     """Running: its devices. Waiting: the reason, and the expected start. Ended: the reason."""
     if job["state"] == "running":
         return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or "starts"
-    text = job["reason"] or "-"
+    text = named_users(job["reason"] or "-")
     if job["state"] == "pending" and job["estimated_start"]:
         left_s = (parse_time(job["estimated_start"]) - now).total_seconds()
         text += f" (starts in about {duration(left_s)})" if left_s > 0 else " (starts soon)"
@@ -119,8 +120,13 @@ def _state(job: View, now: datetime.datetime) -> list[tuple[str, str]]:
         text += f", place {job['position']} in its queue"
     rows = [("state", text)]
     if job["reason"]:
-        rows.append(("why", job["reason"]))
-    for label, key in (("submitted", "submitted_at"), ("starts about", "estimated_start"), ("started", "started_at")):
+        rows.append(("why", named_users(job["reason"])))
+    for label, key in (
+        ("submitted", "submitted_at"),
+        ("begin", "begin"),
+        ("starts about", "estimated_start"),
+        ("started", "started_at"),
+    ):
         if job[key]:
             rows.append((label, _moment(job[key], now)))
     if job["ended_at"]:
@@ -169,7 +175,8 @@ def _asked(job: View) -> list[tuple[str, str]]:
         verb = "have ended" if job["after_any"] else "have completed"
         rows.append(("after", f"{', '.join(map(str, job['after']))} {verb}"))
     if job["array_id"]:
-        rows.append(("array", f"index {job['array_index']} of the array of job {job['array_id']}"))
+        most = f", of which {job['array_limit']} run at once" if job["array_limit"] else ""
+        rows.append(("array", f"index {job['array_index']} of the array of job {job['array_id']}{most}"))
     return rows
 
 
@@ -227,10 +234,23 @@ def queues_grid(queues: Sequence[View]) -> Grid:
                 queue["policy"],
                 queue["placement"],
                 _rules(queue),
-                ",".join(queue["members"]) or "all users",
+                ",".join(map(member_label, queue["members"])) or "all users",
             )
         )
     return grid
+
+
+def member_label(member: str) -> str:
+    """A member of a queue as `vgpu quota set --member` takes it: ann, @team, or a number without a name."""
+    import grp
+
+    kind, _, number = member.partition(":")
+    if kind == "uid":
+        return user_name(int(number))
+    try:
+        return f"@{grp.getgrgid(int(number)).gr_name}"
+    except KeyError:
+        return member
 
 
 def _rules(queue: View) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vgpud.cli.common import filters
 from vgpud.cli.common.options import FORMATS, Settings, VgpuCommand, pass_settings
-from vgpud.cli.jobs.quantities import When
+from vgpud.cli.common.times import When
 
 if TYPE_CHECKING:
     from vgpud.cli.common.views import View
@@ -29,11 +30,21 @@ _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
 @click.option(
     "--by", type=click.Choice(("job", "user", "queue")), help="One row per job (for csv), or sums (default: user)."
 )
+@filters.user_option("Only of this user (users other than admins see their own only).")
+@filters.state_option(filters.JOB_STATES, "With --by job, only jobs in this state")
 @click.option(
     "-o", "--output", "format_", type=click.Choice((*FORMATS, "csv")), help="Output format; csv is in seconds."
 )
 @pass_settings
-def usage(settings: Settings, since: int | None, until: int | None, by: str | None, format_: str | None) -> None:
+def usage(
+    settings: Settings,
+    since: int | None,
+    until: int | None,
+    by: str | None,
+    uid: int | None,
+    states: tuple[str, ...],
+    format_: str | None,
+) -> None:
     """Show GPU time: your own, for admins that of all users. Tables are rounded; -o json and csv have GPU-seconds.
 
     \b
@@ -47,12 +58,15 @@ def usage(settings: Settings, since: int | None, until: int | None, by: str | No
         raise click.UsageError("--since must be before --until: exchange them")
     settings.output = format_ or settings.output
     by = by or ("job" if settings.output == "csv" else "user")
+    if states and by != "job":
+        raise click.UsageError("--state is for single jobs: add --by job")
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
     from vgpud.cli.jobs import tables, views
 
     with JobClient(settings) as client:
-        rows = [views.usage_view(row) for row in client.usage(since, until, by)]
+        found = client.usage(since, until, by, uid)
+    rows = [views.usage_view(row) for row in found if not states or row.state in states]
     if settings.output == "csv":
         _csv(rows, by, settings.headers)
         return

@@ -55,6 +55,7 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "priority": spec.priority,
         "preemptible": not spec.not_preemptible,
         "time_limit_ns": _ns(spec.time_limit) if spec.HasField("time_limit") else None,
+        "begin": _time(spec.begin) if spec.HasField("begin") else None,
         "expected_duration_ns": _ns(spec.expected_duration) if spec.HasField("expected_duration") else None,
         "estimated_duration_ns": _ns(job.estimated_duration) if job.HasField("estimated_duration") else None,
         "skew": spec.skew or None,
@@ -62,7 +63,8 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "after": list(spec.after),
         "after_any": spec.after_any,
         "array_id": job.array_id or None,
-        "array_index": job.array_index or None,
+        "array_index": job.array_index if job.array_id else None,
+        "array_limit": spec.array_limit or None,
         "submitted_at": _time(job.submitted_at),
         "estimated_start": _time(job.estimated_start),
         "started_at": _time(job.started_at),
@@ -84,6 +86,7 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "samples_per_second": round(job.samples_per_second, 3) or None,
         "utilisation": round(job.utilisation, 3) or None,
         "utilisation_measured": job.utilisation_measured,
+        "notification": _notification(spec.notification) if spec.HasField("notification") else None,
         "prediction": _prediction(spec.prediction) if spec.HasField("prediction") else None,
     }
 
@@ -99,6 +102,15 @@ def _elastic(spec: pb.JobSpec) -> View:
         "heuristic": elastic.heuristic or None,
         "batch": elastic.batch or None,
         "batch_max": elastic.batch_max or None,
+    }
+
+
+def _notification(given: pb.Notification) -> View:
+    return {
+        "events": list(given.events),
+        "mail": given.mail or None,
+        "webhook": given.webhook or None,
+        "command": list(given.command) or None,
     }
 
 

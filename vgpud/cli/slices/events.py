@@ -4,28 +4,51 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import TYPE_CHECKING
 
 import click
 
+from vgpud.cli.common import filters
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
 
 
 @click.command("events", cls=VgpuCommand, short_help="Show what happened to slices, processes and devices.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new events, until Ctrl-C.")
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N events.")
 @click.option("--slice", "slice_name", default=None, metavar="NAME", help="Only events of this slice.")
+@filters.user_option("Only events of this user's slices and jobs.")
+@click.option(
+    "--kind", default="", metavar="KIND", help="Only events of this kind: job.started, or job for all of jobs."
+)
+@filters.since_option("Only events since: 1h (ago), 2026-11-01 or 2026-11-01T08:00.")
 @pass_settings
-def events(settings: Settings, follow: bool, last: int | None, slice_name: str | None) -> None:
+def events(
+    settings: Settings,
+    follow: bool,
+    last: int | None,
+    slice_name: str | None,
+    uid: int | None,
+    kind: str,
+    since: int | None,
+) -> None:
     """Show events: slices created and changed, processes attached and ended, refusals."""
     from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
 
+    def wanted(event: pb.Event) -> bool:
+        if slice_name not in (None, event.slice) or uid not in (None, event.owner_uid):
+            return False
+        return event.kind.startswith(f"{kind}.") or kind in ("", event.kind)
+
     with Client(settings) as client:
         label = tables.node_label(client.node()) if settings.output == "table" else ""
         past = client.events()
         after = max((event.sequence for event in past), default=0)
-        rows = [views.event_view(e) for e in past if slice_name in (None, e.slice)]
+        rows = [views.event_view(e) for e in past if wanted(e) and filters.is_since(e.at, since)]
         if last is not None:
             rows = rows[len(rows) - min(last, len(rows)) :]
         if not follow:
@@ -36,7 +59,7 @@ def events(settings: Settings, follow: bool, last: int | None, slice_name: str |
         for row in rows:
             _line(settings, row, label)
         for event in client.watch_events(after):
-            if slice_name in (None, event.slice):
+            if wanted(event):
                 _line(settings, views.event_view(event), label)
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpud.cli.common.completions import complete_device
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.client import Client
+
+#: interval at which a drained device is looked at
+_LOOK_S = 1.0
 
 
 @click.group("gpu", cls=LazyGroup, short_help="List devices, take them out of use and back.")
@@ -33,16 +42,59 @@ _GPU = click.argument("devices", nargs=-1, required=True, metavar="GPU...", shel
 @gpu.command("drain", short_help="Place nothing new on devices.")
 @_GPU
 @click.option("--reason", required=True, metavar="TEXT", help="Reason, which refused requests get to see.")
+@click.option("--wait", is_flag=True, help="List the programs that still run there, and wait until none does.")
 @pass_settings
-def drain(settings: Settings, devices: tuple[str, ...], reason: str) -> None:
-    """Place nothing new on each GPU (index or UUID) until it is undrained. Running programs continue. For admins."""
+def drain(settings: Settings, devices: tuple[str, ...], reason: str, wait: bool) -> None:
+    """Place nothing new on each GPU (index or UUID) until it is undrained. Running programs continue. For admins.
+
+    With --wait the command lists the slices with programs on these devices whenever the list has changed, with owner,
+    queue and job, and ends when no program is left. Ctrl-C ends the waiting; the devices stay drained.
+    """
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
     with Client(settings) as client:
-        for device in devices:
-            drained = client.drain_device(device, reason)
-            say(f"device {drained.index} is drained: {drained.drained}")
+        drained = [client.drain_device(device, reason) for device in devices]
+        for device in drained:
+            say(f"device {device.index} is drained: {device.drained}")
+        if wait:
+            _wait_for_programs(client, {device.uuid for device in drained})
+
+
+def _wait_for_programs(client: Client, uuids: set[str]) -> None:
+    """Until no slice on these devices has a program. A paused or evicted one has."""
+    from vgpud.cli.common.output import say
+
+    told: list[str] = []
+    while True:
+        left = _still_there(client, uuids)
+        if left != told:
+            for line in left:
+                say(line)
+            told = left
+        if not left:
+            say("no program is left on these devices")
+            return
+        time.sleep(_LOOK_S)
+
+
+def _still_there(client: Client, uuids: set[str]) -> list[str]:
+    """A sentence for each slice with programs there."""
+    from vgpud.cli.common import tables, views
+    from vgpud.cli.common.users import user_name
+
+    lines = []
+    for item in client.slices():
+        on = sorted(device.device_index for device in item.devices if device.device_uuid in uuids)
+        if not on or not item.processes:
+            continue
+        holder = tables.holder_label(views.slice_view(item, frozenset()))
+        made_for = "" if holder == "-" else f" for {holder}"
+        programs = f"{item.processes} program{'s' if item.processes > 1 else ''}"
+        where = f"device{'s' if len(on) > 1 else ''} {', '.join(map(str, on))}"
+        who = f"{user_name(item.owner_uid)} in queue {item.queue or '-'}"
+        lines.append(f"{programs} on {where}: slice {item.name} of {who}{made_for}")
+    return lines
 
 
 @gpu.command("undrain", short_help="Offer drained devices again.")

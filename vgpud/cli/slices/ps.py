@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vgpud.cli.common import filters
 from vgpud.cli.common.completions import complete_slice
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
@@ -17,8 +18,11 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
     shell_complete=complete_slice,
     help="Only processes of this slice.",
 )
+@filters.user_option("Only processes of this user.")
+@filters.state_option(filters.SLICE_STATES, "Only processes whose slice is in this state")
+@filters.since_option("Only processes that attached since: 1h (ago), 2026-11-01 or 2026-11-01T08:00.")
 @pass_settings
-def ps(settings: Settings, slice_name: str) -> None:
+def ps(settings: Settings, slice_name: str, uid: int | None, states: tuple[str, ...], since: int | None) -> None:
     """List the processes that use a slice, with the four limits on each device."""
     from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
@@ -28,7 +32,9 @@ def ps(settings: Settings, slice_name: str) -> None:
         slices = [client.get_slice(slice_name)] if slice_name else client.slices()
         processes = client.processes(slice_name)
         simulated = views.simulated_uuids(client.devices())
-    rows = [views.process_view(p, simulated) for p in processes]
+    shown = {item.name for item in slices if not states or filters.slice_state(item) in states}
+    processes = [p for p in processes if uid in (None, p.uid) and (not states or p.slice in shown)]
+    rows = [views.process_view(p, simulated) for p in processes if filters.is_since(p.attached_at, since)]
     limits = [views.slice_view(s, simulated) for s in slices]
     emit(
         settings,

@@ -111,7 +111,7 @@ def _check_owner(item: pb.Slice) -> None:
     """Raises early the refusal that the attach would get."""
     uid = os.getuid()
     if item.owner_uid not in (-1, uid) and uid != 0:
-        from vgpud.cli.common.tables import user_name
+        from vgpud.cli.common.users import user_name
 
         owner = user_name(item.owner_uid)
         raise CliError(

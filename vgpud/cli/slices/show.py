@@ -6,6 +6,7 @@ import datetime
 
 from vgpud.cli.common import figures, tables
 from vgpud.cli.common.text import plain
+from vgpud.cli.common.users import user_name
 from vgpud.cli.common.views import View
 from vgpud.cli.slices.top_frame import REGIMES
 from vgpud.core.units import format_bytes
@@ -52,10 +53,10 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
     pairs = [
         (
             "created",
-            f"{tables.age(item['created_at'], now)} ago for {tables.user_name(item['owner_uid'])}, ends {ends}",
+            f"{tables.age(item['created_at'], now)} ago for {user_name(item['owner_uid'])}, ends {ends}",
         ),
         ("class", f"{item['class']}, priority {item['priority']}, weight {item['weight'] or 'by the minimum'}"),
-        ("queue", item["queue"] + (f", for job {item['job_id']}" if item["job_id"] else "")),
+        ("queue", item["queue"] + (f", for job {tables.job_label(item)}" if item["job_id"] else "")),
         ("programs", str(item["processes"])),
     ]
     if claim:

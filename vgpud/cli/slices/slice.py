@@ -7,41 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vgpud.cli.common import filters
 from vgpud.cli.common.completions import complete_slice
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
-from vgpud.cli.common.quantities import IntParam, Number
+from vgpud.cli.common.quantities import Number
 from vgpud.cli.common.slice_options import build_spec, change_options, changed_fields, queue_option, spec_options
+from vgpud.cli.common.users import Owner
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
     from vgpud.v1 import vgpud_pb2 as pb
 
 
-UID_MAX = (1 << 32) - 2
-
-
 @click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")
 def slice_group() -> None:
     """Slices: the guaranteed and the maximum share of SM time and memory for programs."""
-
-
-class Owner(IntParam):
-    """A user's name or uid, or "any" (-1)."""
-
-    name = "user"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        import pwd
-
-        text = str(value)
-        if text in ("any", "-1"):
-            return -1
-        if text.isascii() and text.isdigit() and int(text) <= UID_MAX:
-            return int(text)
-        try:
-            return pwd.getpwnam(text).pw_uid
-        except KeyError:
-            self.fail(f"there is no user {text!r}: give a user name, a uid or any", param, ctx)
 
 
 def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool) -> None:
@@ -93,13 +73,21 @@ def create(
 
 
 @slice_group.command("ls", short_help="List the slices.")
+@filters.user_option("Only slices of this user.")
+@filters.state_option(filters.SLICE_STATES, "Only slices in this state")
+@filters.since_option("Only slices that were created since: 1h (ago), 2026-11-01 or 2026-11-01T08:00.")
 @pass_settings
-def ls(settings: Settings) -> None:
-    """List the slices: the four limits on each device, the share in the last second, and memory."""
+def ls(settings: Settings, uid: int | None, states: tuple[str, ...], since: int | None) -> None:
+    """List the slices: the four limits on each device, the share in the last second, and memory.
+
+    A slice is active while it has a program, paused or evicted when it is suspended, otherwise idle.
+    """
     from vgpud.cli.common.client import Client
 
     with Client(settings) as client:
-        _show(settings, client, client.slices(), many=True)
+        found = [item for item in client.slices() if uid in (None, item.owner_uid)]
+        found = [item for item in found if not states or filters.slice_state(item) in states]
+        _show(settings, client, [item for item in found if filters.is_since(item.created_at, since)], many=True)
 
 
 @slice_group.command("show", short_help="Show everything about a slice.")

@@ -35,6 +35,7 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
     the last. `vgpu top -n 1` measures for a second and leaves its view on the screen.
 
     \b
+    USER     owner of the slice; FOR: its job, claim or container
     DUE%     entitlement now, by the limits, weights and demands of all slices
     GOT%     share in the last second (10s%, 60s%: in the last 10 and 60)
     WAIT%    time its threads waited at the closed gate, summed over threads

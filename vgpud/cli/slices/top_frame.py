@@ -10,6 +10,7 @@ from vgpud.cli.common import figures, tables
 from vgpud.cli.common.history import History, Recent
 from vgpud.cli.common.output import Cell, Grid, blocks_unknown
 from vgpud.cli.common.text import plain
+from vgpud.cli.common.users import user_name
 from vgpud.cli.common.views import View
 from vgpud.core.units import format_bytes, format_gpus
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Sample = dict[str, list[View]]
 
 NAME_CELLS = (10, 28)  # least and most
-MINUTE_CELLS = (10, 60)
+MINUTE_CELLS = (8, 60)
 #: columns of this rank and above are shown only if name and minute have this much more than their minimum
 EXTRA_RANK, EXTRA_CELLS = 10, 18
 #: meanings of the regimes
@@ -93,18 +94,21 @@ def _drain(line: Line) -> str:
 
 #: in the order of display; the slice's name stands before them, the last minute after GOT%
 COLUMNS = (
+    Column("USER", 8, 7, lambda line: user_name(line.item["owner_uid"])[:8]),
+    Column("QUEUE", 10, 18, lambda line: (line.item["queue"] or "-")[:10]),
+    Column("FOR", 12, 13, lambda line: tables.holder_label(line.item)[:12]),
     Column("LIMITS", 10, 12, lambda line: tables.span(*tables.four_numbers(line.share)[:2])),
     Column("DUE%", 5, 1, _due),
     Column("GOT%", 5, 0, lambda line: _percent(line.share["share_ratio"]), _got_style),
     Column("10s%", 5, 13, lambda line: _percent(line.share["share_10s_ratio"])),
     Column("60s%", 5, 14, lambda line: _percent(line.share["share_60s_ratio"])),
     Column("WAIT%", 5, 2, lambda line: _percent(line.recent.throttled_ratio)),
-    Column("p50", 6, 8, lambda line: figures.wait_quantile(line.recent.wait_counts, 0.5)),
+    Column("p50", 6, 9, lambda line: figures.wait_quantile(line.recent.wait_counts, 0.5)),
     Column("p99", 6, 3, lambda line: figures.wait_quantile(line.recent.wait_counts, 0.99)),
     Column("BALANCE", 7, 5, _balance),
     Column("BORR%", 5, 6, lambda line: _percent(line.recent.borrowed_ratio)),
     Column("DRAIN", 6, 15, _drain),
-    Column("GATE", 6, 7, lambda line: line.share["gate"] or "-"),
+    Column("GATE", 6, 8, lambda line: line.share["gate"] or "-"),
     Column(
         "MEM%",
         5,

@@ -17,6 +17,7 @@ class Submitted:
     job_ids: tuple[int, ...]
     spec: JobSpec
     held: bool = False
+    indices: tuple[int, ...] = ()  # of an array, one for each job; () = from spec.index on
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,16 @@ class Requeued:
     """By a user: it ends if it runs and starts from the beginning."""
 
     job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """By a user: a job that waits has this specification from now on, another one only its time limit. Checked by
+    machine.refusal() before."""
+
+    job_id: int
+    spec: JobSpec
+    by_admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +171,7 @@ Event = (
     | Held
     | Released
     | Requeued
+    | Changed
     | JobEnded
     | JobSuspended
     | StartFailed
@@ -232,6 +244,14 @@ class Note:
     text: str
 
 
-Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Tells the job's user, as they asked for: `event` is one of NOTICES. May get lost with the daemon."""
+
+    job_id: int
+    event: str
+
+
+Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note | Notify
 
 Check = Denied | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.core.jobs.model import NEVER_NS, JobSpec
+from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,15 @@ class Predicted:
     memory_bytes: tuple[float, float, float]
     out_of_range: bool = False  # of what the predictor knows: only the features are worth keeping
     features: tuple[tuple[str, float], ...] = ()  # sorted by name
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeTo:
+    """Where a user wants to be notified; "" and () = not there."""
+
+    mail: str = ""
+    webhook: str = ""
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class Launch:
     batch: int = 0  # global batch of elastic workers; 0 = the program's own business
     batch_max: int = 0  # it grows with the workers up to this; 0 = it stays
     prediction: Predicted | None = None
+    notice: NoticeTo | None = None
 
     def log_path(self, job_id: int, index: int) -> str:
         """Where this job's output goes."""
@@ -59,6 +69,25 @@ class Submission:
     held: bool
     request_id: str  # the same from the same uid within 10 minutes gets the first answer; "" = none
     fingerprint: str  # of the request: another one under the same id is refused
+    indices: tuple[int, ...] = ()  # of the array's jobs, where they are not consecutive
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """The jobs that a list has."""
+
+    ended: bool = False  # jobs that have ended as well
+    uid: int | None = None  # None: of all users
+    queue: str = ""  # "": of all queues
+    states: tuple[JobState, ...] = ()  # (): in any
+    since_ns: int = 0  # jobs that had ended before are left out
+
+    def wants(self, job: Job) -> bool:
+        if job.state.ended and not (self.ended and job.ended_ns >= self.since_ns):
+            return False
+        if self.uid not in (None, job.spec.uid) or self.queue not in ("", job.spec.queue):
+            return False
+        return not self.states or job.state in self.states
 
 
 @dataclass(frozen=True, slots=True)

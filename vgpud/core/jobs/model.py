@@ -13,6 +13,9 @@ from vgpud.core.model import DEFAULT_QUEUE as DEFAULT_QUEUE
 from vgpud.core.model import Device, Share, Spec
 
 NEVER_NS = 1 << 62
+#: events of a job that its user can be notified of: the start of an attempt, any end, and an end that is a failure
+START, END, FAILURE = "start", "end", "failure"
+NOTICES = (START, END, FAILURE)
 SECOND_NS = 1_000_000_000
 #: service of one whole device for a second
 GPU_SECOND = 1000 * SECOND_NS
@@ -86,16 +89,19 @@ class JobSpec:
     uid: int = 0
     priority: int = 0  # higher first
     time_limit_ns: int = NEVER_NS
+    begin_ns: int = 0  # does not start before; 0 = as soon as there is capacity
     duration_ns: int = 0  # as known (simulation) or expected by the user; 0 = not known
     retries: int = 0
     after: tuple[int, ...] = ()  # jobs that must have completed
     after_any: bool = False  # ... or ended in whatever way
     array: int = 0  # id of the first job of its array, 0 = of none
     index: int = 0  # in the array
+    array_limit: int = 0  # jobs of its array that run at once; 0 = all
     model: str = ""  # profile for consolidation
     skew_ppm: int = -1  # of its largest tensor in all traffic; -1 = not known: not consolidated
     preemptible: bool = True
     elastic: Elastic | None = None
+    notify: tuple[str, ...] = ()  # events that its user is notified of: words of NOTICES
     kinds: tuple[str, ...] = ()  # classes of similar jobs, the narrowest first: what estimates are learnt by
     run: object = None
 
@@ -149,7 +155,7 @@ class Job:
     attained: int = 0  # service (width x executed) in earlier runs
     attempt: int = 0  # starts from the beginning
     preemptions: int = 0
-    not_before_ns: int = 0  # backoff
+    not_before_ns: int = 0  # backoff, or JobSpec.begin_ns
     level: int = 0  # for policies with levels
     level_since_ns: int = 0
     promoted_executed_ns: int = 0  # executed_ns and attained at its last promotion: policies count from there
@@ -164,6 +170,7 @@ class Job:
     wished_members: int = 0  # target of its autoscaler; 0 = none yet
     expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
     median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
+    changed: bool = False  # its specification is no longer as it was submitted: a user has changed it
 
     @property
     def width_milli(self) -> int:

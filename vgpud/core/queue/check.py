@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vgpud.core.jobs.events import Cancelled, Event, Held, Released, Requeued
+from dataclasses import replace
+
+from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued
 from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Denied, Reason
 from vgpud.core.queue import elastic_bounds, quota
@@ -75,12 +77,17 @@ def _check_numbers(spec: JobSpec, count: int) -> Denied | None:
         return _invalid(f"an array of {count} jobs: 1 to {ARRAY_JOBS_MAX} can be submitted at once", "array")
     if spec.index < 0:
         return _invalid(f"array index {spec.index} is negative: begin at 0 or above", "array")
+    if not 0 <= spec.array_limit <= ARRAY_JOBS_MAX:
+        text = f"{spec.array_limit} jobs of an array at once: write 1 to {ARRAY_JOBS_MAX}, or none"
+        return _invalid(text, "array_limit")
     if not 1 <= spec.members <= MEMBERS_MAX:
         return _invalid(f"a gang of {spec.members} members: write 1 to {MEMBERS_MAX}", "members")
     if not 0 < spec.time_limit_ns <= NEVER_NS:
         return _invalid(
             f"a time limit of {spec.time_limit_ns} ns is out of range: write more than 0, or none", "time_limit"
         )
+    if not 0 <= spec.begin_ns < NEVER_NS:
+        return _invalid(f"a begin at {spec.begin_ns} ns is out of range: write a time, or none", "begin")
     if not 0 <= spec.duration_ns < NEVER_NS:
         return _invalid(
             f"an expected duration of {spec.duration_ns} ns is out of range: write more than 0, or none",
@@ -124,11 +131,13 @@ def _check_after(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
 
 def refusal(world: QueueState, event: Event) -> Denied | None:
     """Why this request of a user is refused."""
-    if not isinstance(event, Cancelled | Held | Released | Requeued):
+    if not isinstance(event, Cancelled | Held | Released | Requeued | Changed):
         return None
     job = world.jobs.get(event.job_id)
     if job is None:
         return Denied(Reason.NOT_FOUND, f"there is no job {event.job_id}: see vgpu queue ls")
+    if isinstance(event, Changed):
+        return _refuse_change(world, job, event)
     state = job.state
     remedy = ""
     if isinstance(event, Cancelled) and state.ended:
@@ -144,6 +153,24 @@ def refusal(world: QueueState, event: Event) -> Denied | None:
     elif isinstance(event, Requeued) and state.ended:
         remedy = "its environment was deleted when it ended, submit it again"
     return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: {remedy}") if remedy else None
+
+
+def _refuse_change(world: QueueState, job: Job, event: Changed) -> Denied | None:
+    state, limit_ns = job.state, event.spec.time_limit_ns
+    if state.ended:
+        return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: there is nothing to change")
+    if state not in (JobState.PENDING, JobState.HELD):
+        if replace(event.spec, time_limit_ns=job.spec.time_limit_ns) != job.spec:
+            text = f"job {job.job_id} is {state.value}: only its time limit can be changed, the rest while it waits"
+            return Denied(Reason.PRECONDITION, f"{text} (vgpu queue requeue, then hold)")
+        if limit_ns > job.spec.time_limit_ns and not event.by_admin:
+            text = f"job {job.job_id} is {state.value}: only admins raise the time limit of a job that has started"
+            return Denied(Reason.DENIED, f"{text}, its user may lower it", field="time_limit")
+        return _check_numbers(event.spec, 1)
+    if job.spec.elastic and (event.spec.ask.spec, event.spec.members) != (job.spec.ask.spec, job.spec.members):
+        text = f"job {job.job_id} is elastic: its size stays within its bounds by itself; cancel it and submit another"
+        return Denied(Reason.PRECONDITION, text, field="gpus_milli")
+    return check_job(world, replace(event.spec, after=()), 1)
 
 
 def check_queues(world: QueueState, queues: tuple[QueueSpec, ...]) -> Denied | None:

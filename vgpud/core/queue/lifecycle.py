@@ -12,13 +12,14 @@ from vgpud.core.jobs.events import (
     JobEnded,
     JobSuspended,
     Note,
+    Notify,
     SaveJob,
     StartFailed,
     StartJob,
     StopJob,
     Submitted,
 )
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, START, How, Job, JobSpec, JobState
 from vgpud.core.jobs.states import END_EVENTS, JobEvent, enter
 from vgpud.core.queue import estimate, reasons, sizes
 from vgpud.core.queue.deadlines import Due
@@ -46,7 +47,24 @@ class Lifecycle:
         return self._world.jobs
 
     def _save(self, job: Job) -> None:
+        self._world.arrays.changed(job)
         self.out.append(SaveJob(job))
+
+    def fill_arrays(self, now_ns: int) -> None:
+        """Jobs of arrays with a limit take the slots that others have left."""
+        world = self._world
+
+        def keeps(job_id: int) -> bool:
+            job = self.jobs.get(job_id)
+            if job is None or job.state in (JobState.RUNNING, JobState.SUSPENDED):
+                return job is not None
+            return job.job_id in world.claims or (job.state is JobState.PENDING and world.waits(job))
+
+        def waits(job_id: int) -> bool:
+            return job_id in self.jobs and self.jobs[job_id].state is JobState.PENDING
+
+        for job_id in world.arrays.free(keeps, waits):
+            self.admit(self.jobs[job_id], now_ns)
 
     def _note(self, kind: str, job: Job, text: str) -> None:
         self.out.append(Note(kind, job.job_id, text))
@@ -54,12 +72,13 @@ class Lifecycle:
     # ---- submission ----
 
     def submitted(self, event: Submitted, now_ns: int) -> None:
-        array = len(event.job_ids) > 1 or event.spec.index > 0
+        array = len(event.job_ids) > 1 or event.spec.index > 0 or bool(event.indices)
         for number, job_id in enumerate(event.job_ids):
             spec = self._world.room.shared(event.spec)
             if array:
-                spec = replace(spec, array=event.job_ids[0], index=spec.index + number)
-            job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns)
+                index = event.indices[number] if event.indices else spec.index + number
+                spec = replace(spec, array=event.job_ids[0], index=index)
+            job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns, not_before_ns=spec.begin_ns)
             self.jobs[job_id] = job
             if event.held:
                 enter(job, JobEvent.HOLD)
@@ -100,7 +119,8 @@ class Lifecycle:
         if job.not_before_ns > now_ns:
             world.deadlines.add(job.not_before_ns, Due.BACKOFF, job.job_id, job.not_before_ns)
             return
-        world.enqueue(job, now_ns)
+        if world.arrays.enter(job):
+            world.enqueue(job, now_ns)
 
     def _leave(self, job: Job, now_ns: int) -> None:
         """The job no longer waits, and gives up its claim if it has one."""
@@ -146,6 +166,29 @@ class Lifecycle:
         """One that has ended stays so: what it ran with is not kept any longer."""
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
             self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
+
+    def change(self, job: Job, spec: JobSpec, now_ns: int) -> None:
+        """It keeps its place in the order of submission; in another queue, too."""
+        if job.state.ended:
+            return
+        job.changed = True
+        if job.state in (JobState.PENDING, JobState.HELD):
+            self._leave(job, now_ns)
+            if spec.begin_ns != job.spec.begin_ns:
+                job.not_before_ns = spec.begin_ns
+            job.spec = self._world.room.shared(spec)
+            estimate.expect(self._world, job, now_ns)
+            self.admit(job, now_ns)
+        else:
+            job.spec = replace(job.spec, time_limit_ns=spec.time_limit_ns)
+            self._limit(job, now_ns)
+        self._save(job)
+
+    def _limit(self, job: Job, now_ns: int) -> None:
+        """The end of a running job's time."""
+        if job.state is JobState.RUNNING and job.spec.time_limit_ns < NEVER_NS:
+            left_ns = max(1, job.spec.time_limit_ns - job.executed_at(now_ns))
+            self._world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, job.started_ns)
 
     def end(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
         """It shall end, whatever it is doing."""
@@ -329,6 +372,8 @@ class Lifecycle:
             world.unmet_of[job.spec.uid] -= 1
         self._save(job)
         self._note(f"job.{state.value}", job, why)
+        if event := world.notices.due_at_end(job, now_ns):
+            self.out.append(Notify(job.job_id, event))
         world.line(job).policy.ended(job)
         estimate.learn(world, job)
 
@@ -379,12 +424,12 @@ class Lifecycle:
             job.first_started_ns = now_ns
         world.acted_ns = now_ns
         self._runs(job, now_ns)
-        if job.spec.time_limit_ns < NEVER_NS:
-            left_ns = max(1, job.spec.time_limit_ns - job.executed_ns)
-            world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, now_ns)
+        self._limit(job, now_ns)
         estimate.expect(world, job, now_ns)
         self._save(job)
         self.out.append(StartJob(job.job_id, job.attempt, job.placement, resume))
+        if not resume and world.notices.due(job, START, now_ns):
+            self.out.append(Notify(job.job_id, START))
         self._note("job.resumed" if resume else "job.started", job, reasons.placed(world, job))
 
     def _runs(self, job: Job, now_ns: int) -> None:
@@ -401,9 +446,7 @@ class Lifecycle:
         world.count(job, 1, now_ns)
         self._runs(job, now_ns)
         self.resizing.again(job)
-        if job.spec.time_limit_ns < NEVER_NS:
-            ends_ns = job.started_ns + max(1, job.spec.time_limit_ns - job.executed_ns)
-            world.deadlines.add(ends_ns, Due.LIMIT, job.job_id, job.started_ns)
+        self._limit(job, now_ns)
         if job.stop_to is not None:
             how = world.hows[0] if job.stop_to is JobState.SUSPENDED else None
             self.stop(job, how, job.stop_to, job.stopping, now_ns)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from vgpud.core.estimates import Estimate
 from vgpud.core.jobs.events import (
     Cancelled,
+    Changed,
     Command,
     DurationsKnown,
     Event,
@@ -100,6 +101,7 @@ class Machine:
         for event in events:
             self._apply(event, now_ns)
         self._due(now_ns)
+        self._lives.fill_arrays(now_ns)
         self._decide(now_ns)
         self._wake(now_ns)
         out, self._lives.out = self._lives.out, []
@@ -117,6 +119,8 @@ class Machine:
                 self._lives.release(self.jobs[job_id], now_ns)
             case Requeued(job_id):
                 self._lives.requeue(self.jobs[job_id], now_ns)
+            case Changed(job_id, spec):
+                self._lives.change(self.jobs[job_id], spec, now_ns)
             case JobEnded():
                 self._lives.ended(event, now_ns)
             case JobSuspended():
@@ -156,6 +160,8 @@ class Machine:
             if what is Due.KEY:
                 world.touch(job, now_ns)
             elif what is Due.LIMIT:
+                if job.executed_at(now_ns) < job.spec.time_limit_ns:
+                    continue  # it was raised meanwhile
                 self._lives.end(job, JobState.TIMED_OUT, reasons.time_limit(job), now_ns)
             else:
                 job.waiting_since_ns = now_ns
@@ -242,6 +248,8 @@ class Machine:
         known = sorted(jobs, key=lambda job: job.job_id)
         self.jobs.update((job.job_id, job) for job in known)
         for job in known:
+            if job.state in (JobState.RUNNING, JobState.SUSPENDED):
+                world.arrays.enter(job)
             if job.state is JobState.RUNNING:
                 self._lives.readopt(job, now_ns)
             elif job.state is JobState.SUSPENDED and job.suspended_how is not None:

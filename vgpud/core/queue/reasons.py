@@ -105,9 +105,14 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
     if job.job_id in world.unmet:
         what = "to end" if job.spec.after_any else "to complete"
         return f"it waits for {_jobs(sorted(world.unmet[job.job_id]))} {what}"
+    if job.not_before_ns > now_ns and job.not_before_ns == job.spec.begin_ns:
+        return f"it was submitted to begin in {duration(job.not_before_ns - now_ns)} at the earliest"
     if job.not_before_ns > now_ns:
         after = "failed" if not job.start_failures else "could not be started"
         return f"it {after}: its next try begins in {duration(job.not_before_ns - now_ns)}"
+    if world.arrays.waits(job):
+        first, most = job.spec.array, job.spec.array_limit
+        return f"{most} job{'s' if most > 1 else ''} of the array of job {first} run or start, which is its limit"
     if job.job_id in world.claims:
         return f"its GPUs are being freed: {_jobs(_in_its_way(world, job))} must {_give_way(world, job)} first"
     return _no_room(world, job, now_ns)

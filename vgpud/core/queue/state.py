@@ -17,7 +17,9 @@ from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placeme
 from vgpud.core.placement.base import Room, Tentative
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue import sizes
+from vgpud.core.queue.arrays import Arrays
 from vgpud.core.queue.deadlines import Deadline, Deadlines, Due
+from vgpud.core.queue.notices import Notices
 from vgpud.core.queue.quota import Account, Amount
 from vgpud.core.queue.waiting import JobQueue
 
@@ -45,6 +47,8 @@ class QueueState:
         self.acted_ns = 0  # when something was started, stopped or resized last
         self.parked: dict[int, Job] = {}  # suspended jobs that still have a reservation
         self.claims: dict[int, Job] = {}  # jobs whose placement is still being freed, oldest first
+        self.notices = Notices()
+        self.arrays = Arrays()  # those of which only so many jobs run at once
         self.unmet: dict[int, set[int]] = {}  # job -> jobs that it depends on
         self.dependents: dict[int, dict[int, None]] = {}  # job -> jobs that depend on it, in order
         self.unmet_of: Counter[int] = Counter()  # by uid: number of dependencies of all its jobs

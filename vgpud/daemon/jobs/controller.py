@@ -14,7 +14,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vgpud.core import events as ev
@@ -33,6 +33,7 @@ from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs.changes import Changes
 from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of
+from vgpud.daemon.jobs.notices import Notifier
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Clock, Recorder
@@ -113,6 +114,7 @@ class JobController:
         self.machine = Machine(specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
         engine = find_engine(host.config.jobs.engine, host.config.jobs.runtime, host.config.jobs.network)
         self.runner = Jobs(host.config.state / "jobs", self, host.config.runtime / "job.sock", engine)
+        self.notifier = Notifier(self, host.config.state / "notices", host.config.runtime / "job.sock")
         self._unsaved: dict[int, Job] = {}
         self._save_fault = ""
         self._unsaved_requests: list[Request] = []
@@ -133,6 +135,7 @@ class JobController:
         self._drop_orphans()
         live = [job for job in self._kept if _has_processes(job)]
         found = await self.runner.adopt([key for job in live for key in self.elastic.keys(job)])
+        await self.notifier.begin()
         self.machine.remember(self._histories, self._history_at_ns)
         commands = self.machine.restore(self._kept, self.clock.now_ns())
         self.progress.start()
@@ -197,6 +200,7 @@ class JobController:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.runner.close()
+        self.notifier.close()
         self.progress.save()
         try:
             await while_busy(self._save_all)
@@ -340,6 +344,8 @@ class JobController:
                 self.spawn(self.elastic.resize(command))
             elif isinstance(command, qe.Wake):
                 self._wake_at(command.at_ns)
+            elif isinstance(command, qe.Notify):
+                self.spawn(self._notify(replace(self.machine.jobs[command.job_id]), command.event))
             elif isinstance(command, qe.Note):
                 self._tell(command.kind, command.job_id, command.text)
 
@@ -448,6 +454,12 @@ class JobController:
             lock.users -= 1
             if not lock.users:
                 del self._locks[job_id]
+
+    async def _notify(self, job: Job, event: str) -> None:
+        """`job`: a copy of the moment."""
+        with contextlib.suppress(StoreError):  # what cannot be saved yet has happened all the same
+            await self.on_disk([job.job_id])
+        await self.notifier.notify(job, event)
 
     # ---- starting ----
 

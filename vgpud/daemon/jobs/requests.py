@@ -13,9 +13,9 @@ from dataclasses import replace
 from vgpud.api.turns import breathe
 from vgpud.api.workers import Mailbox
 from vgpud.core.elastic.worker_group import ProgressReport
-from vgpud.core.jobs.events import Cancelled, Event, Held, QueuesChanged, Released, Requeued, Submitted
-from vgpud.core.jobs.facts import Fact, Facts, QueueNow, Submission, UsageRow
-from vgpud.core.jobs.model import Job, JobState, QueueSpec
+from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, QueuesChanged, Released, Requeued, Submitted
+from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, UsageRow
+from vgpud.core.jobs.model import Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.offered import with_uuids
 from vgpud.core.queue.machine import HALF_LIFE_NS
@@ -58,6 +58,11 @@ class JobRequests:
         job = self._jobs.machine.jobs.get(job_id)
         return job.spec.uid if job else self._jobs.store.owner(job_id)
 
+    def name(self, job_id: int) -> str:
+        """Of a job that has slices, so is in memory; "" of any other."""
+        job = self._jobs.machine.jobs.get(job_id)
+        return job.spec.name if job else ""
+
     # ---- jobs ----
 
     def _find(self, job_id: int) -> Job | None:
@@ -73,31 +78,30 @@ class JobRequests:
     async def job(self, job_id: int) -> Job | None:
         return self._find(job_id)
 
-    async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
+    async def jobs(self, after: int, count: int, wanted: JobFilter) -> Sequence[Job]:
         found: dict[int, Job] = {}
         ids = sorted(self._jobs.machine.jobs)  # in order but for a few: each page looks at its own part only
         for job_id in itertools.islice(ids, bisect.bisect_right(ids, after), None):
             live = self._jobs.machine.jobs.get(job_id)
-            wanted = live and (ended or not live.state.ended)
-            if live and wanted and uid in (None, live.spec.uid) and queue in ("", live.spec.queue):
+            if live and wanted.wants(live):
                 found[job_id] = live
                 if len(found) >= count:
                     break
             await breathe()
-        if ended:  # one that has ended meanwhile takes the place of what it was
-            found |= {job.job_id: job for job in await self._ended_after(after, count, uid, queue)}
+        if wanted.ended:  # one that has ended meanwhile takes the place of what it was
+            found |= {job.job_id: job for job in await self._ended_after(after, count, wanted)}
         shown = []
         for _, job in sorted(found.items())[:count]:
             shown.append(self._shown(job))
             await breathe()
         return shown
 
-    async def _ended_after(self, after: int, count: int, uid: int | None, queue: str) -> list[Job]:
+    async def _ended_after(self, after: int, count: int, wanted: JobFilter) -> list[Job]:
         """Some numbers at a time: a user may have a few jobs among a hundred thousand of others."""
         found: list[Job] = []
         while after < self._jobs.next_id and len(found) < count:
             last = after + NUMBERS_AT_ONCE
-            part = self._jobs.store.ended_after(after, JOBS_AT_ONCE, uid, queue, last)
+            part = self._jobs.store.ended_after(after, JOBS_AT_ONCE, wanted, last)
             found += part
             after = part[-1].job_id if len(part) == JOBS_AT_ONCE else last
             await breathe()
@@ -175,7 +179,10 @@ class JobRequests:
         ids = tuple(range(jobs.next_id, jobs.next_id + submission.count))
         jobs.next_id += submission.count
         request = Request(spec.uid, submission.request_id, submission.fingerprint, ids, now_ns + REQUEST_MEMORY_NS)
-        jobs.process_events(Submitted(ids, spec, submission.held), request=request if submission.request_id else None)
+        jobs.process_events(
+            Submitted(ids, spec, submission.held, submission.indices),
+            request=request if submission.request_id else None,
+        )
         try:
             await jobs.on_disk(ids)
         except StoreError as error:
@@ -245,6 +252,9 @@ class JobRequests:
 
     async def requeue_job(self, job_id: int) -> Denied | None:
         return await self._request(Requeued(job_id))
+
+    async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None:
+        return await self._request(Changed(job_id, spec, by_admin))
 
     # ---- reports of jobs' programs ----
 

@@ -1,0 +1,59 @@
+"""`vgpu submit`: arrays, times at which jobs begin, and notifications, as they are sent."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import Any
+
+import pytest
+
+from vgpud.cli.jobs.quantities import parse_array
+
+
+@pytest.mark.parametrize(
+    ("text", "indices", "limit"),
+    [
+        ("1-3", (1, 2, 3), 0),
+        ("7", (7,), 0),
+        ("0-3", (0, 1, 2, 3), 0),
+        ("1,3,5", (1, 3, 5), 0),
+        ("9,1-2", (1, 2, 9), 0),
+        ("1-9:2", (1, 3, 5, 7, 9), 0),
+        ("1-10%2", tuple(range(1, 11)), 2),
+        ("1-5:4,8%3", (1, 5, 8), 3),
+    ],
+)
+def test_arrays_as_slurm_takes_them(text: str, indices: tuple[int, ...], limit: int) -> None:
+    assert parse_array(text) == (indices, limit)
+
+
+def test_a_begin_is_sent_as_a_time(vgpu: Any, daemon: Any) -> None:
+    begin_ns = time.time_ns()
+    assert vgpu("submit", "--gpus", "0.5", "--begin", "2h", "true", host=daemon.host).code == 0
+    sent = daemon.queue.requests[-1].spec.begin
+    assert 0 <= sent.seconds - (begin_ns // 10**9 + 7199) <= 60
+    assert vgpu("submit", "--gpus", "0.5", "--begin", "2099-01-02T03:04+00:00", "true", host=daemon.host).code == 0
+    assert daemon.queue.requests[-1].spec.begin.ToJsonString() == "2099-01-02T03:04:00Z"
+    assert vgpu("submit", "--gpus", "0.5", "--begin", "16:00", "true", host=daemon.host).code == 0
+    at = datetime.datetime.fromtimestamp(daemon.queue.requests[-1].spec.begin.seconds, datetime.timezone.utc)
+    assert (at.astimezone().hour, at.astimezone().minute) == (16, 0)
+    left = at - datetime.datetime.now(datetime.timezone.utc)
+    assert datetime.timedelta(minutes=-1) < left <= datetime.timedelta(hours=25), "the next one"
+
+
+def test_a_notification_is_sent(vgpu: Any, daemon: Any) -> None:
+    ways = ("--notify-mail", "ann@example.org", "--notify-command", "sh -c 'echo \"$VGPU_JOB_ID\"'")
+    assert vgpu("submit", "--gpus", "0.5", "--notify", "start,failure", *ways, "true", host=daemon.host).code == 0
+    sent = daemon.queue.requests[-1].spec.notification
+    assert (list(sent.events), sent.mail, sent.webhook) == (["start", "failure"], "ann@example.org", "")
+    assert sent.command[0].endswith("/sh") and list(sent.command[1:]) == ["-c", 'echo "$VGPU_JOB_ID"']
+
+
+def test_an_array_is_sent_as_indices_and_a_limit(vgpu: Any, daemon: Any) -> None:
+    assert vgpu("submit", "--gpus", "0.5", "--array", "0,4-6%2", "true", host=daemon.host).code == 0
+    spec = daemon.queue.requests[-1].spec
+    assert (list(spec.array_indices), spec.array_limit, spec.array_last) == ([0, 4, 5, 6], 2, 0)
+    assert vgpu("submit", "--gpus", "0.5", "--array", "2-4", "true", host=daemon.host).code == 0
+    spec = daemon.queue.requests[-1].spec
+    assert (list(spec.array_indices), spec.array_first, spec.array_last) == ([], 2, 4)

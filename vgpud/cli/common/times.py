@@ -1,0 +1,124 @@
+"""Times and moments as options take them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+import click
+
+from vgpud.cli.common.quantities import IntParam
+
+_UNITS_S = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_SPAN = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)([wdhms]))")
+_NS = 1_000_000_000
+#: no moment to come is later
+YEAR_MAX = 2099
+
+
+def parse_span(text: str) -> int:
+    """ns of a time: "2h30m", "45s", "1.5d"; a bare number is seconds. Raises ValueError, one line with the remedy."""
+    clean = text.strip().lower()
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", clean):
+        clean += "s"
+    parts = _SPAN.findall(clean)
+    units = [unit for _, unit in parts]
+    ordered = sorted(set(units), key=list(_UNITS_S).index)
+    if not parts or "".join(f"{number}{unit}" for number, unit in parts) != clean or units != ordered:
+        raise ValueError(f"{text!r} is not a time: write for example 90s, 45m, 2h30m or 7d")
+    total_ns = 0
+    for number, unit in parts:
+        whole, _, rest = number.partition(".")
+        total_ns += (int(whole) * 10**9 + int(rest.ljust(9, "0") or 0)) * _UNITS_S[unit]
+    return total_ns
+
+
+def format_span(span_ns: int) -> str:
+    """A time exactly, as parse_span() takes it: 2h30m, 45s."""
+    seconds, rest_ns = divmod(span_ns, _NS)
+    text = ""
+    for unit in "dhm":
+        count, seconds = divmod(seconds, _UNITS_S[unit])
+        text += f"{count}{unit}" if count else ""
+    if rest_ns:
+        return f"{text}{seconds}.{rest_ns:09d}".rstrip("0") + "s"
+    return f"{text}{seconds}s" if seconds or not text else text
+
+
+class Span(IntParam):
+    """A time such as 2h30m; becomes ns."""
+
+    name = "time"
+
+    def __init__(self, zero: bool = False) -> None:
+        self.zero = zero
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        try:
+            span_ns = parse_span(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not span_ns and not self.zero:
+            self.fail(f"{str(value)!r} is not a time: write more than 0", param, ctx)
+        return span_ns
+
+
+class When(IntParam):
+    """A point in time: how long ago (7d), or a date with optional time, on the local clock; becomes ns since 1970."""
+
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        try:
+            return int(now.timestamp()) * _NS - parse_span(text)
+        except ValueError:
+            pass
+        try:
+            return int(datetime.datetime.fromisoformat(text).astimezone().timestamp()) * _NS
+        except (ValueError, OverflowError):  # or a year that no local clock can show
+            self.fail(
+                f"{text!r} is not a point in time: write for example 7d (ago), 2026-11-01 or 2026-11-01T08:00",
+                param,
+                ctx,
+            )
+
+
+class Begin(IntParam):
+    """A point in time that is to come: in how long (2h), the next time of a day (16:00), or a date; becomes ns since
+    1970."""
+
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        text = str(value).strip()
+        now = datetime.datetime.now(datetime.timezone.utc)
+        try:
+            at = self._moment(text, now)
+        except (ValueError, OverflowError):
+            fix = "write for example 2h (from now), 16:00, 2026-11-27 or 2026-11-27T08:00"
+            self.fail(f"{text!r} is not a point in time: {fix}", param, ctx)
+        if at < now:
+            self.fail(f"{text!r} is in the past: write a time that is to come, or leave it out", param, ctx)
+        if at.year > YEAR_MAX:
+            self.fail(f"{text!r} is too far away: write a time before the year {YEAR_MAX + 1}", param, ctx)
+        return int(at.timestamp()) * _NS
+
+    @staticmethod
+    def _moment(text: str, now: datetime.datetime) -> datetime.datetime:
+        """Raises ValueError, OverflowError."""
+        try:
+            return now + datetime.timedelta(microseconds=parse_span(text) // 1000)
+        except ValueError:
+            pass
+        local = now.astimezone()
+        if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+            clock = datetime.time.fromisoformat(text.zfill(5) if text.count(":") == 1 else text.zfill(8))
+            at = datetime.datetime.combine(local.date(), clock).astimezone()
+            return at if at > now else datetime.datetime.combine(at.date() + datetime.timedelta(1), clock).astimezone()
+        return datetime.datetime.fromisoformat(text).astimezone()
