@@ -348,7 +348,7 @@ def test_a_trace_names_the_device_and_the_slices_on_it(
     process = start("--gpus", "0.5", "--name", "traced", "--", *program, str(tmp_path / "end"))
     assert process.stdout.readline().startswith("1 ")
     real("slice", "create", "beside", "--gpus", "0.25")
-    assert real("trace", "traced", "-s", "0.5", "-o", str(tmp_path / "trace.json")).code == 0
+    assert real("trace", "traced", "-s", "0.5", "--out", str(tmp_path / "trace.json")).code == 0
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     named = {(e["name"], e["args"]["name"]) for e in events if e["ph"] == "M" and "name" in e["args"]}
     assert {("thread_name", "traced"), ("thread_name", "regime"), ("thread_name", "beside")} <= named

@@ -21,7 +21,7 @@ from vgpud.cli.jobs.quantities import Span
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.output import Grid
+    from vgpud.cli.common.fit import Grid
     from vgpud.simulate.engine import Outcome
     from vgpud.simulate.interference import Interference
     from vgpud.simulate.results import Figures
@@ -283,12 +283,14 @@ TITLES = (
     ">RHO-P95",
     ">JAIN",
 )
+#: on a narrow terminal
+FIRST_TO_GO = ("FRAGMENTED", "RHO-P95", "PREEMPTIONS", "P50", "JAIN", "MAKESPAN", "LONGEST-WAIT", "P99", "UTIL", "P95")
 
 
 def _grid(found: Mapping[str, Figures]) -> Grid:
-    from vgpud.cli.common.output import Grid
+    from vgpud.cli.common.fit import Grid
 
-    grid = Grid(TITLES)
+    grid = Grid(TITLES, first_to_go=FIRST_TO_GO)
     for name, one in found.items():
         times = (one.jct_s.mean, one.jct_s.p50, one.jct_s.p95, one.jct_s.p99, one.queueing_s.mean, one.longest_wait_s)
         grid.rows.append(

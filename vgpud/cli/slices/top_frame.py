@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpud.cli.common import figures, tables
+from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.history import History, Recent
-from vgpud.cli.common.output import Cell, Grid, blocks_unknown
+from vgpud.cli.common.output import blocks_unknown
 from vgpud.cli.common.text import plain
 from vgpud.cli.common.views import View
 from vgpud.core.units import format_bytes, format_gpus

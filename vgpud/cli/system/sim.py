@@ -179,7 +179,8 @@ def status(settings: Settings, folder: Path) -> None:
 def _show(settings: Settings, folder: Path) -> None:
     from dataclasses import asdict
 
-    from vgpud.cli.common.output import Grid, emit
+    from vgpud.cli.common.fit import Grid
+    from vgpud.cli.common.output import emit
     from vgpud.cli.common.tables import device_label, full_name
     from vgpud.core.units import format_bytes
     from vgpud.simdevice import state_page
@@ -188,7 +189,8 @@ def _show(settings: Settings, folder: Path) -> None:
     devices = [{"index": i, "simulated": True, **asdict(d)} for i, d in enumerate(page.devices)]
 
     def grid() -> Grid:
-        table = Grid(("DEVICE", "NAME", ">MEM-USED", ">MEM-TOTAL", ">PROCS", ">SERVER-PID", "UUID", "DIR"))
+        titles = ("DEVICE", "NAME", ">MEM-USED", ">MEM-TOTAL", ">PROCS", ">SERVER-PID", "UUID", "DIR")
+        table = Grid(titles, first_to_go=("UUID", "SERVER-PID", "PROCS", "NAME"), below=("DIR",))
         for i, d in enumerate(page.devices):
             label, name = device_label(i, True), full_name(d.name, True)
             used, total = format_bytes(d.used_bytes), format_bytes(d.memory_bytes)
@@ -266,7 +268,8 @@ def mode(folder: Path, device: int, mode: str) -> None:
 @pass_settings
 def coverage(settings: Settings, missing: bool) -> None:
     """List the driver's entry points and whether they are simulated; if not, they return CUDA_ERROR_NOT_SUPPORTED."""
-    from vgpud.cli.common.output import Grid, emit, say
+    from vgpud.cli.common.fit import Grid
+    from vgpud.cli.common.output import emit, say
     from vgpud.simdevice import coverage as sim_coverage
 
     try:
