@@ -17,6 +17,7 @@ from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Bytes
 from vgpud.cli.slices.run import RunningCommand
+from vgpud.cli.system.sim_load import load
 from vgpud.errors import ExitCode
 from vgpud.simdevice.control import MODES
 
@@ -53,6 +54,9 @@ def sim() -> None:
     vgpu sim start && vgpud serve --device sim      share a simulated device
     vgpu sim run -- python program.py               run a program on it, without a slice
     """
+
+
+sim.add_command(load)
 
 
 def answers(folder: Path) -> bool:
