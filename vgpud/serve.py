@@ -218,8 +218,11 @@ def main() -> None:
     """
 
 
+_CONFIG = click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file (TOML).")
+
+
 @main.command("serve")
-@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file (TOML).")
+@_CONFIG
 @click.option("--runtime-dir", help="Directory of sockets and locks.")
 @click.option("--state-dir", help="Directory of the state database.")
 @click.option("--device", multiple=True, help='"auto", "sim" (simulated), a UUID or an index; repeat for several.')
@@ -248,15 +251,15 @@ def serve_command(
 
 
 @main.command("check-config")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
-def check_config(file: Path | None) -> None:
+@_CONFIG
+def check_config(config_path: Path | None) -> None:
     """Check a configuration file (default: the one that serve reads)."""
-    configuration.load(file)
-    click.echo(f"{file or paths.config_file()}: ok")
+    configuration.load(config_path)
+    click.echo(f"{config_path or paths.config_file()}: ok")
 
 
 @main.command("check-devices")
-@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file (TOML).")
+@_CONFIG
 @click.option("--driver", help="libcuda: a name or a path.")
 @click.option("--nvml", help="libnvidia-ml: a name or a path.")
 @click.option("--device", multiple=True, help="Only the device with this UUID or index; repeat for several.")

@@ -10,11 +10,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytest.importorskip("tinygrad")
-pytest.importorskip("matplotlib")
-
 DEMO = [sys.executable, "-m", "vgpud.cli.main", "demo"]
 SIMULATED = "SIMULATED"
+#: the demo where only vgpud is installed
+BARE = """
+import sys
+from vgpud.cli.demo import demo_programs
+from vgpud.cli.main import invoke
+demo_programs.installed = lambda name: False
+sys.exit(invoke(sys.argv[1:]))
+"""
 pytestmark = pytest.mark.alone
 
 
@@ -34,7 +39,27 @@ def left_running(short_dir: Path) -> list[str]:
 
 
 @pytest.mark.slow
+def test_the_demo_needs_nothing_but_vgpud(short_dir: Path) -> None:
+    out = short_dir / "out"
+    command = [sys.executable, "-c", BARE, "demo", "--sim", "--seconds", "3", "--out", str(out)]
+    done = subprocess.run(command, env=environment(short_dir), capture_output=True, text=True, timeout=280)
+    assert "vgpu sim load trainer" in done.stdout and "no plot" in done.stdout
+    figures = json.loads((out / "demo.json").read_text())
+    assert [row["tenant"] for row in figures["rows"]] == ["alone", "small", "large", "small", "large", "small"]
+    small, large = figures["rows"][1:3]
+    assert 0 < small["got"] < large["got"]  # 0.25 and 0.75
+    off = [row for row in figures["rows"] if row["off_pp"] > row["wanted"]["tolerance_pp"]]
+    assert done.returncode == bool(off), done.stdout + done.stderr
+    assert done.stdout.count("points outside (at most") == len(off)
+    assert sum("█" in line for line in done.stdout.split("\n")) >= 2  # alone, and small when the other has ended
+    assert left_running(short_dir) == []
+    assert [p.name for p in out.iterdir()] == ["demo.json"]
+
+
+@pytest.mark.slow
 def test_the_demo_ends_with_table_plot_and_figures_and_leaves_nothing(short_dir: Path) -> None:
+    pytest.importorskip("tinygrad")
+    pytest.importorskip("matplotlib")
     out = short_dir / "out"
     command = [*DEMO, "--sim", "--seconds", "2", "--out", str(out)]
     done = subprocess.run(command, env=environment(short_dir), capture_output=True, text=True, timeout=280)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,6 +61,31 @@ def vgpu(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # `run` leaves signals blocked: it is about to exit
         out, err = capfd.readouterr()
         return Result(code, out, err)
+
+    return call
+
+
+class Screen(io.StringIO):
+    """A terminal that keeps what is written to it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def on_a_terminal(vgpu: Vgpu, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Calls the command line at a terminal of this width: on_a_terminal(80, "ps", host=...) -> lines, no colours."""
+
+    def call(width: int, *args: str, host: str | None = None) -> list[str]:
+        screen = Screen()
+        with monkeypatch.context() as patch:
+            patch.setenv("COLUMNS", str(width))
+            patch.setenv("TERM", "xterm")
+            patch.setattr(sys, "stdout", screen)
+            patch.setattr(sys, "stderr", screen)
+            vgpu(*args, host=host)
+        text = re.sub("\x1b\\[[0-9;]*m", "", screen.getvalue())
+        return re.split("\x1b\\[[0-9;?]*[A-Za-z]|[\r\n]+", text)
 
     return call
 

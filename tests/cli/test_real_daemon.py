@@ -69,6 +69,20 @@ def real(system: OwnSystem, vgpu: Any) -> Iterator[Any]:
         vgpu("slice", "rm", "--force", name, host=system.host)
 
 
+def test_a_device_reports_its_temperature_power_and_faults(real: Any, system: OwnSystem) -> None:
+    def device() -> Any:
+        return real("gpu", "ls", "-o", "json").json["devices"][0]
+
+    wait_until(lambda: device()["temperature_celsius"])
+    shown = device()
+    assert 20 < shown["temperature_celsius"] < 100
+    assert 0 < shown["power_milliwatts"] <= shown["power_limit_milliwatts"] == 700_000
+    assert (shown["xids"], shown["last_xid"]) == (0, None)
+    system.vgpu("sim", "xid", "--dir", str(system.sim_dir), "0", "13")
+    wait_until(lambda: device()["xids"])
+    assert (device()["xids"], device()["last_xid"]) == (1, 13)
+
+
 def test_how_a_slice_shares_is_set_shown_and_taken_back(real: Any) -> None:
     def shares(*args: str) -> tuple[Any, ...]:
         result = real("slice", *args, "-o", "json")
@@ -348,7 +362,7 @@ def test_a_trace_names_the_device_and_the_slices_on_it(
     process = start("--gpus", "0.5", "--name", "traced", "--", *program, str(tmp_path / "end"))
     assert process.stdout.readline().startswith("1 ")
     real("slice", "create", "beside", "--gpus", "0.25")
-    assert real("trace", "traced", "-s", "0.5", "-o", str(tmp_path / "trace.json")).code == 0
+    assert real("trace", "traced", "-s", "0.5", "--out", str(tmp_path / "trace.json")).code == 0
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     named = {(e["name"], e["args"]["name"]) for e in events if e["ph"] == "M" and "name" in e["args"]}
     assert {("thread_name", "traced"), ("thread_name", "regime"), ("thread_name", "beside")} <= named

@@ -15,8 +15,10 @@ from vgpud.api.slice_messages import device_view
 from vgpud.core import events as ev
 from vgpud.core.machine import step
 from vgpud.core.model import ALL_DEVICES, Policy, Reason, Slice, Spec, State
+from vgpud.core.observed import Reading
 from vgpud.core.placement.cluster import Cluster
 
+NOTHING = Reading(None, None)
 ASK = "ask for it with a ResourceClaim, for example `vgpu claim 0.5`"
 ONE = f"device 0 belongs to Kubernetes here (devices.kubernetes in vgpud.toml): {ASK}"
 BOTH = "devices 0, 1 belong to Kubernetes here (devices.kubernetes in vgpud.toml): ask for them with a ResourceClaim"
@@ -141,7 +143,7 @@ def test_a_job_that_needs_them_is_refused_for_ever(names: tuple[str, ...], wante
 
 def test_the_api_says_offered_to_whom() -> None:
     state = given("1")
-    shown = [device_view(device(n), "n", state, 0, 0.0) for n in range(2)]
+    shown = [device_view(device(n), "n", state, NOTHING) for n in range(2)]
     assert [(one.offered, one.kubernetes) for one in shown] == [(True, False), (True, True)]
     step(state, ev.DrainDevice("1", "a fan is broken"), 0)
-    assert not device_view(device(1), "n", state, 0, 0.0).offered
+    assert not device_view(device(1), "n", state, NOTHING).offered

@@ -16,6 +16,7 @@ import pytest
 from vgpud.attach.server import Tenants
 from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.model import Process, State
+from vgpud.core.observed import Reading
 from vgpud.core.strangers import Findings
 from vgpud.daemon import monitor
 from vgpud.daemon.monitor import UsageMonitor
@@ -201,3 +202,25 @@ def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
 
     for begin in (act, leave):
         asyncio.run(others_go_on(begin))
+
+
+def test_faults_are_counted_by_device_the_latest_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def counted() -> UsageMonitor:
+        made = await usage_monitor([], {})
+        noted: list[Any] = []
+        rounds = [[(UUID, 31), (UUID, 79), ("GPU-1", 13)], [(UUID, 31)], []]
+        made._host.state.devices.update({UUID: SimpleNamespace(), "GPU-1": SimpleNamespace()})  # type: ignore[dict-item]
+        made._devices = SimpleNamespace(  # type: ignore[assignment]
+            lost=dict, faults=lambda: rounds.pop(0), read=lambda uuid: Reading(1, 0.5, 41, 312_000, 700_000)
+        )
+        monkeypatch.setattr(made, "_on_loop", lambda work, *arguments: noted.append(arguments))
+        for _ in range(3):
+            made._read_devices()
+        assert len(noted) == 2
+        return made
+
+    made = asyncio.run(counted())
+    assert made.readings[UUID] == Reading(1, 0.5, 41, 312_000, 700_000, xids=((79, 1), (31, 2)))
+    assert made.readings["GPU-1"].xids == ((13, 1),)
+    made._count([(UUID, xid) for xid in range(1000, 2000)])
+    assert len(made._xids[UUID]) == monitor.XIDS_MAX, "a driver cannot make the table grow for ever"

@@ -115,14 +115,14 @@ def test_check_config(node: Node) -> None:
     node.settings = {"default_max": '"device"', "[arbiter]": "quantum_ns = 6_000_000"}
     node.write_config()
     check = [sys.executable, "-m", "vgpud.serve", "check-config"]
-    good = subprocess.run([*check, node.config], capture_output=True, text=True, check=False)
+    good = subprocess.run([*check, "--config", node.config], capture_output=True, text=True, check=False)
     assert (good.returncode, good.stdout) == (0, f"{node.config}: ok\n")
     node.settings = {"nodes": '"x"'}
     node.write_config()
-    bad = subprocess.run([*check, node.config], capture_output=True, text=True, check=False)
+    bad = subprocess.run([*check, "--config", node.config], capture_output=True, text=True, check=False)
     assert bad.returncode == ExitCode.USAGE
     assert "no key 'nodes': did you mean 'node'?" in bad.stderr
-    none = subprocess.run([*check, "/nonexistent.toml"], capture_output=True, text=True, check=False)
+    none = subprocess.run([*check, "--config", "/nonexistent.toml"], capture_output=True, text=True, check=False)
     assert none.returncode == ExitCode.USAGE
 
 

@@ -167,7 +167,7 @@ def test_command(tmp_path: Path) -> None:
     data, out = tmp_path / "rows.csv", tmp_path / "ours.json"
     dataset.append(data, jobs(120))
     before = data.read_bytes()
-    answer = run("--data", str(data), "-o", str(out), "--output", "json")
+    answer = run("--data", str(data), "--out", str(out), "-o", "json")
     assert answer.exit_code == 0, answer.output
     told = json.loads(answer.stdout)
     assert {each["target"]: each["rows"] for each in told["errors"]} == dict.fromkeys(model.TARGETS, 120)
@@ -176,7 +176,7 @@ def test_command(tmp_path: Path) -> None:
     assert data.read_bytes() == before
     assert model.load(out).card["data"][0]["file"] == "rows.csv"
     assert sorted(os.listdir(tmp_path)) == ["ours.json", "rows.csv"]
-    shown = run("--data", str(data), "-o", str(out))
+    shown = run("--data", str(data), "--out", str(out))
     assert "SHIPPED MODEL" in shown.stdout
     assert "0 of 120 in range" in shown.stdout
 
@@ -186,7 +186,7 @@ def test_command_refuses_and_writes_nothing(tmp_path: Path, content: bytes) -> N
     data, out = tmp_path / "rows.csv", tmp_path / "ours.json"
     data.write_bytes(content)
     out.write_text("before")
-    answer = run("--data", str(data), "-o", str(out))
+    answer = run("--data", str(data), "--out", str(out))
     assert isinstance(answer.exception, dataset.DataError)
     assert "\n" not in str(answer.exception)
     assert out.read_text() == "before"

@@ -38,7 +38,7 @@ from vgpud.core.events import (
     UpdateSlice,
 )
 from vgpud.core.model import BATCH, Denied, Device, Process, Reason, Slice, State
-from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
+from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, TraceEvent
 from vgpud.core.offered import find
 from vgpud.host import boot
 from vgpud.oci.request import Limits
@@ -72,7 +72,7 @@ class Backend(Protocol):
     def node_view(self) -> pb.Node: ...
     def why_no_cdi(self) -> str: ...
     def why_no_device(self, slice_name: str) -> str: ...
-    def reading(self, device: str) -> tuple[int | None, float | None]: ...
+    def reading(self, device: str) -> Reading: ...
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
     def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
     def attach_path(self, slice_name: str) -> str: ...
@@ -142,8 +142,7 @@ class Service(Watching):
         return made
 
     def _device(self, device: Device) -> pb.Device:
-        used, busy = self.backend.reading(device.uuid)
-        return views.device_view(device, self.backend.node, self.backend.state, used, busy)
+        return views.device_view(device, self.backend.node, self.backend.state, self.backend.reading(device.uuid))
 
     async def _submit(self, event: Event) -> Slice | None:
         return await self._saved(await self.backend.submit(event))

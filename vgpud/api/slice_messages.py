@@ -10,7 +10,7 @@ from typing import TypeVar
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.model import BATCH, Claim, Container, Device, Process, Share, Slice, Spec, State
-from vgpud.core.observed import Entry, ProcessStats, SliceStats, Standing, TraceEvent
+from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Standing, TraceEvent
 from vgpud.v1 import vgpud_pb2 as pb
 
 T = TypeVar("T")
@@ -177,8 +177,8 @@ def trace_event_view(event: TraceEvent, indexes: Mapping[str, int], names: Mappi
     )
 
 
-def device_view(device: Device, node: str, state: State, used_bytes: int | None, busy: float | None) -> pb.Device:
-    """A device with the sums of its slices' minima (milli, bytes) and NVML's reading (0 where it has none)."""
+def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Device:
+    """A device with the sums of its slices' minima (milli, bytes) and NVML's reading (0 or absent: it has none)."""
     reserved, drain, taken = state.reserved(device.uuid), state.drains.get(device.uuid), state.taken.get(device.uuid)
     given = state.of_kubernetes(device.uuid)
     return pb.Device(
@@ -188,19 +188,24 @@ def device_view(device: Device, node: str, state: State, used_bytes: int | None,
         name=device.name,
         pci_bus_id=device.pci_bus_id,
         memory_total_bytes=device.memory_bytes,
-        memory_used_bytes=used_bytes or 0,
+        memory_used_bytes=now.used_bytes or 0,
         memory_reserved_bytes=reserved[1],
         milli_reserved=reserved[0],
         sm_count=device.sm_count,
         simulated=device.simulated,
         context_bytes=device.context_bytes,
         granule_bytes=device.granule_bytes,
-        utilization_ratio=busy or 0.0,
+        utilization_ratio=now.utilization_ratio or 0.0,
         drained=drain.reason if drain else "",
         drained_by_fault=bool(drain and drain.by_fault),
         taken_by=taken.why if taken else "",
         offered=not state.closed(device.uuid, claim=given),
         kubernetes=given,
+        temperature_celsius=now.temperature_celsius,
+        power_milliwatts=now.power_milliwatts,
+        power_limit_milliwatts=now.power_limit_milliwatts,
+        xids=sum(count for _, count in now.xids),
+        last_xid=now.xids[-1][0] if now.xids else 0,
     )
 
 

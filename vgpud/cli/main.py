@@ -58,10 +58,10 @@ def cli() -> None:
 
 
 def complain(message: str) -> None:
-    """Prints one line on stderr, whatever the text holds."""
-    from vgpud.cli.common.text import plain
+    """Prints one line on stderr, whatever the text holds; on a terminal broken between words."""
+    from vgpud.cli.common.output import say
 
-    print(f"vgpu: {plain(' '.join(message.split()))}", file=sys.stderr)
+    say(" ".join(message.split()))
 
 
 def _usage_line(error: click.UsageError) -> str:

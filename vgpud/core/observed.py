@@ -120,6 +120,10 @@ class Reading:
 
     used_bytes: int | None
     utilization_ratio: float | None  # 0..1
+    temperature_celsius: int | None = None
+    power_milliwatts: int | None = None
+    power_limit_milliwatts: int | None = None
+    xids: tuple[tuple[int, int], ...] = ()  # (fault, how often) since the daemon started, the latest fault last
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class DeviceSample:
     utilization_ratio: float | None
     allocated_gpus: float  # sum of the minima
     arbiter: Standing = Standing()
+    health: Reading = Reading(None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ def _device(device: Device, reading: Reading, state: State, arbiter: Standing) -
         utilization_ratio=reading.utilization_ratio,
         allocated_gpus=state.reserved(device.uuid)[0] / MILLI_PER_DEVICE,
         arbiter=arbiter,
+        health=reading,
     )
 
 

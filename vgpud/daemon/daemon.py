@@ -521,9 +521,8 @@ class Daemon:
         """For each device, by index, a number that linked ones share; () when nothing is known."""
         return self._devices.groups(list(self.state.devices.values()))
 
-    def reading(self, device: str) -> tuple[int | None, float | None]:
-        now = self._monitor.readings.get(device, Reading(None, None))
-        return now.used_bytes, now.utilization_ratio
+    def reading(self, device: str) -> Reading:
+        return self._monitor.readings.get(device, Reading(None, None))
 
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]:
         serial = self.state.slices[made.name].serial if made.name in self.state.slices else made.serial

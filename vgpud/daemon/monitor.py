@@ -40,6 +40,8 @@ HOLDERS_EVERY = 10
 #: a program that closed its connection attaches again by itself in about a second; one that has not after this time is
 #: treated as a program without a slice
 RETURN_S = 30.0
+#: different faults of a device that are counted: more than drivers have had so far
+XIDS_MAX = 256
 #: threads that act on programs: each asks the driver once more before
 ACTORS = 4
 
@@ -69,6 +71,7 @@ class UsageMonitor:
         self._arbiters = arbiters
         self._watch = Watch()
         self._charged: dict[tuple[str, str], int] = {}
+        self._xids: dict[str, dict[int, int]] = {}  # by device: how often each fault, the latest last
         self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
         #: what _attached() was made of, and what it was: lists made again each time keep the garbage collector busy
         self._attachments: tuple[tuple[list[Process], set[int]], dict[int, list[Process]]] = ([], set()), {}
@@ -153,9 +156,19 @@ class UsageMonitor:
         self._lost = self._devices.lost()
         none = Reading(None, None)
         known = self._host.state.devices
-        self.readings = {uuid: none if uuid in self._lost else self._devices.read(uuid) for uuid in known}
         if faults := self._devices.faults():
+            self._count(faults)
             self._on_loop(self._note_faults, faults)
+        found = {uuid: none if uuid in self._lost else self._devices.read(uuid) for uuid in known}
+        self.readings = {
+            uuid: replace(now, xids=tuple(self._xids.get(uuid, {}).items())) for uuid, now in found.items()
+        }
+
+    def _count(self, faults: Sequence[tuple[str, int]]) -> None:
+        for uuid, xid in faults:
+            counts = self._xids.setdefault(uuid, {})
+            if xid in counts or len(counts) < XIDS_MAX:
+                counts[xid] = counts.pop(xid, 0) + 1
 
     def _read_holders(self) -> None:
         found = {uuid: self._devices.holder(uuid) for uuid in self._host.state.devices}

@@ -202,7 +202,10 @@ class Devices:
             return Reading(None, None)
         memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used)
         busy = _or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-        return Reading(memory, None if busy is None else busy / 100)
+        celsius = _or_none(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
+        power = _or_none(lambda: pynvml.nvmlDeviceGetPowerUsage(handle))
+        limit = _or_none(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+        return Reading(memory, None if busy is None else busy / 100, celsius, power, limit)
 
     def groups(self, devices: Sequence[Device]) -> tuple[int, ...]:
         """For each device a number that linked ones share: by NVLink where there is any, else by NUMA node. () when

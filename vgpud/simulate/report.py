@@ -14,6 +14,8 @@ from vgpud.simulate.engine import Outcome, Sample
 
 #: spans of time of a curve of utilisation
 SPANS = 200
+#: of the first curve, and of those that may cover it
+_DASHES = ("solid", (0, (6, 2)), (0, (3, 2)), (0, (6, 2, 1, 2)))
 
 
 def write_jobs(path: Path, outcomes: Mapping[str, Outcome]) -> None:
@@ -47,21 +49,53 @@ def write_plots(folder: Path, stem: str, title: str, outcomes: Mapping[str, Outc
     return found
 
 
+def _style(index: int, count: int) -> dict[str, Any]:
+    """Each curve is thinner than the one that it may cover, and dashed: what lies under it stays visible."""
+    return {"linewidth": 1.4 + 0.9 * (count - 1 - index), "linestyle": _DASHES[1 + (index - 1) % 3 if index else 0]}
+
+
+def _unit(longest_s: float) -> tuple[str, float]:
+    """Name and length in seconds of the unit of an axis: as in the table, seconds below three hours, then hours."""
+    return ("seconds", 1.0) if longest_s < results.HOURS_FROM_S else ("hours", 3600.0)
+
+
+def _named(axes: Any, policy: str, line: Any, at: tuple[float, float]) -> None:
+    """The policy's name beside its own curve."""
+    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+    place = {"xytext": (6, -10), "textcoords": "offset points", "fontsize": 8, "zorder": 5}
+    axes.annotate(policy, at, color=line.get_color(), bbox=box, **place)
+
+
 def _completion(axes: Any, outcomes: Mapping[str, Outcome]) -> None:
-    for policy, outcome in outcomes.items():
-        jct_ns = sorted(job.ended_ns - job.submitted_ns for _, job in outcome.jobs if job.state.ended)
-        parts = [100 * (index + 1) / len(jct_ns) for index in range(len(jct_ns))]
-        axes.step([max(results.seconds(ns), 1) for ns in jct_ns], parts, where="post", label=policy, linewidth=1.5)
-    axes.set(xscale="log", ylim=(0, 101), xlabel="seconds from submission to end", ylabel="jobs (%)")
+    times_s = {
+        policy: sorted(max(results.seconds(job.ended_ns - job.submitted_ns), 1) for _, job in o.jobs if job.state.ended)
+        for policy, o in outcomes.items()
+    }
+    unit, unit_s = _unit(max(jct_s[-1] for jct_s in times_s.values()))
+    for index, (policy, jct_s) in enumerate(times_s.items()):
+        parts = [100 * (number + 1) / len(jct_s) for number in range(len(jct_s))]
+        scaled = [at_s / unit_s for at_s in jct_s]
+        (line,) = axes.step(scaled, parts, where="post", label=policy, **_style(index, len(times_s)))
+        chosen = len(jct_s) * (index + 1) // (len(times_s) + 1)  # each name at another height
+        _named(axes, policy, line, (scaled[chosen], parts[chosen]))
+    from matplotlib.ticker import LogFormatter
+
+    axes.set(xscale="log", ylim=(0, 101), xlabel=f"{unit} from submission to end", ylabel="jobs (%)")
+    axes.xaxis.set_major_formatter(LogFormatter())  # 1000, not 10 to the power of 3
+    axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.6)))
 
 
 def _utilisation(axes: Any, outcomes: Mapping[str, Outcome]) -> None:
-    for policy, outcome in outcomes.items():
-        points = means(outcome.samples, SPANS)
-        hours = [at_s / 3600 for at_s, _ in points]
-        used = [100 * milli / outcome.capacity_milli for _, milli in points]
-        axes.step(hours, used, where="post", label=policy, linewidth=1.2)
-    axes.set(ylim=(0, 104), xlabel="hours", ylabel="GPU time assigned to jobs (%)")
+    curves = {policy: means(outcome.samples, SPANS) for policy, outcome in outcomes.items()}
+    unit, unit_s = _unit(max((points[-1][0] for points in curves.values() if points), default=0.0))
+    for index, (policy, points) in enumerate(curves.items()):
+        times = [at_s / unit_s for at_s, _ in points]
+        used = [100 * milli / outcomes[policy].capacity_milli for _, milli in points]
+        (line,) = axes.step(times, used, where="post", label=policy, **_style(index, len(curves)))
+        if points:
+            chosen = len(points) * (index + 1) // (len(curves) + 1)
+            _named(axes, policy, line, (times[chosen], used[chosen]))
+    axes.set(ylim=(0, 104), xlabel=unit, ylabel="GPU time assigned to jobs (%)")
 
 
 def means(samples: Sequence[Sample], count: int) -> list[tuple[float, float]]:

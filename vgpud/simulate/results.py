@@ -12,6 +12,8 @@ from vgpud.core.units import finite
 from vgpud.simulate.engine import Outcome, Sample
 from vgpud.simulate.trace import TraceJob
 
+#: times are shown in seconds below this, and in hours from there on
+HOURS_FROM_S = 10_800.0
 #: columns of the table of jobs
 COLUMNS = (
     "job_id",

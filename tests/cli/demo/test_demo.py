@@ -1,10 +1,12 @@
 """The pure parts of `vgpu demo`: rates, shares, what counts as off, the pictures."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from vgpud.cli.demo import demo_measure, demo_view
+from vgpud.cli.common.fit import Cell
+from vgpud.cli.demo import demo_measure, demo_programs, demo_view
 from vgpud.cli.demo.demo_measure import KEPT_TOLERANCE_PP, BusyTail, Row, Trainer, Wanted
 from vgpud.core import units
 from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span
@@ -79,8 +81,8 @@ def test_the_busy_log_is_followed_over_a_record_that_is_half_written(tmp_path: P
 def test_the_bar_shows_share_minimum_and_maximum() -> None:
     bar = demo_view.share_bar(0.5, Wanted(0.25, 1, 0.25, 1))
     assert len(bar) == demo_view.BAR_CELLS
-    assert bar.index("[") == 10 and bar[-1] == "]"
-    assert bar[15] == "━" and bar[25] == "·"
+    assert bar.index("[") == 8 and bar[-1] == "]"
+    assert bar[12] == "━" and bar[20] == "·"
 
 
 def test_the_series_is_a_mean_over_half_a_second() -> None:
@@ -96,11 +98,62 @@ def test_the_plot_is_written(tmp_path: Path) -> None:
     assert path.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_the_table_names_phase_share_and_memory() -> None:
-    from rich.console import Console
+def test_the_plot_names_its_lines_and_its_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    drawn: list[Any] = []
+    monkeypatch.setattr(pyplot, "close", drawn.append)
+    lines = {"small (0.25..1)": [(0.0, 0.25), (1.0, 0.25)], "large (0.75..0.75)": [(0.0, 0.25), (1.0, 0.25)]}
+    demo_view.plot(tmp_path / "a.png", "SIMULATED", lines, [("both", 0, 1)], [(0, 1, 0.25)])
+    (axes,) = drawn[0].axes
+    first, second, promise = axes.get_lines()
+    assert first.get_linewidth() > second.get_linewidth()  # its edges are seen beside the line that covers it
+    assert promise.get_linestyle() == "--" and promise.get_zorder() > second.get_zorder()
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [*lines, "guaranteed"]
+    assert {"small", "large"} <= {text.get_text() for text in axes.texts}
 
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(demo_view.final_table("SIMULATED thing", [row(EXACT, 0.21)]))
-    text = console.export_text()
-    for part in ("SIMULATED thing", "0.25..0.25", "25%", "21.0%", "50%", units.format_bytes(1 << 30)):
+
+def test_the_table_names_phase_share_and_memory() -> None:
+    grid = demo_view.final_grid([row(EXACT, 0.21), row(EXACT, 0.05)])
+    kept, missed = grid.rows
+    text = " ".join(cell.text for cell in kept if isinstance(cell, Cell))
+    for part in ("phase", "0.25..0.25", "25%", "21.0%", "50%", units.format_bytes(1 << 30)):
         assert part in text
+    assert {cell.style for cell in kept if isinstance(cell, Cell)} == {""}
+    assert {cell.style for cell in missed if isinstance(cell, Cell)} == {"red"}
+
+
+# ---- what is installed ----
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    monkeypatch.setattr(demo_programs, "installed", lambda name: name not in names)
+
+
+def test_without_tinygrad_the_demo_says_what_it_shows_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "tinygrad")
+    chosen = demo_programs.choose(simulated=True)
+    assert chosen.command[1:6] == ["-m", "vgpud.cli.main", "sim", "load", "trainer"]
+    (remark,) = chosen.remarks
+    assert "tinygrad" in remark and "vgpu sim load trainer" in remark and "pip install" in remark
+
+
+def test_without_the_sources_there_is_a_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    without(monkeypatch, "matplotlib")
+    monkeypatch.setattr(demo_programs, "KERNEL_MODEL", tmp_path / "none")
+    chosen = demo_programs.choose(simulated=True)
+    assert "load" in chosen.command
+    assert any("matplotlib" in remark for remark in chosen.remarks)
+
+
+def test_with_everything_a_network_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch)
+    chosen = demo_programs.choose(simulated=True)
+    assert demo_programs.TRAINER in chosen.command and not chosen.remarks
+    assert "VGPU_SIM_KERNELS" in chosen.env and "VGPU_SIM_KERNELS" not in demo_programs.choose(simulated=False).env
+
+
+def test_curves_are_a_line_per_tenant_within_the_width() -> None:
+    points = [(index / 4, 0.25 if index < 100 else 1.0) for index in range(200)]
+    small, large = demo_view.curves({"small": points, "the large": points[:4]}, 60).split("\n")
+    assert len(small) == 60 and small.startswith("    small  ▃") and small.endswith("█")
+    assert large == "the large  ▃▃▃▃"

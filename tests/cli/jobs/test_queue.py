@@ -15,6 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.cli.fake_queue import NODE, SUBMITTED_S, eventually
+from vgpud.cli.common.fit import lines_of
 from vgpud.cli.common.users import user_name
 from vgpud.cli.jobs import tables as job_tables
 from vgpud.cli.jobs import top, wait
@@ -54,15 +55,9 @@ def queue(daemon: Any) -> Any:
 
 def table(fake: Any, states: tuple[str, ...] = ()) -> str:
     """The table as it would be at NOW."""
-    from rich.console import Console
-
     jobs = [job_views.job_view(job, frozenset({0})) for job in fake.jobs.values() if job.state not in states]
-    from vgpud.cli.common.output import to_rich
-
-    console = Console(width=1000, no_color=True)
-    with console.capture() as capture:
-        console.print(to_rich(job_tables.jobs_grid(jobs, NOW), True))
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+    lines = lines_of(job_tables.jobs_grid(jobs, NOW), True, None)
+    return "\n".join("".join(text for text, _ in line) for line in lines)
 
 
 GOLDEN = """\

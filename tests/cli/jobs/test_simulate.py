@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,6 +89,29 @@ def test_plots(vgpu: Any, tmp_path: Path) -> None:
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == ["60_job-jct.png", "60_job-utilisation.png"]
     assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in names)
+
+
+@pytest.mark.parametrize(("hours", "unit"), [(1, "seconds"), (50, "hours")])
+def test_curves_that_cover_each_other_are_seen_and_named(hours: int, unit: str) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    from vgpud.simulate import report, results
+
+    end_ns = hours * 3600 * results.SECOND_NS
+    job = SimpleNamespace(ended_ns=end_ns, submitted_ns=0, state=SimpleNamespace(ended=True))
+    samples = [SimpleNamespace(at_ns=0, held_milli=1000), SimpleNamespace(at_ns=end_ns, held_milli=0)]
+    one = SimpleNamespace(jobs=[(None, job)] * 4, samples=samples, capacity_milli=2000)
+    outcomes: Any = {"fifo": one, "strict:fifo": one, "srsf": one}
+    for draw in (report._completion, report._utilisation):
+        figure, axes = pyplot.subplots()
+        draw(axes, outcomes)
+        lines = axes.get_lines()
+        widths = [line.get_linewidth() for line in lines]
+        assert widths == sorted(widths, reverse=True) and len(set(widths)) == 3
+        assert lines[0].get_linestyle() == "-" and {line.get_linestyle() for line in lines[1:]} == {"--"}
+        assert [text.get_text() for text in axes.texts] == list(outcomes)
+        assert axes.get_xlabel().split()[0] == unit
+        assert max(lines[0].get_xdata()) == pytest.approx(hours if unit == "hours" else hours * 3600, rel=0.01)
+        pyplot.close(figure)
 
 
 def test_costs_and_neighbours_cost(vgpu: Any) -> None:

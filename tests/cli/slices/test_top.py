@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from vgpud.cli.common import figures, views
 from vgpud.cli.common.history import History, Recent
 from vgpud.cli.common.output import blocks_unknown
 from vgpud.cli.slices.top_frame import Line, _got_style, _rooms, frame
+from vgpud.cli.slices.top_keys import HELP, SORTS, Screen, split_keys
 from vgpud.v1 import vgpud_pb2 as pb
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -158,7 +160,7 @@ def test_counters_that_begin_again_and_slices_that_went_are_forgotten() -> None:
 def test_lines_fit_and_wide_terminals_show_more(width: int) -> None:
     lines = drawn([slice_of("a-name-that-is-rather-long-for-a-slice", share_ratio=0.5)], width)
     assert max(map(len, lines)) <= width
-    titles = lines[1].split()
+    titles = lines[2].split()
     assert {"SLICE", "DUE%", "GOT%", "WAIT%", "p99", "BALANCE", "MEM%"} <= set(titles)
     assert ({"BORR%", "GATE", "USER"} <= set(titles)) == (width >= 80)
     assert ("p50" in titles) == (width >= 100)
@@ -171,28 +173,28 @@ def test_a_line_says_what_the_slice_is_due_got_and_waited() -> None:
     limits = {"min_milli": 250, "max_milli": 750, "mem_max_bytes": 8 << 30, "mem_used_bytes": 2 << 30}
     lines = drawn([slice_of("train", regime="arbitrated", **fields, **limits)], 120)
     assert "arbitrated" in lines[0] and "SIMULATED" in lines[0]
-    shown = dict(zip(lines[1].replace("LAST MINUTE", "MINUTE").split(), lines[2].split(), strict=False))
+    shown = dict(zip(lines[2].replace("LAST MINUTE", "MINUTE").split(), lines[3].split(), strict=False))
     assert (shown["DUE%"], shown["GOT%"], shown["LIMITS"]) == ("25.0", "25.3", "0.25..0.75")
     for text in ("-3.0ms", "closed", " 25.0\n", "▃▃▃▃▃▃▃▃▃▃"):
-        assert text in lines[2] + "\n"
+        assert text in lines[3] + "\n"
     assert "12:34:56" in lines[-2]
 
 
 def test_lines_stay_where_they_are_and_idle_slices_come_last() -> None:
     slices = [slice_of("c", share_ratio=0.9), slice_of("a", processes=0), slice_of("b", share_ratio=0.1)]
-    assert [line[0] for line in drawn(slices, 80)[2:5]] == ["b", "c", "a"]
+    assert [line[0] for line in drawn(slices, 80)[3:6]] == ["b", "c", "a"]
 
 
 def test_what_does_not_fit_is_counted() -> None:
     lines = drawn([slice_of(f"s{i:02d}", processes=i % 2) for i in range(40)], 80, height=12)
     assert len([line for line in lines if line]) <= 12
-    assert lines[-4] == "and 33 more, 20 of them without a program"
+    assert lines[-4] == "and 34 more, 20 of them without a program"
 
 
 def test_a_slice_without_a_program_is_due_nothing() -> None:
     lines = drawn([slice_of("a", processes=0, entitlement_milli=250, lag_ns=500_000)], 80)
-    assert lines[2].split()[1:3] == ["root", "-"]
-    assert "500us" not in lines[2]
+    assert lines[3].split()[1:3] == ["root", "-"]
+    assert "500us" not in lines[3]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +231,87 @@ def test_a_terminal_of_the_c_locale_gets_ascii(monkeypatch: pytest.MonkeyPatch, 
 
 def test_an_old_view_says_why() -> None:
     assert "the daemon does not answer" in drawn([], 80, problem="the daemon does not answer")[-2]
+
+
+def shown(screen: Screen, slices: list[dict[str, Any]], **fields: Any) -> list[str]:
+    """The lines of a view on a terminal of 80 columns; fields: of the device."""
+    processes = fields.pop("processes", [])
+    device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, memory_total_bytes=1 << 36, **fields))
+    history = History(1.0)
+    history.add(0.0, slices)
+    out = Console(file=io.StringIO(), width=80, height=24)
+    out.print(frame(out, {"devices": [device], "slices": slices, "processes": processes}, history, "", "", screen))
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue().split("\n")
+
+
+def test_a_device_shows_memory_temperature_power_and_faults() -> None:
+    fields = {"memory_used_bytes": 1 << 35, "temperature_celsius": 41, "power_milliwatts": 312_400}
+    line = shown(Screen(), [], power_limit_milliwatts=700_000, xids=3, last_xid=79, **fields)[1]
+    assert line.strip() == "memory [█████     ] 32GiB of 64GiB  41 C  312 of 700 W  XIDs: 3, last 79"
+    bare = shown(Screen(), [])[1]
+    assert bare.strip() == "memory [          ] 0B of 64GiB", "what NVML does not report is left out"
+
+
+def test_keys_choose_the_order_of_the_slices() -> None:
+    slices = [
+        slice_of("a", share_ratio=0.1, mem_used_bytes=1),
+        slice_of("b", share_ratio=0.5, mem_used_bytes=2),
+        slice_of("c", share_ratio=0.3, mem_used_bytes=3),
+    ]
+    screen, orders = Screen(), {}
+    for _ in SORTS:
+        orders[screen.sort] = "".join(line[0] for line in shown(screen, slices)[3:6])
+        screen.press("s")
+    assert orders == {"name": "abc", "got": "bca", "wait": "abc", "memory": "cba"}
+    assert screen.sort == "name"
+
+
+def test_a_filter_is_typed_kept_and_cleared() -> None:
+    screen = Screen()
+    slices = [slice_of("train-a"), slice_of("infer")]
+    for key in "/qx\x7f":
+        screen.press(key)
+    assert (screen.filter, screen.ended) == ("q", False), "while typing q is a letter"
+    for key in "\x7fTRA\r":
+        screen.press(key)
+    lines = shown(screen, slices)
+    assert lines[3].startswith("train-a") and not any(line.startswith("infer") for line in lines)
+    assert "f filter: TRA" in lines[-2]
+    screen.press("\x1b")
+    assert screen.filter == ""
+    assert Screen(filter="root").shows("a", "root")
+    assert "no slice passes the filter" in shown(Screen(filter="none"), slices)[2]
+
+
+def test_processes_stand_below_their_slice() -> None:
+    process = pb.Process(slice="a", pid=4321, uid=0, program="python\x1b train.py")
+    process.devices.add(device_uuid=UUID, mem_used_bytes=3 << 30)
+    rows = [views.process_view(process, frozenset())]
+    screen = Screen()
+    assert not any("4321" in line for line in shown(screen, [slice_of("a"), slice_of("b")], processes=rows))
+    screen.press("p")
+    lines = shown(screen, [slice_of("a"), slice_of("b")], processes=rows)
+    assert lines[3].startswith("a ") and lines[5].startswith("b ")
+    assert lines[4].split() == ["4321", "root", "3GiB", "python\\x1b", "train.py"]
+
+
+def test_help_and_pause_are_said() -> None:
+    screen = Screen()
+    screen.press(" ")
+    assert "PAUSED" in shown(screen, [])[-2]
+    screen.press("h")
+    text = "\n".join(shown(screen, []))
+    assert all(f"{key} " in text for key, _ in HELP) and "device 0" not in text
+    screen.press("\x1b")
+    assert not screen.help and screen.paused
+    screen.press("q")
+    assert screen.ended
+    assert "Ctrl-C ends" in shown(Screen(keys=False), [])[-2]
+
+
+def test_arrow_keys_are_no_letters() -> None:
+    assert split_keys("\x1b[A") == [] and split_keys("qs") == ["q", "s"] and split_keys("\x1b") == ["\x1b"]
 
 
 # ---- the command ----
@@ -290,10 +373,42 @@ def test_on_a_terminal_it_draws_and_leaves_the_screen(daemon: Any) -> None:
     assert "no slices" in drawn_there and "no slices" in left, "the last view stays"
 
 
+def test_keys_are_obeyed_at_once_and_q_leaves_the_terminal_as_it_was(daemon: Any, vgpu: Any) -> None:
+    vgpu("slice", "create", "abc", "--gpus", "0.5", host=daemon.host)
+    leader, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    command = [sys.executable, "-m", "vgpud.cli.main", "--host", daemon.host, "top", "-d", "60"]
+    env = os.environ | {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    running = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=env)
+    text = ""
+
+    def until(words: str) -> None:
+        nonlocal text
+        while words not in text:
+            text += os.read(leader, 4096).decode(errors="ignore")
+        text = text.partition(words)[2]
+
+    try:
+        until("s sort: name")
+        os.write(leader, b"s")
+        until("s sort: got")  # long before the next view
+        os.write(leader, b"/none\r")
+        until("no slice passes the filter")
+        os.write(leader, b"q")
+        until("\x1b[?1049l")
+        assert running.wait(timeout=60) == 0
+        assert termios.tcgetattr(terminal) == before
+    finally:
+        running.kill()
+        running.wait()
+        os.close(leader)
+        os.close(terminal)
+
+
 def test_the_first_view_on_a_terminal_shows_who_waits_as_well(waiting: Any) -> None:
     code, text = on_a_terminal("--host", waiting.host, "top", "-n", "1", "-d", "0.1")
     left = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", text.partition("\x1b[?1049l")[2])
-    titles, line = left.splitlines()[1:3]
+    titles, line = left.splitlines()[2:4]
     end = titles.index("WAIT%") + len("WAIT%")
     assert code == 0 and float(line[end - 5 : end]) > 0
 

@@ -204,7 +204,17 @@ def traced_slice(vgpu: Any, daemon: Any) -> Any:
 def recording(traced_slice: Any, tmp_path: Path) -> Iterator[Any]:
     """`vgpu trace train` without an end, once it has begun; killed if it lives still."""
     file = tmp_path / "t.json"
-    command = [sys.executable, "-m", "vgpud.cli.main", "--host", traced_slice.host, "trace", "train", "-o", str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "vgpud.cli.main",
+        "--host",
+        traced_slice.host,
+        "trace",
+        "train",
+        "--out",
+        str(file),
+    ]
     hears_hangups = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)  # noqa: E731  nohup has them ignored
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hears_hangups)
     assert process.stderr is not None
@@ -227,11 +237,11 @@ def test_a_file_is_as_it_was_until_the_trace_is_whole(vgpu: Any, daemon: Any, tm
     (tmp_path / "link").symlink_to(tmp_path / "keep")
     vgpu("slice", "create", "train", "--gpus", "0.5", host=daemon.host)
     daemon.trace_denied = "slice 'train' does not belong to uid 7: ask its owner or an admin"
-    result = vgpu("trace", "train", "-s", "0.1", "-o", str(tmp_path / "link"), host=daemon.host)
+    result = vgpu("trace", "train", "-s", "0.1", "--out", str(tmp_path / "link"), host=daemon.host)
     assert result.code == 5 and "perfetto" not in result.stderr and "ask its owner" in result.stderr
     assert (tmp_path / "keep").read_text() == "precious"
     daemon.trace_denied = ""
-    assert vgpu("trace", "train", "-s", "0.1", "-o", str(tmp_path / "link"), host=daemon.host).code == 0
+    assert vgpu("trace", "train", "-s", "0.1", "--out", str(tmp_path / "link"), host=daemon.host).code == 0
     assert whole(tmp_path / "keep") and (tmp_path / "link").is_symlink()
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")], "nothing is left beside it"
 
@@ -246,7 +256,7 @@ def test_who_is_asked_to_end_keeps_what_was_recorded(recording: Any, number: int
 
 def test_it_ends_by_itself_and_says_where_to_look(vgpu: Any, traced_slice: Any, tmp_path: Path) -> None:
     file = tmp_path / "t.json"
-    result = vgpu("trace", "train", "--seconds", "0.1", "-o", str(file), host=traced_slice.host)
+    result = vgpu("trace", "train", "--seconds", "0.1", "--out", str(file), host=traced_slice.host)
     assert result.code == 0 and not result.stdout
     assert f"{file}: 3 events" in result.stderr and "perfetto" in result.stderr
     assert whole(file) == [("gate count", 0, 3), ("gate count", 4, 6)]
@@ -261,7 +271,7 @@ def test_a_name_is_found_if_none_is_given(
 
 
 def test_stdout_has_nothing_but_the_trace(vgpu: Any, traced_slice: Any) -> None:
-    result = vgpu("trace", "train", "-s", "0.1", "-o", "-", host=traced_slice.host)
+    result = vgpu("trace", "train", "-s", "0.1", "--out", "-", host=traced_slice.host)
     check(json.loads(result.stdout))
     assert "3 events" in result.stderr
 
@@ -291,20 +301,20 @@ def test_what_was_recorded_outlives_the_daemon(recording: Any, traced_slice: Any
 
 def test_an_unknown_slice_is_named_and_no_file_is_made(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
     file = tmp_path / "t.json"
-    result = vgpu("trace", "none", "-o", str(file), host=daemon.host)
+    result = vgpu("trace", "none", "--out", str(file), host=daemon.host)
     assert result.code != 0 and "none" in result.stderr and "vgpu slice ls" in result.stderr
     assert not file.exists()
 
 
 def test_a_file_that_cannot_be_written_is_said_before_anything_is_recorded(vgpu: Any, traced_slice: Any) -> None:
-    result = vgpu("trace", "train", "-o", "/nonexistent/t.json", host=traced_slice.host)
-    assert result.code != 0 and "/nonexistent/t.json" in result.stderr and "-o" in result.stderr
+    result = vgpu("trace", "train", "--out", "/nonexistent/t.json", host=traced_slice.host)
+    assert result.code != 0 and "/nonexistent/t.json" in result.stderr and "--out" in result.stderr
     assert "recording" not in result.stderr
 
 
 def test_a_full_disk_is_said_in_one_line(vgpu: Any, traced_slice: Any) -> None:
-    result = vgpu("trace", "train", "-s", "0.1", "-o", "/dev/full", host=traced_slice.host)
+    result = vgpu("trace", "train", "-s", "0.1", "--out", "/dev/full", host=traced_slice.host)
     assert result.code == 1
     assert result.stderr.splitlines()[1:] == [
-        "vgpu: cannot write /dev/full: No space left on device; name another file with -o"
+        "vgpu: cannot write /dev/full: No space left on device; name another file with --out"
     ]

@@ -19,7 +19,7 @@ EXIT_CODES: dict[ExitCode, str] = {
     ExitCode.DENIED: "not allowed",
     ExitCode.NO_CAPACITY: "no capacity, or over a quota",
     ExitCode.TIMED_OUT: "timed out (--timeout)",
-    ExitCode.CONFLICT: "conflict: the name is taken, or the slice, job or queue is not in a state for this",
+    ExitCode.CONFLICT: "conflict: name taken, or slice, job or queue not in a state for this",
     ExitCode.DEVICE_REFUSED: "a device cannot be shared as it is (MPS, exclusive-process mode, MIG)",
 }
 

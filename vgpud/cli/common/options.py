@@ -11,6 +11,8 @@ import click
 from vgpud.cli.common.quantities import Number
 
 FORMATS = ("table", "json", "yaml", "name")
+#: width of help texts on a terminal that is not narrower
+_HELP_CELLS = 80
 
 
 @dataclass
@@ -63,6 +65,19 @@ class _WithGlobals(click.Command):
         self._globals = [option for option in _global_options() if not taken.intersection(option.opts)]
         self.params.extend(self._globals)
 
+    def get_help(self, ctx: click.Context) -> str:
+        """The help; also examples, which click never breaks, keep within the width of the terminal."""
+        import shutil
+
+        from vgpud.cli.common.fit import INDENT_CELLS, wrapped
+
+        width = min(_HELP_CELLS, shutil.get_terminal_size((_HELP_CELLS, 24)).columns)
+        lines: list[str] = []
+        for line in super().get_help(ctx).split("\n"):
+            indent = len(line) - len(line.lstrip()) + INDENT_CELLS
+            lines += wrapped(line, width, " " * indent) if len(line) > width else [line]
+        return "\n".join(lines)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own = [p for p in self.get_params(ctx) if p not in self._globals]
         for title, params in (("Options", own), ("Global options", self._globals)):
@@ -96,6 +111,24 @@ class LazyGroup(_WithGlobals, click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
+            return super().resolve_command(ctx, args)
+        meant = [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]
+        hint = f", did you mean {' or '.join(meant)}?" if meant else ""
+        raise click.UsageError(f"No such command {name!r}{hint}", ctx)
+
+    def _resembling(self, ctx: click.Context, name: str) -> list[str]:
+        """Commands that a mistyped name may stand for: one of this name in a group, or else those spelt like it."""
+        import difflib
+
+        groups = {each: self.get_command(ctx, each) for each in self.list_commands(ctx)}
+        below = [f"{each} {name}" for each, g in groups.items() if isinstance(g, click.Group) and name in g.commands]
+        return below or difflib.get_close_matches(name, list(groups), 3, 0.6)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _WithGlobals.format_options(self, ctx, formatter)

@@ -1,43 +1,29 @@
 """The four output formats: table (for people), json and yaml (stable, for programs), name (one per line).
 
-Data goes to stdout, remarks go to stderr.
+Data goes to stdout, remarks go to stderr. What goes to a terminal keeps within its width; anything else is whole.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
 
+from vgpud.cli.common.fit import INDENT_CELLS, Grid, Line, lines_of, wrapped
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.text import plain
 from vgpud.core.units import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
 SCHEMA_VERSION = 1
-#: wider than any table: lines are never broken or cut, so piped output is the same as shown
+#: wider than any table: rich neither breaks nor cuts a line
 _WIDTH = 10_000
-
-
-@dataclass
-class Cell:
-    """Text with a rich style."""
-
-    text: str
-    style: str = ""
-
-
-@dataclass
-class Grid:
-    """Contents of a table: titles (">" in front: right-aligned) and rows of texts."""
-
-    titles: Sequence[str]
-    rows: list[Sequence[str | Cell]] = field(default_factory=list)
+#: width of a terminal that does not say it
+_USUAL_CELLS = 80
 
 
 def console(settings: Settings, stderr: bool = False, width: int | None = None) -> Console:
@@ -57,28 +43,40 @@ def blocks_unknown(out: Console) -> bool:
     return out.options.ascii_only or (out.is_terminal and plain)
 
 
-def to_rich(grid: Grid, headers: bool) -> Table:
-    """The grid as a table without lines; texts are made safe for the terminal."""
-    from rich.table import Table
+def width_of(stream: TextIO) -> int | None:
+    """Cells of the terminal that the stream is; None: it is none, and what is written there stays whole."""
+    import shutil
+
+    if not stream.isatty():
+        return None
+    if os.environ.get("COLUMNS", "").isdigit():
+        return shutil.get_terminal_size().columns
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_CELLS
+    except (OSError, ValueError):  # a terminal of a test, without a descriptor
+        return _USUAL_CELLS
+
+
+def to_rich(lines: Iterable[Line]) -> list[Text]:
+    """Lines of a table as rich texts, which are never broken."""
     from rich.text import Text
 
-    table = Table(box=None, show_header=headers, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for title in grid.titles:
-        right = title.startswith(">")
-        table.add_column(title.lstrip(">"), justify="right" if right else "left", no_wrap=True)
-    for row in grid.rows:
-        cells = (cell if isinstance(cell, Cell) else Cell(cell) for cell in row)
-        table.add_row(*(Text(plain(cell.text), style=cell.style) for cell in cells))
-    return table
+    return [Text.assemble(*line, no_wrap=True, overflow="crop") for line in lines]
 
 
 def print_grid(settings: Settings, grid: Grid) -> None:
-    """Writes the grid to stdout without trailing blanks."""
+    """Writes the grid to stdout: within the width of a terminal, whole into anything else."""
     out = console(settings, width=_WIDTH)
-    with out.capture() as capture:
-        out.print(to_rich(grid, settings.headers))
-    for line in capture.get().splitlines():
-        print(line.rstrip())
+    for line in to_rich(lines_of(grid, settings.headers, width_of(sys.stdout))):
+        out.print(line)
+
+
+def print_lines(lines: Iterable[str], further: str = "") -> None:
+    """Writes lines of text to stdout; on a terminal broken between words, with this indent from the second line on."""
+    width = width_of(sys.stdout)
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        print("\n".join([line] if width is None else wrapped(line, width, further or indent)))
 
 
 def dump(settings: Settings, data: Mapping[str, Any], line: bool = False) -> None:
@@ -107,5 +105,11 @@ def emit(settings: Settings, data: Mapping[str, Any], names: Iterable[object], g
 
 
 def say(text: str) -> None:
-    """Prints a remark: one line on stderr."""
-    print(f"vgpu: {plain(text)}", file=sys.stderr)
+    """Prints a remark on stderr: one line, broken between words on a terminal."""
+    print("\n".join(remark(text, width_of(sys.stderr))), file=sys.stderr)
+
+
+def remark(text: str, width: int | None) -> list[str]:
+    """The lines of a remark within this width; None: one line."""
+    line = f"vgpu: {plain(text)}"
+    return [line] if width is None else wrapped(line, width, " " * INDENT_CELLS)

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vgpud.cli.common.output import Cell, Grid
+from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.text import duration
 from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
@@ -66,7 +66,8 @@ def not_offered(taken_by: str) -> str:
 
 def devices_grid(devices: Sequence[View]) -> Grid:
     titles = ("DEVICE", "NAME", ">UTIL", ">RESERVED", ">FREE", ">MEM-USED", ">MEM-RESERVED", ">MEM-TOTAL")
-    grid = Grid((*titles, "OFFERED", "UUID"))
+    least = ("UUID", "MEM-RESERVED", "UTIL", "NAME", "MEM-USED", "RESERVED", "MEM-TOTAL")
+    grid = Grid((*titles, "OFFERED", "UUID"), first_to_go=least, below=("OFFERED",))
     for d in devices:
         grid.rows.append(
             (
@@ -104,7 +105,8 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
         ">AGE",
     )
     kubernetes = any(item["claim"] for item in slices)
-    grid = Grid((*titles, "CONTAINER", *(["CLAIM"] if kubernetes else [])))
+    least = ("CONTAINER", "MEM-MIN", "AGE", "CLAIM", "PROCS", "MAX", "MEM-MAX", "GATE", "MIN")
+    grid = Grid((*titles, "CONTAINER", *(["CLAIM"] if kubernetes else [])), first_to_go=least)
     for item in slices:
         claim = [claim_label(item["claim"])] if kubernetes else []
         for d in item["devices"]:
@@ -186,7 +188,9 @@ def _process_memory(device: View) -> str:
 def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datetime.datetime) -> Grid:
     """A row per process and device, with the four numbers of its slice there."""
     titles = ("PID", "USER", "SLICE", "CLASS", ">PRIO", "DEVICE", ">MIN", ">MAX", ">MEM-MIN", ">MEM-MAX", ">MEM-USED")
-    grid = Grid((*titles, ">MEM-PEAK", ">LAUNCHES", ">AGE", "CONTAINER", "PROGRAM"))
+    all_titles = (*titles, ">MEM-PEAK", ">LAUNCHES", ">AGE", "CONTAINER", "PROGRAM")
+    least = ("MEM-MIN", "PRIO", "MEM-PEAK", "CLASS", "CONTAINER", "LAUNCHES", "AGE", "MIN", "MEM-MAX", "MAX", "DEVICE")
+    grid = Grid(all_titles, first_to_go=(*least, "MEM-USED"), below=("PROGRAM",))
     numbers = {(item["name"], d["device_uuid"]): d for item in slices for d in item["devices"]}
     ranks = {item["name"]: (item["class"], str(item["priority"])) for item in slices}
     for p in processes:
@@ -229,7 +233,8 @@ def node_label(node: pb.Node) -> str:
 
 
 def events_grid(events: Sequence[View], node: str) -> Grid:
-    grid = Grid((">SEQ", "TIME", "NODE", "KIND", "SLICE", "MESSAGE"))
+    titles = (">SEQ", "TIME", "NODE", "KIND", "SLICE", "MESSAGE")
+    grid = Grid(titles, first_to_go=("NODE", "SEQ", "SLICE", "TIME"), below=("MESSAGE",))
     grid.rows.extend(event_row(e, node) for e in events)
     return grid
 

@@ -56,6 +56,11 @@ def device_view(device: pb.Device) -> View:
         "taken_by": device.taken_by,
         "offered": device.offered,
         "kubernetes": device.kubernetes,
+        "temperature_celsius": device.temperature_celsius if device.HasField("temperature_celsius") else None,
+        "power_milliwatts": device.power_milliwatts if device.HasField("power_milliwatts") else None,
+        "power_limit_milliwatts": device.power_limit_milliwatts if device.HasField("power_limit_milliwatts") else None,
+        "xids": device.xids,
+        "last_xid": device.last_xid or None,
     }
 
 

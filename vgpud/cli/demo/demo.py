@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import signal
 import subprocess
@@ -18,19 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.common.options import VgpuCommand
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
 from vgpud.errors import ExitCode, VgpudError
 
 if TYPE_CHECKING:
     from vgpud.cli.demo.demo_measure import BusyTail, Row, Trainer, Wanted
+    from vgpud.cli.demo.demo_programs import Programs
     from vgpud.cli.demo.private_system import OwnSystem, Part
 
-ROOT = Path(__file__).resolve().parents[3]
-TRAINER = "benchmarks.cifar.train_tinygrad"
-#: kernels long enough that trainers wait for the device, not for Python
-KERNEL_MODEL = ROOT / "benchmarks" / "cifar" / "kernels.model"
-NEEDED = ("tinygrad", "numpy", "matplotlib")
 SETTLE_S = 2.0  # after every change, before measuring
 START_TIMEOUT_S = 150.0
 POLL_S = 0.25
@@ -48,24 +43,33 @@ SMALL, LARGE, ALONE = "small", "large", "alone"
     show_default=True,
     help="Folder for the plot and the figures.",
 )
-def demo(sim: bool, seconds: float, folder: Path) -> int:
+@pass_settings
+def demo(settings: Settings, sim: bool, seconds: float, folder: Path) -> int:
     """Train a small network alone, then twice at once in slices of 0.25 and 0.75 of one device, then let one borrow.
 
-    Starts its own daemon and leaves nothing running. Ends in under three minutes. A share more than 5 percentage points
-    outside its limits is shown in red, as is a guarantee that loses more than 1 to a borrower. The exit code is then 1.
+    Without tinygrad or the sources the programs are those of `vgpu sim load trainer`; without matplotlib the curves are
+    printed. Starts its own daemon and leaves nothing running. Ends in under three minutes. A share more than 5
+    percentage points outside its limits is shown in red, as is a guarantee that loses more than 1 to a borrower. The
+    exit code is then 1.
     """
+    from vgpud.cli.common.output import print_lines
+    from vgpud.cli.demo.demo_programs import choose
+
     reason = "" if sim else _no_device()
     if sim:
         print("SIMULATED device (--sim): kernels take time but compute nothing", flush=True)
     elif reason:
         print(f"no GPU here ({reason}): using the SIMULATED device, timing only", flush=True)
-    _check_needs()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise VgpudError(f"cannot create {folder}: {error.strerror}; choose another --out") from error
+    simulated = bool(sim or reason)
+    programs = choose(simulated)
+    for remark in programs.remarks:
+        print_lines([remark])
     with _stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="vgpu-demo-") as work:
-        return _Demo(Path(work), simulated=bool(sim or reason), seconds=seconds, output=folder).run()
+        return _Demo(settings, Path(work), programs, simulated=simulated, seconds=seconds, output=folder).run()
 
 
 def _no_device() -> str:
@@ -81,16 +85,6 @@ def _no_device() -> str:
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
     return done.stderr.strip() if done.returncode else ""
-
-
-def _check_needs() -> None:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise VgpudError(f"the demo needs {', '.join(missing)}: pip install 'vgpud[demo]'", ExitCode.USAGE)
-    if not KERNEL_MODEL.exists():
-        raise VgpudError(
-            f"{KERNEL_MODEL.parent} does not exist: run the demo from a clone of the sources", ExitCode.USAGE
-        )
 
 
 @contextlib.contextmanager
@@ -110,10 +104,14 @@ def _stopped_by_sigterm() -> Iterator[None]:
 class _Demo:
     """The run: phases one after the other with a live view, and the report at the end."""
 
-    def __init__(self, work: Path, *, simulated: bool, seconds: float, output: Path) -> None:
+    def __init__(
+        self, settings: Settings, work: Path, programs: Programs, *, simulated: bool, seconds: float, output: Path
+    ) -> None:
         from rich.console import Console
 
+        self.settings = settings
         self.work = work
+        self.programs = programs
         self.simulated = simulated
         self.seconds = seconds
         self.output = output
@@ -138,7 +136,7 @@ class _Demo:
         with OwnSystem(self.work, sim_config) as system:
             self.system: OwnSystem = system
             name = system.device_name()
-            self.title = f"{name}: two training programs, one device" + (
+            self.title = f"{name}: {self.programs.words}" + (
                 " - timing only, numbers are not computed" if self.simulated else ""
             )
             if self.simulated:
@@ -153,7 +151,7 @@ class _Demo:
 
         whole, quarter, rest = Wanted(1, 1, 0, 1), Wanted(0.25, 0.25, 0.25, 0.25), Wanted(0.75, 0.75, 0.75, 0.75)
         self._start(ALONE, ["--gpus", "1"], whole)
-        self._wait_training("set-up: the network is compiled", [ALONE])
+        self._wait_training(self.programs.setup, [ALONE])
         self._phase("alone", {ALONE: whole})
         self._stop(ALONE)
         self._start(SMALL, ["--gpus", "0.25", "--max", "0.25"], quarter)
@@ -176,14 +174,10 @@ class _Demo:
         from vgpud.cli.demo.demo_measure import Trainer
 
         cache = paths.make_private_dir(paths.cache_dir(), 0o755) / "tinygrad.db"
-        env = {"CACHEDB": str(cache), "PYTHONPATH": str(ROOT)}
-        if self.simulated:
-            # simulated kernels take the time that the model file says, so tinygrad need not optimise them
-            env |= {"VGPU_SIM_KERNELS": str(KERNEL_MODEL), "NOOPT": "1", "PARALLEL": "0"}
-        command = [sys.executable, "-m", TRAINER, "--seconds", "600", "--report-every", "10"]
         self.trainers[name] = Trainer(name)
         self.wanted[name] = wanted
-        self.parts[name] = self.system.run(name, amounts, command, env)
+        env = {"CACHEDB": str(cache), **self.programs.env}
+        self.parts[name] = self.system.run(name, amounts, self.programs.command, env)
 
     def _stop(self, name: str) -> None:
         self.parts.pop(name).stop()
@@ -280,27 +274,32 @@ class _Demo:
 
     def _report(self) -> bool:
         """Shows the results. Returns whether every share is within its limits."""
-        from vgpud.cli.demo.demo_view import final_table
+        from vgpud.cli.common.output import print_grid, print_lines
+        from vgpud.cli.demo.demo_view import final_grid
 
         self._plot()
         self._write_figures()
-        self.console.print(final_table(self.title, self.rows), highlight=False)
+        print_lines([self.title])
+        print_grid(self.settings, final_grid(self.rows))
         source = (
             "the simulated device's own busy log" if self.simulated else "completed work relative to the trainer alone"
         )
-        self.console.print(
-            f"Shares are from {source}. Plot and figures: {self.output}", highlight=False, soft_wrap=True
-        )
+        print_lines([f"Shares are from {source}. Results: {', '.join(self._files())}"])
         off = [row for row in self.rows if row.is_off]
         for row in off:
             text = f"{row.off_pp():.1f} points outside (at most {row.wanted.tolerance_pp:g})"
             text = f"{row.phase}: {row.tenant} got {row.got:.1%}, {text}; see docs/limits.md"
-            self.console.print(text, style="red", highlight=False)
+            self.console.print(text, style="red", highlight=False, soft_wrap=True)
         return not off
 
+    def _files(self) -> list[str]:
+        return [str(path) for path in (self.output / "shares.png", self.output / "demo.json") if path.exists()]
+
     def _plot(self) -> None:
+        """The picture, or without matplotlib the curves as text."""
         from vgpud.cli.demo.demo_measure import series
-        from vgpud.cli.demo.demo_view import plot
+        from vgpud.cli.demo.demo_programs import PLOT, installed
+        from vgpud.cli.demo.demo_view import curves, plot
 
         spans = self.busy.spans if self.busy else None
         origin_ns, end_ns = self.phases[0][1], self.phases[-1][2]
@@ -312,6 +311,9 @@ class _Demo:
             f"{name} ({self._limits(name)})": series(trainer, spans, origin_ns, end_ns, self.rate_alone)
             for name, trainer in self.trainers.items()
         }
+        if not installed(PLOT):
+            self.console.print(curves(lines, self.console.width), highlight=False, markup=False)
+            return
         wanted = {
             (seconds(begin), seconds(end), promise.least)
             for _, begin, end, promises in self.phases[1:]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from vgpud.cli.common.figures import sparkline
+from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.demo.demo_measure import Row, Wanted
 from vgpud.core.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-BAR_CELLS = 40
+BAR_CELLS = 32
+#: a share from which on a point of a line is a place for its name
+NAMED_FROM_PERCENT = 5.0
 COLOURS = ("#1b7837", "#762a83", "#2166ac")
 
 
@@ -46,7 +51,7 @@ def live_frame(
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for column in ("tenant", "share of the device in the last second", "", "samples/s", "memory"):
+    for column in ("tenant", "share in the last second", "", "samples/s", "memory"):
         table.add_column(column, justify="right" if column == "samples/s" else "left", no_wrap=True)
     for name, now in tenants.items():
         share = "  -  " if now.share is None else f"{now.share:6.1%}"
@@ -57,23 +62,16 @@ def live_frame(
     return Group(Text(title, style="bold"), table, progress, Text(note, style="dim"))
 
 
-def final_table(title: str, rows: Sequence[Row]) -> RenderableType:
+def final_grid(rows: Sequence[Row]) -> Grid:
     """The result, a line per phase and tenant; a share outside its limits is red."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("phase", "tenant"):
-        table.add_column(column, no_wrap=True)
-    for column in ("SM min..max", "wanted", "got", "samples/s", "of alone", "mem limit", "peak"):
-        table.add_column(column, justify="right", no_wrap=True)
+    titles = ("PHASE", "TENANT", ">MIN..MAX", ">WANTED", ">GOT", ">SAMPLES/S", ">OF-ALONE", ">MEM-LIMIT", ">PEAK")
+    grid = Grid(titles, first_to_go=("PEAK", "MEM-LIMIT", "OF-ALONE", "SAMPLES/S", "MIN..MAX"))
     for index, row in enumerate(rows):
         style = "red" if row.is_off else ""
         low, high = row.wanted.least, row.wanted.most
         wanted = f"{low:.0%}" if low == high else f">={low:.0%}" if low > 0 else "-"
         first = index == 0 or rows[index - 1].phase != row.phase
-        last = index + 1 == len(rows) or rows[index + 1].phase != row.phase
-        table.add_row(
+        texts = (
             row.phase if first else "",
             row.tenant,
             f"{row.wanted.minimum:g}..{row.wanted.maximum:g}",
@@ -83,10 +81,22 @@ def final_table(title: str, rows: Sequence[Row]) -> RenderableType:
             f"{row.rate / row.rate_alone:.0%}" if row.rate_alone > 0 else "-",
             format_bytes(row.memory_limit_bytes),
             format_bytes(row.memory_peak_bytes),
-            style=style,
-            end_section=last,
         )
-    return table
+        grid.rows.append([Cell(text, style) for text in texts])
+    return grid
+
+
+def curves(series: Mapping[str, Sequence[tuple[float, float]]], width: int) -> str:
+    """Each tenant's share over time as a line of text: the top of a character is the whole device."""
+    cells = max(10, width - max(map(len, series)) - 2)
+    lines = []
+    for name, points in series.items():
+        count = min(cells, len(points))
+        ends = [len(points) * (cell + 1) // count for cell in range(count)]
+        parts = [points[begin:end] for begin, end in itertools.pairwise([0, *ends])]
+        shares = [sum(share for _, share in part) / len(part) if part else None for part in parts]
+        lines.append(f"{name:>{max(map(len, series))}}  {sparkline(shares)}")
+    return "\n".join(lines)
 
 
 def plot(
@@ -96,7 +106,7 @@ def plot(
     phases: Sequence[tuple[str, float, float]],
     wanted: Sequence[tuple[float, float, float]],
 ) -> None:
-    """Writes the PNG. phases: (name, begin_s, end_s); wanted: (begin_s, end_s, share), drawn as dashed lines."""
+    """Writes the PNG. phases: (name, begin_s, end_s); wanted: (begin_s, end_s, share), dashed, over the lines."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -105,9 +115,15 @@ def plot(
     figure, axes = pyplot.subplots(figsize=(11, 5), dpi=110)
     for index, (name, points) in enumerate(series.items()):
         shown = [(at, share * 100) for at, share in points]
-        axes.plot(*zip(*shown, strict=True), label=name, color=COLOURS[index % len(COLOURS)], linewidth=1.8)
-    for begin_s, end_s, share in wanted:
-        axes.plot((begin_s, end_s), (share * 100, share * 100), color="black", linestyle="--", linewidth=0.9)
+        colour = COLOURS[index % len(COLOURS)]
+        # a later line may cover an earlier one, which is wider, so that its edges stay visible
+        width = 1.6 + 1.0 * (len(series) - 1 - index)
+        axes.plot(*zip(*shown, strict=True), label=name, color=colour, linewidth=width, zorder=2 + index / 10)
+        _named(axes, name.partition(" ")[0], shown, colour)
+    for index, (begin_s, end_s, share) in enumerate(wanted):
+        label = "guaranteed" if index == 0 else None
+        level = (share * 100, share * 100)
+        axes.plot((begin_s, end_s), level, color="black", linestyle=(0, (2, 3)), linewidth=1.2, label=label, zorder=3)
     for index, (name, begin_s, end_s) in enumerate(phases):
         axes.axvspan(begin_s, end_s, color="#000000", alpha=0.05 if index % 2 else 0.09, linewidth=0)
         axes.text((begin_s + end_s) / 2, 108, name, ha="center", va="center", fontsize=8.5)
@@ -119,7 +135,18 @@ def plot(
     axes.set_xlim(left=0, right=max((end_s for _, _, end_s in phases), default=1))
     axes.grid(axis="y", alpha=0.3)
     axes.set_title(title, fontsize=11)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=len(series), fontsize=9, frameon=False)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=len(series) + bool(wanted), fontsize=9, frameon=False
+    )
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)
+
+
+def _named(axes: Any, name: str, points: Sequence[tuple[float, float]], colour: str) -> None:
+    """The tenant's name beside its own line, in the middle of the time in which it had a share."""
+    busy = [point for point in points if point[1] > NAMED_FROM_PERCENT]
+    if busy:
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}
+        place = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center", "fontsize": 9}
+        axes.annotate(name, busy[len(busy) // 2], color=colour, bbox=box, zorder=4, **place)

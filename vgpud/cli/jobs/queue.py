@@ -101,7 +101,7 @@ def show(settings: Settings, job_id: int) -> None:
     """Show everything about JOB: its request, why it waits or where it runs, and its usage."""
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.cli.common.output import dump
+    from vgpud.cli.common.output import dump, print_lines
     from vgpud.cli.jobs import tables as job_tables
     from vgpud.cli.jobs.views import job_view
 
@@ -109,7 +109,7 @@ def show(settings: Settings, job_id: int) -> None:
         found = client.job(job_id)
         row = job_view(found, client.simulated())
     if settings.output == "table":
-        print("\n".join(job_tables.job_lines(row, tables.now_utc())))
+        print_lines(job_tables.job_lines(row, tables.now_utc()), job_tables.FURTHER)
     elif settings.output == "name":
         print(job_id)
     else:

@@ -21,7 +21,7 @@ from vgpud.cli.common.times import Span
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.output import Grid
+    from vgpud.cli.common.fit import Grid
     from vgpud.simulate.engine import Outcome
     from vgpud.simulate.interference import Interference
     from vgpud.simulate.results import Figures
@@ -55,7 +55,11 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
 @click.option("--trace", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Trace of jobs.")
 @click.option("--cluster", required=True, metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
-@click.option("--policy", metavar="POLICY", help="As for a queue (default: fifo); with strict:fifo no job overtakes.")
+@click.option(
+    "--policy",
+    metavar="POLICY",
+    help="As for a queue (default: fifo); strict:POLICY: no job overtakes.",
+)
 @click.option("--compare", multiple=True, metavar="POLICY", help="A policy to compare with; may be repeated.")
 @click.option("--placement", metavar="RULE", help="As for a queue (default: best-fit), or count: only count GPUs.")
 @click.option(
@@ -283,12 +287,14 @@ TITLES = (
     ">RHO-P95",
     ">JAIN",
 )
+#: on a narrow terminal
+FIRST_TO_GO = ("FRAGMENTED", "RHO-P95", "PREEMPTIONS", "P50", "JAIN", "MAKESPAN", "LONGEST-WAIT", "P99", "UTIL", "P95")
 
 
 def _grid(found: Mapping[str, Figures]) -> Grid:
-    from vgpud.cli.common.output import Grid
+    from vgpud.cli.common.fit import Grid
 
-    grid = Grid(TITLES)
+    grid = Grid(TITLES, first_to_go=FIRST_TO_GO)
     for name, one in found.items():
         times = (one.jct_s.mean, one.jct_s.p50, one.jct_s.p95, one.jct_s.p99, one.queueing_s.mean, one.longest_wait_s)
         grid.rows.append(
@@ -314,7 +320,9 @@ def _time(seconds: float) -> str:
     """Seconds below three hours, then hours."""
     if math.isnan(seconds):
         return "-"
-    return f"{seconds:.1f}s" if seconds < 10_800 else f"{seconds / 3600:.1f}h"
+    from vgpud.simulate.results import HOURS_FROM_S
+
+    return f"{seconds:.1f}s" if seconds < HOURS_FROM_S else f"{seconds / 3600:.1f}h"
 
 
 def _say(what: str, began: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from vgpud.cli.common.output import Cell, Grid
+from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.tables import device_label, parse_time
 from vgpud.cli.common.text import duration, plain
 from vgpud.cli.common.times import format_span
@@ -16,6 +16,8 @@ from vgpud.core.units import format_bytes, format_gpus
 
 _STYLES = {"running": "green", "suspended": "yellow", "failed": "red", "timed_out": "red", "held": "cyan"}
 _LABEL_CELLS = 13
+#: indent of what does not fit in a line
+FURTHER = " " * (_LABEL_CELLS + 3)
 _HOUR_S = 3600
 _NS = 1_000_000_000
 
@@ -85,7 +87,8 @@ def where_or_why(job: View, now: datetime.datetime) -> str:
 
 
 def jobs_grid(jobs: Sequence[View], now: datetime.datetime) -> Grid:
-    grid = Grid((">JOB", "NAME", "USER", "QUEUE", "STATE", ">GPUS", ">TIME", "WHERE-OR-WHY"))
+    titles = (">JOB", "NAME", "USER", "QUEUE", "STATE", ">GPUS", ">TIME", "WHERE-OR-WHY")
+    grid = Grid(titles, first_to_go=("QUEUE", "GPUS", "NAME", "TIME"), below=("WHERE-OR-WHY",))
     for job in jobs:
         grid.rows.append(
             (
@@ -218,7 +221,8 @@ def _behaves(job: View) -> list[tuple[str, str]]:
 
 def queues_grid(queues: Sequence[View]) -> Grid:
     titles = ("QUEUE", "PARENT", ">GUARANTEE", ">LIMIT", ">WEIGHT", ">USED", ">RUNNING", ">PENDING", ">GPU-TIME")
-    grid = Grid((*titles, "POLICY", "PLACEMENT", "RULES", "MEMBERS"))
+    least = ("RULES", "PLACEMENT", "GPU-TIME", "WEIGHT", "MEMBERS", "PARENT", "POLICY", "RUNNING", "PENDING")
+    grid = Grid((*titles, "POLICY", "PLACEMENT", "RULES", "MEMBERS"), first_to_go=least)
     for queue in queues:
         grid.rows.append(
             (
@@ -281,7 +285,8 @@ def gpu_time(seconds: float) -> str:
 def usage_grid(rows: Sequence[View], by: str) -> Grid:
     amounts = (">ASKED", ">GRANTED", ">USED")
     if by == "job":
-        grid = Grid((">JOB", "USER", "QUEUE", "STATE", ">GPUS", *amounts))
+        titles = (">JOB", "USER", "QUEUE", "STATE", ">GPUS", *amounts)
+        grid = Grid(titles, first_to_go=("GPUS", "QUEUE", "STATE", "ASKED"))
     else:
         grid = Grid(("USER" if by == "user" else "QUEUE", ">JOBS", *amounts))
     for row in rows:

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vgpud.cli.common import figures, tables
+from vgpud.cli.common.fit import Grid, Line, lines_of, wrapped
 from vgpud.cli.common.options import Settings
-from vgpud.cli.common.output import Grid, blocks_unknown, console, dump, print_grid, say, to_rich
+from vgpud.cli.common.output import blocks_unknown, console, dump, print_grid, say, to_rich
+from vgpud.cli.common.text import plain
 from vgpud.cli.common.views import View
 from vgpud.cli.jobs import tables as job_tables
 from vgpud.core.units import format_gpus
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 _ORDER = {"running": 0, "suspended": 1, "pending": 2, "held": 3}
 _BAR_CELLS = 20
-#: lines that are not jobs: titles, blanks and the number of hidden jobs
-_OTHER_LINES = 6
+#: lines below those of the queues that are not jobs: a blank, the titles and the number of hidden jobs, the cursor's
+_OTHER_LINES = 4
+_JOB_LINES_LEAST = 1
 
 
 def watch(settings: Settings, samples: Iterator[Sample | str], count: int | None) -> None:
@@ -48,7 +51,8 @@ def _sorted(jobs: Sequence[View]) -> list[View]:
 
 def queues_grid(queues: Sequence[View], ascii_only: bool) -> Grid:
     """Each queue's use, relative to its limit, or to its guarantee if it has no limit."""
-    grid = Grid(("QUEUE", ">USED", "OF", "FULL", ">RUNNING", ">PENDING", "POLICY"))
+    titles = ("QUEUE", ">USED", "OF", "FULL", ">RUNNING", ">PENDING", "POLICY")
+    grid = Grid(titles, first_to_go=("POLICY", "FULL", "PENDING", "OF"))
     for queue in queues:
         top = queue["limit_milli"] if queue["limit_milli"] is not None else queue["guarantee_milli"]
         full = min(1.0, queue["used_milli"] / top) if top else 0.0
@@ -71,16 +75,28 @@ def frame(out: Console, sample: Sample, at: str, problem: str = "") -> Renderabl
     from rich.console import Group
     from rich.text import Text
 
-    jobs = _sorted(sample["jobs"])
-    room = max(1, out.size.height - len(sample["queues"]) - _OTHER_LINES)
+    jobs, width = _sorted(sample["jobs"]), out.width
     counts = {state: sum(job["state"] == state for job in jobs) for state in _ORDER}
     states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-    parts: list[RenderableType] = [Text(f"{at}  {states or 'no jobs'}" + (f"  {problem}" if problem else ""))]
-    parts += [to_rich(queues_grid(sample["queues"], blocks_unknown(out)), True), Text("")]
-    parts.append(to_rich(job_tables.jobs_grid(jobs[:room], tables.now_utc()), True))
-    if len(jobs) > room:
-        parts.append(Text(f"and {len(jobs) - room} more: `vgpu queue ls`"))
+    first = f"{at}  {states or 'no jobs'}" + (f"  {plain(problem)}" if problem else "")
+    parts = [Text(line) for line in wrapped(first, width)]
+    parts += to_rich(lines_of(queues_grid(sample["queues"], blocks_unknown(out)), True, width))
+    left = max(_JOB_LINES_LEAST, out.size.height - len(parts) - _OTHER_LINES)
+    shown, lines = _fitting(jobs, width, left)
+    parts += [Text(""), *to_rich(lines)]
+    if len(jobs) > shown:
+        parts.append(Text(f"and {len(jobs) - shown} more: `vgpu queue ls`"))
     return Group(*parts)
+
+
+def _fitting(jobs: Sequence[View], width: int, height: int) -> tuple[int, list[Line]]:
+    """How many jobs have all their lines within this height, at least one; and these lines, the titles first."""
+    count = min(len(jobs), height)
+    while True:
+        lines = lines_of(job_tables.jobs_grid(jobs[:count], tables.now_utc()), True, width)
+        if len(lines) <= height + 1 or count <= 1:
+            return count, lines
+        count = max(1, min(count - 1, count * height // len(lines)))
 
 
 def _live(settings: Settings, samples: Iterator[Sample | str], count: int | None) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
-from vgpud.cli.common.output import console, dump, say
+from vgpud.cli.common.output import console, dump, remark, say
 from vgpud.cli.jobs.tables import state_words
 from vgpud.cli.jobs.views import ENDED, exit_code, job_view
 from vgpud.errors import ExitCode
@@ -145,7 +145,8 @@ class _Progress:
         if not self._quiet and job.state != "completed":
             line = f"job {job.job_id} ({job.spec.name}) {words(job)}"
             if self._live:
-                self._bar.console.print(f"vgpu: {line}", markup=False, soft_wrap=True)
+                lines = "\n".join(remark(line, self._bar.console.width))
+                self._bar.console.print(lines, markup=False, soft_wrap=True)
             else:
                 say(line)
 

@@ -10,7 +10,7 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.predict.run import batch_option, look, model_options
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.output import Grid
+    from vgpud.cli.common.fit import Grid
     from vgpud.cli.predict.run import Looked
     from vgpud.predict.model import Interval
 
@@ -96,7 +96,7 @@ def _part(part: Interval | None, known: bool) -> dict[str, float] | None:
 
 def grid(found: Looked) -> Grid:
     """The three figures; none for a model out of range."""
-    from vgpud.cli.common.output import Grid
+    from vgpud.cli.common.fit import Grid
     from vgpud.core.units import format_bytes
 
     made = Grid(("WHAT", ">PREDICTED", ">FROM", ">TO", "BY"))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.common.options import FORMATS, Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.output import Grid
+    from vgpud.cli.common.fit import Grid
 
 _WORDS = {"utilisation": "utilisation", "sm_activity": "SM activity", "memory_bytes": "memory"}
 
@@ -26,17 +26,14 @@ _WORDS = {"utilisation": "utilisation", "sm_activity": "SM activity", "memory_by
     metavar="CSV",
     help="CSV of measured jobs (may be repeated).",
 )
-@click.option(
-    "-o", "out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Output file of the predictor."
-)
-@click.option("--output", type=click.Choice(FORMATS), help="Output format (default: table).")
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The new predictor.")
 @click.option("--note", default="", metavar="TEXT", help="Stored in the predictor's data card.")
 @pass_settings
-def train(settings: Settings, data: tuple[Path, ...], out: Path, output: str | None, note: str) -> None:
+def train(settings: Settings, data: tuple[Path, ...], out: Path, note: str) -> None:
     """Train a predictor from jobs that were measured on your own devices, and print its errors.
 
     \b
-    vgpu predict train --data measured.csv -o ours.json
+    vgpu predict train --data measured.csv --out ours.json
     vgpu predict resnet50.onnx --predictor ours.json
 
     Errors are for jobs that the predictor has not seen (five-fold cross-validation over configurations), beside the
@@ -46,7 +43,6 @@ def train(settings: Settings, data: tuple[Path, ...], out: Path, output: str | N
     from vgpud.cli.common.output import emit, say
     from vgpud.predict import dataset, train_file
 
-    settings.output = output or settings.output
     train_file.check(out)
     texts = {path: dataset.contents(path) for path in data}
     rows = [row for path, text in texts.items() for row in dataset.parse(text, str(path))]
@@ -70,7 +66,7 @@ def train(settings: Settings, data: tuple[Path, ...], out: Path, output: str | N
 
 
 def _grid(document: Mapping[str, Any]) -> Grid:
-    from vgpud.cli.common.output import Grid
+    from vgpud.cli.common.fit import Grid
 
     grid = Grid(("PREDICTED", ">ROWS", "ERROR", "SHIPPED MODEL"), [])
     for each in document["errors"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -66,7 +67,8 @@ def events(
 def _line(settings: Settings, row: dict[str, object], label: str) -> None:
     """One event of a stream: a line of text, a line of json or a yaml document."""
     from vgpud.cli.common import tables
-    from vgpud.cli.common.output import dump
+    from vgpud.cli.common.fit import INDENT_CELLS
+    from vgpud.cli.common.output import dump, print_lines
     from vgpud.cli.common.text import plain
 
     if settings.output in ("json", "yaml"):
@@ -74,4 +76,5 @@ def _line(settings: Settings, row: dict[str, object], label: str) -> None:
     elif settings.output == "name":
         print(row["sequence"], flush=True)
     else:
-        print("  ".join(plain(cell) for cell in tables.event_row(row, label)[1:]), flush=True)
+        print_lines(["  ".join(plain(cell) for cell in tables.event_row(row, label)[1:])], " " * INDENT_CELLS)
+        sys.stdout.flush()

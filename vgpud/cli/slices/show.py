@@ -27,6 +27,8 @@ SUSPENDED = {
     "restoring": "being restored",
 }
 _LABEL_CELLS = 13
+#: indent of what does not fit in a line
+FURTHER = " " * (_LABEL_CELLS + 3)
 _BAR_CELLS = 30
 
 Pairs = list[tuple[str, str]]

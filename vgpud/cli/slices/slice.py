@@ -103,11 +103,11 @@ def show(settings: Settings, name: str) -> None:
             _show(settings, client, [item], many=False)
             return
         from vgpud.cli.common import tables, views
-        from vgpud.cli.common.output import blocks_unknown, console
+        from vgpud.cli.common.output import blocks_unknown, console, print_lines
         from vgpud.cli.slices import show
 
         view = views.slice_view(item, views.simulated_uuids(client.devices()))
-        print("\n".join(show.slice_lines(view, tables.now_utc(), blocks_unknown(console(settings)))))
+        print_lines(show.slice_lines(view, tables.now_utc(), blocks_unknown(console(settings))), show.FURTHER)
 
 
 @slice_group.command("set", short_help="Change a slice while its programs run.")

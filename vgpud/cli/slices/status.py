@@ -13,7 +13,7 @@ def status(settings: Settings) -> None:
     """Show the node, its devices, its slices and what they use on one screen."""
     from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
-    from vgpud.cli.common.output import dump, print_grid
+    from vgpud.cli.common.output import dump, print_grid, print_lines
 
     with Client(settings) as client:
         node = views.node_view(client.node())
@@ -31,11 +31,12 @@ def status(settings: Settings) -> None:
         return
     now = tables.now_utc()
     kind = "SIMULATED devices, " if node["simulated"] else ""
-    print(f"node {node['node']}: {kind}vgpud {node['version']}, up {tables.age(node['started_at'], now)}")
+    print_lines([f"node {node['node']}: {kind}vgpud {node['version']}, up {tables.age(node['started_at'], now)}"])
     print()
     print_grid(settings, tables.devices_grid(device_rows))
     print()
     if slice_rows:
         print_grid(settings, tables.slices_grid(slice_rows, now))
     else:
-        print("no slices: create one with `vgpu slice create NAME --gpus 0.5`, or use `vgpu run --gpus 0.5 -- COMMAND`")
+        text = "no slices: create one with `vgpu slice create NAME --gpus 0.5`, or use `vgpu run --gpus 0.5 -- COMMAND`"
+        print_lines([text])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -29,9 +32,10 @@ if TYPE_CHECKING:
 @click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after this many updates.")
 @pass_settings
 def top(settings: Settings, interval: float, count: int | None) -> None:
-    """Watch shares and memory live; end with Ctrl-C.
+    """Watch shares and memory live; q ends, h lists the keys: order, filter, processes, pause.
 
-    A line per slice; a wide terminal shows more columns. Into a pipe, or with -o json, each update is printed below
+    Two lines per device, the second with its memory, temperature, power and faults (XIDs); then a line per slice. A
+    wide terminal shows more columns. Into a pipe, or with -o json, each update is printed below
     the last. `vgpu top -n 1` measures for a second and leaves its view on the screen.
 
     \b
@@ -46,17 +50,18 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
     GATE     now: solo (alone, no limits), count (open), closed
     MEM%     of its memory limit
     """
-    samples = _samples(settings, interval, count)
     with ended_by_interrupt():
         if settings.output != "table":
-            _stream(settings, samples)
+            _stream(settings, _samples(settings, interval, count))
         elif sys.stdout.isatty():
-            _live(settings, samples, interval, count)
+            _live(settings, interval, count)
         else:
-            _tables(settings, samples, interval)
+            _tables(settings, _samples(settings, interval, count), interval)
 
 
-def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[Sample | str]:
+def _samples(
+    settings: Settings, interval_s: float, count: int | None, with_processes: Callable[[], bool] = lambda: False
+) -> Iterator[Sample | str]:
     """A view per sample; while the daemon is away (it may be restarting) the problem, as a message."""
     from vgpud.cli.common import views
     from vgpud.cli.common.client import Client
@@ -68,7 +73,10 @@ def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterat
                 for answer in client.watch_slices(int(interval_s * 1000)):
                     simulated = views.simulated_uuids(list(answer.devices))
                     devices = [views.device_view(d) for d in answer.devices]
-                    yield {"devices": devices, "slices": [views.slice_view(s, simulated) for s in answer.slices]}
+                    sample = {"devices": devices, "slices": [views.slice_view(s, simulated) for s in answer.slices]}
+                    if with_processes():
+                        sample["processes"] = [views.process_view(p, simulated) for p in client.processes()]
+                    yield sample
                     number, problem = number + 1, ""
                     if number == count:
                         return
@@ -123,26 +131,33 @@ def _now() -> str:
     return tables.now_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _live(settings: Settings, samples: Iterator[Sample | str], interval_s: float, count: int | None) -> None:
+def _live(settings: Settings, interval_s: float, count: int | None) -> None:
     from rich.live import Live
 
     from vgpud.cli.common.history import History
     from vgpud.cli.common.output import console
     from vgpud.cli.slices.top_frame import frame
+    from vgpud.cli.slices.top_keys import Screen, reading
 
-    out, history, at = console(settings), History(interval_s), time.strftime("%H:%M:%S")
-    shown = _before(settings)
+    out, history, screen, drawing = console(settings), History(interval_s), Screen(), threading.Lock()
+    shown, at, problem = _before(settings), time.strftime("%H:%M:%S"), ""
     history.add(time.monotonic(), shown["slices"])
-    view = frame(out, shown, history, at)
-    with Live(view, console=out, screen=True, auto_refresh=False) as live:
-        live.refresh()
-        time.sleep(min(interval_s, _BEFORE_S))
-        for sample in samples:
-            problem = sample if isinstance(sample, str) else ""
-            if not isinstance(sample, str):
-                shown, at = sample, time.strftime("%H:%M:%S")
-                history.add(time.monotonic(), shown["slices"])
-            view = frame(out, shown, history, at, problem)
-            live.update(view, refresh=True)
+    with Live(console=out, screen=True, auto_refresh=False) as live:
+
+        def draw() -> None:
+            with drawing:
+                live.update(frame(out, shown, history, at, problem, screen), refresh=True)
+            if screen.ended:
+                os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C does: the stream of views waits for its next one
+
+        with reading(screen, draw):
+            draw()
+            time.sleep(min(interval_s, _BEFORE_S))
+            for sample in _samples(settings, interval_s, count, lambda: screen.processes):
+                problem = sample if isinstance(sample, str) else ""
+                if not isinstance(sample, str) and not screen.paused:
+                    shown, at = sample, time.strftime("%H:%M:%S")
+                    history.add(time.monotonic(), shown["slices"])
+                draw()
     if count:
-        out.print(view)  # the screen that it was drawn on is gone
+        out.print(frame(out, shown, history, at, problem, screen))  # the screen that it was drawn on is gone

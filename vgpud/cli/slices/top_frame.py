@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpud.cli.common import figures, tables
+from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.history import History, Recent
-from vgpud.cli.common.output import Cell, Grid, blocks_unknown
+from vgpud.cli.common.output import blocks_unknown
 from vgpud.cli.common.text import plain
 from vgpud.cli.common.users import user_name
 from vgpud.cli.common.views import View
+from vgpud.cli.slices.top_keys import HELP, Screen
 from vgpud.core.units import format_bytes, format_gpus
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ REGIMES = {
 }
 _REGIME_STYLES = {"throttled": "yellow", "arbitrated": "cyan"}
 _OFF_MILLI = 30  # a share that deviates by more is coloured
+MEMORY_CELLS = 10
 NAME_LEAST = 9  # of a device's name: SIMULATED
 
 
@@ -134,9 +137,36 @@ def chosen(width: int) -> list[Column]:
     return [column for column in COLUMNS if column.title in shown]
 
 
-def frame(out: Console, sample: Sample, history: History, at: str = "", problem: str = "") -> RenderableType:
-    """One view of the console's size. at: its time; problem: why it is old."""
+def frame(
+    out: Console,
+    sample: Sample,
+    history: History,
+    at: str = "",
+    problem: str = "",
+    screen: Screen | None = None,
+) -> RenderableType:
+    """One view of the console's size. at: its time; problem: why it is old; screen: what the user chose to see."""
     from rich.console import Group
+    from rich.text import Text
+
+    screen = screen or Screen()
+    parts = _help() if screen.help else _blocks(out, sample, history, screen)
+    parts.append(Text(f"{at}  {screen.footer()}".strip(), style="dim"))
+    if problem:
+        parts[-1] = Text(f"{at}  {plain(problem)}".strip(), style="bold red")
+    for part in parts:
+        part.no_wrap, part.overflow = True, "crop"
+    return Group(*parts)
+
+
+def _help() -> list[Text]:
+    from rich.text import Text
+
+    return [Text.assemble((f"{key:<8}", "bold"), text) for key, text in HELP] + [Text("")]
+
+
+def _blocks(out: Console, sample: Sample, history: History, screen: Screen) -> list[Text]:
+    """Each device with its slices, as many as have space."""
     from rich.text import Text
 
     ascii_only = blocks_unknown(out)
@@ -145,27 +175,66 @@ def frame(out: Console, sample: Sample, history: History, at: str = "", problem:
     longest = max((len(plain(item["name"])) for item in sample["slices"]), default=0)
     name_cells = min(max(longest, NAME_CELLS[0]), NAME_CELLS[1], spare - MINUTE_CELLS[0])
     minute_cells = max(1, min(spare - name_cells, MINUTE_CELLS[1]))
+    programs = _programs(sample) if screen.processes else {}
     parts: list[Text] = []
-    blocks = [(device, lines_of(sample, device, history)) for device in sample["devices"]]
-    rooms = _rooms([max(1, len(lines)) for _, lines in blocks], out.height - 1 - 3 * len(blocks))
-    for (device, lines), room in zip(blocks, rooms, strict=True):
-        parts.append(_device_line(device, lines, out.width))
-        shown = lines if len(lines) <= room else lines[: max(1, room - 1)]
-        parts.append(_titles(columns, name_cells, minute_cells) if lines else Text("no slices", style="dim"))
-        for line in shown:
+    blocks = [(device, lines_of(sample, device, history, screen)) for device in sample["devices"]]
+
+    def below(line: Line) -> list[Text]:
+        return programs.get((line.item["name"], line.share["device_uuid"]), [])
+
+    heights = [max(1, sum(1 + len(below(line)) for line in lines)) for _, lines in blocks]
+    rooms = _rooms(heights, out.height - 1 - 4 * len(blocks))
+    for (device, lines), height, room in zip(blocks, heights, rooms, strict=True):
+        parts += [_device_line(device, lines, out.width), _health_line(device, ascii_only)]
+        none = "no slice passes the filter" if screen.filter else "no slices"
+        parts.append(_titles(columns, name_cells, minute_cells) if lines else Text(none, style="dim"))
+        left = room if height <= room else max(1, room - 1)
+        shown = 0
+        for line in lines:
+            if left < 1:
+                break
             key = (line.item["uid"], line.share["device_uuid"])
             minute = figures.sparkline(history.shares(key, minute_cells), ascii_only)
-            parts.append(_slice_line(line, columns, name_cells, minute))
-        if hidden := lines[len(shown) :]:
+            rows = [_slice_line(line, columns, name_cells, minute), *below(line)][:left]
+            parts += rows
+            left -= len(rows)
+            shown += 1
+        if hidden := lines[shown:]:
             idle = sum(not line.item["processes"] for line in hidden)
             parts.append(Text(f"and {len(hidden)} more, {idle} of them without a program", style="dim"))
         parts.append(Text(""))
-    parts.append(Text(f"{at}  Ctrl-C ends".strip(), style="dim"))
-    if problem:
-        parts[-1] = Text(f"{at}  {plain(problem)}".strip(), style="bold red")
-    for part in parts:
-        part.no_wrap, part.overflow = True, "crop"
-    return Group(*parts)
+    return parts
+
+
+def _programs(sample: Sample) -> dict[tuple[str, str], list[Text]]:
+    """A line for each process, by the slice's name and the device's UUID."""
+    from rich.text import Text
+
+    found: dict[tuple[str, str], list[Text]] = {}
+    for process in sample.get("processes", []):
+        for device in process["devices"]:
+            user, memory = user_name(process["uid"])[:10], format_bytes(device["mem_used_bytes"])
+            text = f"  {process['pid']:>9}  {user:<10}  {memory:>9}  {plain(process['program'])}"
+            found.setdefault((process["slice"], device["device_uuid"]), []).append(Text(text, style="dim"))
+    return found
+
+
+def _health_line(device: View, ascii_only: bool) -> Text:
+    """Memory as a bar, and what NVML reports of temperature, power and faults; what it does not report is left out."""
+    from rich.text import Text
+
+    used, total = device["memory_used_bytes"], device["memory_total_bytes"]
+    share = used / total if total else 0.0
+    filled = figures.bar(min(1.0, share), MEMORY_CELLS, ascii_only)
+    text = Text(f"  memory [{filled:<{MEMORY_CELLS}}] {format_bytes(used)} of {format_bytes(total)}")
+    if device["temperature_celsius"] is not None:
+        text.append(f"  {device['temperature_celsius']} C")
+    if device["power_milliwatts"] is not None:
+        limit = device["power_limit_milliwatts"]
+        text.append(f"  {device['power_milliwatts'] / 1000:.0f}{f' of {limit / 1000:.0f}' if limit else ''} W")
+    if device["xids"]:
+        text.append(f"  XIDs: {device['xids']}, last {device['last_xid']}", style="bold red")
+    return text
 
 
 def _rooms(wanted: Sequence[int], room: int) -> list[int]:
@@ -179,15 +248,26 @@ def _rooms(wanted: Sequence[int], room: int) -> list[int]:
     return given
 
 
-def lines_of(sample: Sample, device: View, history: History) -> list[Line]:
-    """The slices on a device: those with programs first, by name, so that lines stay where they are."""
+#: how each order of the keys compares slices: the largest first
+_ORDERS: dict[str, Callable[[Line], float]] = {
+    "name": lambda line: 0,
+    "got": lambda line: line.share["share_ratio"],
+    "wait": lambda line: line.recent.throttled_ratio or 0,
+    "memory": lambda line: line.share["mem_used_bytes"],
+}
+
+
+def lines_of(sample: Sample, device: View, history: History, screen: Screen | None = None) -> list[Line]:
+    """The slices on a device: those with programs first, by name, so that lines stay where they are, or as chosen."""
+    screen = screen or Screen()
     found = [
         Line(item, share, history.recent((item["uid"], share["device_uuid"])))
         for item in sample["slices"]
         for share in item["devices"]
-        if share["device_uuid"] == device["uuid"]
+        if share["device_uuid"] == device["uuid"] and screen.shows(item["name"], user_name(item["owner_uid"]))
     ]
-    return sorted(found, key=lambda line: (not line.item["processes"], line.item["name"]))
+    order = _ORDERS[screen.sort]
+    return sorted(found, key=lambda line: (not line.item["processes"], -order(line), line.item["name"]))
 
 
 def grid(sample: Sample, history: History) -> Grid:
@@ -205,12 +285,10 @@ def _device_line(device: View, lines: Sequence[Line], width: int) -> Text:
     from rich.text import Text
 
     regime = next((line.share["regime"] for line in lines if line.share["regime"]), "" if lines else "idle")
-    used, total = format_bytes(device["memory_used_bytes"]), format_bytes(device["memory_total_bytes"])
     head = f"device {device['index']}  "
     name = plain(tables.full_name(device["name"], device["simulated"]))
     pieces = [
         f"  busy {tables.percent(device['utilization_ratio'])}",
-        f"  memory {used} of {total}",
         f"  reserved {format_gpus(device['reserved_milli'])}",
     ]
     words = f": {REGIMES[regime]}" if regime in REGIMES else ""

@@ -33,8 +33,7 @@ EVENTS_MAX = 300_000
 @click.argument("name", metavar="SLICE", shell_complete=complete_slice)
 @click.option("-s", "--seconds", type=Number(0.1, 3600), default=None, help="End after this time.")
 @click.option(
-    "-o",
-    "--output",
+    "--out",
     "path",
     type=click.Path(dir_okay=False, writable=True, allow_dash=True),
     default=None,
@@ -104,7 +103,7 @@ def _written(path: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise CliError(f"cannot write {path}: {error.strerror}; name another file with -o") from error
+        raise CliError(f"cannot write {path}: {error.strerror}; name another file with --out") from error
 
 
 @dataclass

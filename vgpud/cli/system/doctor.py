@@ -17,7 +17,8 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 def doctor(settings: Settings) -> int:
     """Find what is wrong and how to fix it. Changes nothing; exit code 1 if a line says fail."""
     from vgpud.cli.common.findings import Finding
-    from vgpud.cli.common.output import Cell, Grid, emit
+    from vgpud.cli.common.fit import Cell, Grid
+    from vgpud.cli.common.output import emit
     from vgpud.cli.system.checks import all_findings
 
     findings: list[Finding] = []
@@ -29,7 +30,7 @@ def doctor(settings: Settings) -> int:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def grid() -> Grid:
-        table = Grid(("RESULT", "CHECK", "FOUND", "FIX"))
+        table = Grid(("RESULT", "CHECK", "FOUND", "FIX"), below=("FOUND", "FIX"))
         for f in findings:
             table.rows.append((Cell(f.level, _STYLES[f.level]), f.check, f.text, f.remedy or "-"))
         return table

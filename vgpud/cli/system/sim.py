@@ -17,6 +17,7 @@ from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Bytes
 from vgpud.cli.slices.run import RunningCommand
+from vgpud.cli.system.sim_load import load
 from vgpud.errors import ExitCode
 from vgpud.simdevice.control import MODES
 
@@ -53,6 +54,9 @@ def sim() -> None:
     vgpu sim start && vgpud serve --device sim      share a simulated device
     vgpu sim run -- python program.py               run a program on it, without a slice
     """
+
+
+sim.add_command(load)
 
 
 def answers(folder: Path) -> bool:
@@ -179,7 +183,8 @@ def status(settings: Settings, folder: Path) -> None:
 def _show(settings: Settings, folder: Path) -> None:
     from dataclasses import asdict
 
-    from vgpud.cli.common.output import Grid, emit
+    from vgpud.cli.common.fit import Grid
+    from vgpud.cli.common.output import emit
     from vgpud.cli.common.tables import device_label, full_name
     from vgpud.core.units import format_bytes
     from vgpud.simdevice import state_page
@@ -188,7 +193,8 @@ def _show(settings: Settings, folder: Path) -> None:
     devices = [{"index": i, "simulated": True, **asdict(d)} for i, d in enumerate(page.devices)]
 
     def grid() -> Grid:
-        table = Grid(("DEVICE", "NAME", ">MEM-USED", ">MEM-TOTAL", ">PROCS", ">SERVER-PID", "UUID", "DIR"))
+        titles = ("DEVICE", "NAME", ">MEM-USED", ">MEM-TOTAL", ">PROCS", ">SERVER-PID", "UUID", "DIR")
+        table = Grid(titles, first_to_go=("UUID", "SERVER-PID", "PROCS", "NAME"), below=("DIR",))
         for i, d in enumerate(page.devices):
             label, name = device_label(i, True), full_name(d.name, True)
             used, total = format_bytes(d.used_bytes), format_bytes(d.memory_bytes)
@@ -266,7 +272,8 @@ def mode(folder: Path, device: int, mode: str) -> None:
 @pass_settings
 def coverage(settings: Settings, missing: bool) -> None:
     """List the driver's entry points and whether they are simulated; if not, they return CUDA_ERROR_NOT_SUPPORTED."""
-    from vgpud.cli.common.output import Grid, emit, say
+    from vgpud.cli.common.fit import Grid
+    from vgpud.cli.common.output import emit, say
     from vgpud.simdevice import coverage as sim_coverage
 
     try:

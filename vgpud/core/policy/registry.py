@@ -75,7 +75,10 @@ DEFAULT_LEASE_S = Fraction(1200)
 LEAST_S = Fraction(1)
 
 CHOICES: dict[str, Choice[Policy]] = {
-    "fifo": Choice("first in, first out; no job is preempted", lambda name, arguments: Fifo()),
+    "fifo": Choice(
+        "first in, first out; a job that fits overtakes, unless strict; no job is preempted",
+        lambda name, arguments: Fifo(),
+    ),
     "priority": Choice(
         "highest priority first, then first in, first out; with the word preempt it preempts lower ones",
         lambda name, arguments: Priority(name, preempts="preempt" in arguments.words),

@@ -1,0 +1,125 @@
+"""What goes to a terminal keeps within its width, without a word broken; a pipe gets it whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+import pytest
+
+from tests.cli.fake_server import GIB, NODE, uuid_of
+from tests.cli.test_main import all_commands
+from vgpud.cli.common.tables import user_name
+from vgpud.cli.main import cli
+from vgpud.v1 import vgpud_pb2 as pb
+
+Terminal = Callable[..., list[str]]
+
+REASON = "no device has 0.5 GPU and 70.2GiB free: device 0 of testnode has most, 0.25 and 35.1GiB; it waits for job 3"
+LISTS = ("status", "ps", "gpu ls", "slice ls", "slice show train-a", "events", "queue ls", "queue show 3", "explain 7")
+MORE_LISTS = ("queue show 7", "quota get", "usage", "usage --by job", "version", "queue top -n 1", "top -n 1 -d 0.1")
+FAILURES = (
+    "slice show nothing",
+    "queue show 99",
+    "submit --gpus 9 --queue nothing -- true",
+    "slcie ls",
+    "run --gpus",
+)
+
+
+@pytest.fixture
+def busy(daemon: Any) -> Any:
+    """A daemon with everything that makes rows long."""
+    daemon.devices[0].drained = "the fan of this device is loud since Monday, please use the other devices meanwhile"
+    spec = pb.SliceSpec(gpus_milli=500)
+    item = pb.Slice(node=NODE, name="train-a", uid="u", spec=spec, owner_uid=os.getuid(), processes=2, queue="default")
+    item.attach_socket = "/run/vgpu/slices/train-a/attach.sock"
+    item.created_at.FromSeconds(1_700_000_000)
+    item.devices.add(node=NODE, device_uuid=uuid_of(0), min_milli=500, max_milli=1000, mem_max_bytes=32 * GIB)
+    item.containers.add(node=NODE, id="0123456789abcdef" * 4, pid=7)
+    daemon.slices["train-a"] = item
+    process = pb.Process(node=NODE, slice="train-a", pid=1234567, uid=os.getuid(), program="python3.11 -m train --all")
+    process.attached_at.FromSeconds(1_700_000_000)
+    process.devices.add(node=NODE, device_uuid=uuid_of(0), mem_used_bytes=5 * GIB, launches=123_456_789)
+    daemon.processes.append(process)
+    daemon._tell("attach.refused", "train-a", REASON)
+    queue = daemon.queue
+    queue.add(3, "running", device_indices=[0], slices=["j-3"])
+    queue.jobs[3].started_at.FromSeconds(1_700_000_300)
+    queue.add(7, "pending", reason=REASON)
+    queue.jobs[7].spec.name = "a-name-of-a-job-that-goes-on-and-on"
+    queue.facts = [pb.Fact(kind="queue", text=REASON)]
+    queue.rows = [pb.Usage(job_id=3, uid=os.getuid(), queue="default", jobs=1)]
+    return daemon
+
+
+def too_long(lines: list[str], width: int) -> list[str]:
+    """Lines wider than the terminal, except a single word, which nothing can break."""
+    return [line for line in lines if len(line) > width and len(line.split()) > 1]
+
+
+@pytest.mark.parametrize("width", [80, 50])
+@pytest.mark.parametrize("command", [*LISTS, *MORE_LISTS, *FAILURES])
+def test_lines_keep_within_the_terminal(command: str, width: int, on_a_terminal: Terminal, busy: Any) -> None:
+    lines = on_a_terminal(width, *command.split(), host=busy.host)
+    assert "".join(lines).strip()
+    assert too_long(lines, width) == []
+
+
+def test_a_long_reason_is_shown_whole_below_its_job(on_a_terminal: Terminal, vgpu: Any, busy: Any) -> None:
+    lines = on_a_terminal(80, "queue", "ls", host=busy.host)
+    row = next(index for index, line in enumerate(lines) if line.split()[:1] == ["7"])
+    assert " ".join(line.strip() for line in lines[row + 1 : row + 3]) == REASON
+    (piped,) = [line for line in vgpu("queue", "ls", host=busy.host).stdout.split("\n") if line.split()[:1] == ["7"]]
+    assert piped.endswith(REASON)
+
+
+def test_a_pipe_has_every_column(vgpu: Any, on_a_terminal: Terminal, busy: Any) -> None:
+    assert "UUID" in vgpu("gpu", "ls", host=busy.host).stdout
+    assert "UUID" not in "\n".join(on_a_terminal(80, "gpu", "ls", host=busy.host))
+    assert "UUID" in "\n".join(on_a_terminal(250, "gpu", "ls", host=busy.host))
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 120])
+def test_queue_top_keeps_number_user_and_state(width: int, on_a_terminal: Terminal, busy: Any) -> None:
+    text = "\n".join(on_a_terminal(width, "queue", "top", "-n", "1", host=busy.host))
+    rows = {words[0]: words for words in map(str.split, text.split("\n")) if words and words[0] in ("3", "7")}
+    user = user_name(os.getuid())
+    assert user in rows["3"] and "running" in rows["3"]
+    assert user in rows["7"] and "pending" in rows["7"]
+
+
+@pytest.mark.parametrize(("name", "command"), all_commands(), ids=lambda value: value if isinstance(value, str) else "")
+def test_help_keeps_within_the_terminal(name: str, command: click.Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = command.get_help(click.Context(command, info_name=f"vgpu {name}", parent=None))
+    assert too_long(text.split("\n"), 80) == []
+
+
+def test_a_mistyped_command_gets_a_suggestion(vgpu: Any) -> None:
+    assert "did you mean `vgpu status`?" in vgpu("stauts").stderr
+    assert "did you mean `vgpu queue cancel`?" in vgpu("cancel", "3").stderr
+    assert "did you mean `vgpu slice show`?" in vgpu("slice", "shwo").stderr
+    nothing = vgpu("xyzzy")
+    assert nothing.code == 2 and "did you mean" not in nothing.stderr
+    assert nothing.stderr.count("\n") == 1
+
+
+def test_output_means_the_format_and_nothing_else_in_every_command() -> None:
+    for name, command in all_commands():
+        options = {opt: param for param in command.params for opt in param.opts}
+        assert options["-o"] is options["--output"], name
+        assert isinstance(options["-o"].type, click.Choice), name
+
+
+def test_the_configuration_is_an_option_in_every_command() -> None:
+    from vgpud.serve import main
+
+    commands = {f"vgpu {name}": command for name, command in all_commands()} | dict(main.commands) | {"vgpu": cli}
+    for name, command in commands.items():
+        for param in command.params:
+            named = {"config", "config_path", "file"} & {param.name}
+            assert not (named and isinstance(param, click.Argument)), name
+    assert all("--config" in main.commands[n].params[0].opts for n in ("serve", "check-config", "check-devices"))

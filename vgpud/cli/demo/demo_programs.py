@@ -1,0 +1,51 @@
+"""The programs that the demo runs: a real training where tinygrad is installed, else the trainer of `vgpu sim load`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+TRAINER = "benchmarks.cifar.train_tinygrad"
+#: kernels long enough that trainers wait for the device, not for Python
+KERNEL_MODEL = ROOT / "benchmarks" / "cifar" / "kernels.model"
+NEEDED = ("tinygrad", "numpy")
+PLOT = "matplotlib"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What each tenant runs. words: what it is; setup: what the first one does before it counts; remarks: what is not
+    shown here, and what would show it."""
+
+    command: Sequence[str]
+    words: str
+    setup: str = "set-up"
+    env: Mapping[str, str] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+
+
+def installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def choose(simulated: bool) -> Programs:
+    """The best that this installation has; nothing is refused for a missing package."""
+    plot = [] if installed(PLOT) else [f"no plot: {PLOT} is not installed (pip install {PLOT}); the curves are below"]
+    missing = [name for name in NEEDED if not installed(name)]
+    if missing or not KERNEL_MODEL.exists():
+        why = f"{', '.join(missing)} not installed" if missing else "the trainers of the sources are not there"
+        text = f"{why}: the two programs are `vgpu sim load trainer`, which use the device as a trainer does and"
+        text += " train nothing; pip install 'vgpud[demo]' in a clone of the sources trains a network"
+        command = [sys.executable, "-m", "vgpud.cli.main", "sim", "load", "trainer", "-o", "json", "--report", "0.2"]
+        return Programs(command, "two programs that use the device as trainers do", remarks=(text, *plot))
+    env = {"PYTHONPATH": str(ROOT)}
+    if simulated:
+        # simulated kernels take the time that the model file says, so tinygrad need not optimise them
+        env |= {"VGPU_SIM_KERNELS": str(KERNEL_MODEL), "NOOPT": "1", "PARALLEL": "0"}
+    command = [sys.executable, "-m", TRAINER, "--seconds", "600", "--report-every", "10"]
+    setup = "set-up: the network is compiled"
+    return Programs(command, "two training programs, one device", setup, env, plot)
