@@ -114,7 +114,7 @@ def _arbiter_key(default_ns: int, least_ns: int = _ARBITER_MIN_NS) -> int:
 class ArbiterConfig:
     """[arbiter]: times of the arbitration, all in ns (shim/arbiter/arbiter.h)."""
 
-    quantum_ns: int = _arbiter_key(10 * _MS)
+    quantum_ns: int = _arbiter_key(7 * _MS)
     quantum_min_ns: int = _arbiter_key(1 * _MS)
     bound_ns: int = _arbiter_key(2 * _MS)
     open_bound_ns: int = _arbiter_key(20 * _MS)

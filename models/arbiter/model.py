@@ -90,7 +90,7 @@ class Regime(IntEnum):
 class Params:
     """As struct vg_arbiter_params: times of the device's arbiter, ns."""
 
-    quantum_ns: int = 10 * MS
+    quantum_ns: int = 7 * MS
     quantum_min_ns: int = MS
     bound_ns: int = 2 * MS
     open_bound_ns: int = 20 * MS

@@ -44,6 +44,14 @@ def test_saturating_tenants_get_their_fractions(minima: tuple[int, ...]) -> None
     assert world.total(SECOND, 3 * SECOND) > 0.985
 
 
+@pytest.mark.parametrize("count", [4, 5, 8])
+def test_seconds_of_equal_tenants_differ_by_less_than_a_lease(count: int) -> None:
+    """A second begins and ends anywhere in the cycle of their leases."""
+    world = run([saturating(i, 1000 // count, 1000) for i in range(count)], 4)
+    assert max(world.worst_second(t, 1 / count, SECOND) for t in world.tenants) < 0.008
+    assert world.total(SECOND, 4 * SECOND) > 0.995
+
+
 def test_kernels_of_very_different_length_do_not_move_the_shares() -> None:
     world = run([saturating(1, 500, 1000), saturating(2, 300, 300, 2000), saturating(3, 200, 1000, 40_000)], 4)
     for t, wanted in zip(world.tenants, (0.5, 0.3, 0.2), strict=True):
