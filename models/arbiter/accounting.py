@@ -36,7 +36,7 @@ def charge_all(device: Device, now_ns: int) -> None:
     if passed_ns > STALLED_NS:
         passed_ns = 0
     for s in device.slices:
-        note_reports(s, passed_ns)
+        note_reports(device, s, passed_ns)
         fill_buckets(device, s, passed_ns)
         accrue_lag(device, s, passed_ns)
     accrue_slot_lag(device, passed_ns)
@@ -50,7 +50,7 @@ def charge_all(device: Device, now_ns: int) -> None:
         charge_unpaid(device, s)
 
 
-def note_reports(s: Slice, passed_ns: int) -> None:
+def note_reports(device: Device, s: Slice, passed_ns: int) -> None:
     """What its pages report of this step, at most the time that passed."""
     s.busy_ns = min(s.busy_total_ns - s.busy_seen_ns, passed_ns)
     s.busy_seen_ns = s.busy_total_ns
@@ -64,7 +64,10 @@ def note_reports(s: Slice, passed_ns: int) -> None:
     s.active_seen_ns = s.active_total_ns
     if not active_ns and s.attached and s.was_active:
         active_ns = passed_ns
-    s.window_idle_ns += passed_ns - active_ns
+    # Behind the gate that cut its work off, a slice prepares what it would have prepared while that work ran.
+    prepares = s.state == State.SHUT and s.cut_off and any(o is not s for o in saturating(device))
+    if not prepares:
+        s.window_idle_ns += passed_ns - active_ns
 
 
 def fill_buckets(device: Device, s: Slice, passed_ns: int) -> None:

@@ -37,6 +37,7 @@ def open_gate(device: Device, s: Slice, now_ns: int) -> None:
     s.renewed_ns = max(s.renewed_ns, now_ns) + RENEWAL_NS
     s.quiet = False
     s.wants = False
+    s.cut_off = False
     s.grant_ns = now_ns
     device.served += 1
     s.served = device.served
@@ -50,6 +51,7 @@ def close_gate(s: Slice, now_ns: int) -> None:
     set_word(s, CLOSED)
     s.quiet = False
     s.overran = False
+    s.cut_off = s.outstanding
     s.drain_expected_ns = 0
     s.late_ns -= s.late_ns // 8
     s.close_ns = now_ns

@@ -151,6 +151,7 @@ class Slice:
     # the gate, and the drain behind it
     state: State = State.SHUT
     overran: bool = False  # has been counted as an overrun since the gate was closed
+    cut_off: bool = False  # work was outstanding when the gate was closed, and it has not been opened since
     grant_ns: int = 0
     close_ns: int = 0
     late_ns: int = 0  # the longest that work has outlasted the gate; fades with each close

@@ -77,6 +77,7 @@ struct vg_core_slice {
   struct {
     enum vg_core_state state;
     bool overran; /* has been counted as an overrun since the gate was closed */
+    bool cut_off; /* work was outstanding when the gate was closed, and it has not been opened since */
     uint64_t grant_ns;
     uint64_t close_ns;
     uint64_t late_ns;    /* the longest that work has outlasted the gate; fades with each close */

@@ -433,6 +433,12 @@ static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
                                       VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS);
 }
 
+static bool another_in_slot(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (&core->slices[i] != self && vg_core_in_slot(&core->slices[i])) return true;
+  return false;
+}
+
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->step.busy_ns = vg_core_least(slice->in.busy_total_ns - slice->step.busy_seen_ns, passed_ns);
   slice->step.busy_seen_ns = slice->in.busy_total_ns;
@@ -448,7 +454,9 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   uint64_t active_ns = vg_core_least(slice->in.active_total_ns - slice->step.active_seen_ns, passed_ns);
   slice->step.active_seen_ns = slice->in.active_total_ns;
   if (!active_ns && slice->in.attached && slice->step.was_active) active_ns = passed_ns;
-  slice->demand.window_idle_ns += passed_ns - active_ns;
+  /* Behind the gate that cut its work off, a slice prepares what it would have prepared while that work ran. */
+  bool prepares = slice->gate.state == VG_CORE_SHUT && slice->gate.cut_off && another_in_slot(core, slice);
+  if (!prepares) slice->demand.window_idle_ns += passed_ns - active_ns;
   const struct vg_arbiter_params *params = &core->params;
   uint32_t min_milli = slice->params.min_milli, max_milli = slice->params.max_milli;
   int64_t deepest_ns = cap_depth(core, slice);

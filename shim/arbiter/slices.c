@@ -32,6 +32,7 @@ void vg_core_open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64
   spend_word(slice, now_ns);
   slice->in.quiet = false;
   slice->in.wants = false;
+  slice->gate.cut_off = false;
   slice->gate.grant_ns = now_ns;
   slice->gate.served = ++core->served;
   slice->stats.grants += slice->in.attached;
@@ -49,6 +50,7 @@ void vg_core_close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
   vg_core_set_word(slice, VG_GATE_CLOSED);
   slice->in.quiet = false;
   slice->gate.overran = false;
+  slice->gate.cut_off = slice->in.outstanding;
   slice->in.drain_expected_ns = 0;
   slice->gate.late_ns -= slice->gate.late_ns / 8;
   slice->gate.close_ns = now_ns;

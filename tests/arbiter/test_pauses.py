@@ -69,6 +69,19 @@ def test_a_trainer_that_waits_for_the_device_now_and_then_loses_nothing_by_it(pa
     assert had[1] >= 0.245
 
 
+@pytest.mark.parametrize("maximum", [250, 1000])
+@pytest.mark.parametrize("pause_ms", [3, 8])
+def test_who_prepares_the_next_step_behind_a_closed_gate_takes_no_pause(pause_ms: int, maximum: int) -> None:
+    """A step is longer than a lease, so the gate closes in the middle of it. A slice that counted as pausing would be
+    free, and the hardware would divide the device between the two."""
+    trainer = tenant(1, 250, maximum, Load(10 * MS, 2, gap_ns=pause_ms * MS))
+    world = World([trainer, tenant(2, 750, 750)], Pair())
+    world.run(5 * SECOND)
+    for t, wanted in zip(world.tenants, (0.25, 0.75), strict=True):
+        assert world.worst_second(t, wanted, 2 * SECOND) < 0.015
+    assert world.total(2 * SECOND, 5 * SECOND) > 0.99
+
+
 def test_a_change_of_class_moves_no_lag() -> None:
     device = Device(slices=[Slice(i, SliceParams(ppm // 1000, 1000)) for i, ppm in enumerate(ENTITLED_PPM)])
     device.floor_ns, device.slot_lag_ns = SECOND, 7 * MS
