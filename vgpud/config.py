@@ -177,6 +177,8 @@ class Config:
     default_max: str = key("same", one_of(*DEFAULT_MAXES), live=True)
     #: address of the Prometheus endpoint, or "off"
     metrics: str = key("127.0.0.1:9419", _metrics)
+    #: file of lines `USER TOKEN`: a scrape needs a token and shows that user's slices, for * all; "" = no tokens
+    metrics_tokens: str = key("", _absolute_path)
     slices_max: int = key(SLICES_MAX, within(1, SLICES_MAX), live=True)
     #: slices of a user who is no admin, those of jobs not counted
     slices_per_user_max: int = key(32, within(1, SLICES_MAX), live=True)

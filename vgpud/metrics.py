@@ -5,12 +5,20 @@ Metrics are made from a snapshot that the daemon's loop puts here; a scrape neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import hmac
+import os
+import pwd
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from pathlib import Path
+from socketserver import ThreadingMixIn
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -20,9 +28,24 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from vgpud.core.observed import REGIMES, SCHEDULING, DeviceSample, QueueSample, SliceSample, Snapshot, wait_ends_ns
+from vgpud.core.observed import (
+    JOB_WAIT_ENDS_S,
+    REGIMES,
+    SCHEDULING,
+    DeviceSample,
+    QueueSample,
+    SliceSample,
+    Snapshot,
+    wait_ends_ns,
+)
 
 _NS_PER_S = 1e9
+#: in place of a uid: everything is shown
+ALL_USERS = -1
+#: users with metrics of their own, those with the largest guarantees; the others are one row
+USERS_MAX, OTHER_USERS = 200, "others"
+#: of the file of tokens
+_TOKENS_BYTES_MAX, _TOKEN_LEAST = 1 << 20, 16
 #: upper ends of the RPC latency histogram, in seconds
 RPC_BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
 
@@ -53,23 +76,36 @@ class Metrics(Collector):
         times.counts[next((i for i, end in enumerate(RPC_BUCKETS_S) if seconds <= end), len(RPC_BUCKETS_S))] += 1
         times.total_s += seconds
 
-    def serve(self, host: str, port: int) -> Any:
-        """Starts the endpoint in a thread and returns its server. Raises OSError."""
-        server, _thread = start_http_server(port, host, self.registry)
+    def serve(self, host: str, port: int, tokens: Mapping[str, int] | None = None) -> WSGIServer:
+        """Starts the endpoint in a thread and returns its server. tokens: see read_tokens(); None: it answers all.
+
+        Raises OSError.
+        """
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+
+        class Server(_Server):
+            address_family = family
+
+        server = make_server(str(address[0]), port, self._app(tokens), Server, _Quiet)
+        threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
         return server
 
+    def _app(self, tokens: Mapping[str, int] | None) -> Any:
+        """The WSGI application: asks for a token where there are any, and shows what its user may see."""
+
+        def answer(environ: Mapping[str, Any], start_response: Any) -> Any:
+            uid = ALL_USERS if tokens is None else _uid_of(str(environ.get("HTTP_AUTHORIZATION", "")), tokens)
+            if uid is None:
+                start_response("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
+                return [b"a token of the file metrics_tokens is needed: Authorization: Bearer TOKEN\n"]
+            registry = CollectorRegistry()
+            registry.register(self if uid == ALL_USERS else _OfUser(self._snapshot, uid))
+            return make_wsgi_app(registry)(dict(environ), start_response)
+
+        return answer
+
     def collect(self) -> Iterator[Metric]:
-        now = self._snapshot
-        build = InfoMetricFamily("vgpu_build", "The daemon.")
-        build.add_metric([], {"version": now.version, "node": now.node})
-        yield build
-        yield GaugeMetricFamily("vgpu_slices", "Slices on this node.", value=now.slice_count)
-        yield GaugeMetricFamily("vgpu_hook_clients", "Attached processes.", value=now.client_count)
-        yield _container_metric(now.containers)
-        yield from _device_metrics(now.devices)
-        yield _regime_metric(now.devices, now.slices)
-        yield from _slice_metrics(now.slices)
-        yield from _queue_metrics(now.queues)
+        yield from _metrics(self._snapshot)
         yield self._rpc_metric()
 
     def _rpc_metric(self) -> Metric:
@@ -83,6 +119,76 @@ class Metrics(Collector):
         return family
 
 
+@dataclass(frozen=True)
+class _OfUser(Collector):
+    """What one user may see, as in the API: all devices and queues, and the slices that are theirs."""
+
+    snapshot: Snapshot
+    uid: int
+
+    def collect(self) -> Iterator[Metric]:
+        own = tuple(sample for sample in self.snapshot.slices if sample.owner_uid == self.uid)
+        names = {sample.slice_name for sample in own}
+        containers = tuple(row for row in self.snapshot.containers if row[0] in names)
+        return _metrics(replace(self.snapshot, slices=own, slice_count=len(names), containers=containers))
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True  # a reader that stalls does not keep the daemon from ending
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Writes no line per scrape."""
+
+
+def read_tokens(path: str) -> dict[str, int]:
+    """Who may scrape, from lines `USER TOKEN`: token -> uid; the user * sees everything.
+
+    Raises ValueError with one line that says what is wrong with the file.
+    """
+    with Path(path).open(encoding="utf-8") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        text = file.read(_TOKENS_BYTES_MAX)
+    if mode & 0o077:
+        raise ValueError(f"{path} can be read by others: chmod 600 {path}")
+    tokens: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        if len(words) != 2 or len(words[1]) < _TOKEN_LEAST:
+            raise ValueError(f"{path}, line {number}: write USER TOKEN, a token of at least {_TOKEN_LEAST} characters")
+        try:
+            tokens[words[1]] = ALL_USERS if words[0] == "*" else pwd.getpwnam(words[0]).pw_uid
+        except KeyError as error:
+            raise ValueError(f"{path}, line {number}: there is no user {words[0]}") from error
+    return tokens
+
+
+def _uid_of(header: str, tokens: Mapping[str, int]) -> int | None:
+    """The user whose token an Authorization header has; None: no one's. Takes as long for a wrong token as for a
+    right one."""
+    kind, _, given = header.partition(" ")
+    found = [uid for token, uid in tokens.items() if hmac.compare_digest(token.encode(), given.strip().encode())]
+    return found[0] if found and kind.lower() == "bearer" else None
+
+
+def _metrics(now: Snapshot) -> Iterator[Metric]:
+    build = InfoMetricFamily("vgpu_build", "The daemon.")
+    build.add_metric([], {"version": now.version, "node": now.node})
+    yield build
+    yield GaugeMetricFamily("vgpu_slices", "Slices on this node.", value=now.slice_count)
+    yield GaugeMetricFamily("vgpu_hook_clients", "Attached processes.", value=now.client_count)
+    yield _container_metric(now.containers)
+    yield from _device_metrics(now.devices)
+    yield from _health_metrics(now.devices)
+    yield _regime_metric(now.devices, now.slices)
+    yield from _slice_metrics(now.slices)
+    yield from _user_metrics(now.slices)
+    yield from _queue_metrics(now.queues)
+
+
 def _container_metric(containers: Iterable[tuple[str, int]]) -> Metric:
     """Slices are bounded in number, and so is this label; container ids are not."""
     family = GaugeMetricFamily("vgpu_containers", "Containers that use a slice.", labels=["slice"])
@@ -92,7 +198,7 @@ def _container_metric(containers: Iterable[tuple[str, int]]) -> Metric:
 
 
 def _queue_metrics(queues: Iterable[QueueSample]) -> Iterator[Metric]:
-    """An admin makes queues, so that they are few; users are no labels."""
+    """An admin makes queues, so that they are few."""
     jobs = GaugeMetricFamily("vgpu_jobs", "Jobs that have not ended.", labels=["queue", "state"])
     ended = CounterMetricFamily("vgpu_jobs_ended", "Jobs that have ended.", labels=["queue", "state"])
     used = GaugeMetricFamily(
@@ -102,7 +208,13 @@ def _queue_metrics(queues: Iterable[QueueSample]) -> Iterator[Metric]:
         "vgpu_queue_guarantee_gpus", "Guaranteed GPUs, reclaimed by preemption.", labels=["queue"]
     )
     limit = GaugeMetricFamily("vgpu_queue_limit_gpus", "Limit; absent: no limit.", labels=["queue"])
+    waits = HistogramMetricFamily(
+        "vgpu_job_wait_seconds", "Times of jobs from submission to the first start.", labels=["queue"]
+    )
+    ends = [*map(str, JOB_WAIT_ENDS_S), "+Inf"]
     for queue in queues:
+        sums = map(float, accumulate(queue.waits.counts))
+        waits.add_metric([queue.name], list(zip(ends, sums, strict=True)), queue.waits.total_ns / _NS_PER_S)
         for state, count in queue.jobs:
             jobs.add_metric([queue.name, state], count)
         for state, count in queue.ended:
@@ -111,7 +223,7 @@ def _queue_metrics(queues: Iterable[QueueSample]) -> Iterator[Metric]:
         guarantee.add_metric([queue.name], queue.guarantee_gpus)
         if queue.limit_gpus is not None:
             limit.add_metric([queue.name], queue.limit_gpus)
-    yield from (jobs, ended, used, guarantee, limit)
+    yield from (jobs, ended, used, guarantee, limit, waits)
 
 
 def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
@@ -146,6 +258,58 @@ def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
         capacity.add_metric(key, 1)
         allocated.add_metric(key, device.allocated_gpus)
     yield from (info, total, used, busy, capacity, allocated, late, late_max, scheduling)
+
+
+def _health_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
+    """What NVML reports of the devices' condition; absent where it reports nothing."""
+    labels = ["gpu_uuid", "gpu_index"]
+    celsius = GaugeMetricFamily("vgpu_gpu_temperature_celsius", "Temperature.", labels=labels)
+    watts = GaugeMetricFamily("vgpu_gpu_power_watts", "Power drawn.", labels=labels)
+    limit = GaugeMetricFamily("vgpu_gpu_power_limit_watts", "Power limit in force.", labels=labels)
+    xids = CounterMetricFamily("vgpu_gpu_xids", "Faults that the driver has reported.", labels=[*labels, "xid"])
+    for device in devices:
+        key, now = [device.uuid, str(device.index)], device.health
+        pairs = ((celsius, now.temperature_celsius, 1), (watts, now.power_milliwatts, 1000))
+        for family, value, unit in (*pairs, (limit, now.power_limit_milliwatts, 1000)):
+            if value is not None:
+                family.add_metric(key, value / unit)
+        for xid, count in now.xids:  # the monitor bounds their number
+            xids.add_metric([*key, str(xid)], count)
+    yield from (celsius, watts, limit, xids)
+
+
+def _user_metrics(slices: Iterable[SliceSample]) -> Iterator[Metric]:
+    """By the owner of slices; beyond USERS_MAX owners, the smaller ones are one row."""
+    texts = {
+        "vgpu_user_slices": "Slices of the user.",
+        "vgpu_user_allocated_gpus": "Sum of the guaranteed minima of the user's slices.",
+        "vgpu_user_compute_share_gpus": "SM time that they used in the last second.",
+        "vgpu_user_memory_used_bytes": "Memory that they use.",
+    }
+    names: dict[int, set[str]] = {}
+    sums: dict[int, list[float]] = {}
+    for sample in slices:
+        names.setdefault(sample.owner_uid, set()).add(sample.slice_name)
+        row = sums.setdefault(sample.owner_uid, [0.0, 0.0, 0.0])
+        for index, value in enumerate((sample.min_gpus, sample.now.share_ratio, sample.now.mem_used_bytes)):
+            row[index] += value
+    rows: dict[str, list[float]] = {}
+    for rank, uid in enumerate(sorted(sums, key=lambda uid: (-sums[uid][0], uid))):
+        row = rows.setdefault(_user_name(uid) if rank < USERS_MAX else OTHER_USERS, [0.0] * 4)
+        for index, value in enumerate((len(names[uid]), *sums[uid])):
+            row[index] += value
+    for index, (name, text) in enumerate(texts.items()):
+        family = GaugeMetricFamily(name, text, labels=["user"])
+        for user, row in rows.items():
+            family.add_metric([user], row[index])
+        yield family
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
 
 
 _SLICE_LABELS = ("slice", "gpu_uuid", "gpu_index")
@@ -194,6 +358,11 @@ def _slice_metrics(slices: tuple[SliceSample, ...]) -> Iterator[Metric]:
             family.add_metric(_key(sample), getattr(sample.now, attribute) / unit)
         yield family
     yield _wait_metric(slices)
+    info = InfoMetricFamily("vgpu_slice", "User, queue and class of a slice.", labels=["slice"])
+    for sample in {sample.slice_name: sample for sample in slices}.values():
+        values = {"user": _user_name(sample.owner_uid), "queue": sample.queue, "class": sample.service_class}
+        info.add_metric([sample.slice_name], values)
+    yield info
 
 
 def _wait_metric(slices: Iterable[SliceSample]) -> Metric:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.fake_server import GIB, NODE, uuid_of
 from tests.cli.test_main import all_commands
-from vgpud.cli.common.tables import user_name
+from vgpud.cli.common.users import user_name
 from vgpud.cli.main import cli
 from vgpud.v1 import vgpud_pb2 as pb
 

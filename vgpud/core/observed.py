@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -162,6 +163,26 @@ class SliceSample:
     max_gpus: float
     memory_limit_bytes: int
     now: SliceStats
+    owner_uid: int = -1
+    queue: str = ""
+    service_class: str = ""
+
+
+#: upper ends of the histogram of jobs' waits, in seconds: from a free device to days of a full queue
+JOB_WAIT_ENDS_S = (1, 10, 60, 300, 1_800, 3_600, 14_400, 43_200, 86_400, 259_200)
+
+
+@dataclass(frozen=True, slots=True)
+class JobWaits:
+    """Times from submission to the first start: jobs per bucket of JOB_WAIT_ENDS_S, the last one for longer waits."""
+
+    counts: tuple[int, ...] = (0,) * (len(JOB_WAIT_ENDS_S) + 1)
+    total_ns: int = 0
+
+    def plus(self, wait_ns: int) -> JobWaits:
+        bucket = bisect.bisect_left(JOB_WAIT_ENDS_S, wait_ns / 1e9)
+        counts = tuple(count + (index == bucket) for index, count in enumerate(self.counts))
+        return JobWaits(counts, self.total_ns + wait_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +193,7 @@ class QueueSample:
     limit_gpus: float | None
     jobs: tuple[tuple[str, int], ...] = ()  # jobs that have not ended, by state
     ended: tuple[tuple[str, int], ...] = ()  # the others, since the daemon started
+    waits: JobWaits = JobWaits()
 
 
 @dataclass(frozen=True, slots=True)

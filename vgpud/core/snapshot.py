@@ -57,4 +57,7 @@ def _slice(made: Slice, share: Share, device: Device | None, now: SliceStats) ->
         max_gpus=share.max_milli / MILLI_PER_DEVICE,
         memory_limit_bytes=share.mem_max_bytes,
         now=now,
+        owner_uid=made.owner_uid,
+        queue=made.queue,
+        service_class=made.spec.service_class,
     )

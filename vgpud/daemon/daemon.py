@@ -199,7 +199,11 @@ class Daemon:
 
     def _serve_metrics(self, host: str, port: int) -> None:
         try:
-            self._metrics_server = self._metrics.serve(host, port)
+            tokens = metrics.read_tokens(self.config.metrics_tokens) if self.config.metrics_tokens else None
+        except (OSError, ValueError) as error:
+            raise VgpudError(f"metrics_tokens: {error}") from error
+        try:
+            self._metrics_server = self._metrics.serve(host, port, tokens)
         except OSError as error:
             text = f"metrics address {host}:{port}: {error.strerror}; choose another (--metrics ADDRESS:PORT) or off"
             raise VgpudError(text) from error

@@ -105,7 +105,7 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
         ">AGE",
     )
     kubernetes = any(item["claim"] for item in slices)
-    least = ("CONTAINER", "MEM-MIN", "AGE", "CLAIM", "PROCS", "MAX", "MEM-MAX", "GATE", "MIN")
+    least = ("CONTAINER", "MEM-MIN", "QUEUE", "AGE", "CLAIM", "JOB", "PROCS", "MAX", "MEM-MAX", "GATE", "MIN", "USER")
     grid = Grid((*titles, "CONTAINER", *(["CLAIM"] if kubernetes else [])), first_to_go=least)
     for item in slices:
         claim = [claim_label(item["claim"])] if kubernetes else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from vgpud.core.jobs.model import Job, JobState
+from vgpud.core.observed import JobWaits
 
 
 class JobCounts:
@@ -12,9 +13,11 @@ class JobCounts:
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[str, JobState]] = {}
+        self._unstarted: set[int] = set()  # jobs that have never started
         self._by_uid: Counter[int] = Counter()
         self._by_state: Counter[tuple[str, JobState]] = Counter()
         self.ended: Counter[tuple[str, JobState]] = Counter()
+        self.waits: dict[str, JobWaits] = {}  # by queue, of jobs that started since the daemon did
 
     @property
     def total(self) -> int:
@@ -35,6 +38,13 @@ class JobCounts:
         """A job as it is now."""
         queue, uid = job.spec.queue, job.spec.uid
         before = self._seen.pop(job.job_id, None)
+        if job.first_started_ns < 0 and not job.state.ended:
+            self._unstarted.add(job.job_id)
+        elif job.job_id in self._unstarted:
+            self._unstarted.remove(job.job_id)
+            if job.first_started_ns >= 0:
+                wait_ns = max(0, job.first_started_ns - job.submitted_ns)
+                self.waits[queue] = self.waits.get(queue, JobWaits()).plus(wait_ns)
         if before:
             self._by_state[before] -= 1
             self._by_uid[uid] -= 1

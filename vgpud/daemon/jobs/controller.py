@@ -25,7 +25,7 @@ from vgpud.core.jobs.counts import JobCounts
 from vgpud.core.jobs.facts import Fact
 from vgpud.core.jobs.model import How, Job, JobState, Node
 from vgpud.core.model import NO_LIMIT, Denied, Reason, Slice
-from vgpud.core.observed import QueueSample
+from vgpud.core.observed import JobWaits, QueueSample
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
@@ -262,6 +262,7 @@ class JobController:
                 limit_gpus=spec.limit_milli / MILLI_PER_DEVICE if spec.limit_milli < NO_LIMIT else None,
                 jobs=tuple((state, count) for queue, state, count in rows if queue == spec.name),
                 ended=tuple((state.value, self.counts.ended[spec.name, state]) for state in JobState if state.ended),
+                waits=self.counts.waits.get(spec.name, JobWaits()),
             )
             for spec in self.queues.specs
         )
