@@ -21,7 +21,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "run": ("vgpud.cli.slices.run:run", "Run a command on a slice of the GPUs."),
     "submit": ("vgpud.cli.jobs.submit:submit", "Queue a job; it starts when enough capacity is free."),
-    "queue": ("vgpud.cli.jobs.queue:queue", "List, show, cancel, hold and follow jobs."),
+    "queue": ("vgpud.cli.jobs.queue:queue", "List, show, change, cancel, hold and follow jobs."),
     "explain": ("vgpud.cli.jobs.explain:explain", "Say why a job waits, runs where it does, and has its size."),
     "quota": ("vgpud.cli.jobs.quota:quota", "Show and set queues: guarantees, limits, policies."),
     "reserve": ("vgpud.cli.jobs.reserve:reserve", "Reserve devices for a queue, or for maintenance."),
