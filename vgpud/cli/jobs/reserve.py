@@ -128,7 +128,8 @@ def _grid(rows: Sequence[View], labels: dict[str, str]) -> Grid:
     from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.tables import parse_time
 
-    grid = Grid(("RESERVATION", "DEVICES", "BEGIN", "END", "QUEUE", "REASON"))
+    titles = ("RESERVATION", "DEVICES", "BEGIN", "END", "QUEUE", "REASON")
+    grid = Grid(titles, first_to_go=("QUEUE",), below=("REASON",))
     for row in rows:
         times = [parse_time(row[name]).astimezone().strftime("%Y-%m-%dT%H:%M") for name in ("begin", "end")]
         devices = ",".join(labels.get(uuid, uuid) for uuid in row["device_uuids"])
