@@ -66,7 +66,7 @@ def test_lists_say_whose_a_slice_is(vgpu: Any, slices: Any) -> None:
 def test_refusals_name_users(vgpu: Any, daemon: Any) -> None:
     daemon.trace_denied = "slice 'a' does not belong to uid 0: ask uid 4294967287 or an admin"
     daemon.create("a")
-    result = vgpu("trace", "a", "-o", "/dev/null", host=daemon.host)
+    result = vgpu("trace", "a", "--out", "/dev/null", host=daemon.host)
     assert "slice 'a' does not belong to user root: ask uid 4294967287 or an admin" in result.stderr
 
 
