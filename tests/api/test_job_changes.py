@@ -10,6 +10,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.api.test_jobs import ALICE, BOB, ROOT, World
+from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, JobState
@@ -102,3 +103,13 @@ def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:
     assert world.backend.done[0][1] == [1, 2, 3]
     code, message = world.refused(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2, array=True))
     assert (code, "--array" in message) == ("INVALID_ARGUMENT", True)
+
+
+def test_users_get_small_pages(world: World) -> None:
+    """A page takes its part of the little that a user gets beside others, and each of their clients waits for one."""
+    most = api_jobs.USER_PAGE_SIZE_MAX
+    for _ in range(most + 1):
+        world.submit()
+    answer = world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_size=api_jobs.PAGE_SIZE_MAX))
+    assert (len(answer.jobs), answer.next_page_token) == (most, str(most))
+    assert len(world.call(world.jobs.ListJobs, pb.ListJobsRequest(), ROOT).jobs) == most + 1

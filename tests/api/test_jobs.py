@@ -19,7 +19,7 @@ from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller, set_caller
 from vgpud.core import quotas
 from vgpud.core.jobs.facts import Facts, JobFilter, Launch, QueueNow, Submission, UsageRow
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Quota, Reason
 from vgpud.host import processes
 from vgpud.v1 import vgpud_pb2 as pb
@@ -43,6 +43,7 @@ class Backend:
         self.changes: list[int] = []
         self.rows: list[UsageRow] = []
         self.looked_at = 0
+        self.reserved: list[Reservation] = []
 
     def observe(self, method: str, code: str, seconds: float) -> None: ...
 
@@ -118,6 +119,17 @@ class Backend:
 
     async def delete_queue(self, name: str) -> Denied | None:
         del self.tree[name]
+        return None
+
+    def reservations(self) -> Sequence[Reservation]:
+        return self.reserved
+
+    async def create_reservation(self, given: Reservation) -> Reservation | Denied:
+        self.reserved.append(given)
+        return given
+
+    async def delete_reservation(self, name: str) -> Denied | None:
+        self.reserved = [one for one in self.reserved if one.name != name]
         return None
 
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
@@ -396,16 +408,6 @@ def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest
         assert pages > 1
     code, _ = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(page_token="x"))  # noqa: S106
     assert code == "INVALID_ARGUMENT"
-
-
-def test_users_get_small_pages(world: World) -> None:
-    """A page takes its part of the little that a user gets beside others, and each of their clients waits for one."""
-    most = api_jobs.USER_PAGE_SIZE_MAX
-    for _ in range(most + 1):
-        world.submit()
-    answer = world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_size=api_jobs.PAGE_SIZE_MAX))
-    assert (len(answer.jobs), answer.next_page_token) == (most, str(most))
-    assert len(world.call(world.jobs.ListJobs, pb.ListJobsRequest(), ROOT).jobs) == most + 1
 
 
 def test_what_will_not_change_is_made_once(world: World) -> None:

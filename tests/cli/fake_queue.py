@@ -33,6 +33,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self.jobs: dict[int, pb.Job] = {}
         self.queues = {"default": pb.Queue(name="default", limit_milli=-1, weight=1, policy="fifo")}
         self.rows: list[pb.Usage] = []
+        self.reservations: dict[str, pb.Reservation] = {}
         self.facts: list[pb.Fact] = []
         self.requests: list[Any] = []
         self._made: dict[str, pb.SubmitJobResponse] = {}
@@ -173,6 +174,23 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
             _refuse(context, code_pb2.NOT_FOUND, f"no queue {request.name!r}: there are {', '.join(self.queues)}")
         del self.queues[request.name]
         return pb.DeleteQueueResponse()
+
+    def ListReservations(
+        self, request: pb.ListReservationsRequest, context: grpc.ServicerContext
+    ) -> pb.ListReservationsResponse:
+        return pb.ListReservationsResponse(reservations=list(self.reservations.values()))
+
+    def CreateReservation(
+        self, request: pb.CreateReservationRequest, context: grpc.ServicerContext
+    ) -> pb.CreateReservationResponse:
+        self.reservations[request.reservation.name] = request.reservation
+        return pb.CreateReservationResponse(reservation=request.reservation)
+
+    def DeleteReservation(
+        self, request: pb.DeleteReservationRequest, context: grpc.ServicerContext
+    ) -> pb.DeleteReservationResponse:
+        del self.reservations[request.name]
+        return pb.DeleteReservationResponse()
 
     def GetUsage(self, request: pb.GetUsageRequest, context: grpc.ServicerContext) -> pb.GetUsageResponse:
         self.requests.append(request)

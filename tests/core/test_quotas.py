@@ -112,6 +112,18 @@ def test_only_jobs_and_admins_where_the_site_denies() -> None:
     refused(answer, Reason.DENIED)
 
 
+def test_slices_keep_to_reservations_that_are_in_force() -> None:
+    state = started(ALLOW)
+    what = "reservation course (for queue team)"
+    step(state, ev.DevicesReserved(tuple((uuid, "team", what) for uuid in state.devices)), 0)
+    said = refused(create(state, "a", 500, Asker(9, (9,))), Reason.PRECONDITION)
+    assert what in said
+    assert isinstance(create(state, "b", 500, queue="team"), Slice)
+    assert isinstance(create(state, "c", 250, queue="ann"), Slice), "a queue below it"
+    step(state, ev.DevicesReserved(()), 0)
+    assert isinstance(create(state, "d", 100, Asker(9, (9,))), Slice)
+
+
 def test_containers_count_too() -> None:
     state = started()
     create(state, "a", 900, ANN)

@@ -12,7 +12,7 @@ import pytest
 from vgpud.core.events import Command
 from vgpud.core.jobs.events import Woken
 from vgpud.core.jobs.facts import JobFilter, Launch
-from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec, Reservation
 from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
 from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, sums, waited
@@ -95,6 +95,19 @@ def test_a_job_that_its_user_has_changed_is_written_again(tmp_path: Path) -> Non
     jobs.save([one])
     (found,) = reopened(tmp_path).load().jobs
     assert (found.spec.queue, found.spec.priority, found.changed) == ("team", -7, True)
+
+
+def test_reservations_are_kept_and_damaged_ones_set_aside(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    one, two = (Reservation(name, "n", ("GPU-1",), 5 * S, 9 * S, "team", "why") for name in ("a", "b"))
+    jobs.save_reservations([one, two])
+    assert reopened(tmp_path).load().reservations == (one, two)
+    jobs = reopened(tmp_path)
+    jobs.save_reservations([two])
+    assert reopened(tmp_path).load().reservations == (two,)
+    with sqlite3.connect(tmp_path / "vgpud.sqlite3") as db:
+        db.execute("UPDATE reservations SET body = replace(body, 'team', 'meat')")
+    assert reopened(tmp_path).load().reservations == ()
 
 
 def test_what_a_job_comes_after_is_loaded_with_it(tmp_path: Path) -> None:

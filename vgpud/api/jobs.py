@@ -16,12 +16,13 @@ from vgpud.api import job_messages as views
 from vgpud.api import queue_messages as queue_views
 from vgpud.api.caller import Caller, caller
 from vgpud.api.message_cache import MessageCache
+from vgpud.api.reservation_messages import reservation_from, reservation_view
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.slice_messages import page_token
 from vgpud.api.turns import breathe
 from vgpud.api.workers import WorkCalls, WorkerBackend
 from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, UsageRow
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.placement import registry as placements
 from vgpud.host import processes
@@ -106,6 +107,12 @@ class JobBackend(WorkerBackend, Protocol):
         """Refused while jobs, slices or queues are in it, and for the default queue."""
         ...
 
+    def reservations(self) -> Sequence[Reservation]: ...
+    async def create_reservation(self, given: Reservation) -> Reservation | Denied:
+        """Its devices are UUIDs or indices; begin 0 is now. Returns it as it was made."""
+        ...
+
+    async def delete_reservation(self, name: str) -> Denied | None: ...
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
         """`by` job, user or queue; since 0, until NEVER_NS: everything kept; uid None: all users."""
         ...
@@ -411,6 +418,23 @@ class QueueService(stubs.QueueServiceServicer):
             raise refuse(Reason.NOT_FOUND, text, "name")
         _check(await self.backend.delete_queue(request.name))
         return pb.DeleteQueueResponse()
+
+    @unary
+    async def ListReservations(self, request: pb.ListReservationsRequest) -> pb.ListReservationsResponse:
+        found = sorted(self.backend.reservations(), key=lambda one: (one.begin_ns, one.name))
+        return pb.ListReservationsResponse(reservations=[reservation_view(one) for one in found])
+
+    @unary
+    async def CreateReservation(self, request: pb.CreateReservationRequest) -> pb.CreateReservationResponse:
+        made = await self.backend.create_reservation(reservation_from(request.reservation, self.backend.node))
+        if isinstance(made, Denied):
+            raise RefusedError(made)
+        return pb.CreateReservationResponse(reservation=reservation_view(made))
+
+    @unary
+    async def DeleteReservation(self, request: pb.DeleteReservationRequest) -> pb.DeleteReservationResponse:
+        _check(await self.backend.delete_reservation(request.name))
+        return pb.DeleteReservationResponse()
 
     @unary
     async def GetUsage(self, request: pb.GetUsageRequest) -> pb.GetUsageResponse:

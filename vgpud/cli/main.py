@@ -24,6 +24,7 @@ COMMANDS = {
     "queue": ("vgpud.cli.jobs.queue:queue", "List, show, change, cancel, hold and follow jobs."),
     "explain": ("vgpud.cli.jobs.explain:explain", "Say why a job waits, runs where it does, and has its size."),
     "quota": ("vgpud.cli.jobs.quota:quota", "Show and set queues: guarantees, limits, policies."),
+    "reserve": ("vgpud.cli.jobs.reserve:reserve", "Reserve devices for a queue, or for maintenance."),
     "usage": ("vgpud.cli.jobs.usage:usage", "Show GPU time asked for, granted and used."),
     "ps": ("vgpud.cli.slices.ps:ps", "List the processes that use a slice."),
     "status": ("vgpud.cli.slices.status:status", "Show devices, slices and their use on one screen."),

@@ -49,6 +49,13 @@ class QuotasChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesReserved:
+    """Reservations that are in force now: (device UUID, its queue or "" for none, what it is)."""
+
+    reserved: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSlice:
     request_id: str  # "" = not idempotent
     name: str  # "" = take spare_name
@@ -203,6 +210,7 @@ Event = (
     Started
     | PolicyChanged
     | QuotasChanged
+    | DevicesReserved
     | CreateSlice
     | UpdateSlice
     | DeleteSlice

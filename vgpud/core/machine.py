@@ -23,6 +23,7 @@ from vgpud.core.events import (
     ContainerStarted,
     CreateSlice,
     DeleteSlice,
+    DevicesReserved,
     DevicesTaken,
     DrainDevice,
     DropProcess,
@@ -136,6 +137,11 @@ def _on_policy_changed(state: State, event: PolicyChanged, now_ns: int) -> list[
 
 def _on_quotas_changed(state: State, event: QuotasChanged, now_ns: int) -> list[Command]:
     state.quotas = {quota.name: quota for quota in event.quotas}
+    return []
+
+
+def _on_devices_reserved(state: State, event: DevicesReserved, now_ns: int) -> list[Command]:
+    state.reservations = {uuid: (queue, what) for uuid, queue, what in event.reserved}
     return []
 
 
@@ -371,6 +377,7 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     Started: _on_started,
     PolicyChanged: _on_policy_changed,
     QuotasChanged: _on_quotas_changed,
+    DevicesReserved: _on_devices_reserved,
     CreateSlice: _on_create_slice,
     UpdateSlice: _on_update_slice,
     DeleteSlice: _on_delete_slice,

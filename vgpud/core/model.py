@@ -293,6 +293,7 @@ class State:
     quotas: dict[str, Quota] = field(default_factory=dict)  # by the queue's name
     drains: dict[str, Drain] = field(default_factory=dict)  # by the device's UUID, as are:
     taken: dict[str, Taken] = field(default_factory=dict)
+    reservations: dict[str, tuple[str, str]] = field(default_factory=dict)  # (queue, what it is), while in force
     next_serial: int = 1
 
     def copy(self) -> State:
@@ -309,6 +310,7 @@ class State:
             quotas=dict(self.quotas),
             drains=dict(self.drains),
             taken=dict(self.taken),
+            reservations=dict(self.reservations),
         )
 
     def closed(self, device_uuid: str, *, claim: bool = False) -> str:
@@ -323,6 +325,13 @@ class State:
         if given and not claim:
             return "given to Kubernetes (devices.kubernetes)"
         return "not given to Kubernetes (devices.kubernetes)" if claim and not given else ""
+
+    def seen_by(self, queue: str) -> State:
+        """The state as a slice of this queue finds it: devices that are reserved for others are drained."""
+        quota = self.quotas.get(queue)
+        own = {queue, quota.parent if quota else ""} - {""}
+        others = {uuid: what for uuid, (whose, what) in self.reservations.items() if whose not in own}
+        return replace(self, drains={**{uuid: Drain(uuid, what) for uuid, what in others.items()}, **self.drains})
 
     def of_kubernetes(self, device_uuid: str) -> bool:
         """Whether only claims of Kubernetes are placed on a device."""

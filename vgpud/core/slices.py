@@ -97,7 +97,9 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
         return queue
     spec = offered.with_uuids(wanted.spec, state)
     for_claim = wanted.claim is not None
-    shares = admit.put(wanted.shares, state, claim=for_claim) if wanted.shares else admit.place(spec, state)
+    for_job_or_claim = for_claim or wanted.job_id or not state.reservations
+    seen = state if for_job_or_claim else state.seen_by(queue)  # the queue's machine has placed a job
+    shares = admit.put(wanted.shares, state, claim=for_claim) if wanted.shares else admit.place(spec, seen)
     if isinstance(shares, Denied):
         return shares
     # what Kubernetes gives away is counted by its own quotas

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from vgpud.core.jobs.model import Job, JobSpec, Place, Placement
 from vgpud.core.model import Share
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -20,6 +22,10 @@ class Counted:
         if job.spec.elastic and job.spec.elastic.most_members:  # its members come and go one by one
             return (_place(job.spec.ask.width_milli),) * job.spec.members
         return (_place(milli),)
+
+    def place_outside(self, job: Job, closed: Collection[str]) -> Placement | None:
+        """Its GPUs have no names that could be reserved."""
+        return self.place(job)
 
     def fits(self, placement: Placement) -> bool:
         return _milli(placement) <= self._free

@@ -77,6 +77,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # arrays have a limit
     (),  # jobs have a time before which they do not start
     (),  # jobs have notifications
+    jobs.RESERVATIONS_TABLE,
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

@@ -17,7 +17,7 @@ from typing import Any
 from vgpud.core.checksums import checksum, seal, unseal
 from vgpud.core.jobs.events import Ran
 from vgpud.core.jobs.facts import JobFilter, Launch
-from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Spec
 from vgpud.core.queue.accounting import Row
 from vgpud.core.queue.record import decode, encode
@@ -51,6 +51,8 @@ TABLES = (
 )
 
 
+#: a later migration
+RESERVATIONS_TABLE = ("CREATE TABLE reservations (name TEXT PRIMARY KEY, body TEXT NOT NULL)",)
 #: the jobs of an array run the same, which its first has: the others have @ and its number instead
 _JOBS = (
     "SELECT spec, CASE WHEN substr(launch, 1, 1) = '@' THEN (SELECT first.launch FROM jobs AS first"
@@ -73,6 +75,7 @@ class Kept:
     history_at_ns: int
     latest_ns: int  # the latest time that was written: the clock continues from there
     next_id: int
+    reservations: tuple[Reservation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,9 @@ class JobStore:
             history = db.execute("SELECT name, history, at_ns FROM queue_history").fetchall()
             at_ns = max((row[2] for row in history), default=0)
             by_name = {name: one for name, one, when_ns in history if when_ns == at_ns}
-            return Kept(jobs, queues, by_name, at_ns, max([0, usage_ns, at_ns, *times]), next_id)
+            kept = db.execute("SELECT body FROM reservations ORDER BY name").fetchall()
+            reservations = tuple(decode(Reservation, unseal(body)) for (body,) in kept)
+            return Kept(jobs, queues, by_name, at_ns, max([0, usage_ns, at_ns, *times]), next_id, reservations)
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
@@ -296,6 +301,16 @@ class JobStore:
 
     def delete_queue(self, name: str) -> None:
         self._db.write(lambda db: db.execute("DELETE FROM queues WHERE name = ?", (name,)))
+
+    def save_reservations(self, reservations: Sequence[Reservation]) -> None:
+        """All of them: others are forgotten."""
+        rows = [(one.name, seal(encode(one))) for one in reservations]
+
+        def write(db: Any) -> None:
+            db.execute("DELETE FROM reservations")
+            db.executemany("INSERT INTO reservations VALUES (?, ?)", rows)
+
+        self._db.write(write)
 
     def save_history(self, histories: dict[str, int], at_ns: int) -> None:
         """Of all queues at one time, for fair shares after a restart. The newest may be lost with the machine."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from vgpud.core.checksums import ChecksumError, checksum, is_sealed, unseal
 from vgpud.core.jobs.facts import Launch
-from vgpud.core.jobs.model import DEFAULT_QUEUE, QueueSpec
+from vgpud.core.jobs.model import DEFAULT_QUEUE, QueueSpec, Reservation
 from vgpud.core.model import (
     BATCH,
     CLASSES,
@@ -155,6 +155,12 @@ def _queue(row: Row) -> None:
         raise ValueError("its column is not the name of the queue in it")
 
 
+def _reservation(row: Row) -> None:
+    made: Reservation = _decoded(Reservation, _body(row["body"]))
+    if made.name != row["name"]:
+        raise ValueError("its column is not the name of the reservation in it")
+
+
 def _worker_group(row: Row) -> None:
     body = _body(row["body"])
     if body.get("job_id") != row["job_id"]:
@@ -238,6 +244,7 @@ CHECKS: dict[str, tuple[dict[str, str], Callable[[Row], None]]] = {
         },
         _job_request,
     ),
+    "reservations": ({"name": "text", "body": "text"}, _reservation),
     "job_crews": ({"job_id": "integer", "body": "text"}, _worker_group),
 }
 

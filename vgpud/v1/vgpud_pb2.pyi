@@ -1162,6 +1162,56 @@ class Queue(_message.Message):
     history_gpu_seconds: float
     def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., guarantee_milli: _Optional[int] = ..., limit_milli: _Optional[int] = ..., weight: _Optional[int] = ..., policy: _Optional[str] = ..., placement: _Optional[str] = ..., spread: bool = ..., strict: bool = ..., backfill: bool = ..., min_run: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., cpu_limit_milli: _Optional[int] = ..., ram_limit_bytes: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., elastic_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., elastic_idle: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., elastic_eager: bool = ..., used_milli: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., history_gpu_seconds: _Optional[float] = ...) -> None: ...
 
+class Reservation(_message.Message):
+    __slots__ = ("name", "node", "device_uuids", "begin", "end", "queue", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_UUIDS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    node: str
+    device_uuids: _containers.RepeatedScalarFieldContainer[str]
+    begin: _timestamp_pb2.Timestamp
+    end: _timestamp_pb2.Timestamp
+    queue: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., device_uuids: _Optional[_Iterable[str]] = ..., begin: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., queue: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ListReservationsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListReservationsResponse(_message.Message):
+    __slots__ = ("reservations",)
+    RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    reservations: _containers.RepeatedCompositeFieldContainer[Reservation]
+    def __init__(self, reservations: _Optional[_Iterable[_Union[Reservation, _Mapping]]] = ...) -> None: ...
+
+class CreateReservationRequest(_message.Message):
+    __slots__ = ("reservation",)
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    reservation: Reservation
+    def __init__(self, reservation: _Optional[_Union[Reservation, _Mapping]] = ...) -> None: ...
+
+class CreateReservationResponse(_message.Message):
+    __slots__ = ("reservation",)
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    reservation: Reservation
+    def __init__(self, reservation: _Optional[_Union[Reservation, _Mapping]] = ...) -> None: ...
+
+class DeleteReservationRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteReservationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class ListQueuesRequest(_message.Message):
     __slots__ = ("page_size", "page_token")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]

@@ -1543,6 +1543,21 @@ class QueueServiceStub(object):
                 request_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.FromString,
                 _registered_method=True)
+        self.ListReservations = channel.unary_unary(
+                '/vgpud.v1.QueueService/ListReservations',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListReservationsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListReservationsResponse.FromString,
+                _registered_method=True)
+        self.CreateReservation = channel.unary_unary(
+                '/vgpud.v1.QueueService/CreateReservation',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateReservationRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateReservationResponse.FromString,
+                _registered_method=True)
+        self.DeleteReservation = channel.unary_unary(
+                '/vgpud.v1.QueueService/DeleteReservation',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationResponse.FromString,
+                _registered_method=True)
 
 
 class QueueServiceServicer(object):
@@ -1572,6 +1587,24 @@ class QueueServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListReservations(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateReservation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteReservation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueueServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1594,6 +1627,21 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.GetUsage,
                     request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.FromString,
                     response_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.SerializeToString,
+            ),
+            'ListReservations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReservations,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListReservationsRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListReservationsResponse.SerializeToString,
+            ),
+            'CreateReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateReservation,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateReservationRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateReservationResponse.SerializeToString,
+            ),
+            'DeleteReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteReservation,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1704,6 +1752,87 @@ class QueueService(object):
             '/vgpud.v1.QueueService/GetUsage',
             vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.SerializeToString,
             vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReservations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.QueueService/ListReservations',
+            vgpud_dot_v1_dot_vgpud__pb2.ListReservationsRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ListReservationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.QueueService/CreateReservation',
+            vgpud_dot_v1_dot_vgpud__pb2.CreateReservationRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.CreateReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.QueueService/DeleteReservation',
+            vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -431,6 +431,9 @@ class QueueServiceStub:
     SetQueue: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.SetQueueRequest, _vgpud_pb2.SetQueueResponse]
     DeleteQueue: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteQueueRequest, _vgpud_pb2.DeleteQueueResponse]
     GetUsage: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetUsageRequest, _vgpud_pb2.GetUsageResponse]
+    ListReservations: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListReservationsRequest, _vgpud_pb2.ListReservationsResponse]
+    CreateReservation: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CreateReservationRequest, _vgpud_pb2.CreateReservationResponse]
+    DeleteReservation: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteReservationRequest, _vgpud_pb2.DeleteReservationResponse]
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -439,6 +442,9 @@ class QueueServiceAsyncStub(QueueServiceStub):
     SetQueue: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.SetQueueRequest, _vgpud_pb2.SetQueueResponse]  # type: ignore[assignment]
     DeleteQueue: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteQueueRequest, _vgpud_pb2.DeleteQueueResponse]  # type: ignore[assignment]
     GetUsage: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetUsageRequest, _vgpud_pb2.GetUsageResponse]  # type: ignore[assignment]
+    ListReservations: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListReservationsRequest, _vgpud_pb2.ListReservationsResponse]  # type: ignore[assignment]
+    CreateReservation: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CreateReservationRequest, _vgpud_pb2.CreateReservationResponse]  # type: ignore[assignment]
+    DeleteReservation: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteReservationRequest, _vgpud_pb2.DeleteReservationResponse]  # type: ignore[assignment]
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -468,5 +474,26 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.GetUsageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.GetUsageResponse, _abc.Awaitable[_vgpud_pb2.GetUsageResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListReservations(
+        self,
+        request: _vgpud_pb2.ListReservationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ListReservationsResponse, _abc.Awaitable[_vgpud_pb2.ListReservationsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateReservation(
+        self,
+        request: _vgpud_pb2.CreateReservationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.CreateReservationResponse, _abc.Awaitable[_vgpud_pb2.CreateReservationResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteReservation(
+        self,
+        request: _vgpud_pb2.DeleteReservationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.DeleteReservationResponse, _abc.Awaitable[_vgpud_pb2.DeleteReservationResponse]]: ...
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from vgpud.core.jobs.events import (
@@ -40,6 +40,9 @@ class CountedRoom:
             one = job.spec.ask.width_milli
             return (Place("n", (Share("all", one, one, 0, 0),)),) * job.spec.members
         return (Place("n", (Share("all", width, width, 0, 0),)),)
+
+    def place_outside(self, job: Job, closed: Collection[str]) -> Placement | None:
+        return None if closed else self.place(job)
 
     def fits(self, placement: Placement) -> bool:
         return self._width(placement) <= self._free

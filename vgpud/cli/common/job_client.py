@@ -92,6 +92,16 @@ class JobClient(Client):
     def delete_queue(self, name: str) -> None:
         self._call(self._queues.DeleteQueue, pb.DeleteQueueRequest(name=name))
 
+    def reservations(self) -> list[pb.Reservation]:
+        return list(self._call(self._queues.ListReservations, pb.ListReservationsRequest()).reservations)
+
+    def create_reservation(self, reservation: pb.Reservation) -> pb.Reservation:
+        request = pb.CreateReservationRequest(reservation=reservation)
+        return self._call(self._queues.CreateReservation, request).reservation
+
+    def delete_reservation(self, name: str) -> None:
+        self._call(self._queues.DeleteReservation, pb.DeleteReservationRequest(name=name))
+
     def usage(self, since_ns: int | None, until_ns: int | None, by: str, uid: int | None = None) -> list[pb.Usage]:
         request = pb.GetUsageRequest(by=by, since=_stamp(since_ns), until=_stamp(until_ns), uid=uid)
         return self._pages(self._queues.GetUsage, request, "usage")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.core.jobs.model import How, Job, JobSpec, Placement, QueueSpec
+from vgpud.core.jobs.model import How, Job, JobSpec, Placement, QueueSpec, Reservation
 from vgpud.core.model import Denied
 
 # ---- events ----
@@ -161,6 +161,13 @@ class QueuesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationsChanged:
+    """All of them; checked by machine.check_reservations() before."""
+
+    reservations: tuple[Reservation, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Woken:
     """Time has passed: what Wake asked for."""
 
@@ -183,6 +190,7 @@ Event = (
     | PairsKnown
     | DurationsKnown
     | QueuesChanged
+    | ReservationsChanged
     | Woken
 )
 
@@ -252,6 +260,13 @@ class Notify:
     event: str
 
 
-Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note | Notify
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """These reservations are in force from now on, and no others: slices that are no jobs' keep to them as well."""
+
+    active: tuple[Reservation, ...]
+
+
+Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note | Notify | Reserve
 
 Check = Denied | None

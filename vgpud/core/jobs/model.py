@@ -216,6 +216,25 @@ class QueueSpec:
         return NEVER_NS if self.elastic_eager else self.elastic_wait_ns
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Devices that for a time are only for one queue and those below it, or for none: a maintenance window."""
+
+    name: str
+    node: str
+    device_uuids: tuple[str, ...]
+    begin_ns: int
+    end_ns: int
+    queue: str = ""  # "" = no job is placed there
+    reason: str = ""
+
+    @property
+    def what(self) -> str:
+        """For sentences: reservation NAME, with its queue or reason."""
+        whose = f"for queue {self.queue}" if self.queue else "for no job"
+        return f"reservation {self.name} ({whose}{f': {self.reason}' if self.reason else ''})"
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A machine of the cluster and what is free on it. Only placement.cluster.Cluster changes it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from vgpud.core.jobs.model import Job, JobSpec, Node, Placement, Resident
@@ -58,6 +58,10 @@ class Room(Protocol):
 
     def place(self, job: Job) -> Placement | None:
         """A placement for all members, not taken yet, or None."""
+        ...
+
+    def place_outside(self, job: Job, closed: Collection[str]) -> Placement | None:
+        """As place(), but on none of these devices (UUIDs)."""
         ...
 
     def fits(self, placement: Placement) -> bool:

@@ -6,7 +6,7 @@ Rules rank (base.py), shapes know where an ask fits (shape.py), rankings remembe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vgpud.core.colocate.pairs import Pairs
@@ -237,6 +237,20 @@ class Cluster:
         if found is None:
             return None
         return self.noted(job, tuple(shape.place(self.nodes[at], devices) for at, devices in found))
+
+    def place_outside(self, job: Job, closed: Collection[str]) -> Placement | None:
+        """As place(), with these devices not offered for the moment."""
+        before = [(node, node.offered) for node in self.nodes if any(d.uuid in closed for d in node.devices)]
+        try:
+            for node, offered in before:
+                devices = zip(node.devices, offered, strict=True)
+                node.offered = [is_offered and device.uuid not in closed for device, is_offered in devices]
+                self._changes.add(node)
+            return self.place(job)
+        finally:
+            for node, offered in before:
+                node.offered = offered
+                self._changes.add(node)
 
     def _anywhere(self, ranking: Ranking, members: int) -> list[tuple[int, Devices]] | None:
         """Each member where the rule ranks it best, given the members before it."""

@@ -19,10 +19,11 @@ from vgpud.core.jobs.events import (
     StopJob,
     Submitted,
 )
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, START, How, Job, JobSpec, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, START, How, Job, JobSpec, JobState, Reservation
 from vgpud.core.jobs.states import END_EVENTS, JobEvent, enter
 from vgpud.core.queue import estimate, reasons, sizes
 from vgpud.core.queue.deadlines import Due
+from vgpud.core.queue.reservations import touches
 from vgpud.core.queue.resizing import Resizing
 from vgpud.core.queue.state import WAITING, QueueState
 
@@ -146,6 +147,29 @@ class Lifecycle:
         for job in list(self._world.claims.values()):
             self._leave(job, now_ns)
             self.admit(job, now_ns)
+
+    # ---- reservations ----
+
+    def queue_again(self, now_ns: int) -> None:
+        """Other reservations than before: jobs that had one shape may have several now."""
+        for line in self._world.lines.values():
+            for job_id in list(line.waiting):
+                line.dequeue(job_id)
+                self._world.enqueue(self.jobs[job_id], now_ns)
+
+    def clear_devices(self, reservation: Reservation, now_ns: int) -> None:
+        """A reservation begins: other queues' jobs leave its devices, except jobs that cannot be preempted."""
+        world = self._world
+        there = [j for j, placement in world.held.items() if touches(placement, reservation.device_uuids)]
+        for job in [self.jobs[job_id] for job_id in there]:
+            queues = [account.spec.name for account in world.line(job).account.chain]
+            if reservation.queue in queues or not job.spec.preemptible:
+                continue
+            if job.job_id in world.claims:
+                self._leave(job, now_ns)
+                self.admit(job, now_ns)
+            elif job.stop_to in (None, JobState.SUSPENDED):
+                self.stop(job, None, JobState.PENDING, f"{reservation.what} has begun", now_ns)
 
     # ---- users change their minds ----
 

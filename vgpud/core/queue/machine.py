@@ -29,6 +29,8 @@ from vgpud.core.jobs.events import (
     QueuesChanged,
     Released,
     Requeued,
+    ReservationsChanged,
+    Reserve,
     Resized,
     RoomChanged,
     StartFailed,
@@ -37,12 +39,12 @@ from vgpud.core.jobs.events import (
     Wished,
     Woken,
 )
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, Place, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, Place, QueueSpec, Reservation
 from vgpud.core.model import Denied
 from vgpud.core.model import Policy as Site
 from vgpud.core.placement.base import Room
 from vgpud.core.policy.base import Policy
-from vgpud.core.queue import advice, check, elasticity, estimate, reasons, sharing, sizes
+from vgpud.core.queue import advice, check, elasticity, estimate, reasons, reservations, sharing, sizes
 from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.decide import Decision
 from vgpud.core.queue.lifecycle import Lifecycle
@@ -84,6 +86,8 @@ class Machine:
         self._lives = Lifecycle(self._world)
         self._wake_ns = NEVER_NS
         self._look_again_ns = NEVER_NS
+        self._active: tuple[Reservation, ...] = ()
+        self._world.reserved_from = self._reserved_from
 
     @property
     def jobs(self) -> dict[int, Job]:
@@ -98,9 +102,11 @@ class Machine:
     def steps(self, events: Iterable[Event], now_ns: int) -> list[Command]:
         """Everything that happens at one instant, then one decision."""
         self._world.asked.clear()
+        self._world.now_ns = now_ns
         for event in events:
             self._apply(event, now_ns)
         self._due(now_ns)
+        self._begin_reservations(now_ns)
         self._lives.fill_arrays(now_ns)
         self._decide(now_ns)
         self._wake(now_ns)
@@ -147,6 +153,9 @@ class Machine:
                     self._world.room.lose(kind, other)
             case QueuesChanged(queues):
                 self._world.set_queues(queues, now_ns)
+            case ReservationsChanged(found):
+                self._world.reservations.all = found
+                self._lives.queue_again(now_ns)
             case Woken():
                 self._wake_ns = NEVER_NS
 
@@ -168,10 +177,33 @@ class Machine:
                 self._lives.admit(job, now_ns)
 
     def _wake(self, now_ns: int) -> None:
-        at_ns = min(self._world.deadlines.next_ns(), self._look_again_ns)
+        at_ns = min(self._world.deadlines.next_ns(), self._look_again_ns, self._world.reservations.next_ns(now_ns))
         if at_ns < NEVER_NS and (at_ns != self._wake_ns or self._wake_ns <= now_ns):
             self._lives.out.append(Wake(at_ns))
             self._wake_ns = at_ns
+
+    # ---- reservations ----
+
+    def _reserved_from(self, job: Job) -> list[Reservation]:
+        world = self._world
+        queues = {account.spec.name for account in world.line(job).account.chain}
+        ends_ns = estimate.ends_ns(world, job, world.now_ns)
+        return world.reservations.against(job, queues, ends_ns, world.now_ns)
+
+    def _begin_reservations(self, now_ns: int) -> None:
+        """What begins or ends now."""
+        world = self._world
+        if not world.reservations.all and not self._active:
+            return
+        world.reservations.prune(now_ns)
+        active = world.reservations.active(now_ns)
+        if active == self._active:
+            return
+        begun = [one for one in active if one not in self._active]
+        self._active = active
+        self._lives.out.append(Reserve(active))
+        for one in begun:
+            self._lives.clear_devices(one, now_ns)
 
     # ---- decisions ----
 
@@ -244,7 +276,7 @@ class Machine:
         """
         world = self._world
         world.asked.clear()
-        world.acted_ns = now_ns
+        world.acted_ns = world.now_ns = now_ns
         known = sorted(jobs, key=lambda job: job.job_id)
         self.jobs.update((job.job_id, job) for job in known)
         for job in known:
@@ -296,6 +328,11 @@ class Machine:
         """Why queues cannot become these."""
         return check.check_queues(self._world, queues)
 
+    def check_reservation(self, new: Reservation, now_ns: int) -> Denied | None:
+        """Why this cannot be one more reservation."""
+        found = (*(one for one in self._world.reservations.all if one.end_ns > now_ns), new)
+        return reservations.check(found, self._world.lines.keys(), now_ns)
+
     def check_direct(self, queue: str, milli: int, cpu_milli: int = 0, ram_bytes: int = 0) -> Denied | None:
         """Why a slice that is no job of the queue is refused."""
         return check.check_direct(self._world, queue, milli, cpu_milli, ram_bytes)
@@ -307,6 +344,7 @@ class Machine:
 
     def reason(self, job_id: int, now_ns: int) -> str:
         """Why it waits, or how it ended: one sentence."""
+        self._world.now_ns = now_ns
         return reasons.reason(self._world, self.jobs[job_id], now_ns)
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -328,6 +366,7 @@ class Machine:
 
     def advice(self, job_id: int, now_ns: int) -> list[str]:
         """What would let it start now or sooner, a sentence each."""
+        self._world.now_ns = now_ns
         return advice.advice(self._world, self.jobs[job_id], now_ns)
 
     def estimate(self, job_id: int, now_ns: int) -> Estimate | None:

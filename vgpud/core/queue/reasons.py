@@ -158,6 +158,24 @@ def _on(world: QueueState, devices: set[str], job: Job) -> list[int]:
     ]
 
 
+def reserved(world: QueueState, job: Job, now_ns: int) -> str:
+    """The reservation without which it would start, "" where none is in its way."""
+    against = world.reserved_from(job) if world.reservations.all else []
+    if not against or world.find(job) is not None:
+        return ""
+    if world.pinned(job):
+        would = world.could_have(job, job.placement)
+    else:
+        would = world.room.place(job) is not None
+    if not would:
+        return ""
+    first = min(against, key=lambda one: (one.begin_ns, one.name))
+    if first.begin_ns > now_ns:
+        begins = f"{first.what} begins in {duration(first.begin_ns - now_ns)}"
+        return f"{begins}, and this job may run longer: a --time-limit that ends before lets it start"
+    return f"its devices are kept by {first.what}, for another {duration(first.end_ns - now_ns)}"
+
+
 def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
     line = world.line(job)
     over = line.account.limit_for(job.spec)
@@ -179,6 +197,9 @@ def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
     if not world.has_slices(job):
         most = f"{world.members} of {world.members_max} job slices are in use"
         return f"{most}; this job needs {job.spec.members} more"
+    kept_out = reserved(world, job, now_ns)
+    if kept_out:
+        return kept_out
     if world.pinned(job):
         missing = world.shortage(job)
         devices = {share.device_uuid for place in job.placement for share in place.shares}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from vgpud.core.estimates import Estimates
-from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement, QueueSpec, Reservation
 from vgpud.core.placement.base import Room, Tentative
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue import sizes
@@ -21,6 +21,7 @@ from vgpud.core.queue.arrays import Arrays
 from vgpud.core.queue.deadlines import Deadline, Deadlines, Due
 from vgpud.core.queue.notices import Notices
 from vgpud.core.queue.quota import Account, Amount
+from vgpud.core.queue.reservations import Reservations, devices_of, touches
 from vgpud.core.queue.waiting import JobQueue
 
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
@@ -48,6 +49,10 @@ class QueueState:
         self.parked: dict[int, Job] = {}  # suspended jobs that still have a reservation
         self.claims: dict[int, Job] = {}  # jobs whose placement is still being freed, oldest first
         self.notices = Notices()
+        self.reservations = Reservations()
+        self.now_ns = 0  # of the present step or question
+        #: reservations that keep a job from their devices now; set by the machine, which knows when jobs end
+        self.reserved_from: Callable[[Job], list[Reservation]] = lambda job: []
         self.arrays = Arrays()  # those of which only so many jobs run at once
         self.unmet: dict[int, set[int]] = {}  # job -> jobs that it depends on
         self.dependents: dict[int, dict[int, None]] = {}  # job -> jobs that depend on it, in order
@@ -101,7 +106,11 @@ class QueueState:
         """The job waits for capacity from now on."""
         line = self.line(job)
         line.policy.touch(job, now_ns)
-        line.enqueue(job, line.policy.key(job, now_ns), self.pinned(job))
+        spec = job.spec
+        apart: tuple[object, ...] = ()
+        if self.reservations.all:  # what decides on which devices it may be, besides what it asks for
+            apart = (spec.time_limit_ns, spec.duration_ns, job.executed_ns, spec.kinds)
+        line.enqueue(job, line.policy.key(job, now_ns), self.pinned(job), apart)
         self._watch(job, line, now_ns)
 
     def run(self, job: Job, now_ns: int) -> None:
@@ -154,8 +163,11 @@ class QueueState:
         wanted = job if spec is None or spec is job.spec else replace(job, spec=spec)
         if wanted.spec.width_milli > self.room.free_milli() or not self.has_slices(wanted):
             return None
+        closed = devices_of(self.reserved_from(wanted)) if self.reservations.all else frozenset()
         if not self.pinned(job):
-            return self.room.place(wanted)
+            return self.room.place_outside(wanted, closed) if closed else self.room.place(wanted)
+        if touches(job.placement, closed):
+            return None
         return job.placement if self.could_have(job, job.placement) else None
 
     def could_have(self, job: Job, placement: Placement) -> bool:
@@ -171,7 +183,10 @@ class QueueState:
         """A placement for one more member of a running job."""
         if job.spec.ask.width_milli > self.room.free_milli() or self.members >= self.members_max:
             return None
-        return self.room.place(Job(job.job_id, replace(job.spec, members=1), job.submitted_ns))
+        one = replace(job, spec=replace(job.spec, members=1))
+        closed = devices_of(self.reserved_from(one)) if self.reservations.all else frozenset()
+        one = Job(job.job_id, one.spec, job.submitted_ns)
+        return self.room.place_outside(one, closed) if closed else self.room.place(one)
 
     def resize(self, job: Job, spec: JobSpec, placement: Placement, now_ns: int) -> None:
         """A running job has this size and this placement from now on, as decided. Its attained service stays."""

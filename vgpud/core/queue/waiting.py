@@ -48,12 +48,13 @@ class JobQueue:
         self._widths: Counter[int] = Counter()
         self._epoch = policy.epoch
 
-    def enqueue(self, job: Job, key: Key, pinned: bool) -> None:
-        """The job waits from now on. `pinned`: it can resume only where it was, so no other job has its shape."""
+    def enqueue(self, job: Job, key: Key, pinned: bool, apart: tuple[object, ...] = ()) -> None:
+        """The job waits from now on. `pinned`: it can resume only where it was, so no other job has its shape; `apart`:
+        jobs of one shape have the same of these, too."""
         spec = job.spec
         shape: object = job.job_id
         if not pinned:
-            shape = (spec.ask, spec.members, spec.preemptible, spec.model, spec.skew_ppm)
+            shape = (spec.ask, spec.members, spec.preemptible, spec.model, spec.skew_ppm, *apart)
         self._shape_of[job.job_id] = shape
         self._width_of[job.job_id] = spec.width_milli
         self._widths[spec.width_milli] += 1

@@ -37,6 +37,7 @@ from vgpud.daemon.jobs.notices import Notifier
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Clock, Recorder
+from vgpud.daemon.jobs.reservations import ReservationRegistry
 from vgpud.daemon.jobs.slices import Host, JobSlices
 from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
 from vgpud.jobs.image import find_engine
@@ -103,6 +104,7 @@ class JobController:
         self.progress = ProgressMonitor(self, self.elastic)
         self.slices = JobSlices(host, self.clock.now_ns, self.elastic.numbers)
         self.queues = QueueRegistry(host, store, kept, self.clock.now_ns)
+        self.reservations = ReservationRegistry(host, store, kept.reservations)
         devices = tuple(host.state.devices.values())
         model = devices[0].name if devices else ""
         cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.device_groups()
@@ -139,6 +141,7 @@ class JobController:
         self.machine.remember(self._histories, self._history_at_ns)
         commands = self.machine.restore(self._kept, self.clock.now_ns())
         self.progress.start()
+        self._pending.append(qe.ReservationsChanged(self.reservations.at(self.clock.now_ns())))
         for job in self._kept:
             self.counts.see(job)
             self.progress.see(job)
@@ -345,6 +348,8 @@ class JobController:
                 self.spawn(self.elastic.resize(command))
             elif isinstance(command, qe.Wake):
                 self._wake_at(command.at_ns)
+            elif isinstance(command, qe.Reserve):
+                self.reservations.enforce(command.active)
             elif isinstance(command, qe.Notify):
                 self.spawn(self._notify(replace(self.machine.jobs[command.job_id]), command.event))
             elif isinstance(command, qe.Note):

@@ -13,11 +13,21 @@ from dataclasses import replace
 from vgpud.api.turns import breathe
 from vgpud.api.workers import Mailbox
 from vgpud.core.elastic.worker_group import ProgressReport
-from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, QueuesChanged, Released, Requeued, Submitted
+from vgpud.core.jobs.events import (
+    Cancelled,
+    Changed,
+    Event,
+    Held,
+    QueuesChanged,
+    Released,
+    Requeued,
+    ReservationsChanged,
+    Submitted,
+)
 from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, UsageRow
-from vgpud.core.jobs.model import Job, JobSpec, JobState, QueueSpec
+from vgpud.core.jobs.model import Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
-from vgpud.core.offered import with_uuids
+from vgpud.core.offered import find, with_uuids
 from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.quota import HISTORY_BITS
 from vgpud.core.quotas import used_milli
@@ -305,6 +315,39 @@ class JobRequests:
         except StoreError as error:
             return _unavailable(error)
         self._jobs.process_events(QueuesChanged(self._jobs.queues.specs))
+        return await self._host.saved()
+
+    # ---- reservations ----
+
+    def reservations(self) -> Sequence[Reservation]:
+        return self._jobs.reservations.at(self._jobs.clock.now_ns())
+
+    async def create_reservation(self, given: Reservation) -> Reservation | Denied:
+        """Its devices are UUIDs or indices; begin 0 is now."""
+        now_ns, found = self._jobs.clock.now_ns(), []
+        for name in given.device_uuids:
+            device = find(name, self._host.state)
+            if isinstance(device, Denied):
+                return device
+            found.append(device.uuid)
+        uuids = tuple(dict.fromkeys(found))
+        new = replace(given, node=self.node, device_uuids=uuids, begin_ns=given.begin_ns or now_ns)
+        denied = self._jobs.machine.check_reservation(new, now_ns)
+        return denied or await self._reserve((*self.reservations(), new)) or new
+
+    async def delete_reservation(self, name: str) -> Denied | None:
+        known = self.reservations()
+        if name not in {one.name for one in known}:
+            names = ", ".join(sorted(one.name for one in known)) or "none"
+            return Denied(Reason.NOT_FOUND, f"no reservation {name[:60]!r}: there are {names}", "name")
+        return await self._reserve(tuple(one for one in known if one.name != name))
+
+    async def _reserve(self, reservations: tuple[Reservation, ...]) -> Denied | None:
+        try:
+            self._jobs.reservations.replace(reservations)
+        except StoreError as error:
+            return _unavailable(error)
+        self._jobs.process_events(ReservationsChanged(reservations))
         return await self._host.saved()
 
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:

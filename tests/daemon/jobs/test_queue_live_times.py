@@ -1,0 +1,74 @@
+"""Times, changes and notifications of jobs by a daemon as a process: what survives its restart, and what users get."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import grpc
+import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tests.daemon.jobs.queue_node import MISSING, queue_node
+from tests.daemon.jobs.test_queue_live import refused
+from tests.daemon.node import Node, eventually
+from vgpud.v1 import vgpud_pb2 as pb
+
+pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built")
+
+
+def later(seconds: int) -> Timestamp:
+    return Timestamp(seconds=time.time_ns() // 10**9 + seconds)
+
+
+def test_a_reservation_survives_a_restart_and_keeps_slices_and_jobs_away(node: Node) -> None:
+    with queue_node(node) as queue:
+        queue.start()
+        devices = [device.uuid for device in queue.node.nodes.ListDevices(pb.ListDevicesRequest()).devices]
+        window = pb.Reservation(name="cabling", device_uuids=["0", *devices], end=later(3600), reason="new cables")
+        made = queue.queues.CreateReservation(pb.CreateReservationRequest(reservation=window)).reservation
+        assert made.begin.seconds and list(made.device_uuids) == devices, "UUIDs, each once"
+        (job_id,) = queue.submit("true", 500)
+        queue.restart(signal.SIGKILL)
+        listed = queue.queues.ListReservations(pb.ListReservationsRequest()).reservations
+        assert [one.name for one in listed] == ["cabling"]
+        job = queue.get(job_id)
+        assert (job.state, "reservation cabling (for no job: new cables)" in job.reason) == ("pending", True)
+        code, text = refused(lambda: queue.node.create("direct", 500))
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "reservation cabling" in text
+        queue.queues.DeleteReservation(pb.DeleteReservationRequest(name="cabling"))
+        assert queue.ended(job_id).state == "completed"
+        queue.node.create("direct", 500)
+        queue.node.slices.DeleteSlice(pb.DeleteSliceRequest(name="direct"))
+
+
+def test_a_changed_job_and_a_later_begin_survive_a_restart(node: Node) -> None:
+    with queue_node(node) as queue:
+        queue.start()
+        (job_id,) = queue.submit("true", 500, begin=later(3600))
+        assert "it was submitted to begin in" in queue.get(job_id).reason
+        changed = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=250), priority=-4)
+        mask = FieldMask(paths=["slice.gpus_milli", "priority"])
+        queue.jobs.UpdateJob(pb.UpdateJobRequest(job_id=job_id, spec=changed, update_mask=mask))
+        queue.restart(signal.SIGKILL)
+        job = queue.get(job_id)
+        assert (job.state, job.gpus_milli, job.spec.priority) == ("pending", 250, -4)
+        queue.jobs.UpdateJob(pb.UpdateJobRequest(job_id=job_id, update_mask=FieldMask(paths=["begin"])))
+        assert queue.ended(job_id).state == "completed"
+
+
+def test_an_array_with_a_limit_and_a_notification(node: Node) -> None:
+    with queue_node(node) as queue:
+        queue.start()
+        out = queue.work / "told"
+        tell = pb.Notification(events=["end"], command=["/bin/sh", "-c", f"echo $VGPU_ARRAY_INDEX >> {out}"])
+        script = "while [ ! -e go ]; do sleep 0.02; done"
+        ids = queue.submit(script, 100, array_indices=[0, 4, 7], array_limit=1, notification=tell)
+        queue.until(ids[0], "running")
+        assert [queue.get(job_id).state for job_id in ids[1:]] == ["pending", "pending"]
+        assert "of the array of job" in queue.get(ids[2]).reason
+        (queue.work / "go").touch()
+        assert [queue.ended(job_id).state for job_id in ids] == ["completed"] * 3
+        eventually(lambda: out.exists() and sorted(out.read_text().split()) == ["0", "4", "7"], "three notifications")

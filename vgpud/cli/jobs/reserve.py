@@ -1,0 +1,137 @@
+"""`vgpu reserve`: devices for one queue, or for none, for a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpud.cli.common.completions import complete_device, complete_queue
+from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.common.times import Begin, Span
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.fit import Grid
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.views import View
+    from vgpud.v1 import vgpud_pb2 as pb
+
+
+@click.group("reserve", cls=LazyGroup, short_help="Reserve devices for a queue, or for maintenance.")
+def reserve() -> None:
+    """Reserve devices for a time: for the jobs and slices of one queue, or for none, which is a maintenance window."""
+
+
+@reserve.command("create", short_help="Reserve devices for a time.")
+@click.argument("name")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    required=True,
+    metavar="GPU",
+    shell_complete=complete_device,
+    help="This device, by index or UUID; repeatable.",
+)
+@click.option("--begin", type=Begin(), metavar="TIME", help="2h (from now), 16:00, 2026-11-27T08:00 (default: now).")
+@click.option("--for", "span_ns", type=Span(), metavar="TIME", help="How long: 4h, 2d.")
+@click.option("--end", type=Begin(), metavar="TIME", help="... or until when: as --begin.")
+@click.option(
+    "--queue", default="", metavar="NAME", shell_complete=complete_queue, help="For this queue and those below."
+)
+@click.option("--reason", default="", metavar="TEXT", help="Reason, which users get to see.")
+@pass_settings
+def create(
+    settings: Settings,
+    name: str,
+    devices: tuple[str, ...],
+    begin: int | None,
+    span_ns: int | None,
+    end: int | None,
+    queue: str,
+    reason: str,
+) -> None:
+    """Reserve devices for a time, for --queue or else for maintenance. For admins.
+
+    \b
+    vgpu reserve create cabling --device 0 --device 1 --begin 2026-11-28T08:00 --for 4h --reason "new cables"
+    vgpu reserve create course --device 3 --begin 13:00 --for 3h --queue course
+
+    Jobs that are known to end later do not start there before. Jobs of unknown duration do, and are requeued when the
+    reservation begins; jobs that cannot be preempted continue. `vgpu run` and containers that run there continue, and
+    new ones are not placed there: `vgpu gpu drain --wait` lists them.
+    """
+    if (span_ns is None) == (end is None):
+        raise click.UsageError("specify the end: either --for 4h or --end 16:00")
+    import time
+
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.v1 import vgpud_pb2 as pb
+
+    end_ns = end if span_ns is None else (begin or time.time_ns()) + span_ns
+    if begin is not None and end_ns is not None and end_ns <= begin:
+        raise click.UsageError("--end is before --begin: exchange them")
+    reservation = pb.Reservation(name=name, device_uuids=devices, queue=queue, reason=reason)
+    if begin is not None:
+        reservation.begin.FromNanoseconds(begin)
+    reservation.end.FromNanoseconds(end_ns or 0)
+    with JobClient(settings) as client:
+        _show(settings, client, [client.create_reservation(reservation)])
+
+
+@reserve.command("ls", short_help="List reservations.")
+@pass_settings
+def ls(settings: Settings) -> None:
+    """List the reservations that have not ended, in the order of their begins."""
+    from vgpud.cli.common.job_client import JobClient
+
+    with JobClient(settings) as client:
+        _show(settings, client, client.reservations())
+
+
+@reserve.command("rm", short_help="Remove reservations.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@pass_settings
+def rm(settings: Settings, names: tuple[str, ...]) -> None:
+    """Remove reservations: their devices are for all queues again. For admins."""
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.output import say
+
+    with JobClient(settings) as client:
+        for name in names:
+            client.delete_reservation(name)
+            say(f"reservation {name} removed")
+
+
+def _show(settings: Settings, client: JobClient, found: Sequence[pb.Reservation]) -> None:
+    from vgpud.cli.common.output import emit
+    from vgpud.cli.common.tables import device_label
+
+    labels = {device.uuid: device_label(device.index, device.simulated) for device in client.devices()}
+    rows: list[View] = [
+        {
+            "name": one.name,
+            "node": one.node,
+            "device_uuids": list(one.device_uuids),
+            "begin": one.begin.ToJsonString(),
+            "end": one.end.ToJsonString(),
+            "queue": one.queue or None,
+            "reason": one.reason or None,
+        }
+        for one in found
+    ]
+    emit(settings, {"reservations": rows}, [row["name"] for row in rows], lambda: _grid(rows, labels))
+
+
+def _grid(rows: Sequence[View], labels: dict[str, str]) -> Grid:
+    from vgpud.cli.common.fit import Grid
+    from vgpud.cli.common.tables import parse_time
+
+    titles = ("RESERVATION", "DEVICES", "BEGIN", "END", "QUEUE", "REASON")
+    grid = Grid(titles, first_to_go=("QUEUE",), below=("REASON",))
+    for row in rows:
+        times = [parse_time(row[name]).astimezone().strftime("%Y-%m-%dT%H:%M") for name in ("begin", "end")]
+        devices = ",".join(labels.get(uuid, uuid) for uuid in row["device_uuids"])
+        grid.rows.append((row["name"], devices, *times, row["queue"] or "none", row["reason"] or "-"))
+    return grid
