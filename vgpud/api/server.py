@@ -24,9 +24,12 @@ from vgpud.api.caller import caller
 from vgpud.api.jobs import JobBackend, JobService, QueueService
 from vgpud.api.peer_proxy import PeerProxy
 from vgpud.api.permissions import Authorizer
+from vgpud.api.remote import RECHECK_S, RemoteListener
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
+from vgpud.api.tokens import Tokens, TokenService
 from vgpud.api.trace_streams import Tracing
 from vgpud.api.turns import Turns, breathe
+from vgpud.certs.register import Register
 from vgpud.core.events import (
     CreateSlice,
     DeleteSlice,
@@ -423,25 +426,33 @@ class EventService(Service, stubs.EventServiceServicer):
             yield message
 
 
+async def _none_valid(certificate: str) -> bool:
+    """Without a listener no certificate is valid."""
+    return False
+
+
 class Server:
     """The gRPC server on a private unix socket, and the proxy at the public one."""
 
     def __init__(self, backend: Backend, job_backend: JobBackend, private: Path) -> None:
         self._private = private
         self._generation = 0
-        turns = Turns()
+        turns, self._tokens = Turns(), Tokens()
         self._proxy = PeerProxy(private, turns)
-        self._authorizer = Authorizer(backend, self._proxy.peer, turns)
+        self._authorizer = Authorizer(backend, self._proxy.peer, turns, self._tokens)
+        self._remote: RemoteListener | None = None
+        self._rechecked_s = 0.0
         self._proxy.is_admin = self._authorizer.is_admin
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
-        claims = ClaimService(backend)
+        claims, tokens = ClaimService(backend), TokenService(backend, self._tokens)
         jobs, queues = JobService(job_backend), QueueService(job_backend)
         self._services: list[Callable[[grpc.aio.Server], None]] = [
             lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
             lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),
             lambda server: stubs.add_EventServiceServicer_to_server(events, server),
             lambda server: stubs.add_ClaimServiceServicer_to_server(claims, server),
+            lambda server: stubs.add_TokenServiceServicer_to_server(tokens, server),
             lambda server: stubs.add_JobServiceServicer_to_server(jobs, server),
             lambda server: stubs.add_QueueServiceServicer_to_server(queues, server),
             lambda server: health_pb2_grpc.add_HealthServicer_to_server(self._health, server),
@@ -481,6 +492,20 @@ class Server:
         for name in ("", *self._names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
+    async def listen(self, host: str, port: int, certificates: Path) -> list[tuple[str, int]]:
+        """Serves TLS connections as well, from start() on; the addresses. Raises VgpudError."""
+        remote = RemoteListener(self._proxy, Register(certificates))
+        addresses = await remote.open(host, port)
+        self._remote = remote
+        return addresses
+
+    async def recheck(self) -> None:
+        """Ends tokens whose user or certificate is not valid any more, every RECHECK_S."""
+        if time.monotonic() - self._rechecked_s < RECHECK_S:
+            return
+        self._rechecked_s = time.monotonic()
+        await self._tokens.recheck(self._remote.valid if self._remote else _none_valid)
+
     async def repair(self) -> bool:
         """Recreates sockets that were removed. Returns whether any was. Raises OSError.
 
@@ -503,6 +528,8 @@ class Server:
         """Refuses new calls, ends the rest after grace_s, removes the socket."""
         await self._health.enter_graceful_shutdown()
         self._proxy.stop_accepting()
+        if self._remote:
+            await self._remote.close()
         for task in list(self._retiring):
             task.cancel()
         await self._server.stop(grace_s)

@@ -1,6 +1,6 @@
-"""The connection of a job's program to the daemon, and the program's identity from its environment.
+"""Connections to the daemon: of any client, and of a job's program, with its identity from its environment.
 
-Separate from vgpud.cli.common.client because it runs in users' programs: it has no command line and prints nothing.
+They run in users' programs: nothing is printed here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgpud import paths
+from vgpud.client.contexts import Context
 from vgpud.client.grpc_import import grpc
 
 #: the job does not exist, or the daemon does not know the call: repeating is useless
@@ -35,6 +36,14 @@ class Worker:
 def worker_of(env: Mapping[str, str]) -> Worker:
     """From VGPU_JOB_ID and the related variables. Raises ValueError if these are not numbers."""
     return Worker(int(env["VGPU_JOB_ID"]), int(env.get("VGPU_JOB_ATTEMPT", "1")), int(env.get("VGPU_WORKER", "0")))
+
+
+def open_channel(target: str, context: Context | None, options: list[tuple[str, Any]]) -> grpc.Channel:
+    """A channel to a unix socket, or with a context to a daemon of another machine, over TLS with both certificates."""
+    if context is None:
+        return grpc.insecure_channel(target, options=options)
+    given = context.authority.encode(), context.key.encode(), context.certificate.encode()
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(*given), options=options)
 
 
 def connect(env: Mapping[str, str]) -> grpc.Channel:

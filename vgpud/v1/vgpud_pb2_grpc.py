@@ -1713,3 +1713,179 @@ class QueueService(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class TokenServiceStub(object):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.CreateToken = channel.unary_unary(
+                '/vgpud.v1.TokenService/CreateToken',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.ListTokens = channel.unary_unary(
+                '/vgpud.v1.TokenService/ListTokens',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/vgpud.v1.TokenService/RevokeToken',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.FromString,
+                _registered_method=True)
+
+
+class TokenServiceServicer(object):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    def CreateToken(self, request, context):
+        """A token for the caller; admins may name another user. A call with a token makes no further ones.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """Ends a token of the caller's, at once; admins may end every token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_TokenServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'vgpud.v1.TokenService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('vgpud.v1.TokenService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class TokenService(object):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.TokenService/CreateToken',
+            vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.TokenService/ListTokens',
+            vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.TokenService/RevokeToken',
+            vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

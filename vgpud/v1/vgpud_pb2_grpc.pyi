@@ -470,3 +470,73 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_vgpud_pb2.GetUsageResponse, _abc.Awaitable[_vgpud_pb2.GetUsageResponse]]: ...
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class TokenServiceStub:
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> TokenServiceAsyncStub: ...
+    CreateToken: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CreateTokenRequest, _vgpud_pb2.CreateTokenResponse]
+    """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+    ListTokens: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListTokensRequest, _vgpud_pb2.ListTokensResponse]
+    """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets."""
+    RevokeToken: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RevokeTokenRequest, _vgpud_pb2.RevokeTokenResponse]
+    """Ends a token of the caller's, at once; admins may end every token."""
+
+@_typing.type_check_only
+class TokenServiceAsyncStub(TokenServiceStub):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    CreateToken: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CreateTokenRequest, _vgpud_pb2.CreateTokenResponse]  # type: ignore[assignment]
+    """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+    ListTokens: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListTokensRequest, _vgpud_pb2.ListTokensResponse]  # type: ignore[assignment]
+    """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets."""
+    RevokeToken: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RevokeTokenRequest, _vgpud_pb2.RevokeTokenResponse]  # type: ignore[assignment]
+    """Ends a token of the caller's, at once; admins may end every token."""
+
+class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    @_abc_1.abstractmethod
+    def CreateToken(
+        self,
+        request: _vgpud_pb2.CreateTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.CreateTokenResponse, _abc.Awaitable[_vgpud_pb2.CreateTokenResponse]]:
+        """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+
+    @_abc_1.abstractmethod
+    def ListTokens(
+        self,
+        request: _vgpud_pb2.ListTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ListTokensResponse, _abc.Awaitable[_vgpud_pb2.ListTokensResponse]]:
+        """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets."""
+
+    @_abc_1.abstractmethod
+    def RevokeToken(
+        self,
+        request: _vgpud_pb2.RevokeTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.RevokeTokenResponse, _abc.Awaitable[_vgpud_pb2.RevokeTokenResponse]]:
+        """Ends a token of the caller's, at once; admins may end every token."""
+
+def add_TokenServiceServicer_to_server(servicer: TokenServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from vgpud.cli.common.exits import STATUS_CODES, CliError
 from vgpud.cli.common.options import Settings
-from vgpud.cli.common.target import parse_target, probe
+from vgpud.cli.common.target import find_target, probe
 from vgpud.cli.common.users import named_users
+from vgpud.client.channel import open_channel
 from vgpud.client.grpc_import import grpc
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
@@ -109,17 +110,27 @@ class Client:
     """A connection to the daemon; use it in a `with`. Methods raise CliError."""
 
     def __init__(self, settings: Settings, check: bool = True) -> None:
-        self.target = parse_target(settings.host)
+        self.target, self._context = find_target(settings.host)
         self.timeout_s = settings.timeout_s
         if check:
             probe(self.target)
         options: list[tuple[str, Any]] = [("grpc.enable_http_proxy", 0), ("grpc.service_config", _SERVICE_CONFIG)]
         options.append(("grpc.max_receive_message_length", ANSWER_BYTES_MAX))
         options += [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
-        self._channel = grpc.insecure_channel(self.target, options=options)
+        self._channel = open_channel(self.target, self._context, options)
         self._node = stubs.NodeServiceStub(self._channel)
         self._slices = stubs.SliceServiceStub(self._channel)
         self._events = stubs.EventServiceStub(self._channel)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the daemon is another machine's."""
+        return self._context is not None
+
+    @property
+    def own_uid(self) -> int:
+        """The uid that this user has on the daemon's machine."""
+        return self._context.uid if self._context else os.getuid()
 
     def __enter__(self: C) -> C:
         return self
@@ -133,7 +144,18 @@ class Client:
         try:
             return method(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            raise explain(error, self.target, timeout_s) from error
+            raise self._explained(error, timeout_s) from error
+
+    def _explained(self, error: grpc.RpcError, timeout_s: float) -> CliError:
+        told = explain(error, self.target, timeout_s)
+        if self._context and told.exit_code == ExitCode.UNREACHABLE:
+            from vgpud.client.tls import why_unreachable
+
+            why = why_unreachable(self._context, self.target)
+            if why:
+                unanswered, told = told.unanswered, CliError(why, ExitCode.UNREACHABLE)
+                told.unanswered = unanswered
+        return told
 
     def _repeat(self, method: Callable[..., T], request: Any, ask_again: str) -> T:
         """A changing call, repeated with the same request_id while it is not answered, for --timeout in all.
@@ -160,7 +182,7 @@ class Client:
         try:
             yield from method(request)
         except grpc.RpcError as error:
-            raise explain(error, self.target, self.timeout_s) from error
+            raise self._explained(error, self.timeout_s) from error
 
     def _pages(self, method: Callable[..., Any], request: Any, field: str) -> list[Any]:
         rows: list[Any] = []

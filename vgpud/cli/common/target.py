@@ -4,15 +4,40 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import socket
 import stat
 
 from vgpud import paths
 from vgpud.cli.common.exits import CliError
-from vgpud.errors import ExitCode
+from vgpud.cli.common.options import Settings
+from vgpud.client import contexts
+from vgpud.client.contexts import Context
+from vgpud.errors import ExitCode, VgpudError
 
-_TCP = re.compile(r"(dns:(///?)?)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
+
+def find_target(host: str | None) -> tuple[str, Context | None]:
+    """The daemon's address as gRPC takes it, and for one of another machine the credentials.
+
+    `host`: unix:///PATH (or a bare absolute path) or HOST:PORT; None: $VGPU_HOST, the context in use, or this machine's
+    daemon. Raises CliError.
+    """
+    try:
+        if not host and not os.environ.get("VGPU_HOST"):
+            context = contexts.current()
+            if context:
+                return context.host, context
+        target = parse_target(host)
+        return target, None if unix_path(target) else contexts.for_host(target)
+    except VgpudError as error:
+        raise CliError(str(error), ExitCode(error.exit_code)) from error
+
+
+def check_local(settings: Settings, command: str, instead: str) -> None:
+    """Raises CliError for a command that needs the daemon of this machine when the chosen one is another's."""
+    target, context = find_target(settings.host)
+    if context:
+        text = f"{command} needs the daemon of this machine, and {target} is another one's"
+        raise CliError(f"{text}: {instead}", ExitCode.USAGE)
 
 
 def parse_target(host: str | None) -> str:
@@ -24,7 +49,7 @@ def parse_target(host: str | None) -> str:
         path = unix_path(text)
         if path and path.startswith("/"):
             return f"unix://{path}"
-    elif _TCP.fullmatch(text):
+    elif contexts.is_address(text):
         return text
     raise CliError(f"{text!r} names no daemon: write unix:///run/vgpud/vgpud.sock or HOST:PORT", ExitCode.USAGE)
 
