@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"predict", "store"},
     "serve": {"certs", "config", "core", "daemon", "devices", "errors", "host", "libraries", "paths", "store"},
     # what programs import, and tools beside the daemon
-    "client": {"errors", "host", "paths"},
+    "client": {"errors", "host", "paths", "predict", "simulate"},
     "elastic": {"client"},
     "predict": {"errors", "userfiles"},
     "setup": {"config", "errors", "paths"},
@@ -66,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "k8s": {"errors", "k8s.core", "k8s.shell", "paths"},
     # the command line
     "cli": {"cli.common", "errors"},
-    "cli.common": {"client", "core", "errors", "paths"},
+    "cli.common": {"client", "core", "errors"},
     "cli.slices": {"cli.common", "core", "errors", "k8s.core", "libraries"},
     "cli.predict": {"cli.common", "core", "errors", "predict"},
     "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
@@ -219,7 +219,7 @@ LAZY = {
     "k8s.main": "a probe runs `vgpud-k8s --check` every half minute, in the memory that the driver has",
 }
 #: where annotations may name what is not imported at run time; environment: `vgpu run` starts without protobuf
-TYPES_ONLY = {"cli", "predict", "libraries.environment"}
+TYPES_ONLY = {"cli", "client", "predict", "libraries.environment"}
 
 
 def _is_in(module: str, packages: Iterable[str]) -> bool:

@@ -110,6 +110,7 @@ METHODS: dict[str, Row] = {
     _HEALTH + "Check": Row(Who.EVERY_USER),
     _HEALTH + "List": Row(Who.EVERY_USER),
     _HEALTH + "Watch": Row(Who.EVERY_USER),
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Row(Who.EVERY_USER),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERY_USER),
 }
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from vgpud.api import slice_messages as views
 from vgpud.api import watches
@@ -48,6 +48,7 @@ from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
+REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
 #: requests are small; more than this is no request of ours
 MESSAGE_BYTES_MAX = 256 * 1024
 #: a connection without a call is ended after this; clients connect again by themselves
@@ -426,6 +427,16 @@ class EventService(Service, stubs.EventServiceServicer):
             yield message
 
 
+def _reflection_v1(known: Sequence[str]) -> Any:
+    """Reflection as clients ask for it first: v1 has the messages of v1alpha, which is all that grpcio-reflection has
+    (1.85.1)."""
+    answer = reflection.aio.ReflectionServicer(known).ServerReflectionInfo  # type: ignore[attr-defined]
+    request = reflection_pb2.ServerReflectionRequest.FromString
+    pack = reflection_pb2.ServerReflectionResponse.SerializeToString
+    method = grpc.stream_stream_rpc_method_handler(answer, request, pack)
+    return grpc.method_handlers_generic_handler(REFLECTION_V1, {"ServerReflectionInfo": method})
+
+
 async def _none_valid(certificate: str) -> bool:
     """Without a listener no certificate is valid."""
     return False
@@ -470,8 +481,9 @@ class Server:
         server = grpc.aio.server(interceptors=[self._authorizer], options=options)
         for add in self._services:
             add(server)
-        known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME, REFLECTION_V1)
         reflection.enable_server_reflection(known, server)
+        server.add_generic_rpc_handlers((_reflection_v1(known),))
         return server
 
     async def _listen(self, server: grpc.aio.Server, private: Path) -> None:

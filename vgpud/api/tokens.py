@@ -156,7 +156,10 @@ class TokenService(stubs.TokenServiceServicer):
     async def _user(self, name: str, who: Caller) -> users.User:
         loop = asyncio.get_running_loop()
         wanted = name or await loop.run_in_executor(None, users.name_of, who.uid)
-        user = await loop.run_in_executor(None, users.find, wanted) if wanted else None
+        if not wanted:
+            text = f"uid {who.uid} has no user name on this machine, and tokens are for named users: create the user"
+            raise refuse(Reason.PRECONDITION, text, "user")
+        user = await loop.run_in_executor(None, users.find, wanted)
         if not who.admin and (user is None or user.uid != who.uid):
             text = f"a token for user {wanted!r}: uid {who.uid} may make tokens for itself only: leave user out"
             raise refuse(Reason.DENIED, text, "user")

@@ -38,12 +38,38 @@ def worker_of(env: Mapping[str, str]) -> Worker:
     return Worker(int(env["VGPU_JOB_ID"]), int(env.get("VGPU_JOB_ATTEMPT", "1")), int(env.get("VGPU_WORKER", "0")))
 
 
+#: largest answer: the accounting of a month has tens of megabytes
+ANSWER_BYTES_MAX = 256 << 20
+#: UNAVAILABLE is retried a few times; every changing call carries a request_id, so nothing is done twice
+_SERVICE_CONFIG = (
+    '{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.05s",'
+    ' "maxBackoff": "0.5s", "backoffMultiplier": 3, "retryableStatusCodes": ["UNAVAILABLE"]}}]}'
+)
+OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config", _SERVICE_CONFIG),
+    ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+
 def open_channel(target: str, context: Context | None, options: list[tuple[str, Any]]) -> grpc.Channel:
     """A channel to a unix socket, or with a context to a daemon of another machine, over TLS with both certificates."""
     if context is None:
         return grpc.insecure_channel(target, options=options)
-    given = context.authority.encode(), context.key.encode(), context.certificate.encode()
-    return grpc.secure_channel(target, grpc.ssl_channel_credentials(*given), options=options)
+    return grpc.secure_channel(target, _credentials(context), options=options)
+
+
+def open_async_channel(target: str, context: Context | None, options: list[tuple[str, Any]]) -> Any:
+    """The same for asyncio."""
+    if context is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    return grpc.aio.secure_channel(target, _credentials(context), options=options)
+
+
+def _credentials(context: Context) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(context.authority.encode(), context.key.encode(), context.certificate.encode())
 
 
 def connect(env: Mapping[str, str]) -> grpc.Channel:

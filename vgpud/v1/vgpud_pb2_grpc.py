@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class NodeServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """The node and its devices.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -62,34 +63,40 @@ class NodeServiceStub(object):
 
 
 class NodeServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """The node and its devices.
+    """
 
     def GetNode(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The node, its versions and paths.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDevices(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All devices.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetArbiterParams(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Changes times of the arbitration while programs run.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrainDevice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Places nothing new on a device; what runs there continues.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndrainDevice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Offers a drained device again.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -131,7 +138,8 @@ def add_NodeServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NodeService(object):
-    """Missing associated documentation comment in .proto file."""
+    """The node and its devices.
+    """
 
     @staticmethod
     def GetNode(request,
@@ -270,7 +278,8 @@ class NodeService(object):
 
 
 class SliceServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Slices and the processes in them.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -331,64 +340,75 @@ class SliceServiceStub(object):
 
 
 class SliceServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Slices and the processes in them.
+    """
 
     def CreateSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Creates a slice, or says why there is no capacity for it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One slice.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSlices(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The slices that the caller may see.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Changes a slice's size while its programs run; in force at once.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a slice.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchSlices(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All slices and devices at every change, and at an interval.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListProcesses(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The attached processes that the caller may see.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchTrace(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What the arbiters of a slice's devices do, as it happens; ends with the slice.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SuspendSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Closes a slice's gates, and with `evict` moves its device memory to the host.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lets a suspended slice continue; refused while others have its capacity.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -455,7 +475,8 @@ def add_SliceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SliceService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Slices and the processes in them.
+    """
 
     @staticmethod
     def CreateSlice(request,
@@ -850,7 +871,8 @@ class ClaimService(object):
 
 
 class EventServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """What happened to slices, processes, jobs and devices.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -871,16 +893,19 @@ class EventServiceStub(object):
 
 
 class EventServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """What happened to slices, processes, jobs and devices.
+    """
 
     def ListEvents(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The entries that are kept.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchEvents(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Entries as they come, beginning with those that are kept.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -907,7 +932,8 @@ def add_EventServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EventService(object):
-    """Missing associated documentation comment in .proto file."""
+    """What happened to slices, processes, jobs and devices.
+    """
 
     @staticmethod
     def ListEvents(request,
@@ -965,7 +991,8 @@ class EventService(object):
 
 
 class JobServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Jobs.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -1036,40 +1063,47 @@ class JobServiceStub(object):
 
 
 class JobServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Jobs.
+    """
 
     def SubmitJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Queues a job, or an array of jobs.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One job.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Jobs, by number.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends a job, or all jobs of an array.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def HoldJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Keeps a pending job from starting.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lets a held job start.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1089,7 +1123,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchJobs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The present state of jobs, then each one that has changed.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1187,7 +1222,8 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Jobs.
+    """
 
     @staticmethod
     def SubmitJob(request,
@@ -1515,7 +1551,8 @@ class JobService(object):
 
 
 class QueueServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Queues and accounting.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -1546,28 +1583,33 @@ class QueueServiceStub(object):
 
 
 class QueueServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Queues and accounting.
+    """
 
     def ListQueues(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All queues with their present use.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetQueue(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Creates or changes a queue.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteQueue(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a queue; the default queue stays.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetUsage(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """GPU time by job, user or queue.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1604,7 +1646,8 @@ def add_QueueServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QueueService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Queues and accounting.
+    """
 
     @staticmethod
     def ListQueues(request,

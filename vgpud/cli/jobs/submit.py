@@ -159,9 +159,9 @@ def submit(
         say(predicted)
     if given["gpus"] is None:
         raise click.UsageError("specify a size: for example --gpus 0.5")
-    from vgpud.cli.common.target import find_target
+    from vgpud.cli.common.target import chosen
 
-    remote = find_target(settings.host)[1] is not None
+    remote = chosen(settings)[1] is not None
     spec = _spec(given, command, from_file.get("env", ()), remote)
     from vgpud.cli.common.job_client import JobClient
 
