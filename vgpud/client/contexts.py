@@ -6,7 +6,6 @@ Standard library only: the command line looks here at each start.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -69,6 +68,8 @@ def add(name: str, host: str, file: Path) -> Context:
     folder = paths.make_private_dir(paths.contexts_dir())
     if os.path.lexists(path):
         raise ConflictError(f"there is a context {name!r} already: `vgpu context rm {name}` removes it")
+    import json
+
     texts = {field: getattr(found, field) for field in (*_TEXTS, *_NUMBERS)}
     _write(path, json.dumps({"schema_version": SCHEMA_VERSION, "host": host, **texts}, indent=1) + "\n")
     if not os.path.lexists(folder / _CURRENT):
@@ -196,6 +197,8 @@ def _opener(path: str, flags: int) -> int:
 
 
 def _read(path: Path, name: str) -> Context:
+    import json
+
     try:
         document: Any = json.loads(_text(path))
     except (ValueError, RecursionError):
