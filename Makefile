@@ -60,12 +60,14 @@ gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/co
 	$(PY) shim/codegen/generate_ml.py
 	$(PY) protos/generate.py
 	$(PY) tools/diagrams.py
+	$(PY) tools/api.py
 
 gen-check: $(VENV)/.dev
 	$(PY) shim/codegen/generate.py --check
 	$(PY) shim/codegen/generate_ml.py --check
 	$(PY) protos/generate.py --check
 	$(PY) tools/diagrams.py --check
+	$(PY) tools/api.py --check
 
 conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device, KEEP=1 keeps the result)
 	@$(PY) -m tests.conformance $(if $(REAL),--confirm) $(if $(KEEP),--results benchmarks/results)

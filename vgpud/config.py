@@ -97,6 +97,13 @@ def _metrics(value: str) -> str:
     return "" if valid else 'write "off" or an address such as "127.0.0.1:9419"'
 
 
+def _listen(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    number = int(port) if port.isascii() and port.isdigit() else -1
+    valid = not value or (re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[\w.-]+", host) and 0 <= number <= 65535)
+    return "" if valid else 'write "" or an address such as "0.0.0.0:7443"'
+
+
 # ---- keys ----
 
 
@@ -171,6 +178,10 @@ class Config:
     admin_group: str = key("")
     #: 0o666: every user may connect, and sees only their own slices and jobs
     socket_mode: int = key(0o660, _file_mode)
+    #: address at which users of other machines are served, over TLS with certificates; "" = none
+    listen: str = key("", _listen)
+    #: directory of the certificates; "" = tls, beside the configuration file
+    tls_dir: str = key("", _absolute_path)
     #: what tenants do when the daemon is gone: coast, open or closed
     mode: str = key("coast", one_of(*MODES), live=True)
     #: maximum of a slice that names none: "same" as asked, or the whole "device"
@@ -231,6 +242,11 @@ class Config:
     @property
     def state(self) -> Path:
         return Path(self.state_dir) if self.state_dir else paths.state_dir()
+
+    @property
+    def tls(self) -> Path:
+        """Directory of the certificates."""
+        return Path(self.tls_dir) if self.tls_dir else paths.config_file().parent / "tls"
 
     @property
     def cdi(self) -> Path | None:
@@ -347,7 +363,14 @@ def check_arbiter(name: str, value_ns: int) -> None:
 
 def metrics_address(config: Config) -> tuple[str, int] | None:
     """(host, port) of the Prometheus endpoint, None when it is off."""
-    if config.metrics == METRICS_OFF:
-        return None
-    host, _, port = config.metrics.rpartition(":")
+    return None if config.metrics == METRICS_OFF else _address(config.metrics)
+
+
+def listen_address(config: Config) -> tuple[str, int] | None:
+    """(host, port) for users of other machines, None when they are not served."""
+    return _address(config.listen) if config.listen else None
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)

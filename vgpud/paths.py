@@ -42,6 +42,11 @@ def config_file(env: Mapping[str, str] = os.environ, uid: int | None = None) -> 
     return _xdg(env, "XDG_CONFIG_HOME", ".config") / "vgpud.toml"
 
 
+def contexts_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """The directory of a user's contexts, root's too: $XDG_CONFIG_HOME/vgpud/contexts."""
+    return _xdg(env, "XDG_CONFIG_HOME", ".config") / "contexts"
+
+
 def cache_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
     """Directory of everything that can be recreated at any time: /var/cache/vgpud or $XDG_CACHE_HOME/vgpud."""
     user = os.geteuid() if uid is None else uid

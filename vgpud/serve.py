@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import click
 
 from vgpud import __version__, paths
 from vgpud import config as configuration
+from vgpud.certs.register import Register
 from vgpud.config import Config
 from vgpud.core.events import Log
 from vgpud.core.model import ALL_DEVICES, Device
@@ -143,6 +145,9 @@ async def run(
     daemon.chores.append(("the watchdog", lambda: notify("WATCHDOG=1")))
     try:
         gids = group_id("group", config.group), group_id("admin_group", config.admin_group)
+        address = configuration.listen_address(config)
+        if address:  # first: a port that is taken must not end a daemon that answers already
+            await daemon.listen(*address)
         await daemon.start(*gids, configuration.metrics_address(config))
     except BaseException:
         await daemon.stop()
@@ -162,6 +167,8 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
     os.umask(0o022)  # rights are chosen where things are made; a strict umask would close the slices to their users
     for key, name in (("group", config.group), ("admin_group", config.admin_group)):
         group_id(key, name)
+    if config.listen:
+        Register(config.tls).check(time.time_ns() / 1e9)
     devices, inventory = open_devices(config)
     owned = DeviceLocks(str(paths.grpc_socket(config.runtime)))
     inventory = owned.take(inventory, devices.sim_dir)
@@ -228,6 +235,8 @@ _CONFIG = click.option("--config", "config_path", type=click.Path(path_type=Path
 @click.option("--device", multiple=True, help='"auto", "sim" (simulated), a UUID or an index; repeat for several.')
 @click.option("--sim-dir", help="Directory of the simulated device's server.")
 @click.option("--metrics", help='Address of the Prometheus endpoint, or "off".')
+@click.option("--listen", metavar="HOST:PORT", help="Also serve users of other machines, over TLS with certificates.")
+@click.option("--tls-dir", help="Directory of the certificates (`vgpu cert init`).")
 @click.option("--mode", type=click.Choice(configuration.MODES), help="What programs do while no daemon runs.")
 @click.option("--node", help="Name of this node.")
 @click.option(

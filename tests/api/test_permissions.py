@@ -49,6 +49,8 @@ SERVICES = [
     for service in file.services_by_name.values()
 ]
 RPCS = {f"/{service.full_name}/{method.name}": method for service in SERVICES for method in service.methods}
+V1ALPHA = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+RPCS[V1ALPHA.replace("v1alpha", "v1")] = RPCS[V1ALPHA]  # the same messages, under the name that clients ask for first
 #: methods of others' services that they do not implement
 NOT_SERVED = {"/grpc.health.v1.Health/List"}
 
@@ -447,6 +449,9 @@ def test_a_user_has_only_so_many_streams_of_whatever_service() -> None:
     """Also of those that are not ours: health and reflection bound nothing."""
 
     class Context:
+        def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+            return ()
+
         def peer(self) -> str:
             return ""
 

@@ -290,6 +290,13 @@ def test_health_and_reflection(emptied: Node) -> None:
     (answer,) = mirror.ServerReflectionInfo(iter([ask]))
     listed = {s.name for s in answer.list_services_response.service}
     assert {"vgpud.v1.NodeService", "vgpud.v1.SliceService", "vgpud.v1.EventService"} <= listed
+    request, response = reflection_pb2.ServerReflectionRequest, reflection_pb2.ServerReflectionResponse
+    newer = emptied.channel().stream_stream(
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", request.SerializeToString, response.FromString
+    )
+    assert list(newer(iter([ask]))) == [answer]
+    (described,) = newer(iter([request(file_containing_symbol="vgpud.v1.SliceService")]))
+    assert described.file_descriptor_response.file_descriptor_proto
 
 
 EXTREME = st.sampled_from([-(2**63), -1, 0, 1, 500, 1000, 2**31, 2**40, 2**63 - 1])

@@ -57,6 +57,9 @@ class Aborted(Exception):
 
 
 class Context:
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
     def peer(self) -> str:
         return ""
 

@@ -34,13 +34,14 @@ ALLOWED: dict[str, set[str]] = {
     "core.queue": _QUEUE - {"core.colocate"},
     # what the host knows, and files of libraries
     "host": {"core", "errors", "paths"},
+    "certs": {"errors", "host", "paths"},
     "libraries": {"errors", "paths"},
     "simdevice": {"errors", "host", "libraries", "paths"},
     "oci": {"core", "libraries"},
     "config": {"core", "errors", "oci", "paths", "userfiles"},
     # the shells: none imports another
     "api": {"core", "core.elastic", "core.fairness", "core.jobs", "core.placement", "core.policy", "core.queue"}
-    | {"host", "oci"},
+    | {"certs", "errors", "host", "oci"},
     "attach": {"core", "host"},
     "containers": {"core", "errors", "host", "libraries", "oci", "paths"},
     "devices": {"core", "errors", "host", "simdevice"},
@@ -52,9 +53,9 @@ ALLOWED: dict[str, set[str]] = {
     "daemon.jobs": _QUEUE
     | {"api", "config", "core.queue", "errors", "host", "jobs", "libraries", "paths"}
     | {"predict", "store"},
-    "serve": {"config", "core", "daemon", "devices", "errors", "host", "libraries", "paths", "store"},
+    "serve": {"certs", "config", "core", "daemon", "devices", "errors", "host", "libraries", "paths", "store"},
     # what programs import, and tools beside the daemon
-    "client": {"paths"},
+    "client": {"errors", "host", "paths", "predict", "simulate"},
     "elastic": {"client"},
     "predict": {"errors", "userfiles"},
     "setup": {"config", "errors", "paths"},
@@ -65,17 +66,30 @@ ALLOWED: dict[str, set[str]] = {
     "k8s": {"errors", "k8s.core", "k8s.shell", "paths"},
     # the command line
     "cli": {"cli.common", "errors"},
-    "cli.common": {"client", "core", "errors", "paths"},
+    "cli.common": {"client", "core", "errors"},
     "cli.slices": {"cli.common", "core", "errors", "k8s.core", "libraries"},
     "cli.predict": {"cli.common", "core", "errors", "predict"},
     "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
     "cli.jobs": {"cli.common", "cli.predict", "cli.slices", "core", "core.elastic", "core.placement", "core.policy"}
     | {"errors", "simulate", "userfiles"},
-    "cli.system": {"cli.common", "cli.slices", "config", "core", "errors", "host", "libraries", "oci", "paths"}
+    "cli.system": {
+        "certs",
+        "cli.common",
+        "cli.slices",
+        "client",
+        "config",
+        "core",
+        "errors",
+        "host",
+        "libraries",
+        "oci",
+        "paths",
+    }
     | {"setup", "simdevice"},
 }
 #: library -> the only packages that may import it
 OWNERS = {
+    "cryptography": {"certs"},
     "grpc": {"api", "daemon", "cli.common", "client", "k8s", "k8s.shell", "serve"},
     "lightkube": {"k8s", "k8s.shell"},
     "sqlite3": {"store"},
@@ -205,7 +219,7 @@ LAZY = {
     "k8s.main": "a probe runs `vgpud-k8s --check` every half minute, in the memory that the driver has",
 }
 #: where annotations may name what is not imported at run time; environment: `vgpu run` starts without protobuf
-TYPES_ONLY = {"cli", "predict", "libraries.environment"}
+TYPES_ONLY = {"cli", "client", "predict", "libraries.environment"}
 
 
 def _is_in(module: str, packages: Iterable[str]) -> bool:

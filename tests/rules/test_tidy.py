@@ -20,6 +20,8 @@ else:
 FILE_LINES_MAX = 600
 PYTHON_FUNCTION_LINES_MAX = 80
 C_FUNCTION_LINES_MAX = 100
+#: one class for each message of the API, made by tools/api.py
+LONG_FILES = {"vgpud/client/model.py"}
 
 RAW_SYSTEM_CALLS = r"\b(syscall|SYS_\w+|__NR_\w+)\b"
 #: in code that is loaded into somebody else's program
@@ -43,7 +45,8 @@ def shim_sources() -> list[str]:
 
 
 def test_file_length() -> None:
-    lengths = {n: (ROOT / n).read_text().count("\n") for n in tracked(".py", ".c", ".h", ".S", ".pyi")}
+    names = set(tracked(".py", ".c", ".h", ".S", ".pyi")) - LONG_FILES
+    lengths = {n: (ROOT / n).read_text().count("\n") for n in names}
     long = {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX}
     assert not long, f"give one of its jobs a file of its own: {long}"
 

@@ -18,6 +18,9 @@ class Caller:
     pid: int  # 0 = it has ended, or lives where we cannot see it
     admin: bool
     started: int = 0  # of that process: peers.open_process(pid, started) never is another one
+    remote: bool = False  # connected over TLS: there is no process of the caller's on this machine
+    certificate: str = ""  # SHA-256 of the certificate of the connection, "" on the unix socket
+    token: str = ""  # id of the token that the call came with
 
     def owns(self, owner_uid: int) -> bool:
         """Whether they may change what belongs to this user."""

@@ -311,6 +311,12 @@ def _limits(asked: Sequence[pb.ResourceLimit], own: Mapping[str, tuple[int, int]
     return tuple(held)
 
 
+def bounded(limits: Mapping[str, tuple[int, int]], most: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """The limits by name, soft and hard, each no higher than in `most`."""
+    pairs = {name: (both, most.get(name, both)) for name, both in limits.items()}
+    return {name: (min(a[0], b[0], key=_ordered), min(a[1], b[1], key=_ordered)) for name, (a, b) in pairs.items()}
+
+
 def _ordered(limit: int) -> float:
     return math.inf if limit < 0 else limit
 

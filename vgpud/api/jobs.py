@@ -118,8 +118,18 @@ class JobBackend(WorkerBackend, Protocol):
         ...
 
 
+#: what a log-in has by default, where the daemon has more
+REMOTE_LIMITS = {"nofile": (1024, 524_288), "memlock": (8 << 20, 8 << 20), "core": (0, -1)}
+
+
 def own_limits(who: Caller) -> dict[str, tuple[int, int]]:
-    """The caller's resource limits by name: upper bounds for their jobs. Raises RefusedError."""
+    """The caller's resource limits by name: upper bounds for their jobs. Raises RefusedError.
+
+    A remote caller has no process here, and has the daemon's own limits, REMOTE_LIMITS at most.
+    """
+    if who.remote:
+        mine = {name: both for name, both in processes.resource_limits(os.getpid()).items() if name in views.LIMITS}
+        return views.bounded(mine, REMOTE_LIMITS)
     pidfd = processes.open_process(who.pid, who.started) if who.pid else -1
     if pidfd >= 0:
         try:

@@ -15,7 +15,7 @@ import secrets
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,6 +57,8 @@ class Peer:
     gids: tuple[int, ...]  # further groups
     pid: int  # 0 = it has ended already, or is in a pid namespace that we cannot see
     started: int  # its start time: processes.open_process(pid, started) is never another process
+    certificate: str = ""  # SHA-256 of the certificate of a connection over TLS
+    refusal: str = ""  # why all its calls are refused, one sentence
 
     @property
     def trusted(self) -> bool:
@@ -145,9 +147,11 @@ class _ClientSide(_Side):
     What a user sends is passed on in small pieces, when it is the user's turn. Until then it stays in the socket.
     """
 
-    def __init__(self, proxy: PeerProxy) -> None:
+    def __init__(self, proxy: PeerProxy, accept: Callable[[_ClientSide, asyncio.Future[None]], None]) -> None:
+        """`accept` is called when it is connected, over TLS: when the handshake has succeeded."""
         super().__init__(asyncio.get_running_loop().create_future())
         self._proxy = proxy
+        self._accept = accept
         self._uid = ADMINS
         self._frames = Frames()
         self._held = bytearray()
@@ -156,7 +160,7 @@ class _ClientSide(_Side):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.stop_reading("alone")
-        self._proxy.accept(self, self._lost)
+        self._accept(self, self._lost)
 
     def set_user(self, uid: int) -> None:
         """The user that it belongs to: a uid, ADMINS for every admin."""
@@ -244,6 +248,10 @@ class _Connections:
             del self.by_uid[peer.uid]
 
 
+#: says whose a connection over TLS is
+Identify = Callable[[asyncio.Transport], Awaitable[Peer]]
+
+
 class PeerProxy:
     """The public socket. peer() says whose connection one of gRPC's is."""
 
@@ -285,7 +293,9 @@ class PeerProxy:
             if gid >= 0:
                 os.chown(self._made, -1, gid)
             loop = asyncio.get_running_loop()
-            server = await loop.create_unix_server(lambda: _ClientSide(self), sock=sock, backlog=ACCEPTED_AT_ONCE)
+            server = await loop.create_unix_server(
+                lambda: _ClientSide(self, self._accept), sock=sock, backlog=ACCEPTED_AT_ONCE
+            )
             sock.listen(BACKLOG)
         except OSError:
             sock.close()
@@ -331,7 +341,7 @@ class PeerProxy:
 
     # ---- one connection ----
 
-    def accept(self, client: _ClientSide, lost: asyncio.Future[None]) -> None:
+    def _accept(self, client: _ClientSide, lost: asyncio.Future[None]) -> None:
         """Forwards a new connection to gRPC, or closes it."""
         assert client.transport
         try:
@@ -339,17 +349,53 @@ class PeerProxy:
         except OSError:
             client.transport.abort()
             return
+        self._admit(client, lost, peer)
+
+    def remote_client(
+        self, identify: Identify, admitted: Callable[[asyncio.Transport, Peer], None]
+    ) -> asyncio.Protocol:
+        """The protocol of a connection over TLS, when its handshake has succeeded; `identify` says whose it is, and
+        `admitted` gets it when it is forwarded."""
+
+        def accept(client: _ClientSide, lost: asyncio.Future[None]) -> None:
+            assert client.transport
+            task = asyncio.get_running_loop().create_task(self._welcome(client, lost, identify, admitted))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        return _ClientSide(self, accept)
+
+    async def _welcome(
+        self,
+        client: _ClientSide,
+        lost: asyncio.Future[None],
+        identify: Identify,
+        admitted: Callable[[asyncio.Transport, Peer], None],
+    ) -> None:
+        assert client.transport
+        try:
+            peer = await identify(client.transport)
+        except BaseException:
+            client.transport.abort()
+            raise
+        if not lost.done() and self._admit(client, lost, peer):
+            admitted(client.transport, peer)
+
+    def _admit(self, client: _ClientSide, lost: asyncio.Future[None], peer: Peer) -> bool:
+        """Forwards a connection of this peer unless there are too many. Returns whether it does."""
+        assert client.transport
         why = self._connections.refusal(peer)
         if why:
             self._log(f"a connection of uid {peer.uid} (pid {peer.pid}) was refused: {why}")
             client.transport.abort()
-            return
+            return False
         client.set_user(ADMINS if self.is_admin(peer) else peer.uid)
         token = secrets.token_hex(16)
         self._connections.add(token, peer)
         task = asyncio.get_running_loop().create_task(self._forward(client, lost, peer, token))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return True
 
     async def _forward(self, client: _ClientSide, lost: asyncio.Future[None], peer: Peer, token: str) -> None:
         server = _ServerSide(lost, client)

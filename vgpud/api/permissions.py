@@ -20,6 +20,7 @@ from vgpud.api.caller import Caller, set_caller
 from vgpud.api.decoding import DecodeError, decode, decoded
 from vgpud.api.peer_proxy import Peer
 from vgpud.api.rpc import RefusedError, abort
+from vgpud.api.tokens import Tokens, secret_in
 from vgpud.api.turns import WAITING_MAX, Turn, Turns, begin, breathe
 from vgpud.core.fairness.accounts import ADMINS
 from vgpud.core.model import LATENCY, Denied, Reason
@@ -52,7 +53,7 @@ class Row:
 
 _MINE = "their own"
 _NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue"))
-_CLAIM = "/vgpud.v1.ClaimService/"
+_CLAIM, _TOKEN = "/vgpud.v1.ClaimService/", "/vgpud.v1.TokenService/"
 _HEALTH = "/grpc.health.v1.Health/"
 #: jobs that one request may name: each is looked up before anything else is done
 JOBS_NAMED_MAX = 10_000
@@ -106,9 +107,13 @@ METHODS: dict[str, Row] = {
     _QUEUE + "ListReservations": Row(Who.EVERY_USER, shows="all"),
     _QUEUE + "CreateReservation": Row(Who.ADMIN),
     _QUEUE + "DeleteReservation": Row(Who.ADMIN),
+    _TOKEN + "CreateToken": Row(Who.EVERY_USER, shows="a token for themselves"),
+    _TOKEN + "ListTokens": Row(Who.EVERY_USER, shows=_MINE),
+    _TOKEN + "RevokeToken": Row(Who.EVERY_USER, shows=_MINE),
     _HEALTH + "Check": Row(Who.EVERY_USER),
     _HEALTH + "List": Row(Who.EVERY_USER),
     _HEALTH + "Watch": Row(Who.EVERY_USER),
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Row(Who.EVERY_USER),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERY_USER),
 }
 
@@ -195,10 +200,17 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
     """Interceptor of every method of the server: checks permissions and bounds, and waits for the turn of the
     caller."""
 
-    def __init__(self, site: Site, peer: Callable[[str], Peer | None], turns: Turns | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        peer: Callable[[str], Peer | None],
+        turns: Turns | None = None,
+        tokens: Tokens | None = None,
+    ) -> None:
         self._site = site
         self._peer = peer
         self._turns = turns or Turns()
+        self._tokens = tokens or Tokens()
         self._guarded: dict[str, Any] = {}  # by method
         self._streams: Counter[int] = Counter()  # by uid, for users who are no admins
         self.admin_gid = -1  # group whose members are admins, -1 = none
@@ -215,19 +227,45 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
     def is_admin(self, peer: Peer) -> bool:
         return peer.trusted or (self.admin_gid >= 0 and self.admin_gid in (peer.gid, *peer.gids))
 
-    def _who(self, context: Any) -> Caller | None:
+    def _who(self, context: Any) -> Caller:
+        """Whose call it is. Raises RefusedError."""
         peer = self._peer(context.peer())
         if peer is None:
-            return None
-        return Caller(peer.uid, peer.gid, peer.gids, peer.pid, self.is_admin(peer), peer.started)
+            text = "the caller is not known: connect to the daemon's public socket, as a user that its namespace has"
+            raise RefusedError(_denied(text))
+        if peer.refusal:
+            raise RefusedError(Denied(Reason.UNAUTHENTICATED, peer.refusal))
+        remote, certificate, token_id = bool(peer.certificate), peer.certificate, ""
+        try:
+            secret = secret_in(context.invocation_metadata())
+        except ValueError as error:
+            raise RefusedError(Denied(Reason.UNAUTHENTICATED, str(error))) from error
+        if secret is not None:
+            token = self._tokens.find(secret)
+            if token is None:
+                text = "this token has expired, was revoked, or is of a daemon that was restarted: make a new one"
+                raise RefusedError(Denied(Reason.UNAUTHENTICATED, text))
+            peer, token_id = token.peer, token.token_id
+        admin = self.is_admin(peer)
+        return Caller(
+            peer.uid,
+            peer.gid,
+            peer.gids,
+            peer.pid,
+            admin,
+            peer.started,
+            remote or bool(token_id),
+            certificate,
+            token_id,
+        )
 
     async def _queue(self, context: Any) -> tuple[Caller, Turn]:
         """Waits for the caller's turn, or ends the call."""
-        who = self._who(context)
-        if who is None:
-            text = "the caller is not known: connect to the daemon's public socket, as a user that its namespace has"
-            await abort(context, _denied(text))
-            raise LookupError(text)  # abort() has raised
+        try:
+            who = self._who(context)
+        except RefusedError as error:
+            await abort(context, error.denied)
+            raise  # abort() has raised
         key = ADMINS if who.admin else who.uid
         if self._turns.waiting(key) >= WAITING_MAX:
             text = f"{WAITING_MAX} calls of uid {who.uid} wait for their turn, which is the limit: make fewer at a time"

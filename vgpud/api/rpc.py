@@ -34,6 +34,7 @@ _CODES = {
     Reason.EXISTS: grpc.StatusCode.ALREADY_EXISTS,
     Reason.NO_CAPACITY: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.PRECONDITION: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Reason.DENIED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
 }

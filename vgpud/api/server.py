@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from vgpud.api import slice_messages as views
 from vgpud.api import watches
@@ -24,9 +24,12 @@ from vgpud.api.caller import caller
 from vgpud.api.jobs import JobBackend, JobService, QueueService
 from vgpud.api.peer_proxy import PeerProxy
 from vgpud.api.permissions import Authorizer
+from vgpud.api.remote import RECHECK_S, RemoteListener
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
+from vgpud.api.tokens import Tokens, TokenService
 from vgpud.api.trace_streams import Tracing
 from vgpud.api.turns import Turns, breathe
+from vgpud.certs.register import Register
 from vgpud.core.events import (
     CreateSlice,
     DeleteSlice,
@@ -45,6 +48,7 @@ from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
+REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
 #: requests are small; more than this is no request of ours
 MESSAGE_BYTES_MAX = 256 * 1024
 #: a connection without a call is ended after this; clients connect again by themselves
@@ -423,25 +427,43 @@ class EventService(Service, stubs.EventServiceServicer):
             yield message
 
 
+def _reflection_v1(known: Sequence[str]) -> Any:
+    """Reflection as clients ask for it first: v1 has the messages of v1alpha, which is all that grpcio-reflection has
+    (1.85.1)."""
+    answer = reflection.aio.ReflectionServicer(known).ServerReflectionInfo  # type: ignore[attr-defined]
+    request = reflection_pb2.ServerReflectionRequest.FromString
+    pack = reflection_pb2.ServerReflectionResponse.SerializeToString
+    method = grpc.stream_stream_rpc_method_handler(answer, request, pack)
+    return grpc.method_handlers_generic_handler(REFLECTION_V1, {"ServerReflectionInfo": method})
+
+
+async def _none_valid(certificate: str) -> bool:
+    """Without a listener no certificate is valid."""
+    return False
+
+
 class Server:
     """The gRPC server on a private unix socket, and the proxy at the public one."""
 
     def __init__(self, backend: Backend, job_backend: JobBackend, private: Path) -> None:
         self._private = private
         self._generation = 0
-        turns = Turns()
+        turns, self._tokens = Turns(), Tokens()
         self._proxy = PeerProxy(private, turns)
-        self._authorizer = Authorizer(backend, self._proxy.peer, turns)
+        self._authorizer = Authorizer(backend, self._proxy.peer, turns, self._tokens)
+        self._remote: RemoteListener | None = None
+        self._rechecked_s = 0.0
         self._proxy.is_admin = self._authorizer.is_admin
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
-        claims = ClaimService(backend)
+        claims, tokens = ClaimService(backend), TokenService(backend, self._tokens)
         jobs, queues = JobService(job_backend), QueueService(job_backend)
         self._services: list[Callable[[grpc.aio.Server], None]] = [
             lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
             lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),
             lambda server: stubs.add_EventServiceServicer_to_server(events, server),
             lambda server: stubs.add_ClaimServiceServicer_to_server(claims, server),
+            lambda server: stubs.add_TokenServiceServicer_to_server(tokens, server),
             lambda server: stubs.add_JobServiceServicer_to_server(jobs, server),
             lambda server: stubs.add_QueueServiceServicer_to_server(queues, server),
             lambda server: health_pb2_grpc.add_HealthServicer_to_server(self._health, server),
@@ -459,8 +481,9 @@ class Server:
         server = grpc.aio.server(interceptors=[self._authorizer], options=options)
         for add in self._services:
             add(server)
-        known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME, REFLECTION_V1)
         reflection.enable_server_reflection(known, server)
+        server.add_generic_rpc_handlers((_reflection_v1(known),))
         return server
 
     async def _listen(self, server: grpc.aio.Server, private: Path) -> None:
@@ -480,6 +503,20 @@ class Server:
         await self._proxy.open(public, mode, gid)
         for name in ("", *self._names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def listen(self, host: str, port: int, certificates: Path) -> list[tuple[str, int]]:
+        """Serves TLS connections as well, from start() on; the addresses. Raises VgpudError."""
+        remote = RemoteListener(self._proxy, Register(certificates))
+        addresses = await remote.open(host, port)
+        self._remote = remote
+        return addresses
+
+    async def recheck(self) -> None:
+        """Ends tokens whose user or certificate is not valid any more, every RECHECK_S."""
+        if time.monotonic() - self._rechecked_s < RECHECK_S:
+            return
+        self._rechecked_s = time.monotonic()
+        await self._tokens.recheck(self._remote.valid if self._remote else _none_valid)
 
     async def repair(self) -> bool:
         """Recreates sockets that were removed. Returns whether any was. Raises OSError.
@@ -503,6 +540,8 @@ class Server:
         """Refuses new calls, ends the rest after grace_s, removes the socket."""
         await self._health.enter_graceful_shutdown()
         self._proxy.stop_accepting()
+        if self._remote:
+            await self._remote.close()
         for task in list(self._retiring):
             task.cancel()
         await self._server.stop(grace_s)

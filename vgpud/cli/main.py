@@ -35,6 +35,8 @@ COMMANDS = {
     "gpu": ("vgpud.cli.slices.gpu:gpu", "List devices, take them out of use and back."),
     "slice": ("vgpud.cli.slices.slice:slice_group", "Create, list, show, change and remove slices."),
     "events": ("vgpud.cli.slices.events:events", "Show what happened to slices, processes and devices."),
+    "context": ("vgpud.cli.system.context:context", "Choose among daemons of several machines."),
+    "cert": ("vgpud.cli.system.cert:cert", "Issue and revoke certificates for users of other machines."),
     "setup": ("vgpud.cli.system.setup:setup", "Register vgpud with docker, podman, containerd or systemd."),
     "doctor": ("vgpud.cli.system.doctor:doctor", "Find what is wrong and how to fix it."),
     "predict": ("vgpud.cli.predict.predict:predict", "Predict a model's use of a GPU before it runs."),

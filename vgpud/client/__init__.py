@@ -1,8 +1,11 @@
-"""A job's program reports its progress to the daemon: `vgpud.client.report(samples=n)` after each step.
+"""What programs import of vgpud: a client of its API, and reports of progress.
 
-Nothing here raises or waits for the network, and outside a job nothing happens: the line can stay in the program. A
-thread sends the sums once a second; a daemon that is away gets them when it is back. Processes forked from one that has
-reported do not report.
+`Client` and `AsyncClient` are the API without protobuf (docs/api.md); they are loaded when they are used.
+
+A job's program reports its progress to the daemon: `vgpud.client.report(samples=n)` after each step. That raises no
+error and waits for no network, and outside a job nothing happens: the line can stay in the program. A thread sends the
+sums once a second; a daemon that is away gets them when it is back. Processes forked from one that has reported do not
+report.
 """
 
 from __future__ import annotations
@@ -12,7 +15,19 @@ import os
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vgpud.client.async_client import AsyncClient as AsyncClient
+    from vgpud.client.failures import ClientError as ClientError
+    from vgpud.client.model import JobSpec as JobSpec
+    from vgpud.client.model import Queue as Queue
+    from vgpud.client.model import SliceSpec as SliceSpec
+    from vgpud.client.sync_client import Client as Client
+
+#: what is loaded when it is used -> the module
+_LATE = {"AsyncClient": "async_client", "Client": "sync_client", "ClientError": "failures"}
+_LATE |= dict.fromkeys(("JobSpec", "Queue", "SliceSpec"), "model")
 
 PERIOD_S = 1.0
 #: timeout of the last report, at the end of the program
@@ -22,6 +37,14 @@ SAMPLES_MAX = 1 << 53
 _reporter: _Reporter | None = None
 _silent = "VGPU_JOB_ID" not in os.environ
 _warned = False
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)
 
 
 def report(samples: int, steps: int = 1) -> None:

@@ -33,6 +33,7 @@ class Reason(Enum):
     NO_CAPACITY = "NO_CAPACITY"
     PRECONDITION = "PRECONDITION"
     DENIED = "DENIED"
+    UNAUTHENTICATED = "UNAUTHENTICATED"  # the caller's certificate or token is not valid
     UNAVAILABLE = "UNAVAILABLE"
 
 

@@ -89,6 +89,7 @@ class Daemon:
             ("the clock of the queue", lambda: self._queue.tick()),
             ("flushing the state database", lambda: self._flushing.begin()),
             ("writing the event log", lambda: self._flush_events()),
+            ("the tokens", lambda: self._api.recheck()),
             ("the metrics", lambda: self._metrics.put(self._snapshot()) if self._metrics_server else None),
         ]
         self._devices = devices
@@ -168,6 +169,11 @@ class Daemon:
             asyncio.create_task(self._every(HOUSEKEEPING_S, self._housekeeping)),
             asyncio.create_task(self._every(DEVICE_FILES_S, self._files.refresh)),
         ]
+
+    async def listen(self, host: str, port: int) -> None:
+        """Serves users of other machines as well, from start() on. Raises VgpudError."""
+        addresses = await self._api.listen(host, port, self.config.tls)
+        log.info("serving users of other machines on %s", ", ".join(f"{a} port {p}" for a, p in addresses))
 
     async def stop(self) -> None:
         """Ends the API, then every connection: the tenants coast. Slices stay in the store."""

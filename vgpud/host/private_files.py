@@ -38,6 +38,33 @@ def write(path: Path, text: str) -> None:
         file.write(text)
 
 
+def replace(path: Path, text: str) -> None:
+    """Puts the text in a file's place in one step: a full disk or a crash leaves the old one. Raises OSError.
+
+    A symbolic link of that name is replaced, not followed.
+    """
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    made.unlink(missing_ok=True)
+    create_with(made, text)
+    try:
+        made.replace(path)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def create_with(path: Path, text: str) -> None:
+    """A new file with this text, on the disk, or none. Raises OSError, FileExistsError also for a link of that name."""
+    with open(path, "x", encoding="utf-8", opener=opener) as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
 def create(path: Path) -> None:
     """Makes an empty file; one that exists is left as it is: closing a descriptor of it would drop SQLite's locks."""
     if not os.path.lexists(path):

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class NodeServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """The node and its devices.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -62,34 +63,40 @@ class NodeServiceStub(object):
 
 
 class NodeServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """The node and its devices.
+    """
 
     def GetNode(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The node, its versions and paths.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDevices(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All devices.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetArbiterParams(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Changes times of the arbitration while programs run.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrainDevice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Places nothing new on a device; what runs there continues.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndrainDevice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Offers a drained device again.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -131,7 +138,8 @@ def add_NodeServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NodeService(object):
-    """Missing associated documentation comment in .proto file."""
+    """The node and its devices.
+    """
 
     @staticmethod
     def GetNode(request,
@@ -270,7 +278,8 @@ class NodeService(object):
 
 
 class SliceServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Slices and the processes in them.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -331,64 +340,75 @@ class SliceServiceStub(object):
 
 
 class SliceServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Slices and the processes in them.
+    """
 
     def CreateSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Creates a slice, or says why there is no capacity for it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One slice.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSlices(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The slices that the caller may see.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Changes a slice's size while its programs run; in force at once.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a slice.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchSlices(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All slices and devices at every change, and at an interval.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListProcesses(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The attached processes that the caller may see.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchTrace(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What the arbiters of a slice's devices do, as it happens; ends with the slice.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SuspendSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Closes a slice's gates, and with `evict` moves its device memory to the host.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeSlice(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lets a suspended slice continue; refused while others have its capacity.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -455,7 +475,8 @@ def add_SliceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SliceService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Slices and the processes in them.
+    """
 
     @staticmethod
     def CreateSlice(request,
@@ -850,7 +871,8 @@ class ClaimService(object):
 
 
 class EventServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """What happened to slices, processes, jobs and devices.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -871,16 +893,19 @@ class EventServiceStub(object):
 
 
 class EventServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """What happened to slices, processes, jobs and devices.
+    """
 
     def ListEvents(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The entries that are kept.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchEvents(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Entries as they come, beginning with those that are kept.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -907,7 +932,8 @@ def add_EventServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EventService(object):
-    """Missing associated documentation comment in .proto file."""
+    """What happened to slices, processes, jobs and devices.
+    """
 
     @staticmethod
     def ListEvents(request,
@@ -965,7 +991,8 @@ class EventService(object):
 
 
 class JobServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Jobs.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -1036,40 +1063,47 @@ class JobServiceStub(object):
 
 
 class JobServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Jobs.
+    """
 
     def SubmitJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Queues a job, or an array of jobs.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One job.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Jobs, by number.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends a job, or all jobs of an array.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def HoldJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Keeps a pending job from starting.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lets a held job start.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1089,7 +1123,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchJobs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The present state of jobs, then each one that has changed.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1187,7 +1222,8 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Jobs.
+    """
 
     @staticmethod
     def SubmitJob(request,
@@ -1515,7 +1551,8 @@ class JobService(object):
 
 
 class QueueServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Queues and accounting.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -1561,46 +1598,54 @@ class QueueServiceStub(object):
 
 
 class QueueServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Queues and accounting.
+    """
 
     def ListQueues(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All queues with their present use.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetQueue(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Creates or changes a queue.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteQueue(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a queue; the default queue stays.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetUsage(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """GPU time by job, user or queue.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListReservations(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reservations that have not ended, by begin and name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateReservation(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reserves devices for a queue, or takes them out of use for a time. Admins only.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteReservation(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Removes a reservation, before it begins or while it is in force. Admins only.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1652,7 +1697,8 @@ def add_QueueServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QueueService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Queues and accounting.
+    """
 
     @staticmethod
     def ListQueues(request,
@@ -1833,6 +1879,182 @@ class QueueService(object):
             '/vgpud.v1.QueueService/DeleteReservation',
             vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationRequest.SerializeToString,
             vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class TokenServiceStub(object):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.CreateToken = channel.unary_unary(
+                '/vgpud.v1.TokenService/CreateToken',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.ListTokens = channel.unary_unary(
+                '/vgpud.v1.TokenService/ListTokens',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/vgpud.v1.TokenService/RevokeToken',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.FromString,
+                _registered_method=True)
+
+
+class TokenServiceServicer(object):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    def CreateToken(self, request, context):
+        """A token for the caller; admins may name another user. A call with a token makes no further ones.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """Ends a token of the caller's, at once; admins may end every token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_TokenServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'vgpud.v1.TokenService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('vgpud.v1.TokenService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class TokenService(object):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.TokenService/CreateToken',
+            vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.TokenService/ListTokens',
+            vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.TokenService/RevokeToken',
+            vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

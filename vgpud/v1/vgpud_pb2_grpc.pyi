@@ -46,163 +46,220 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class NodeServiceStub:
+    """The node and its devices."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> NodeServiceAsyncStub: ...
     GetNode: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetNodeRequest, _vgpud_pb2.GetNodeResponse]
+    """The node, its versions and paths."""
     ListDevices: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListDevicesRequest, _vgpud_pb2.ListDevicesResponse]
+    """All devices."""
     SetArbiterParams: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.SetArbiterParamsRequest, _vgpud_pb2.SetArbiterParamsResponse]
+    """Changes times of the arbitration while programs run."""
     DrainDevice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DrainDeviceRequest, _vgpud_pb2.DrainDeviceResponse]
+    """Places nothing new on a device; what runs there continues."""
     UndrainDevice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UndrainDeviceRequest, _vgpud_pb2.UndrainDeviceResponse]
+    """Offers a drained device again."""
 
 @_typing.type_check_only
 class NodeServiceAsyncStub(NodeServiceStub):
+    """The node and its devices."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetNode: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetNodeRequest, _vgpud_pb2.GetNodeResponse]  # type: ignore[assignment]
+    """The node, its versions and paths."""
     ListDevices: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListDevicesRequest, _vgpud_pb2.ListDevicesResponse]  # type: ignore[assignment]
+    """All devices."""
     SetArbiterParams: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.SetArbiterParamsRequest, _vgpud_pb2.SetArbiterParamsResponse]  # type: ignore[assignment]
+    """Changes times of the arbitration while programs run."""
     DrainDevice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DrainDeviceRequest, _vgpud_pb2.DrainDeviceResponse]  # type: ignore[assignment]
+    """Places nothing new on a device; what runs there continues."""
     UndrainDevice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UndrainDeviceRequest, _vgpud_pb2.UndrainDeviceResponse]  # type: ignore[assignment]
+    """Offers a drained device again."""
 
 class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
+    """The node and its devices."""
+
     @_abc_1.abstractmethod
     def GetNode(
         self,
         request: _vgpud_pb2.GetNodeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.GetNodeResponse, _abc.Awaitable[_vgpud_pb2.GetNodeResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.GetNodeResponse, _abc.Awaitable[_vgpud_pb2.GetNodeResponse]]:
+        """The node, its versions and paths."""
 
     @_abc_1.abstractmethod
     def ListDevices(
         self,
         request: _vgpud_pb2.ListDevicesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ListDevicesResponse, _abc.Awaitable[_vgpud_pb2.ListDevicesResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ListDevicesResponse, _abc.Awaitable[_vgpud_pb2.ListDevicesResponse]]:
+        """All devices."""
 
     @_abc_1.abstractmethod
     def SetArbiterParams(
         self,
         request: _vgpud_pb2.SetArbiterParamsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.SetArbiterParamsResponse, _abc.Awaitable[_vgpud_pb2.SetArbiterParamsResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.SetArbiterParamsResponse, _abc.Awaitable[_vgpud_pb2.SetArbiterParamsResponse]]:
+        """Changes times of the arbitration while programs run."""
 
     @_abc_1.abstractmethod
     def DrainDevice(
         self,
         request: _vgpud_pb2.DrainDeviceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.DrainDeviceResponse, _abc.Awaitable[_vgpud_pb2.DrainDeviceResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.DrainDeviceResponse, _abc.Awaitable[_vgpud_pb2.DrainDeviceResponse]]:
+        """Places nothing new on a device; what runs there continues."""
 
     @_abc_1.abstractmethod
     def UndrainDevice(
         self,
         request: _vgpud_pb2.UndrainDeviceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.UndrainDeviceResponse, _abc.Awaitable[_vgpud_pb2.UndrainDeviceResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.UndrainDeviceResponse, _abc.Awaitable[_vgpud_pb2.UndrainDeviceResponse]]:
+        """Offers a drained device again."""
 
 def add_NodeServiceServicer_to_server(servicer: NodeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class SliceServiceStub:
+    """Slices and the processes in them."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SliceServiceAsyncStub: ...
     CreateSlice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CreateSliceRequest, _vgpud_pb2.CreateSliceResponse]
+    """Creates a slice, or says why there is no capacity for it."""
     GetSlice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetSliceRequest, _vgpud_pb2.GetSliceResponse]
+    """One slice."""
     ListSlices: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListSlicesRequest, _vgpud_pb2.ListSlicesResponse]
+    """The slices that the caller may see."""
     UpdateSlice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateSliceRequest, _vgpud_pb2.UpdateSliceResponse]
+    """Changes a slice's size while its programs run; in force at once."""
     DeleteSlice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteSliceRequest, _vgpud_pb2.DeleteSliceResponse]
+    """Deletes a slice."""
     WatchSlices: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchSlicesRequest, _vgpud_pb2.WatchSlicesResponse]
+    """All slices and devices at every change, and at an interval."""
     ListProcesses: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListProcessesRequest, _vgpud_pb2.ListProcessesResponse]
+    """The attached processes that the caller may see."""
     WatchTrace: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchTraceRequest, _vgpud_pb2.WatchTraceResponse]
+    """What the arbiters of a slice's devices do, as it happens; ends with the slice."""
     SuspendSlice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.SuspendSliceRequest, _vgpud_pb2.SuspendSliceResponse]
+    """Closes a slice's gates, and with `evict` moves its device memory to the host."""
     ResumeSlice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ResumeSliceRequest, _vgpud_pb2.ResumeSliceResponse]
+    """Lets a suspended slice continue; refused while others have its capacity."""
 
 @_typing.type_check_only
 class SliceServiceAsyncStub(SliceServiceStub):
+    """Slices and the processes in them."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateSlice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CreateSliceRequest, _vgpud_pb2.CreateSliceResponse]  # type: ignore[assignment]
+    """Creates a slice, or says why there is no capacity for it."""
     GetSlice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetSliceRequest, _vgpud_pb2.GetSliceResponse]  # type: ignore[assignment]
+    """One slice."""
     ListSlices: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListSlicesRequest, _vgpud_pb2.ListSlicesResponse]  # type: ignore[assignment]
+    """The slices that the caller may see."""
     UpdateSlice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateSliceRequest, _vgpud_pb2.UpdateSliceResponse]  # type: ignore[assignment]
+    """Changes a slice's size while its programs run; in force at once."""
     DeleteSlice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteSliceRequest, _vgpud_pb2.DeleteSliceResponse]  # type: ignore[assignment]
+    """Deletes a slice."""
     WatchSlices: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchSlicesRequest, _vgpud_pb2.WatchSlicesResponse]  # type: ignore[assignment]
+    """All slices and devices at every change, and at an interval."""
     ListProcesses: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListProcessesRequest, _vgpud_pb2.ListProcessesResponse]  # type: ignore[assignment]
+    """The attached processes that the caller may see."""
     WatchTrace: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchTraceRequest, _vgpud_pb2.WatchTraceResponse]  # type: ignore[assignment]
+    """What the arbiters of a slice's devices do, as it happens; ends with the slice."""
     SuspendSlice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.SuspendSliceRequest, _vgpud_pb2.SuspendSliceResponse]  # type: ignore[assignment]
+    """Closes a slice's gates, and with `evict` moves its device memory to the host."""
     ResumeSlice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ResumeSliceRequest, _vgpud_pb2.ResumeSliceResponse]  # type: ignore[assignment]
+    """Lets a suspended slice continue; refused while others have its capacity."""
 
 class SliceServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Slices and the processes in them."""
+
     @_abc_1.abstractmethod
     def CreateSlice(
         self,
         request: _vgpud_pb2.CreateSliceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.CreateSliceResponse, _abc.Awaitable[_vgpud_pb2.CreateSliceResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.CreateSliceResponse, _abc.Awaitable[_vgpud_pb2.CreateSliceResponse]]:
+        """Creates a slice, or says why there is no capacity for it."""
 
     @_abc_1.abstractmethod
     def GetSlice(
         self,
         request: _vgpud_pb2.GetSliceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.GetSliceResponse, _abc.Awaitable[_vgpud_pb2.GetSliceResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.GetSliceResponse, _abc.Awaitable[_vgpud_pb2.GetSliceResponse]]:
+        """One slice."""
 
     @_abc_1.abstractmethod
     def ListSlices(
         self,
         request: _vgpud_pb2.ListSlicesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ListSlicesResponse, _abc.Awaitable[_vgpud_pb2.ListSlicesResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ListSlicesResponse, _abc.Awaitable[_vgpud_pb2.ListSlicesResponse]]:
+        """The slices that the caller may see."""
 
     @_abc_1.abstractmethod
     def UpdateSlice(
         self,
         request: _vgpud_pb2.UpdateSliceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.UpdateSliceResponse, _abc.Awaitable[_vgpud_pb2.UpdateSliceResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.UpdateSliceResponse, _abc.Awaitable[_vgpud_pb2.UpdateSliceResponse]]:
+        """Changes a slice's size while its programs run; in force at once."""
 
     @_abc_1.abstractmethod
     def DeleteSlice(
         self,
         request: _vgpud_pb2.DeleteSliceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.DeleteSliceResponse, _abc.Awaitable[_vgpud_pb2.DeleteSliceResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.DeleteSliceResponse, _abc.Awaitable[_vgpud_pb2.DeleteSliceResponse]]:
+        """Deletes a slice."""
 
     @_abc_1.abstractmethod
     def WatchSlices(
         self,
         request: _vgpud_pb2.WatchSlicesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchSlicesResponse], _abc.AsyncIterator[_vgpud_pb2.WatchSlicesResponse]]: ...
+    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchSlicesResponse], _abc.AsyncIterator[_vgpud_pb2.WatchSlicesResponse]]:
+        """All slices and devices at every change, and at an interval."""
 
     @_abc_1.abstractmethod
     def ListProcesses(
         self,
         request: _vgpud_pb2.ListProcessesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ListProcessesResponse, _abc.Awaitable[_vgpud_pb2.ListProcessesResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ListProcessesResponse, _abc.Awaitable[_vgpud_pb2.ListProcessesResponse]]:
+        """The attached processes that the caller may see."""
 
     @_abc_1.abstractmethod
     def WatchTrace(
         self,
         request: _vgpud_pb2.WatchTraceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchTraceResponse], _abc.AsyncIterator[_vgpud_pb2.WatchTraceResponse]]: ...
+    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchTraceResponse], _abc.AsyncIterator[_vgpud_pb2.WatchTraceResponse]]:
+        """What the arbiters of a slice's devices do, as it happens; ends with the slice."""
 
     @_abc_1.abstractmethod
     def SuspendSlice(
         self,
         request: _vgpud_pb2.SuspendSliceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.SuspendSliceResponse, _abc.Awaitable[_vgpud_pb2.SuspendSliceResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.SuspendSliceResponse, _abc.Awaitable[_vgpud_pb2.SuspendSliceResponse]]:
+        """Closes a slice's gates, and with `evict` moves its device memory to the host."""
 
     @_abc_1.abstractmethod
     def ResumeSlice(
         self,
         request: _vgpud_pb2.ResumeSliceRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ResumeSliceResponse, _abc.Awaitable[_vgpud_pb2.ResumeSliceResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ResumeSliceResponse, _abc.Awaitable[_vgpud_pb2.ResumeSliceResponse]]:
+        """Lets a suspended slice continue; refused while others have its capacity."""
 
 def add_SliceServiceServicer_to_server(servicer: SliceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -256,52 +313,73 @@ class ClaimServiceServicer(metaclass=_abc_1.ABCMeta):
 def add_ClaimServiceServicer_to_server(servicer: ClaimServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class EventServiceStub:
+    """What happened to slices, processes, jobs and devices."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EventServiceAsyncStub: ...
     ListEvents: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListEventsRequest, _vgpud_pb2.ListEventsResponse]
+    """The entries that are kept."""
     WatchEvents: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchEventsRequest, _vgpud_pb2.WatchEventsResponse]
+    """Entries as they come, beginning with those that are kept."""
 
 @_typing.type_check_only
 class EventServiceAsyncStub(EventServiceStub):
+    """What happened to slices, processes, jobs and devices."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListEvents: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListEventsRequest, _vgpud_pb2.ListEventsResponse]  # type: ignore[assignment]
+    """The entries that are kept."""
     WatchEvents: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchEventsRequest, _vgpud_pb2.WatchEventsResponse]  # type: ignore[assignment]
+    """Entries as they come, beginning with those that are kept."""
 
 class EventServiceServicer(metaclass=_abc_1.ABCMeta):
+    """What happened to slices, processes, jobs and devices."""
+
     @_abc_1.abstractmethod
     def ListEvents(
         self,
         request: _vgpud_pb2.ListEventsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ListEventsResponse, _abc.Awaitable[_vgpud_pb2.ListEventsResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ListEventsResponse, _abc.Awaitable[_vgpud_pb2.ListEventsResponse]]:
+        """The entries that are kept."""
 
     @_abc_1.abstractmethod
     def WatchEvents(
         self,
         request: _vgpud_pb2.WatchEventsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchEventsResponse], _abc.AsyncIterator[_vgpud_pb2.WatchEventsResponse]]: ...
+    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchEventsResponse], _abc.AsyncIterator[_vgpud_pb2.WatchEventsResponse]]:
+        """Entries as they come, beginning with those that are kept."""
 
 def add_EventServiceServicer_to_server(servicer: EventServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class JobServiceStub:
+    """Jobs."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobServiceAsyncStub: ...
     SubmitJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.SubmitJobRequest, _vgpud_pb2.SubmitJobResponse]
+    """Queues a job, or an array of jobs."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetJobRequest, _vgpud_pb2.GetJobResponse]
+    """One job."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListJobsRequest, _vgpud_pb2.ListJobsResponse]
+    """Jobs, by number."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CancelJobRequest, _vgpud_pb2.CancelJobResponse]
+    """Ends a job, or all jobs of an array."""
     HoldJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.HoldJobRequest, _vgpud_pb2.HoldJobResponse]
+    """Keeps a pending job from starting."""
     ReleaseJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]
+    """Lets a held job start."""
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]
     """For jobs that have not ended: the environment of an ended job is deleted."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]
     """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit."""
     WatchJobs: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]
+    """The present state of jobs, then each one that has changed."""
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]
     """Reasons for a job's size, devices, neighbours and resizes."""
     ReportProgress: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReportProgressRequest, _vgpud_pb2.ReportProgressResponse]
@@ -311,18 +389,27 @@ class JobServiceStub:
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
+    """Jobs."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.SubmitJobRequest, _vgpud_pb2.SubmitJobResponse]  # type: ignore[assignment]
+    """Queues a job, or an array of jobs."""
     GetJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetJobRequest, _vgpud_pb2.GetJobResponse]  # type: ignore[assignment]
+    """One job."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListJobsRequest, _vgpud_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """Jobs, by number."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CancelJobRequest, _vgpud_pb2.CancelJobResponse]  # type: ignore[assignment]
+    """Ends a job, or all jobs of an array."""
     HoldJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.HoldJobRequest, _vgpud_pb2.HoldJobResponse]  # type: ignore[assignment]
+    """Keeps a pending job from starting."""
     ReleaseJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]  # type: ignore[assignment]
+    """Lets a held job start."""
     RequeueJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]  # type: ignore[assignment]
     """For jobs that have not ended: the environment of an ended job is deleted."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]  # type: ignore[assignment]
     """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit."""
     WatchJobs: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]  # type: ignore[assignment]
+    """The present state of jobs, then each one that has changed."""
     ExplainJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Reasons for a job's size, devices, neighbours and resizes."""
     ReportProgress: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReportProgressRequest, _vgpud_pb2.ReportProgressResponse]  # type: ignore[assignment]
@@ -331,47 +418,55 @@ class JobServiceAsyncStub(JobServiceStub):
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Jobs."""
+
     @_abc_1.abstractmethod
     def SubmitJob(
         self,
         request: _vgpud_pb2.SubmitJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.SubmitJobResponse, _abc.Awaitable[_vgpud_pb2.SubmitJobResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.SubmitJobResponse, _abc.Awaitable[_vgpud_pb2.SubmitJobResponse]]:
+        """Queues a job, or an array of jobs."""
 
     @_abc_1.abstractmethod
     def GetJob(
         self,
         request: _vgpud_pb2.GetJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.GetJobResponse, _abc.Awaitable[_vgpud_pb2.GetJobResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.GetJobResponse, _abc.Awaitable[_vgpud_pb2.GetJobResponse]]:
+        """One job."""
 
     @_abc_1.abstractmethod
     def ListJobs(
         self,
         request: _vgpud_pb2.ListJobsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ListJobsResponse, _abc.Awaitable[_vgpud_pb2.ListJobsResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ListJobsResponse, _abc.Awaitable[_vgpud_pb2.ListJobsResponse]]:
+        """Jobs, by number."""
 
     @_abc_1.abstractmethod
     def CancelJob(
         self,
         request: _vgpud_pb2.CancelJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.CancelJobResponse, _abc.Awaitable[_vgpud_pb2.CancelJobResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.CancelJobResponse, _abc.Awaitable[_vgpud_pb2.CancelJobResponse]]:
+        """Ends a job, or all jobs of an array."""
 
     @_abc_1.abstractmethod
     def HoldJob(
         self,
         request: _vgpud_pb2.HoldJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.HoldJobResponse, _abc.Awaitable[_vgpud_pb2.HoldJobResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.HoldJobResponse, _abc.Awaitable[_vgpud_pb2.HoldJobResponse]]:
+        """Keeps a pending job from starting."""
 
     @_abc_1.abstractmethod
     def ReleaseJob(
         self,
         request: _vgpud_pb2.ReleaseJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ReleaseJobResponse, _abc.Awaitable[_vgpud_pb2.ReleaseJobResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ReleaseJobResponse, _abc.Awaitable[_vgpud_pb2.ReleaseJobResponse]]:
+        """Lets a held job start."""
 
     @_abc_1.abstractmethod
     def RequeueJob(
@@ -394,7 +489,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _vgpud_pb2.WatchJobsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchJobsResponse], _abc.AsyncIterator[_vgpud_pb2.WatchJobsResponse]]: ...
+    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchJobsResponse], _abc.AsyncIterator[_vgpud_pb2.WatchJobsResponse]]:
+        """The present state of jobs, then each one that has changed."""
 
     @_abc_1.abstractmethod
     def ExplainJob(
@@ -423,77 +519,174 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class QueueServiceStub:
+    """Queues and accounting."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> QueueServiceAsyncStub: ...
     ListQueues: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListQueuesRequest, _vgpud_pb2.ListQueuesResponse]
+    """All queues with their present use."""
     SetQueue: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.SetQueueRequest, _vgpud_pb2.SetQueueResponse]
+    """Creates or changes a queue."""
     DeleteQueue: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteQueueRequest, _vgpud_pb2.DeleteQueueResponse]
+    """Deletes a queue; the default queue stays."""
     GetUsage: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetUsageRequest, _vgpud_pb2.GetUsageResponse]
+    """GPU time by job, user or queue."""
     ListReservations: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListReservationsRequest, _vgpud_pb2.ListReservationsResponse]
+    """Reservations that have not ended, by begin and name."""
     CreateReservation: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CreateReservationRequest, _vgpud_pb2.CreateReservationResponse]
+    """Reserves devices for a queue, or takes them out of use for a time. Admins only."""
     DeleteReservation: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteReservationRequest, _vgpud_pb2.DeleteReservationResponse]
+    """Removes a reservation, before it begins or while it is in force. Admins only."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
+    """Queues and accounting."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListQueues: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListQueuesRequest, _vgpud_pb2.ListQueuesResponse]  # type: ignore[assignment]
+    """All queues with their present use."""
     SetQueue: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.SetQueueRequest, _vgpud_pb2.SetQueueResponse]  # type: ignore[assignment]
+    """Creates or changes a queue."""
     DeleteQueue: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteQueueRequest, _vgpud_pb2.DeleteQueueResponse]  # type: ignore[assignment]
+    """Deletes a queue; the default queue stays."""
     GetUsage: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetUsageRequest, _vgpud_pb2.GetUsageResponse]  # type: ignore[assignment]
+    """GPU time by job, user or queue."""
     ListReservations: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListReservationsRequest, _vgpud_pb2.ListReservationsResponse]  # type: ignore[assignment]
+    """Reservations that have not ended, by begin and name."""
     CreateReservation: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CreateReservationRequest, _vgpud_pb2.CreateReservationResponse]  # type: ignore[assignment]
+    """Reserves devices for a queue, or takes them out of use for a time. Admins only."""
     DeleteReservation: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteReservationRequest, _vgpud_pb2.DeleteReservationResponse]  # type: ignore[assignment]
+    """Removes a reservation, before it begins or while it is in force. Admins only."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Queues and accounting."""
+
     @_abc_1.abstractmethod
     def ListQueues(
         self,
         request: _vgpud_pb2.ListQueuesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ListQueuesResponse, _abc.Awaitable[_vgpud_pb2.ListQueuesResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ListQueuesResponse, _abc.Awaitable[_vgpud_pb2.ListQueuesResponse]]:
+        """All queues with their present use."""
 
     @_abc_1.abstractmethod
     def SetQueue(
         self,
         request: _vgpud_pb2.SetQueueRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.SetQueueResponse, _abc.Awaitable[_vgpud_pb2.SetQueueResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.SetQueueResponse, _abc.Awaitable[_vgpud_pb2.SetQueueResponse]]:
+        """Creates or changes a queue."""
 
     @_abc_1.abstractmethod
     def DeleteQueue(
         self,
         request: _vgpud_pb2.DeleteQueueRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.DeleteQueueResponse, _abc.Awaitable[_vgpud_pb2.DeleteQueueResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.DeleteQueueResponse, _abc.Awaitable[_vgpud_pb2.DeleteQueueResponse]]:
+        """Deletes a queue; the default queue stays."""
 
     @_abc_1.abstractmethod
     def GetUsage(
         self,
         request: _vgpud_pb2.GetUsageRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.GetUsageResponse, _abc.Awaitable[_vgpud_pb2.GetUsageResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.GetUsageResponse, _abc.Awaitable[_vgpud_pb2.GetUsageResponse]]:
+        """GPU time by job, user or queue."""
 
     @_abc_1.abstractmethod
     def ListReservations(
         self,
         request: _vgpud_pb2.ListReservationsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.ListReservationsResponse, _abc.Awaitable[_vgpud_pb2.ListReservationsResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.ListReservationsResponse, _abc.Awaitable[_vgpud_pb2.ListReservationsResponse]]:
+        """Reservations that have not ended, by begin and name."""
 
     @_abc_1.abstractmethod
     def CreateReservation(
         self,
         request: _vgpud_pb2.CreateReservationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.CreateReservationResponse, _abc.Awaitable[_vgpud_pb2.CreateReservationResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.CreateReservationResponse, _abc.Awaitable[_vgpud_pb2.CreateReservationResponse]]:
+        """Reserves devices for a queue, or takes them out of use for a time. Admins only."""
 
     @_abc_1.abstractmethod
     def DeleteReservation(
         self,
         request: _vgpud_pb2.DeleteReservationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.DeleteReservationResponse, _abc.Awaitable[_vgpud_pb2.DeleteReservationResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.DeleteReservationResponse, _abc.Awaitable[_vgpud_pb2.DeleteReservationResponse]]:
+        """Removes a reservation, before it begins or while it is in force. Admins only."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class TokenServiceStub:
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> TokenServiceAsyncStub: ...
+    CreateToken: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CreateTokenRequest, _vgpud_pb2.CreateTokenResponse]
+    """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+    ListTokens: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListTokensRequest, _vgpud_pb2.ListTokensResponse]
+    """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets."""
+    RevokeToken: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RevokeTokenRequest, _vgpud_pb2.RevokeTokenResponse]
+    """Ends a token of the caller's, at once; admins may end every token."""
+
+@_typing.type_check_only
+class TokenServiceAsyncStub(TokenServiceStub):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    CreateToken: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CreateTokenRequest, _vgpud_pb2.CreateTokenResponse]  # type: ignore[assignment]
+    """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+    ListTokens: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListTokensRequest, _vgpud_pb2.ListTokensResponse]  # type: ignore[assignment]
+    """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets."""
+    RevokeToken: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RevokeTokenRequest, _vgpud_pb2.RevokeTokenResponse]  # type: ignore[assignment]
+    """Ends a token of the caller's, at once; admins may end every token."""
+
+class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
+    """---- log-in ----
+
+    Tokens, for a program that acts for several users, such as a console. A call with the metadata
+    `authorization: Bearer SECRET` is its user's, whoever has the connection; an invalid one gets UNAUTHENTICATED. A
+    token alone does not connect: the unix socket admits by credentials, a TLS port by certificate.
+    """
+
+    @_abc_1.abstractmethod
+    def CreateToken(
+        self,
+        request: _vgpud_pb2.CreateTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.CreateTokenResponse, _abc.Awaitable[_vgpud_pb2.CreateTokenResponse]]:
+        """A token for the caller; admins may name another user. A call with a token makes no further ones."""
+
+    @_abc_1.abstractmethod
+    def ListTokens(
+        self,
+        request: _vgpud_pb2.ListTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ListTokensResponse, _abc.Awaitable[_vgpud_pb2.ListTokensResponse]]:
+        """The caller's valid tokens, for admins those of all users, at most 1000; without their secrets."""
+
+    @_abc_1.abstractmethod
+    def RevokeToken(
+        self,
+        request: _vgpud_pb2.RevokeTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.RevokeTokenResponse, _abc.Awaitable[_vgpud_pb2.RevokeTokenResponse]]:
+        """Ends a token of the caller's, at once; admins may end every token."""
+
+def add_TokenServiceServicer_to_server(servicer: TokenServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

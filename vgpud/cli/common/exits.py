@@ -30,21 +30,6 @@ RUN_CODES = (
     "it reached its time limit and 130 if it was cancelled; 125 if vgpu itself failed."
 )
 
-#: gRPC status name -> exit code; anything else is OTHER
-STATUS_CODES: dict[str, ExitCode] = {
-    "INVALID_ARGUMENT": ExitCode.USAGE,
-    "OUT_OF_RANGE": ExitCode.USAGE,
-    "UNAVAILABLE": ExitCode.UNREACHABLE,
-    "NOT_FOUND": ExitCode.NOT_FOUND,
-    "PERMISSION_DENIED": ExitCode.DENIED,
-    "UNAUTHENTICATED": ExitCode.DENIED,
-    "RESOURCE_EXHAUSTED": ExitCode.NO_CAPACITY,
-    "DEADLINE_EXCEEDED": ExitCode.TIMED_OUT,
-    "ALREADY_EXISTS": ExitCode.CONFLICT,
-    "FAILED_PRECONDITION": ExitCode.CONFLICT,
-    "ABORTED": ExitCode.CONFLICT,
-}
-
 
 class CliError(click.ClickException):
     """Ends a command with one line (the value and the remedy) and an exit code."""

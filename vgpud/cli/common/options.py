@@ -41,7 +41,7 @@ def _global_options() -> list[click.Option]:
         option(
             "--host",
             metavar="TARGET",
-            help="The daemon: unix:///PATH or HOST:PORT (also VGPU_HOST; default: your own, or the system's).",
+            help="The daemon: unix:///PATH or HOST:PORT (also VGPU_HOST; default: the context's, or this machine's).",
         ),
         option("--no-headers", "headers", is_flag=True, flag_value=False, help="Print tables without headers."),
         option("--no-color", "color", is_flag=True, flag_value=False, help="Print without colours (also NO_COLOR=1)."),

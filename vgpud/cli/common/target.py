@@ -1,90 +1,25 @@
-"""The daemon's address: --host as a gRPC target, and a check of the socket that gives a better reason than gRPC can."""
+"""Which daemon a command talks to, for commands that look before they connect."""
 
 from __future__ import annotations
 
-import errno
-import os
-import re
-import socket
-import stat
-
-from vgpud import paths
 from vgpud.cli.common.exits import CliError
-from vgpud.errors import ExitCode
-
-_TCP = re.compile(r"(dns:(///?)?)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
-
-
-def parse_target(host: str | None) -> str:
-    """`--host` as gRPC takes it: unix:///PATH (or a bare absolute path) or HOST:PORT. Raises CliError (usage)."""
-    text = host or paths.default_host()
-    if text.startswith("/"):
-        return f"unix://{text}"
-    if text.startswith("unix:"):
-        path = unix_path(text)
-        if path and path.startswith("/"):
-            return f"unix://{path}"
-    elif _TCP.fullmatch(text):
-        return text
-    raise CliError(f"{text!r} names no daemon: write unix:///run/vgpud/vgpud.sock or HOST:PORT", ExitCode.USAGE)
+from vgpud.cli.common.options import Settings
+from vgpud.client.contexts import Context
+from vgpud.client.target import find_target
+from vgpud.errors import ExitCode, VgpudError
 
 
-def unix_path(target: str) -> str | None:
-    """The socket's path of a unix target, None for another one."""
-    return target.removeprefix("unix:").removeprefix("//") if target.startswith("unix:") else None
-
-
-def probe(target: str) -> None:
-    """Connects to a unix socket once, to get the exact reason. Raises CliError; does nothing for TCP."""
-    path = unix_path(target)
-    if path is None:
-        return
+def chosen(settings: Settings) -> tuple[str, Context | None]:
+    """The daemon's address, and for one of another machine the credentials. Raises CliError."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(2)
-            sock.connect(path)
-    except OSError as error:
-        raise _unreachable(path, error) from error
+        return find_target(settings.host)
+    except VgpudError as error:
+        raise CliError(str(error), ExitCode(error.exit_code)) from error
 
 
-def _unreachable(path: str, error: OSError) -> CliError:
-    if error.errno == errno.EACCES:
-        return CliError(f"no permission to use {path}{_owner(path)}", ExitCode.DENIED)
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return CliError(f"daemon not running: start it with `vgpud serve` (looked at {path})", ExitCode.UNREACHABLE)
-    if error.errno == errno.ECONNREFUSED:
-        what = "no process listens on" if _is_socket(path) else "not a socket:"
-        return CliError(f"daemon not running: start it with `vgpud serve` ({what} {path})", ExitCode.UNREACHABLE)
-    reason = error.strerror or str(error)
-    return CliError(f"cannot reach the daemon at {path}: {reason}: see `vgpu doctor`", ExitCode.UNREACHABLE)
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _owner(path: str) -> str:
-    """The socket's owner and the remedy; empty if even that cannot be seen."""
-    try:
-        info = os.stat(path)
-    except OSError:
-        return f": no permission for directory {os.path.dirname(path)}: ask its owner, or start your own `vgpud serve`"
-    import grp
-    import pwd
-
-    try:
-        user = pwd.getpwuid(info.st_uid).pw_name
-    except KeyError:
-        user = str(info.st_uid)
-    try:
-        group = grp.getgrgid(info.st_gid).gr_name
-    except KeyError:
-        group = str(info.st_gid)
-    if info.st_gid and info.st_mode & stat.S_IWGRP:
-        remedy = f"ask to be added to group {group}"
-    else:
-        remedy = f"ask {user} to set `group` in vgpud's configuration"
-    return f" (owner {user}:{group}, mode {info.st_mode & 0o777:04o}): {remedy}, or start your own `vgpud serve`"
+def check_local(settings: Settings, command: str, instead: str) -> None:
+    """Raises CliError for a command that needs the daemon of this machine when the chosen one is another's."""
+    target, context = chosen(settings)
+    if context:
+        text = f"{command} needs the daemon of this machine, and {target} is another one's"
+        raise CliError(f"{text}: {instead}", ExitCode.USAGE)

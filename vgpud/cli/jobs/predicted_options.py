@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
-from vgpud.cli.predict.run import Looked, look, model_options
+from vgpud.cli.predict.run import look, model_options
 from vgpud.errors import ExitCode
+
+if TYPE_CHECKING:
+    from vgpud.cli.predict.run import Looked
 
 F = TypeVar("F", bound=Callable[..., Any])
 

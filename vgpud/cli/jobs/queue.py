@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -80,15 +79,15 @@ def ls(
     \b
     vgpu queue ls --state failed,timed_out --since 7d     what went wrong in the last week
     """
-    if mine and uid not in (None, os.getuid()):
-        raise click.UsageError("--mine and --user name different users: leave one out")
-    uid = os.getuid() if mine else uid
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
     from vgpud.cli.jobs import tables as job_tables
 
     with JobClient(settings) as client:
+        if mine and uid not in (None, client.own_uid):
+            raise click.UsageError("--mine and --user name different users: leave one out")
+        uid = client.own_uid if mine else uid
         rows = _views(client, client.jobs(ended, queue_name, uid, states, since))
     rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
     emit(settings, {"jobs": rows}, [r["job_id"] for r in rows], lambda: job_tables.jobs_grid(rows, tables.now_utc()))

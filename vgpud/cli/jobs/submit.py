@@ -159,7 +159,10 @@ def submit(
         say(predicted)
     if given["gpus"] is None:
         raise click.UsageError("specify a size: for example --gpus 0.5")
-    spec = _spec(given, command, from_file.get("env", ()))
+    from vgpud.cli.common.target import chosen
+
+    remote = chosen(settings)[1] is not None
+    spec = _spec(given, command, from_file.get("env", ()), remote)
     from vgpud.cli.common.job_client import JobClient
 
     with JobClient(settings) as client:
@@ -175,8 +178,10 @@ def submit(
             return wait_for(settings, ids, quiet)
 
 
-def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]]) -> pb.JobSpec:
-    """The API's message, except the devices."""
+def _spec(
+    given: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]], remote: bool = False
+) -> pb.JobSpec:
+    """The API's message, except the devices. `remote`: for a daemon of another machine."""
     from google.protobuf.duration_pb2 import Duration
 
     from vgpud.v1 import vgpud_pb2 as pb
@@ -205,7 +210,8 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     except (UnicodeEncodeError, ValueError) as error:
         raise CliError("the command is not UTF-8: put it into a script", ExitCode.USAGE) from error
     named = dict([*file_env, *given["env"]])
-    inherited = {} if given["image"] else _inherited(given["no_env"])  # the host's values mean nothing in an image
+    # this machine's values mean nothing in an image, and little on another machine
+    inherited = {} if given["image"] else _inherited(given["no_env"] or remote)
     for name, value in _texts({**inherited, **named}).items():
         spec.environment[name] = value
     return spec

@@ -217,6 +217,9 @@ def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None, m
     """Writes a job's output to stdout; `follow`: until the job has ended, also when it is started again."""
     with JobClient(settings) as client:
         job = client.job(job_id)
+        if client.remote:
+            text = f"the output of job {job_id} is {job.log} on {job.node}, another machine: log in there to read it"
+            raise CliError(text, ExitCode.USAGE)
     if member >= max(1, job.spec.members):
         text = f"job {job_id} has no member {member}: members are 0 to {max(1, job.spec.members) - 1}"
         raise CliError(text, ExitCode.NOT_FOUND)

@@ -11,7 +11,7 @@ from vgpud.cli.predict.run import batch_option, look, model_options
 
 if TYPE_CHECKING:
     from vgpud.cli.common.fit import Grid
-    from vgpud.cli.predict.run import Looked
+    from vgpud.predict.looked import Looked
     from vgpud.predict.model import Interval
 
 #: the word that names a subcommand in the place of MODEL

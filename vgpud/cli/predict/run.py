@@ -6,7 +6,6 @@ Shared by `vgpu predict` and `vgpu submit --predict`; vgpud.predict is imported 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,11 +17,7 @@ from vgpud.cli.common.quantities import AnyParam, Whole
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.predict.entry import Asked, Read
-    from vgpud.predict.features import Features
-    from vgpud.predict.hardware import Gpu
-    from vgpud.predict.memory import Estimate
-    from vgpud.predict.model import Predicted
+    from vgpud.predict.looked import Looked as Looked
 
 #: as in vgpud.predict.memory and .hardware, which are imported when a model is named
 OPTIMIZERS = ("none", "sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw")
@@ -73,61 +68,20 @@ def model_options(function: F) -> F:
     return function
 
 
-@dataclass(frozen=True)
-class Looked:
-    """The prediction for a model on a device. Memory: of the process with its context, from the graph."""
-
-    asked: Asked
-    gpu: Gpu
-    read: Read
-    features: Features
-    memory: Estimate
-    predicted: Predicted
-
-    @property
-    def in_range(self) -> bool:
-        """Whether the predictor covers the model: it was trained on such models, and every operation is known."""
-        return self.predicted.in_range and not self.read.counts.unknown
-
-    @property
-    def described(self) -> str:
-        """The model and its training, as text."""
-        counts = self.read.counts
-        parameters = self.features["parameters"]
-        scale, unit = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if parameters >= s), (1, ""))
-        size = f"{counts.family} of {parameters / scale:.3g}{unit} parameters"
-        return f"{self.asked.model}: {size}, batch {counts.batch}, {self.asked.optimizer}, {self.asked.precision}"
-
-    @property
-    def why(self) -> str:
-        """A sentence about the range; empty if the model is in range."""
-        if self.read.counts.unknown:
-            return f"out of range: the cost of {', '.join(self.read.counts.unknown)} is not known"
-        return self.predicted.why
-
-    def memory_range(self) -> tuple[float, float, float]:
-        """Low, value, high: predicted if the model is in range, otherwise from the graph."""
-        found = self.predicted.memory_bytes if self.in_range else self.memory
-        return found.low, found.value, found.high
-
-
 def look(settings: Settings, model: str, given: Mapping[str, Any]) -> Looked:
     """Reads the model and predicts. given: model_options', batch, and gpu or devices. Raises errors of one line."""
-    from vgpud.predict import entry, hardware
-    from vgpud.predict import model as models
+    from vgpud.predict import looked
 
-    gpu = hardware.named(given.get("gpu") or _device(settings, given.get("devices")))
-    predictor = models.load(given.get("predictor"))
-    asked = entry.Asked(
+    gpu = given.get("gpu") or _device(settings, given.get("devices"))
+    return looked.look(
         model,
-        given.get("batch"),
-        given.get("optimizer") or "adam",
-        given.get("precision") or "fp32",
-        dict(given.get("dims") or ()),
+        gpu,
+        batch=given.get("batch"),
+        optimizer=given.get("optimizer") or "adam",
+        precision=given.get("precision") or "fp32",
+        dims=dict(given.get("dims") or ()),
+        predictor=given.get("predictor"),
     )
-    read = entry.read(asked)
-    known = entry.known(read, asked, gpu)
-    return Looked(asked, gpu, read, known, entry.memory_bytes(read, gpu), predictor.predict(known))
 
 
 def _device(settings: Settings, wanted: Collection[str] | None) -> str:

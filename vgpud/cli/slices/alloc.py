@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,7 @@ def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **asked: Any)
     from vgpud.cli.common.output import dump, say
 
     with Client(settings) as client:
-        item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), cdi_device=True, queue=queue)
+        item = client.create_slice(name, spec, ephemeral=True, owner_uid=client.own_uid, cdi_device=True, queue=queue)
         if not item.cdi_device:
             client.delete_slice(item.name, force=True)
             raise CliError(f"the daemon at {client.target} creates no CDI devices: update vgpud and restart it")

@@ -77,7 +77,9 @@ def run(
     if not slice_name and asked["gpus"] is None:
         raise click.UsageError("specify a size: --gpus 0.5, or join a slice: --slice NAME")
     from vgpud.cli.common.child_process import block_signals
+    from vgpud.cli.common.target import check_local
 
+    check_local(settings, "vgpu run", "submit a job (`vgpu submit`), or log in there")
     mask = block_signals()  # before the client library starts threads
     spec = None if slice_name else build_spec(asked)
     with _slice(settings, slice_name or name, spec, queue) as (node, item, simulated):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,7 +66,7 @@ def create(
     from vgpud.cli.common.client import Client
 
     with Client(settings) as client:
-        owner_uid = os.getuid() if owner is None else owner
+        owner_uid = client.own_uid if owner is None else owner
         item = client.create_slice(name, spec, ephemeral=False, owner_uid=owner_uid, queue=queue)
         _show(settings, client, [item], many=False)
 

@@ -112,7 +112,7 @@ def daemon(look: Look) -> Iterator[Finding]:
     try:
         with Client(look.settings) as client:
             node, devices, slices = client.node(), client.devices(), client.slices()
-            target = client.target
+            target, remote = client.target, client.remote
     except CliError as error:
         problem, _, remedy = error.message.partition(": ")
         yield Finding("daemon", "fail", problem, remedy or "see `vgpud serve --help`")
@@ -131,6 +131,8 @@ def daemon(look: Look) -> Iterator[Finding]:
     for device in devices:
         name = device.name if not device.simulated or "SIMULATED" in device.name else f"SIMULATED {device.name}"
         yield _offered(device, f"device {device.index}: {name} {device.uuid}")
+    if remote:  # the rest looks at files of its machine
+        return
     if node.simulated:
         yield from _sim_server(Path(node.sim_dir or f"{node.runtime_dir}/sim"))
     for item in slices:

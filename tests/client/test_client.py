@@ -1,0 +1,182 @@
+"""The Python client, sync and async, against a real daemon: values without protobuf, errors with their reason."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from tests.daemon.node import Node
+from vgpud.client import AsyncClient, Client, ClientError, JobSpec, Queue, SliceSpec, calls, messages, model
+from vgpud.errors import ExitCode
+from vgpud.v1 import vgpud_pb2 as pb
+
+
+@pytest.fixture
+def client(emptied: Node) -> Iterator[Client]:
+    with Client(f"unix://{emptied.runtime / 'vgpud.sock'}") as made:
+        yield made
+
+
+def held() -> JobSpec:
+    command = ("python", "train.py")
+    return JobSpec(slice=SliceSpec(gpus_milli=100), command=command, directory="/", hold=True, environment={"A": "b"})
+
+
+def test_slices(client: Client) -> None:
+    made = client.create_slice("a", SliceSpec(gpus_milli=250, max_milli=500), owner_uid=-1)
+    assert isinstance(made, model.Slice)
+    (share,) = made.devices
+    assert (share.min_milli, share.max_milli, made.owner_uid, made.claim) == (250, 500, -1, None)
+    assert made.spec == SliceSpec(gpus_milli=250, max_milli=500, service_class="batch")
+    assert made.created_at is not None
+    assert abs(datetime.now(timezone.utc) - made.created_at) < timedelta(minutes=5)
+    assert [one.name for one in client.slices()] == ["a"]
+    changed = client.update_slice("a", SliceSpec(weight=7))
+    assert changed.spec == SliceSpec(gpus_milli=250, max_milli=500, weight=7, service_class="batch")
+    assert changed.revision > made.revision
+    assert client.get_slice("a").devices[0].max_milli == 500
+    assert client.update_slice("a", SliceSpec(), ["max_milli"]).devices[0].max_milli == 250
+    shot = next(client.watch_slices())
+    assert ([one.name for one in shot.slices], [one.index for one in shot.devices]) == (["a"], [0])
+    assert client.processes("a") == []
+    client.delete_slice("a")
+    assert [event.kind for event in client.events() if event.slice == "a"][-1] == "slice.deleted"
+    with pytest.raises(AttributeError):
+        made.name = "b"  # type: ignore[misc]
+
+
+def test_jobs_and_queues(client: Client) -> None:
+    (number,) = client.submit(held())
+    job = client.job(number)
+    assert (job.state, job.spec and job.spec.command, job.ended_at) == ("held", ("python", "train.py"), None)
+    assert job.spec and job.spec.environment["A"] == "b"
+    assert number in [one.job_id for one in client.jobs()]
+    assert next(client.watch_jobs([number])).job_id == number
+    assert all(isinstance(fact, model.Fact) and fact.text for fact in client.explain(number))
+    client.cancel(number)
+    assert client.job(number).state == "cancelled"
+    assert number not in [one.job_id for one in client.jobs()]
+    assert number in [one.job_id for one in client.jobs(ended=True)]
+    made = client.set_queue(Queue(name="team", weight=3, min_run=timedelta(seconds=90)))
+    assert (made.weight, made.min_run) == (3, timedelta(seconds=90))
+    client.delete_queue("team")
+    assert "team" not in [queue.name for queue in client.queues()]
+    assert isinstance(client.usage(since=datetime.now(timezone.utc) - timedelta(days=1), by="user"), list)
+
+
+def test_devices_and_tokens(client: Client) -> None:
+    assert client.node().name == "n1"
+    (device,) = client.devices()
+    assert (device.offered, device.drained) == (True, "")
+    assert client.drain_device("0", "a test").drained == "a test"
+    assert client.undrain_device("0").drained == ""
+    token, secret = client.create_token(note="a test", ttl_s=60)
+    assert token in client.tokens()
+    with Client(client.target, token=secret) as other:
+        assert other.node() == client.node()
+        with pytest.raises(ClientError, match="a token makes no further tokens"):
+            other.create_token()
+    client.revoke_token(token.token_id)
+    with Client(client.target, token=secret) as other, pytest.raises(ClientError) as error:
+        other.node()
+    assert (error.value.status, error.value.exit_code) == ("UNAUTHENTICATED", ExitCode.DENIED)
+
+
+def test_errors_say_what_to_do(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match="no slice 'x' on this node") as error:
+        client.get_slice("x")
+    assert (error.value.status, error.value.exit_code, error.value.unanswered) == ("NOT_FOUND", 4, False)
+    with pytest.raises(ClientError, match="is not UTF-8"):
+        client.get_slice("\udcff")
+    with pytest.raises(ClientError, match="at most 250000 are possible"):
+        client.submit(JobSpec(command=("x" * 300_000,)))
+    with pytest.raises(Exception, match="daemon not running: start it with `vgpud serve`"):
+        Client(f"unix://{tmp_path}/none.sock")
+    with pytest.raises(Exception, match="names no daemon"):
+        Client("gpu1")
+
+
+def test_the_same_for_asyncio(client: Client) -> None:
+    async def main() -> None:
+        async with AsyncClient(client.target) as other:
+            made = await other.create_slice("a", SliceSpec(gpus_milli=250))
+            assert made.spec == client.get_slice("a").spec
+            assert [one.name for one in await other.slices()] == ["a"]
+            (number,) = await other.submit(held())
+            async for job in other.watch_jobs([number]):
+                assert job.state == "held"
+                break
+            await other.cancel(number)
+            with pytest.raises(ClientError, match="no slice 'x'"):
+                await other.get_slice("x")
+            both = await asyncio.gather(other.devices(), other.node())
+            assert (len(both[0]), both[1].name) == (1, "n1")
+
+    asyncio.run(main())
+
+
+def test_both_clients_offer_the_same() -> None:
+    def offered(cls: type) -> dict[str, list[str]]:
+        found = {name: member for name, member in inspect.getmembers(cls, callable) if not name.startswith("_")}
+        return {name: list(inspect.signature(member).parameters) for name, member in found.items()}
+
+    assert offered(Client) == offered(AsyncClient)
+    assert {"slices", "jobs", "events", "devices", "simulate", "predict"} <= set(offered(Client))
+
+
+def test_every_field_of_every_message_goes_both_ways() -> None:
+    """Whatever the API adds: the dataclasses are made from it, and the conversion names no field."""
+    for name, message in pb.DESCRIPTOR.message_types_by_name.items():
+        cls = getattr(model, name, None)
+        if cls is None:
+            continue
+        empty: Message = getattr(pb, name)()
+        assert messages.write(getattr(pb, name), messages.read(cls, empty)) == empty, name
+        assert list(cls.__dataclass_fields__) == [field.name for field in message.fields]
+    spec = pb.JobSpec(
+        slice=pb.SliceSpec(gpus_milli=5, min_milli=0, device_uuids=["a", "b"]), command=["x"], environment={"k": "v"}
+    )
+    spec.time_limit.seconds, spec.prediction.memory_bytes.value = 7, 1.5
+    spec.limits.add(name="nofile", soft=1, hard=-1)
+    read: Any = messages.read(model.JobSpec, spec)
+    assert read.slice.min_milli == 0 and read.slice.max_milli is None
+    assert (read.time_limit, read.limits[0].hard) == (timedelta(seconds=7), -1)
+    assert messages.write(pb.JobSpec, read) == spec
+
+
+def test_every_call_is_one_of_the_api() -> None:
+    made = [
+        calls.node(),
+        calls.devices(),
+        calls.slices(),
+        calls.jobs(False, "", None, (), None),
+        calls.queues(),
+        calls.events(),
+    ]
+    made += [calls.tokens(), calls.get_slice("a"), calls.job(1), calls.watch_jobs([]), calls.watch_slices(100)]
+    for call in made:
+        method = pb.DESCRIPTOR.services_by_name[f"{call.service}Service"].methods_by_name[call.method]
+        assert call.request.DESCRIPTOR is method.input_type
+
+
+def test_a_simulation_and_a_prediction_of_an_unknown_device(client: Client, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n1,1,0,1,resnet50,60,0\n")
+    found = client.simulate(trace, "1x2", ("fifo", "2d-las(3250,7200)"))
+    assert {name: figures.jobs for name, figures in found.items()} == {"fifo": 1, "2d-las(3250,7200)": 1}
+    with pytest.raises(Exception, match="no-such-model"):
+        client.predict("no-such-model.onnx", gpu="h200")
+
+
+def test_programs_that_only_report_load_no_grpc() -> None:
+    code = "import sys, vgpud.client; vgpud.client.report(1); assert not {'grpc', 'ssl'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,271 @@
+"""What can be asked of the daemon: one function for each call, which makes its request and reads its answer.
+
+Pure: the clients (sync, async, and that of the command line) send these, so that there is one place where a request
+is made.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from vgpud.client.failures import ClientError
+from vgpud.errors import ExitCode
+from vgpud.v1 import vgpud_pb2 as pb
+
+T = TypeVar("T")
+
+#: added to the daemon's own deadline, for its answer
+SPARE_S = 15.0
+PAGE_SIZE = 500
+#: the daemon takes messages of 256 KiB
+SPEC_BYTES_MAX = 250_000
+_SLICE_LS = "`vgpu slice ls` shows whether it was carried out"
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request with one answer."""
+
+    service: str  # Node, Slice, ...
+    method: str
+    request: Any
+    read: Callable[[Any], T]  # the result in the answer
+    least_s: float = 0.0  # it may take so long, whatever the client's timeout
+    #: not empty: repeated with the same request_id while it is not answered; how to find out whether it was carried out
+    ask_again: str = ""
+
+
+@dataclass(frozen=True)
+class Listed(Generic[T]):
+    """A list, page by page."""
+
+    service: str
+    method: str
+    request: Any
+    field: str
+    item: type[T]
+
+
+@dataclass(frozen=True)
+class Watched(Generic[T]):
+    """A stream of answers."""
+
+    service: str
+    method: str
+    request: Any
+    read: Callable[[Any], T]
+
+
+def _utf8(name: str) -> str:
+    """A name as the API takes it. Raises ClientError for bytes that are not UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        text = f"name {os.fsencode(name)!r} is not UTF-8: use letters, digits and -"
+        raise ClientError(text, ExitCode.USAGE) from error
+    return name
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+# ---- the node, its devices, events ----
+
+
+def node() -> Call[pb.Node]:
+    return Call("Node", "GetNode", pb.GetNodeRequest(), lambda answer: answer.node)
+
+
+def devices() -> Listed[pb.Device]:
+    return Listed("Node", "ListDevices", pb.ListDevicesRequest(), "devices", pb.Device)
+
+
+def drain_device(device: str, reason: str) -> Call[pb.Device]:
+    request = pb.DrainDeviceRequest(device_uuid=_utf8(device), reason=reason)
+    return Call("Node", "DrainDevice", request, lambda answer: answer.device)
+
+
+def undrain_device(device: str) -> Call[pb.Device]:
+    request = pb.UndrainDeviceRequest(device_uuid=_utf8(device))
+    return Call("Node", "UndrainDevice", request, lambda answer: answer.device)
+
+
+def events() -> Listed[pb.Event]:
+    return Listed("Event", "ListEvents", pb.ListEventsRequest(), "events", pb.Event)
+
+
+def watch_events(after_sequence: int) -> Watched[pb.Event]:
+    request = pb.WatchEventsRequest(after_sequence=after_sequence)
+    return Watched("Event", "WatchEvents", request, lambda answer: answer.event)
+
+
+# ---- slices ----
+
+
+def slices() -> Listed[pb.Slice]:
+    return Listed("Slice", "ListSlices", pb.ListSlicesRequest(), "slices", pb.Slice)
+
+
+def processes(slice_name: str) -> Listed[pb.Process]:
+    return Listed("Slice", "ListProcesses", pb.ListProcessesRequest(slice=_utf8(slice_name)), "processes", pb.Process)
+
+
+def get_slice(name: str) -> Call[pb.Slice]:
+    return Call("Slice", "GetSlice", pb.GetSliceRequest(name=_utf8(name)), lambda answer: answer.slice)
+
+
+def create_slice(
+    name: str, spec: pb.SliceSpec, *, ephemeral: bool, owner_uid: int, cdi_device: bool, queue: str
+) -> Call[pb.Slice]:
+    request = pb.CreateSliceRequest(
+        request_id=_new_id(),
+        name=_utf8(name),
+        spec=spec,
+        ephemeral=ephemeral,
+        owner_uid=owner_uid,
+        cdi_device=cdi_device,
+        queue=_utf8(queue),
+    )
+    return Call("Slice", "CreateSlice", request, lambda answer: answer.slice, ask_again=_SLICE_LS)
+
+
+def update_slice(name: str, spec: pb.SliceSpec, fields: Sequence[str]) -> Call[pb.Slice]:
+    request = pb.UpdateSliceRequest(request_id=_new_id(), name=_utf8(name), spec=spec)
+    request.update_mask.paths.extend(fields)
+    return Call("Slice", "UpdateSlice", request, lambda answer: answer.slice, ask_again=_SLICE_LS)
+
+
+def delete_slice(name: str, force: bool) -> Call[None]:
+    request = pb.DeleteSliceRequest(request_id=_new_id(), name=_utf8(name), force=force)
+    return Call("Slice", "DeleteSlice", request, lambda answer: None, ask_again=_SLICE_LS)
+
+
+def suspend_slice(name: str, evict: bool, deadline_s: float) -> Call[pb.Slice]:
+    request = pb.SuspendSliceRequest(name=_utf8(name), evict=evict)
+    request.deadline.FromNanoseconds(int(deadline_s * 1e9))
+    return Call("Slice", "SuspendSlice", request, lambda answer: answer.slice, deadline_s + SPARE_S)
+
+
+def resume_slice(name: str, deadline_s: float) -> Call[pb.Slice]:
+    request = pb.ResumeSliceRequest(name=_utf8(name))
+    request.deadline.FromNanoseconds(int(deadline_s * 1e9))
+    return Call("Slice", "ResumeSlice", request, lambda answer: answer.slice, deadline_s + SPARE_S)
+
+
+def watch_slices(interval_ms: int) -> Watched[pb.WatchSlicesResponse]:
+    return Watched("Slice", "WatchSlices", pb.WatchSlicesRequest(interval_ms=interval_ms), lambda answer: answer)
+
+
+def watch_trace(name: str) -> Watched[pb.WatchTraceResponse]:
+    return Watched("Slice", "WatchTrace", pb.WatchTraceRequest(name=_utf8(name)), lambda answer: answer)
+
+
+# ---- jobs and queues ----
+
+
+def submit(spec: pb.JobSpec, request_id: str) -> Call[list[int]]:
+    if spec.ByteSize() > SPEC_BYTES_MAX:
+        text = f"command and environment have {spec.ByteSize()} bytes, at most {SPEC_BYTES_MAX} are possible"
+        raise ClientError(f"{text}: use --no-env, and --env for what the job needs", ExitCode.USAGE)
+    request = pb.SubmitJobRequest(request_id=request_id or _new_id(), spec=spec)
+    ask_again = f"`vgpu submit --request-id {request.request_id} ...` asks again"
+    return Call("Job", "SubmitJob", request, lambda answer: list(answer.job_ids), ask_again=ask_again)
+
+
+def job(job_id: int) -> Call[pb.Job]:
+    return Call("Job", "GetJob", pb.GetJobRequest(job_id=job_id), lambda answer: answer.job)
+
+
+def explain_job(job_id: int) -> Call[pb.ExplainJobResponse]:
+    return Call("Job", "ExplainJob", pb.ExplainJobRequest(job_id=job_id), lambda answer: answer)
+
+
+def jobs(ended: bool, queue: str, uid: int | None, states: Sequence[str], since_ns: int | None) -> Listed[pb.Job]:
+    request = pb.ListJobsRequest(all=ended, queue=queue, uid=uid, states=states, since=_stamp(since_ns))
+    return Listed("Job", "ListJobs", request, "jobs", pb.Job)
+
+
+def cancel(job_id: int, array: bool) -> Call[None]:
+    return Call("Job", "CancelJob", pb.CancelJobRequest(job_id=job_id, array=array), lambda answer: None)
+
+
+def hold(job_id: int) -> Call[None]:
+    return Call("Job", "HoldJob", pb.HoldJobRequest(job_id=job_id), lambda answer: None)
+
+
+def release(job_id: int) -> Call[None]:
+    return Call("Job", "ReleaseJob", pb.ReleaseJobRequest(job_id=job_id), lambda answer: None)
+
+
+def requeue(job_id: int) -> Call[None]:
+    return Call("Job", "RequeueJob", pb.RequeueJobRequest(job_id=job_id), lambda answer: None)
+
+
+def update_job(job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> Call[pb.Job]:
+    request = pb.UpdateJobRequest(job_id=job_id, spec=spec)
+    request.update_mask.paths.extend(fields)
+    return Call("Job", "UpdateJob", request, lambda answer: answer.job)
+
+
+def watch_jobs(job_ids: Sequence[int]) -> Watched[list[pb.Job]]:
+    return Watched("Job", "WatchJobs", pb.WatchJobsRequest(job_ids=job_ids), lambda answer: list(answer.jobs))
+
+
+def queues() -> Listed[pb.Queue]:
+    return Listed("Queue", "ListQueues", pb.ListQueuesRequest(), "queues", pb.Queue)
+
+
+def set_queue(queue: pb.Queue, fields: Sequence[str]) -> Call[pb.Queue]:
+    request = pb.SetQueueRequest(queue=queue)
+    request.update_mask.paths.extend(fields)
+    return Call("Queue", "SetQueue", request, lambda answer: answer.queue)
+
+
+def delete_queue(name: str) -> Call[None]:
+    return Call("Queue", "DeleteQueue", pb.DeleteQueueRequest(name=name), lambda answer: None)
+
+
+def reservations() -> Call[list[pb.Reservation]]:
+    return Call("Queue", "ListReservations", pb.ListReservationsRequest(), lambda answer: list(answer.reservations))
+
+
+def create_reservation(reservation: pb.Reservation) -> Call[pb.Reservation]:
+    request = pb.CreateReservationRequest(reservation=reservation)
+    return Call("Queue", "CreateReservation", request, lambda answer: answer.reservation)
+
+
+def delete_reservation(name: str) -> Call[None]:
+    return Call("Queue", "DeleteReservation", pb.DeleteReservationRequest(name=name), lambda answer: None)
+
+
+def usage(since_ns: int | None, until_ns: int | None, by: str, uid: int | None) -> Listed[pb.Usage]:
+    request = pb.GetUsageRequest(by=by, since=_stamp(since_ns), until=_stamp(until_ns), uid=uid)
+    return Listed("Queue", "GetUsage", request, "usage", pb.Usage)
+
+
+def _stamp(wall_ns: int | None) -> Timestamp | None:
+    return None if wall_ns is None else Timestamp(seconds=wall_ns // 10**9, nanos=wall_ns % 10**9)
+
+
+# ---- tokens ----
+
+
+def create_token(user: str, ttl_s: float, note: str) -> Call[pb.CreateTokenResponse]:
+    request = pb.CreateTokenRequest(user=_utf8(user), note=_utf8(note))
+    request.ttl.FromNanoseconds(int(ttl_s * 1e9))
+    return Call("Token", "CreateToken", request, lambda answer: answer)
+
+
+def tokens() -> Call[list[pb.Token]]:
+    return Call("Token", "ListTokens", pb.ListTokensRequest(), lambda answer: list(answer.tokens))
+
+
+def revoke_token(token_id: str) -> Call[None]:
+    return Call("Token", "RevokeToken", pb.RevokeTokenRequest(token_id=_utf8(token_id)), lambda answer: None)

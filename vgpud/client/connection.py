@@ -1,0 +1,136 @@
+"""A connection to the daemon for programs: sends calls, reads pages and streams, and says what went wrong.
+
+Made from the one for asyncio: change that, and run `make gen`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from vgpud.client import calls, contexts
+from vgpud.client.calls import Call, Listed, Watched
+from vgpud.client.channel import OPTIONS, open_channel
+from vgpud.client.contexts import Context
+from vgpud.client.failures import ClientError, explain
+from vgpud.client.grpc_import import grpc
+from vgpud.client.target import find_target, probe
+from vgpud.errors import ExitCode
+from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+T = TypeVar("T")
+C = TypeVar("C", bound="Connection")
+
+#: interval at which an unanswered changing call is repeated
+REPEAT_S = 0.2
+
+
+class Connection:
+    """A connection to the daemon that sends calls. Use it in a `with`. Methods raise ClientError."""
+
+    def __init__(
+        self,
+        host: str | None = None,
+        *,
+        certificate: Path | None = None,
+        token: str = "",
+        timeout_s: float = 10.0,
+        check: bool = True,
+    ) -> None:
+        """`host`: unix:///PATH or HOST:PORT; None: as `vgpu` chooses it. `certificate`: the file of `vgpu cert user`;
+        None: of the context with this address. `token`: makes the calls those of its user. `check`: look at the unix
+        socket first, for a better reason when there is no daemon. Raises VgpudError."""
+        self._context: Context | None
+        if host and certificate:
+            self.target, self._context = host, contexts.read_certificate(certificate)
+        else:
+            self.target, self._context = find_target(host)
+        self.timeout_s = timeout_s
+        if check:
+            probe(self.target)
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._channel = open_channel(self.target, self._context, list(OPTIONS))
+        self._stubs: dict[str, Any] = {}
+
+    def __enter__(self: C) -> C:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._channel.close()
+
+    @property
+    def remote(self) -> bool:
+        """Whether the daemon is another machine's."""
+        return self._context is not None
+
+    def _method(self, service: str, name: str) -> Any:
+        if service not in self._stubs:
+            self._stubs[service] = getattr(stubs, f"{service}ServiceStub")(self._channel)
+        return getattr(self._stubs[service], name)
+
+    def _failed(self, error: grpc.RpcError, timeout_s: float) -> Exception:
+        """The exception for a call that failed."""
+        told = explain(error, self.target, timeout_s)
+        if self._context and told.exit_code == ExitCode.UNREACHABLE:
+            from vgpud.client.tls import why_unreachable
+
+            why = why_unreachable(self._context, self.target)
+            if why:
+                told = ClientError(why, ExitCode.UNREACHABLE, status=told.status, unanswered=told.unanswered)
+        return told
+
+    def _once(self, call: Call[T], timeout_s: float) -> T:
+        method = self._method(call.service, call.method)
+        try:
+            return call.read(method(call.request, timeout=timeout_s, metadata=self._metadata))
+        except grpc.RpcError as error:
+            raise self._failed(error, timeout_s) from error
+
+    def send(self, call: Call[T]) -> T:
+        """The result of a call; a changing one is repeated with the same request_id while it is not answered, for the
+        timeout in all."""
+        if not call.ask_again:
+            return self._once(call, max(self.timeout_s, call.least_s))
+        until_s = time.monotonic() + self.timeout_s
+        first: ClientError | None = None  # a better reason than that of a last, short attempt
+        while True:
+            try:
+                return self._once(call, max(until_s - time.monotonic(), REPEAT_S))
+            except ClientError as error:
+                first = first or (error if error.unanswered else None)
+                if error.unanswered and time.monotonic() + REPEAT_S < until_s:
+                    time.sleep(REPEAT_S)
+                    continue
+                if not first or error.exit_code == ExitCode.USAGE:
+                    raise
+                told = first if error.unanswered else error
+                text = f"{told.message}; it may have been accepted: {call.ask_again}"
+                raise ClientError(text, told.exit_code, status=told.status, unanswered=error.unanswered) from error
+
+    def all(self, listed: Listed[T]) -> list[T]:
+        """All entries of a list, of all pages."""
+        found: list[T] = []
+        request = listed.request
+        request.page_size = calls.PAGE_SIZE
+        while True:
+            page: Call[Any] = Call(listed.service, listed.method, request, lambda answer: answer)
+            answer = self.send(page)
+            found.extend(getattr(answer, listed.field))
+            if not answer.next_page_token:
+                return found
+            request.page_token = answer.next_page_token
+
+    def watch(self, watched: Watched[T]) -> Iterator[T]:
+        """The answers of a stream, as they come."""
+        try:
+            for answer in self._method(watched.service, watched.method)(watched.request, metadata=self._metadata):
+                yield watched.read(answer)
+        except grpc.RpcError as error:
+            raise self._failed(error, self.timeout_s) from error

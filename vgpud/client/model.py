@@ -1,0 +1,741 @@
+"""What the client gives and takes: one dataclass for each message of the API, with its comments.
+
+Made from vgpud.proto by tools/api.py: change that one, and run `make gen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """A physical (or simulated) device."""
+
+    #: the node's name
+    node: str = ""
+    #: the driver's number for it
+    index: int = 0
+    #: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+    uuid: str = ""
+    #: the model's name
+    name: str = ""
+    #: domain:bus:device.function
+    pci_bus_id: str = ""
+    #: of the whole device
+    memory_total_bytes: int = 0
+    #: by all programs, as the driver reports it
+    memory_used_bytes: int = 0
+    #: sum of the slices' minima
+    memory_reserved_bytes: int = 0
+    #: sum of the slices' minima
+    milli_reserved: int = 0
+    #: streaming multiprocessors
+    sm_count: int = 0
+    #: not a real device
+    simulated: bool = False
+    #: memory that one context of one process takes
+    context_bytes: int = 0
+    #: allocations are charged in multiples of this
+    granule_bytes: int = 0
+    #: 0..1
+    utilization_ratio: float = 0.0
+    #: reason why nothing new is placed here; empty = not drained
+    drained: str = ""
+    #: by an Xid of the device, not by an admin
+    drained_by_fault: bool = False
+    #: other users of the device: MIG, exclusive mode, MPS, programs outside slices, or "lost: ..." (the device has
+    #: gone); empty = none
+    taken_by: str = ""
+    #: new slices and jobs are placed here; memory of programs outside slices is left out
+    offered: bool = False
+    #: given to Kubernetes (kubernetes_devices): only claims are placed here
+    kubernetes: bool = False
+    #: absent: NVML does not report it, as for the next two
+    temperature_celsius: int | None = None
+    #: drawn now
+    power_milliwatts: int | None = None
+    #: in force; unset = not known
+    power_limit_milliwatts: int | None = None
+    #: faults that the driver has reported since the daemon started
+    xids: int = 0
+    #: the latest of them, 0 = none
+    last_xid: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """The machine that the daemon runs on."""
+
+    #: in every response that names a node
+    name: str = ""
+    #: of vgpud
+    version: str = ""
+    #: of NVIDIA's driver
+    driver_version: str = ""
+    #: its devices are simulated
+    simulated: bool = False
+    #: of the attach messages and shared pages
+    abi_version: int = 0
+    #: of tenants while no daemon runs: coast, open or closed
+    mode: str = ""
+    #: start of this daemon
+    started_at: datetime | None = None
+    #: directory of its sockets
+    runtime_dir: str = ""
+    #: of the simulated devices, empty with real ones: VGPU_SIM_DIR of programs on them
+    sim_dir: str = ""
+    #: the libcuda in use, a path: VGPU_DRIVER of programs in slices
+    driver: str = ""
+    #: the libnvidia-ml in use: VGPU_NVML
+    nvml: str = ""
+    #: socket that vgpu-runtime uses for containers
+    runtime_socket: str = ""
+    #: directory of vgpud's CDI files, empty = none are written
+    cdi_dir: str = ""
+    #: the daemon is not in the host's pid namespace: strangers are not detected
+    unwatched: bool = False
+    #: one per device
+    arbiters: tuple[ArbiterThread, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArbiterThread:
+    """The thread that opens and closes the gates of a device, and what the kernel has granted it."""
+
+    #: of the device
+    device_uuid: str = ""
+    #: fifo: before all threads that are not real-time; nice: before those with a higher nice value; normal
+    scheduling: str = ""
+    #: memory that it uses, kept in RAM
+    locked_bytes: int = 0
+    #: the same, where RLIMIT_MEMLOCK does not allow that
+    unlocked_bytes: int = 0
+    #: times that it ran more than 0.2 ms later than it had asked for
+    late: int = 0
+    #: the longest of these delays
+    late_max_ns: int = 0
+    #: times that it gave back its real-time class for a second, for too much use of a processor
+    steps_down: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceDevice:
+    """The four resolved numbers on one device."""
+
+    #: the node's name
+    node: str = ""
+    #: of the device
+    device_uuid: str = ""
+    #: of the device on its node
+    device_index: int = 0
+    #: guaranteed SM time
+    min_milli: int = 0
+    #: limit of SM time
+    max_milli: int = 0
+    #: guaranteed memory
+    mem_min_bytes: int = 0
+    #: limit of memory
+    mem_max_bytes: int = 0
+    #: at present
+    mem_used_bytes: int = 0
+    #: highest use since creation
+    mem_peak_bytes: int = 0
+    #: share of device time received in the last second, 0..1
+    share_ratio: float = 0.0
+    #: device time since creation
+    charged_ns: int = 0
+    #: time that threads waited at the closed gate, summed
+    throttled_ns: int = 0
+    #: times that its gate was opened
+    grants: int = 0
+    #: leases whose holder had not drained overrun_ns after the end
+    overruns: int = 0
+    #: closed, count, solo, or "" while no process is attached
+    gate: str = ""
+    #: of the device: idle, solo, open, throttled or arbitrated
+    regime: str = ""
+    #: from the limits, weights and present demands of all slices
+    entitlement_milli: int = 0
+    #: as share_ratio, over the last 10 and 60 seconds
+    share_10s_ratio: float = 0.0
+    #: over the last 60 seconds
+    share_60s_ratio: float = 0.0
+    #: entitlement minus usage, in device time; negative: overdrawn
+    lag_ns: int = 0
+    #: of charged_ns, beyond the guarantee
+    borrowed_ns: int = 0
+    #: leases returned before their end
+    early_releases: int = 0
+    #: times that its gate was closed while its work was running
+    drains: int = 0
+    #: time until that work had completed, summed
+    drain_total_ns: int = 0
+    #: the longest of these times
+    drain_max_ns: int = 0
+    #: waits at the closed gate: bucket i below 2^i * 16 us, the last: all longer ones
+    wait_counts: tuple[int, ...] = ()
+    #: of kernels and graphs, since creation
+    launches: int = 0
+    #: allocations refused
+    mem_denied: int = 0
+    #: part of mem_used_bytes that the driver counts beyond the ledger
+    mem_unattributed_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceSpec:
+    """A request for capacity. Unset optional fields take the defaults: minimum = maximum = gpus_milli, and the
+    same part of the memory."""
+
+    #: 500 = half a device, 2500 = two and a half
+    gpus_milli: int = 0
+    #: of the total, default gpus_milli
+    min_milli: int | None = None
+    #: of the total, default by the site's default_max
+    max_milli: int | None = None
+    #: total over the devices
+    mem_min_bytes: int | None = None
+    #: total over the devices; default: the same part as max_milli of a device
+    mem_max_bytes: int | None = None
+    #: of borrowed time; 0 = by minimum
+    weight: int = 0
+    #: borrowed time goes to the highest first, by weight among equals; guarantees are untouched
+    priority: int = 0
+    #: only these devices (or indices); empty = the daemon chooses
+    device_uuids: tuple[str, ...] = ()
+    #: batch (also "") or latency: its guarantee is served first
+    service_class: str = ""
+    #: divide equally over this many devices; 0 = whole devices and the rest: 2500 is 1000, 1000, 500
+    spread: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """A guaranteed minimum and a maximum of SM time and of memory, on one device or several."""
+
+    #: the node's name
+    node: str = ""
+    #: unique on the node
+    name: str = ""
+    #: never reused, unlike the name
+    uid: str = ""
+    #: as it was requested
+    spec: SliceSpec | None = None
+    #: its devices, with limits and use
+    devices: tuple[SliceDevice, ...] = ()
+    #: ends with its last process (created by `vgpu run`)
+    ephemeral: bool = False
+    #: user who may attach besides root; -1 = any user
+    owner_uid: int = 0
+    #: path of the socket that its programs attach to
+    attach_socket: str = ""
+    #: that are attached
+    processes: int = 0
+    #: by the node's clock
+    created_at: datetime | None = None
+    #: grows with every change
+    revision: int = 0
+    #: containers that use this slice
+    containers: tuple[Container, ...] = ()
+    #: vgpu.dev/gpu=NAME: one container may use it by --device; empty = none
+    cdi_device: str = ""
+    #: queue whose quota it counts against
+    queue: str = ""
+    #: job that it was created for, 0 = none
+    job_id: int = 0
+    #: "", "paused" (gates closed) or "evicted" (device memory is on the host)
+    suspended: str = ""
+    #: ResourceClaim of Kubernetes that it was created for; unset = none
+    claim: Claim | None = None
+    #: of job_id, empty = none
+    job_name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A ResourceClaim of Kubernetes, or devices of kubelet's device plugin that were allocated to a container.
+    Its slice is named k-UID and ends with it."""
+
+    #: the claim's, by Kubernetes
+    uid: str = ""
+    #: the claim's
+    namespace: str = ""
+    #: the claim's
+    name: str = ""
+    #: pods whose containers may use the slice
+    pod_uids: tuple[str, ...] = ()
+    #: as the scheduler allocated it: the minima are never raised above it
+    granted: tuple[ClaimShare, ...] = ()
+    #: of the boot (random/boot_id) during which it was prepared last
+    boot_id: str = ""
+    #: Of kubelet's device plugin, empty for a ResourceClaim: the first pod whose container uses the slice has it.
+    #: Slices with the same ids end when they are allocated again, unless no pod has used them yet
+    device_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimShare:
+    """What a claim has on one device."""
+
+    #: of the device
+    device_uuid: str = ""
+    #: guaranteed SM time
+    min_milli: int = 0
+    #: limit of SM time
+    max_milli: int = 0
+    #: guaranteed memory
+    mem_min_bytes: int = 0
+    #: limit of memory
+    mem_max_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """A container that uses a slice."""
+
+    #: the node's name
+    node: str = ""
+    #: the engine's id
+    id: str = ""
+    #: host pid of its first process, 0 while it is being created
+    pid: int = 0
+    #: identifies its processes; empty while it is being created
+    cgroup: str = ""
+    #: by the node's clock
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A process that is attached to a slice."""
+
+    #: the node's name
+    node: str = ""
+    #: that it is attached to
+    slice: str = ""
+    #: the daemon's number for it
+    process_id: int = 0
+    #: host pid
+    pid: int = 0
+    #: its user
+    uid: int = 0
+    #: its executable's name, as it says itself
+    program: str = ""
+    #: by the node's clock
+    attached_at: datetime | None = None
+    #: attached again after a restart of the daemon
+    resumed: bool = False
+    #: its use of each device
+    devices: tuple[ProcessDevice, ...] = ()
+    #: id of the container that it runs in, empty outside
+    container: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessDevice:
+    """A process's use of one device."""
+
+    #: the node's name
+    node: str = ""
+    #: of the device
+    device_uuid: str = ""
+    #: of the device on its node
+    device_index: int = 0
+    #: at present, by the ledger
+    mem_used_bytes: int = 0
+    #: highest use
+    mem_peak_bytes: int = 0
+    #: credit that it holds, used or not
+    mem_held_bytes: int = 0
+    #: of kernels and graphs
+    launches: int = 0
+    #: time that its threads waited at the closed gate, summed
+    throttled_ns: int = 0
+    #: allocations refused
+    denied: int = 0
+    #: not in mem_used_bytes: memory that the driver counts beyond the ledger
+    mem_unattributed_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """An entry of the event log."""
+
+    #: the node's name
+    node: str = ""
+    #: grows with every event of the node
+    sequence: int = 0
+    #: by the node's clock
+    at: datetime | None = None
+    #: slice.created, process.attached, container.started, attach.refused, device.stranger, ...
+    kind: str = ""
+    #: that it is about; empty = none
+    slice: str = ""
+    #: that it is about; empty = none
+    device_uuid: str = ""
+    #: that it is about (Process.process_id); 0 = none
+    process_id: int = 0
+    #: one sentence
+    message: str = ""
+    #: owner of the slice or job; -1 = of the node, shown to every user, -2 = shown to admins only
+    owner_uid: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All slices and devices at one moment."""
+
+    #: all of them
+    slices: tuple[Slice, ...] = ()
+    #: all of them
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """A job's request. `command` or `image`, or both: the command is run in the image."""
+
+    #: of each member
+    slice: SliceSpec | None = None
+    #: of a gang: all start together or none does; 0 = 1
+    members: int = 0
+    #: empty = the program's name
+    name: str = ""
+    #: empty = the caller's default queue
+    queue: str = ""
+    #: higher ones start first, in the same queue
+    priority: int = 0
+    #: unset = none
+    time_limit: timedelta | None = None
+    #: unset = not known
+    expected_duration: timedelta | None = None
+    #: times that it is started again after a failure
+    retries: int = 0
+    #: jobs that must have completed
+    after: tuple[int, ...] = ()
+    #: ... or ended, with any result
+    after_any: bool = False
+    #: 1-8 is first 1, last 8; both 0 = no array
+    array_first: int = 0
+    #: index of the last job of the array
+    array_last: int = 0
+    #: it starts only when it is released
+    hold: bool = False
+    #: 0 = no limit
+    cpu_milli: int = 0
+    #: 0 = no limit
+    ram_bytes: int = 0
+    #: program and arguments; no shell
+    command: tuple[str, ...] = ()
+    #: of a container; empty = none
+    image: str = ""
+    #: working directory, absolute
+    directory: str = ""
+    #: of its processes
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: of its processes
+    umask: int = 0
+    #: never above the caller's own
+    limits: tuple[ResourceLimit, ...] = ()
+    #: output file, absolute or below `directory`; %j: the job's id, %a: its index; empty = vgpu-%j.log
+    log: str = ""
+    #: part of its largest tensor in its traffic, 0..1; 0 = not known
+    skew: float = 0.0
+    #: it is never stopped for another job
+    not_preemptible: bool = False
+    #: unset = fixed size
+    elastic: ElasticSpec | None = None
+    #: unset = none
+    prediction: Prediction | None = None
+    #: one job for each, instead of array_first and array_last
+    array_indices: tuple[int, ...] = ()
+    #: jobs of the array that run at once; 0 = all
+    array_limit: int = 0
+    #: unset = none
+    notification: Notification | None = None
+    #: does not start before; unset = as soon as there is capacity
+    begin: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notification:
+    """Sent at events of a job, at most 100 in an hour for all jobs of a user. At least one of mail, webhook and
+    command is set. All are carried out as the job's user, without a shell, within 30 seconds."""
+
+    #: start (of each attempt), end (however it ends), failure (failed or timed out); empty = end
+    events: tuple[str, ...] = ()
+    #: address, for the node's sendmail
+    mail: str = ""
+    #: http or https URL, which gets a POST of JSON
+    webhook: str = ""
+    #: program and arguments; the job's fields are in its environment
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticSpec:
+    """Bounds within which a job is resized while it runs, without a restart: an elastic slice, or elastic
+    workers."""
+
+    #: of its one member; both 0 = fixed
+    gpus_milli_min: int = 0
+    #: upper bound
+    gpus_milli_max: int = 0
+    #: members, each a process with its own slice; both 0 = fixed
+    workers_min: int = 0
+    #: upper bound
+    workers_max: int = 0
+    #: decides how many workers pay off; empty = the default
+    heuristic: str = ""
+    #: global batch; 0 = left to the program
+    batch: int = 0
+    #: the batch grows with the workers up to this; 0 = fixed
+    batch_max: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """A predicted value and its interval."""
+
+    #: the most likely one
+    value: float = 0.0
+    #: lower end of the interval
+    low: float = 0.0
+    #: upper end of the interval
+    high: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """The client's prediction for the model that the job trains."""
+
+    #: as the user named it
+    model: str = ""
+    #: device model of the prediction
+    device: str = ""
+    #: of one device, 0..1
+    utilisation: Range | None = None
+    #: 0..1
+    sm_activity: Range | None = None
+    #: of the whole process
+    memory_bytes: Range | None = None
+    #: the model is outside the predictor's training data: only `features` are usable
+    out_of_range: bool = False
+    #: of the model's graph, by name
+    features: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceLimit:
+    """As setrlimit(2); -1 = unlimited."""
+
+    #: nofile, memlock, ...
+    name: str = ""
+    #: in force
+    soft: int = 0
+    #: up to which the program may raise it
+    hard: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job of the queue."""
+
+    #: the node's name
+    node: str = ""
+    #: never reused
+    job_id: int = 0
+    #: environment: in GetJob only, and only for the job's owner
+    spec: JobSpec | None = None
+    #: its user
+    uid: int = 0
+    #: pending, held, running, suspended, completed, failed, cancelled or timed_out
+    state: str = ""
+    #: reason why it waits, or how it ended: one sentence
+    reason: str = ""
+    #: by the node's clock
+    submitted_at: datetime | None = None
+    #: of the present or last run
+    started_at: datetime | None = None
+    #: unset = it has not ended
+    ended_at: datetime | None = None
+    #: unset = not known
+    estimated_start: datetime | None = None
+    #: as a shell reports it (128+N for signal N), -1 = none yet
+    exit_code: int = 0
+    #: number of starts from the beginning
+    attempt: int = 0
+    #: times that it was stopped for other jobs
+    preemptions: int = 0
+    #: first job of its array, 0 = not in an array
+    array_id: int = 0
+    #: its index in the array
+    array_index: int = 0
+    #: of its members, while it runs
+    slices: tuple[str, ...] = ()
+    #: of its devices, while it runs
+    device_indices: tuple[int, ...] = ()
+    #: resolved path
+    log: str = ""
+    #: GPUs times time with devices
+    gpu_seconds_granted: float = 0.0
+    #: device time, by the arbiter
+    gpu_seconds_used: float = 0.0
+    #: place in its queue, from 1; 0 = not waiting
+    position: int = 0
+    #: of all its processes
+    cpu_seconds: float = 0.0
+    #: highest use of all its processes
+    ram_peak_bytes: int = 0
+    #: present number
+    workers: int = 0
+    #: of each of them, at present
+    gpus_milli: int = 0
+    #: reported by the program, or else launches counted by the hook; 0 = not known
+    samples_per_second: float = 0.0
+    #: from similar jobs; unset = not known
+    estimated_duration: timedelta | None = None
+    #: of its devices by this job alone, 0..1: measured, or else predicted; 0 = not known
+    utilisation: float = 0.0
+    #: `utilisation` was measured, not predicted
+    utilisation_measured: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """A reason, or a decision that was made."""
+
+    #: time of the decision; unset = holds now
+    at: datetime | None = None
+    #: queue, help, anomaly, device, neighbour, size, resize, prediction, estimate
+    kind: str = ""
+    #: one sentence, with the numbers that decided
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A team, or a user of one. Amounts are milli-GPU; unset = unchanged, or none."""
+
+    #: unique
+    name: str = ""
+    #: queue that it is part of, one level; empty = none
+    parent: str = ""
+    #: preemptible jobs of other queues are stopped for it
+    guarantee_milli: int | None = None
+    #: -1 = none
+    limit_milli: int | None = None
+    #: of what is shared beyond the guarantees
+    weight: int | None = None
+    #: fifo, 2d-las(3250,7200), ...
+    policy: str | None = None
+    #: best-fit, worst-fit, fgd, tiresias, colocate(120,2)
+    placement: str | None = None
+    #: jobs are spread over nodes and devices instead of packed
+    spread: bool | None = None
+    #: a job that does not fit keeps those behind it waiting
+    strict: bool | None = None
+    #: with strict: jobs that end in time may overtake the first one
+    backfill: bool | None = None
+    #: no job is preempted earlier
+    min_run: timedelta | None = None
+    #: -1 = none
+    cpu_limit_milli: int | None = None
+    #: -1 = none
+    ram_limit_bytes: int | None = None
+    #: uid:1000, gid:1000: users whose default queue it is
+    members: tuple[str, ...] = ()
+    #: elastic jobs shrink for a job that has waited longer
+    elastic_wait: timedelta | None = None
+    #: elastic jobs grow when nothing has changed for this long
+    elastic_idle: timedelta | None = None
+    #: elastic jobs take all they can use before others start; false: others start first
+    elastic_eager: bool | None = None
+    #: present state; ignored in SetQueue by jobs and by other slices
+    used_milli: int = 0
+    #: jobs
+    running: int = 0
+    #: jobs
+    pending: int = 0
+    #: past use, halved every half-life
+    history_gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """Devices that are only for one queue, or for none, for a time. Jobs that are known to end later do not
+    start there before; other preemptible jobs are requeued when it begins."""
+
+    #: unique on the node
+    name: str = ""
+    #: whose devices they are; empty or the name of this daemon
+    node: str = ""
+    #: or indices
+    device_uuids: tuple[str, ...] = ()
+    #: unset = now
+    begin: datetime | None = None
+    #: at most a year after begin
+    end: datetime | None = None
+    #: its jobs and slices, and those of the queues below it, may be there; empty = none (maintenance)
+    queue: str = ""
+    #: one line
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """GPU-seconds asked for (x time waited and run), granted (x time with devices) and used (device time)."""
+
+    #: of the job or slice; of a sum by queue
+    queue: str = ""
+    #: of its user; of a sum by user
+    uid: int = 0
+    #: 0 = a slice without a job, or a sum
+    job_id: int = 0
+    #: without a job; empty otherwise
+    slice: str = ""
+    #: GPUs requested times time waited and run
+    gpu_seconds_asked: float = 0.0
+    #: GPUs held times time
+    gpu_seconds_granted: float = 0.0
+    #: device time, by the arbiter
+    gpu_seconds_used: float = 0.0
+    #: number of jobs in it
+    jobs: int = 0
+    #: of `slice`
+    node: str = ""
+    #: set for a single job only
+    submitted_at: datetime | None = None
+    #: of the first run
+    started_at: datetime | None = None
+    #: unset = it has not ended
+    ended_at: datetime | None = None
+    #: of each member
+    gpus_milli: int = 0
+    #: of its gang
+    members: int = 0
+    #: all its runs together
+    ran: timedelta | None = None
+    #: as Job.state
+    state: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """A valid token. All tokens end with the daemon."""
+
+    #: names it in lists and in the log; no secret
+    token_id: str = ""
+    #: user whose calls are made with it
+    user: str = ""
+    #: of this user
+    uid: int = 0
+    #: what it is for, as its maker wrote it
+    note: str = ""
+    #: by the daemon's clock
+    created_at: datetime | None = None
+    #: it is refused from then on
+    expires_at: datetime | None = None

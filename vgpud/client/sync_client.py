@@ -1,0 +1,214 @@
+"""The daemon's API for programs: typed, without protobuf in sight.
+
+Made from the one for asyncio: change that, and run `make gen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vgpud.client import calls, model
+from vgpud.client.connection import Connection
+from vgpud.client.messages import read, wall_ns, write
+from vgpud.client.offline import one_model, predict, simulate
+from vgpud.v1 import vgpud_pb2 as pb
+
+if TYPE_CHECKING:
+    from vgpud.predict.looked import Looked
+    from vgpud.simulate.results import Figures
+
+
+class Client(Connection):
+    """Slices, jobs, events and devices of a daemon, in dataclasses (vgpud.client.model).
+
+    Use it in a `with`. Amounts are as in the API: thousandths of a GPU, bytes. Methods raise ClientError, which has
+    one sentence, gRPC's status and the exit code that `vgpu` would have.
+    """
+
+    # ---- the node, its devices, events ----
+
+    def node(self) -> model.Node:
+        """The daemon's machine and version."""
+        return read(model.Node, self.send(calls.node()))
+
+    def devices(self) -> list[model.Device]:
+        """All devices, by index."""
+        return [read(model.Device, one) for one in self.all(calls.devices())]
+
+    def drain_device(self, device: str, reason: str) -> model.Device:
+        """Places nothing new on the device with this UUID or index. For admins."""
+        return read(model.Device, self.send(calls.drain_device(device, reason)))
+
+    def undrain_device(self, device: str) -> model.Device:
+        """Offers a drained device again. For admins."""
+        return read(model.Device, self.send(calls.undrain_device(device)))
+
+    def events(self) -> list[model.Event]:
+        """What the event log has, oldest first."""
+        return [read(model.Event, one) for one in self.all(calls.events())]
+
+    def watch_events(self, after_sequence: int = 0) -> Iterator[model.Event]:
+        """Events later than this one, as they come; never ends by itself."""
+        for event in self.watch(calls.watch_events(after_sequence)):
+            yield read(model.Event, event)
+
+    # ---- slices ----
+
+    def slices(self) -> list[model.Slice]:
+        """All slices that the user may see, by name."""
+        return [read(model.Slice, one) for one in self.all(calls.slices())]
+
+    def get_slice(self, name: str) -> model.Slice:
+        """The slice of this name."""
+        return read(model.Slice, self.send(calls.get_slice(name)))
+
+    def create_slice(
+        self, name: str, spec: model.SliceSpec, *, owner_uid: int = 0, cdi_device: bool = False, queue: str = ""
+    ) -> model.Slice:
+        """Creates a slice that stays; name "": the daemon chooses one. owner_uid 0: the caller, or root for an admin;
+        -1: any user, which only admins may say."""
+        call = calls.create_slice(
+            name,
+            write(pb.SliceSpec, spec),
+            ephemeral=False,
+            owner_uid=owner_uid,
+            cdi_device=cdi_device,
+            queue=queue,
+        )
+        return read(model.Slice, self.send(call))
+
+    def update_slice(self, name: str, spec: model.SliceSpec, fields: Sequence[str] = ()) -> model.Slice:
+        """Sets these fields as in `spec`, unset ones to their defaults; no fields: those that `spec` sets."""
+        return read(model.Slice, self.send(calls.update_slice(name, write(pb.SliceSpec, spec), fields)))
+
+    def delete_slice(self, name: str, force: bool = False) -> None:
+        """Deletes a slice; `force`: also one that programs use."""
+        self.send(calls.delete_slice(name, force))
+
+    def suspend_slice(self, name: str, *, evict: bool = False, deadline_s: float = 30.0) -> model.Slice:
+        """Pauses a slice; `evict`: also moves its device memory to the host."""
+        return read(model.Slice, self.send(calls.suspend_slice(name, evict, deadline_s)))
+
+    def resume_slice(self, name: str, deadline_s: float = 30.0) -> model.Slice:
+        """Lets a suspended slice continue."""
+        return read(model.Slice, self.send(calls.resume_slice(name, deadline_s)))
+
+    def processes(self, slice_name: str = "") -> list[model.Process]:
+        """The processes in a slice, "": in all that the user may see."""
+        return [read(model.Process, one) for one in self.all(calls.processes(slice_name))]
+
+    def watch_slices(self, interval_ms: int = 1000) -> Iterator[model.Snapshot]:
+        """All slices and devices, again at every change and every interval_ms; never ends by itself."""
+        for answer in self.watch(calls.watch_slices(interval_ms)):
+            yield read(model.Snapshot, answer)
+
+    # ---- jobs and queues ----
+
+    def submit(self, spec: model.JobSpec, request_id: str = "") -> list[int]:
+        """Queues a job, or an array of them; the numbers. The directory must be absolute, on the daemon's machine."""
+        return self.send(calls.submit(write(pb.JobSpec, spec), request_id))
+
+    def job(self, job_id: int) -> model.Job:
+        """The job of this number."""
+        return read(model.Job, self.send(calls.job(job_id)))
+
+    def jobs(
+        self,
+        *,
+        ended: bool = False,
+        queue: str = "",
+        uid: int | None = None,
+        states: Sequence[str] = (),
+        since: datetime | None = None,
+    ) -> list[model.Job]:
+        """The user's jobs, for admins those of all; `ended`: with those that have; `states`: only in one of them;
+        `since`: only those that were active at some time since."""
+        listed = calls.jobs(ended, queue, uid, states, wall_ns(since))
+        return [read(model.Job, one) for one in self.all(listed)]
+
+    def explain(self, job_id: int) -> list[model.Fact]:
+        """Why a job waits, runs where it does, and has its size, in reading order."""
+        answer = self.send(calls.explain_job(job_id))
+        return [read(model.Fact, fact) for fact in answer.facts]
+
+    def cancel(self, job_id: int, *, array: bool = False) -> None:
+        """Ends a job; `array`: all jobs of the array whose first it is."""
+        self.send(calls.cancel(job_id, array))
+
+    def hold(self, job_id: int) -> None:
+        """Keeps a pending job from starting."""
+        self.send(calls.hold(job_id))
+
+    def release(self, job_id: int) -> None:
+        """Lets a held job start."""
+        self.send(calls.release(job_id))
+
+    def requeue(self, job_id: int) -> None:
+        """Stops a job and queues it again."""
+        self.send(calls.requeue(job_id))
+
+    def update_job(self, job_id: int, spec: model.JobSpec, fields: Sequence[str]) -> model.Job:
+        """Sets these fields of a job as in `spec`, unset ones to their defaults."""
+        return read(model.Job, self.send(calls.update_job(job_id, write(pb.JobSpec, spec), fields)))
+
+    def watch_jobs(self, job_ids: Sequence[int] = ()) -> Iterator[model.Job]:
+        """These jobs' present state (none named: all of the user's), then each job whenever it changes."""
+        for found in self.watch(calls.watch_jobs(job_ids)):
+            for one in found:
+                yield read(model.Job, one)
+
+    def queues(self) -> list[model.Queue]:
+        """All queues, by name."""
+        return [read(model.Queue, one) for one in self.all(calls.queues())]
+
+    def set_queue(self, queue: model.Queue, fields: Sequence[str] = ()) -> model.Queue:
+        """Creates or changes a queue: these fields, none: those that are set. For admins."""
+        return read(model.Queue, self.send(calls.set_queue(write(pb.Queue, queue), fields)))
+
+    def delete_queue(self, name: str) -> None:
+        """Deletes an empty queue. For admins."""
+        self.send(calls.delete_queue(name))
+
+    def usage(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        by: str = "job",
+        uid: int | None = None,
+    ) -> list[model.Usage]:
+        """GPU time by job, user or queue; without times everything that is kept; `uid`: of this user."""
+        listed = calls.usage(wall_ns(since), wall_ns(until), by, uid)
+        return [read(model.Usage, one) for one in self.all(listed)]
+
+    # ---- tokens ----
+
+    def create_token(self, user: str = "", *, ttl_s: float = 3600.0, note: str = "") -> tuple[model.Token, str]:
+        """A token for the caller, admins may name another user; and its secret, which is told once."""
+        answer = self.send(calls.create_token(user, ttl_s, note))
+        return read(model.Token, answer.token), answer.secret
+
+    def tokens(self) -> list[model.Token]:
+        """The user's valid tokens, for admins those of all."""
+        return [read(model.Token, one) for one in self.send(calls.tokens())]
+
+    def revoke_token(self, token_id: str) -> None:
+        """Ends a token at once."""
+        self.send(calls.revoke_token(token_id))
+
+    # ---- computed here ----
+
+    def predict(self, model: str, *, gpu: str = "", **options: Any) -> Looked:
+        """What training a model will use of a device, before it runs: `vgpu predict`. gpu "": the daemon's device;
+        options: batch, optimizer, precision, dims, predictor (vgpud.predict.looked.look)."""
+        name = gpu or one_model([device.name for device in self.devices()])
+        return predict(model, name, options)
+
+    def simulate(
+        self, trace: Path, cluster: str, policies: Sequence[str] = ("fifo",), placement: str = ""
+    ) -> dict[str, Figures]:
+        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu simulate`."""
+        return simulate(trace, cluster, policies, placement)

@@ -1,0 +1,72 @@
+"""A model's prediction on a device, as one value: for the command line and the Python client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpud.predict import entry, hardware
+from vgpud.predict import model as models
+from vgpud.predict.entry import Asked, Read
+from vgpud.predict.features import Features
+from vgpud.predict.hardware import Gpu
+from vgpud.predict.memory import Estimate
+from vgpud.predict.model import Predicted
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The prediction for a model on a device. Memory: of the process with its context, from the graph."""
+
+    asked: Asked
+    gpu: Gpu
+    read: Read
+    features: Features
+    memory: Estimate
+    predicted: Predicted
+
+    @property
+    def in_range(self) -> bool:
+        """Whether the predictor covers the model: it was trained on such models, and every operation is known."""
+        return self.predicted.in_range and not self.read.counts.unknown
+
+    @property
+    def described(self) -> str:
+        """The model and its training, as text."""
+        counts = self.read.counts
+        parameters = self.features["parameters"]
+        scale, unit = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if parameters >= s), (1, ""))
+        size = f"{counts.family} of {parameters / scale:.3g}{unit} parameters"
+        return f"{self.asked.model}: {size}, batch {counts.batch}, {self.asked.optimizer}, {self.asked.precision}"
+
+    @property
+    def why(self) -> str:
+        """A sentence about the range; empty if the model is in range."""
+        if self.read.counts.unknown:
+            return f"out of range: the cost of {', '.join(self.read.counts.unknown)} is not known"
+        return self.predicted.why
+
+    def memory_range(self) -> tuple[float, float, float]:
+        """Low, value, high: predicted if the model is in range, otherwise from the graph."""
+        found = self.predicted.memory_bytes if self.in_range else self.memory
+        return found.low, found.value, found.high
+
+
+def look(
+    model: str,
+    gpu: str,
+    *,
+    batch: int | None = None,
+    optimizer: str = "adam",
+    precision: str = "fp32",
+    dims: Mapping[str, int] | None = None,
+    predictor: Path | None = None,
+) -> Looked:
+    """Reads the model and predicts it on the device of this name. Raises VgpudError: one line."""
+    device = hardware.named(gpu)
+    chosen = models.load(predictor)
+    asked = entry.Asked(model, batch, optimizer, precision, dims or {})
+    found = entry.read(asked)
+    known = entry.known(found, asked, device)
+    return Looked(asked, device, found, known, entry.memory_bytes(found, device), chosen.predict(known))
