@@ -40,7 +40,7 @@ class Board:
         self.events: list[pb.Event] = []
         self.jobs: dict[int, pb.Job] = {}
         self.history = History()
-        self.problem = ""  # why nothing new arrives; "" = it does
+        self._problems: dict[str, str] = {}  # by stream, why nothing new arrives
         self.tick = 0  # grows with every answer
         self.jobs_tick = 0
         self.used_s = time.monotonic()
@@ -70,15 +70,21 @@ class Board:
 
     async def _forever(self, work: Callable[[], AsyncIterator[None]]) -> None:
         """Repeats a stream whenever it ends; says why nothing arrives meanwhile."""
+        name = work.__name__
         while True:
             try:
                 async for _ in work():
-                    self.problem = ""
+                    self._problems.pop(name, None)
                     self._notify()
             except CliError as error:
-                self.problem = error.message
+                self._problems[name] = error.message
                 self._notify()
             await asyncio.sleep(AWAY_S)
+
+    @property
+    def problem(self) -> str:
+        """Why something shown is no longer new; "" = all is."""
+        return next(iter(self._problems.values()), "")
 
     def _notify(self) -> None:
         self.tick += 1
@@ -148,6 +154,7 @@ class Board:
                 unused_s = 0.0 if self._job_windows else unused_s + 5.0
         finally:
             watch.cancel()
+            self._problems.pop(self._watch_jobs.__name__, None)
             self._jobs_task = None
 
     @contextmanager

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+log = logging.getLogger("vgpud.console")
 
 PIECE_BYTES = 64 * 1024
 
@@ -28,7 +31,7 @@ class Bridge:
         self._path = path
         self._connect = connect
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def target(self) -> str:
@@ -39,24 +42,20 @@ class Bridge:
         self._server = await asyncio.start_unix_server(self._serve, str(self._path))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        self._tasks.add(task)
+        self._writers.add(writer)
         try:
-            try:
-                sock = await self._connect()
-            except Exception:  # gRPC sees a closed connection and tries again
-                writer.close()
-                return
+            sock = await self._connect()
             its_reader, its_writer = await asyncio.open_unix_connection(sock=sock)
             await asyncio.gather(_pass_on(reader, its_writer), _pass_on(its_reader, writer))
+        except Exception as error:  # whatever it is: gRPC sees a closed connection and tries again
+            log.debug("no connection for gRPC: %s", error)
         finally:
-            self._tasks.discard(task)
+            writer.close()
+            self._writers.discard(writer)
 
     async def close(self) -> None:
         if self._server:
             self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in list(self._writers):
+            writer.close()  # which ends the other side, too
         self._path.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -52,20 +52,30 @@ class Free:
     fragmented: float  # part of the free capacity that lies on partly used devices: no whole device can be had of it
 
 
-def color(name: str) -> int:
-    """The same for a slice on every page."""
-    return zlib.crc32(name.encode()) % COLORS
+def colors(slices: Iterable[pb.Slice]) -> dict[str, int]:
+    """By name; neighbours on a device differ. The same slices have the same colours on every page."""
+    found: dict[str, int] = {}
+    last: dict[str, int] = {}  # by device
+    for item in sorted(slices, key=lambda item: item.name):
+        chosen = zlib.crc32(item.name.encode()) % COLORS
+        taken = {last.get(part.device_uuid) for part in item.devices}
+        while chosen in taken and len(taken) < COLORS:
+            chosen = (chosen + 3) % COLORS
+        found[item.name] = chosen
+        last.update({part.device_uuid: chosen for part in item.devices})
+    return found
 
 
-def bars(devices: Iterable[pb.Device], slices: Iterable[pb.Slice]) -> list[Bar]:
+def bars(devices: Iterable[pb.Device], slices: Sequence[pb.Slice]) -> list[Bar]:
     by_device: dict[str, list[tuple[pb.Slice, pb.SliceDevice]]] = {}
     for item in slices:
         for part in item.devices:
             by_device.setdefault(part.device_uuid, []).append((item, part))
-    return [_bar(device, by_device.get(device.uuid, [])) for device in devices]
+    painted = colors(slices)
+    return [_bar(device, by_device.get(device.uuid, []), painted) for device in devices]
 
 
-def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]]) -> Bar:
+def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]], painted: Mapping[str, int]) -> Bar:
     parts, at, mem_at = [], 0.0, 0.0
     total = max(1, device.memory_total_bytes)
     used = 0.0
@@ -78,7 +88,7 @@ def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]]) -> Bar:
         parts.append(
             Part(
                 name=item.name,
-                color=color(item.name),
+                color=painted[item.name],
                 at=at,
                 width=width,
                 used=min(width, part.share_ratio * MILLI_PER_DEVICE) if width else 0.0,
@@ -93,7 +103,7 @@ def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]]) -> Bar:
         at += width
         mem_at += mem_width
     free = max(0, MILLI_PER_DEVICE - device.milli_reserved) if device.offered and not device.drained else 0
-    return Bar(device, parts, device.milli_reserved, max(used, device.utilization_ratio), free)
+    return Bar(device, parts, device.milli_reserved, min(1.0, max(used, device.utilization_ratio)), free)
 
 
 def free(found: Sequence[Bar]) -> Free:

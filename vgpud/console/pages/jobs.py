@@ -169,7 +169,7 @@ async def _job(board: Board, job_id: int) -> dict[str, object]:
         "milestones": _milestones(job),
         "slices": [slice_view(part, board.simulated) for part in parts],
         "waits": slices.waits,
-        "color": bars.color,
+        "colors": bars.colors(board.slices),
         "ended": job["state"] in ENDED,
     }
 
@@ -196,8 +196,13 @@ async def _log(request: Request, job_id: int) -> tuple[str, str]:
     except (RefusedError, wire.GoneError, TimeoutError) as error:
         return "", f"{job.log}: {error}"
     data, size = read_tail(fd, LOG_BYTES)
-    text = data.decode(errors="replace").replace("\r\n", "\n").rpartition("\r")[2] if data else ""
-    return text, f"the last {len(data)} of {size} bytes" if size > len(data) else f"{size} bytes"
+    return _shown(data), f"the last {len(data)} of {size} bytes" if size > len(data) else f"{size} bytes"
+
+
+def _shown(data: bytes) -> str:
+    """The text as a terminal shows it: of a progress bar, which returns to the line's beginning, the last state."""
+    lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rpartition("\r")[2] for line in lines)
 
 
 async def log_part(request: Request) -> Response:

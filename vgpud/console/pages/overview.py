@@ -34,7 +34,7 @@ def _overview(board: Board) -> dict[str, object]:
         "running": sum(queue.running for queue in board.queues),
         "pending": sum(queue.pending for queue in board.queues),
         "utilization": sum(d.utilization_ratio for d in board.devices) / max(1, len(board.devices)),
-        "color": bars.color,
+        "colors": bars.colors(board.slices),
         "board": board,
     }
 
@@ -62,9 +62,9 @@ def _device(board: Board, uuid: str) -> dict[str, object]:
     here = [item for item in board.slices if any(part.device_uuid == device.uuid for part in item.devices)]
     return {
         "device": device_view(device),
-        "bar": bars.bars([device], here)[0],
+        "bar": next(bar for bar in bars.bars(board.devices, board.slices) if bar.device.uuid == device.uuid),
         "slices": sorted(here, key=lambda item: item.name),
-        "color": bars.color,
+        "colors": bars.colors(board.slices),
         "board": board,
     }
 

@@ -34,7 +34,7 @@ def _found(board: Board, name: str) -> pb.Slice:
 
 def _slice(board: Board, name: str) -> dict[str, object]:
     item = slice_view(_found(board, name), board.simulated)
-    return {"slice": item, "waits": waits, "color": bars.color}
+    return {"slice": item, "waits": waits, "colors": bars.colors(board.slices)}
 
 
 async def slice_page(request: Request) -> Response:

@@ -50,86 +50,99 @@
     return `${Math.round(value)} B`;
   };
   const percent = (value) => `${+(100 * value).toFixed(1)} %`;
-  const plots = [];
 
-  function box(parent, title, latest) {
+  function box(parent, title) {
     const part = document.createElement("div");
     part.className = "chart";
     part.setAttribute("role", "img");
     const head = document.createElement("h3");
     head.textContent = title;
     part.append(head);
-    part.setAttribute("aria-label", `${title}: ${latest}`);
     parent.append(part);
     return part;
   }
 
-  function plot(parent, title, at, lines, format, most) {
-    const last = lines[0].values[lines[0].values.length - 1];
-    const part = box(parent, title, last === undefined || last === null ? "no value yet" : `${format(last)} now`);
-    if (at.length < 2) {
-      const text = document.createElement("p");
-      text.className = "quiet";
-      text.textContent = "Two points are needed: some seconds more.";
-      part.append(text);
-      return;
-    }
+  const flat = (at, value) => at.map(() => value);
+
+  // What is drawn of one device: title, lines, how values are written, and the least upper end.
+  function wanted(one) {
+    const where = one.device === undefined ? "" : ` on device ${one.device}`;
+    const limits = (low, high) => [
+      { label: "minimum", values: flat(one.at, low), color: "--u2", dash: [6, 4] },
+      { label: "maximum", values: flat(one.at, high), color: "--u3", dash: [2, 3] },
+    ];
+    const share = [{ label: "share", values: one.share, color: "--u0" }, ...(one.max === undefined ? [] : limits(one.min, one.max))];
+    const memory = [{ label: "memory", values: one.memory, color: "--u4" }];
+    if (one.limit !== undefined) memory.push({ label: "limit", values: flat(one.at, one.limit), color: "--u3", dash: [2, 3] });
+    const found = [
+      { title: `Share of SM time${where}`, at: one.at, lines: share, format: percent, most: 1 },
+      { title: `Memory${where}`, at: one.at, lines: memory, format: bytes, most: one.limit ?? 0 },
+    ];
+    if (one.waiting)
+      found.push({ title: `Time waited at the gate${where}`, at: one.at, lines: [{ label: "waited", values: one.waiting, color: "--u1" }], format: percent, most: 0.1 });
+    return found;
+  }
+
+  function create(part, { at, lines, format, most }) {
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
-    const options = {
+    const clock = (t, letters) => new Date(t * 1000).toTimeString().slice(0, letters);
+    return new uPlot({
       width: Math.max(200, part.clientWidth - 18),
-      height: 170,
+      height: 190,
       cursor: { y: false },
-      legend: { live: true },
-      scales: { x: { range: (_, low, high) => [Math.min(low, high - 300), high] }, y: { range: (_, low, high) => [0, Math.max(most, high) * 1.04 || 1] } },
+      scales: {
+        x: { range: (_, low, high) => [Math.min(low, high - 300), high] },
+        y: { range: (_, low, high) => [0, Math.max(most, high) * 1.04 || 1] },
+      },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toTimeString().slice(0, 5)) },
-        { ...axis, size: 62, values: (_, ticks) => ticks.map(format) },
+        { ...axis, space: 70, values: (_, ticks) => ticks.map((t) => clock(t, 5)) },
+        { ...axis, size: 68, values: (_, ticks) => ticks.map(format) },
       ],
       series: [
-        { label: "time", value: (_, t) => (t == null ? "-" : new Date(t * 1000).toTimeString().slice(0, 8)) },
+        { label: "time", value: (_, t) => (t == null ? "-" : clock(t, 8)) },
         ...lines.map((line) => ({
           label: line.label, stroke: color(line.color), width: line.dash ? 1 : 1.5, dash: line.dash, points: { show: false },
           value: (_, value) => (value == null ? "-" : format(value)),
         })),
       ],
-    };
-    plots.push(new uPlot(options, [at, ...lines.map((line) => line.values)], part));
+    }, [at, ...lines.map((line) => line.values)], part);
   }
 
-  const flat = (at, value) => at.map(() => value);
+  const drawn = new Map(); // the charts of an element: [{ part, plot }]
 
-  async function draw(charts) {
+  async function draw(charts, again) {
     let found;
     try {
       const answer = await fetch(charts.dataset.curves, { headers: { Accept: "application/json" } });
       if (!answer.ok) return;
       found = await answer.json();
     } catch { return; }
-    const rest = $$(".chart", charts);
-    for (const one of found.devices ?? [found]) {
-      const where = one.device === undefined ? "" : ` on device ${one.device}`;
-      const lines = [{ label: "share", values: one.share, color: "--u0" }];
-      if (one.max !== undefined) {
-        lines.push({ label: "minimum", values: flat(one.at, one.min), color: "--u2", dash: [6, 4] });
-        lines.push({ label: "maximum", values: flat(one.at, one.max), color: "--u3", dash: [2, 3] });
-      }
-      plot(charts, `Share of SM time${where}`, one.at, lines, percent, 1);
-      const memory = [{ label: "memory", values: one.memory, color: "--u4" }];
-      if (one.limit !== undefined) memory.push({ label: "limit", values: flat(one.at, one.limit), color: "--u3", dash: [2, 3] });
-      plot(charts, `Memory${where}`, one.at, memory, bytes, one.limit ?? 0);
-      if (one.waiting) plot(charts, `Threads waiting at the gate${where}`, one.at, [{ label: "waiting", values: one.waiting, color: "--u1" }], percent, 0);
+    const all = (found.devices ?? [found]).flatMap(wanted);
+    let present = drawn.get(charts) ?? [];
+    if (again || present.length !== all.length) {
+      for (const { plot } of present) plot?.destroy();
+      charts.replaceChildren();
+      present = all.map((one) => ({ part: box(charts, one.title), plot: null })); // all first: they share the width
+      drawn.set(charts, present);
     }
-    for (const old of rest) old.remove();
+    all.forEach((one, n) => {
+      const last = one.lines[0].values.at(-1);
+      present[n].part.setAttribute("aria-label", `${one.title}: ${last == null ? "no value yet" : `${one.format(last)} now`}`);
+      if (present[n].plot) present[n].plot.setData([one.at, ...one.lines.map((line) => line.values)]);
+      else present[n].plot = create(present[n].part, one);
+      const plot = present[n].plot; // without a pointer the legend has the newest values; after uPlot's own update
+      setTimeout(() => { if (plot.cursor.left < 0 || plot.cursor.idx == null) plot.setLegend({ idx: one.at.length - 1 }, false); });
+    });
   }
 
-  function drawAll() {
+  function drawAll(again) {
     if (document.hidden || typeof uPlot === "undefined") return;
-    for (const plot of plots.splice(0)) plot.destroy();
-    for (const charts of $$("[data-curves]")) draw(charts);
+    for (const charts of $$("[data-curves]")) draw(charts, again);
   }
   if ($("[data-curves]")) {
-    drawAll();
-    setInterval(drawAll, 5000);
-    addEventListener("resize", () => { clearTimeout(drawAll.timer); drawAll.timer = setTimeout(drawAll, 200); });
+    let later = 0;
+    drawAll(false);
+    setInterval(drawAll, 5000, false);
+    addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawAll, 200, true); });
   }
 })();

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,16 @@ from vgpud.cli.jobs import tables as job_tables
 from vgpud.cli.jobs.quantities import format_span
 from vgpud.core.units import format_bytes, format_gpus
 
+#: (path, title, key) of the pages in the header
+NAV = (
+    ("/", "Overview", "o"),
+    ("/queue", "Queue", "q"),
+    ("/submit", "Submit", "s"),
+    ("/quotas", "Quotas", "t"),
+    ("/usage", "Usage", "u"),
+    ("/whatif", "What if", "w"),
+    ("/events", "Events", "e"),
+)
 FOLDER = Path(__file__).resolve().parent.parent / "templates"
 #: names of users are looked up again after so many others
 _NAMES_MAX = 1024
@@ -75,22 +84,29 @@ FILTERS = {
 }
 
 
-class Templates:
-    """All templates, compiled."""
+@functools.lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    """With all templates compiled: the process may lose the right to read them."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    made.globals["nav"] = NAV
+    for name in made.list_templates():
+        made.get_template(name)
+    return made
 
-    def __init__(self, shared: Mapping[str, Any]) -> None:
-        self._env = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(FOLDER),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            auto_reload=False,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._env.filters.update(FILTERS)
-        self._env.globals.update(shared)
-        for name in self._env.list_templates():
-            self._env.get_template(name)  # the process may lose the right to read them
+
+class Templates:
+    """All templates."""
+
+    def __init__(self) -> None:
+        self._env = _environment()
 
     def render(self, name: str, **values: Any) -> str:
         return self._env.get_template(name).render(**values)

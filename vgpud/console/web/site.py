@@ -23,15 +23,6 @@ from vgpud.console.web.render import Templates
 FLASHES_MAX, EACH_MAX = 1024, 4
 #: the gRPC status of a refusal is no part of a sentence: a page that cannot be shown has this one
 REFUSED = 403
-NAV = (
-    ("/", "Overview", "o"),
-    ("/queue", "Queue", "q"),
-    ("/submit", "Submit", "s"),
-    ("/quotas", "Quotas", "t"),
-    ("/usage", "Usage", "u"),
-    ("/whatif", "What if", "w"),
-    ("/events", "Events", "e"),
-)
 Form = Mapping[str, str]
 R = TypeVar("R", bound=Response)
 
@@ -47,7 +38,7 @@ class Site:
         self.private = private  # whether only this machine's users reach it
         #: __Host-: a browser takes it over TLS only, for this host and no other
         self.cookie = "__Host-vgpu" if secure else "vgpu"
-        self.templates = Templates({"nav": NAV})
+        self.templates = Templates()
         self._flashes: OrderedDict[str, list[tuple[str, str]]] = OrderedDict()
 
     # ---- messages for the next page ----
