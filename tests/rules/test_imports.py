@@ -63,6 +63,13 @@ ALLOWED: dict[str, set[str]] = {
     "k8s.core": {"core"},
     "k8s.shell": {"k8s.core"},
     "k8s": {"errors", "k8s.core", "k8s.shell", "paths"},
+    # the console in the browser: processes of its own, over the API
+    "console.login": {"host"},
+    "console.live": {"cli.common", "client", "console.login"},
+    "console.web": {"cli.common", "cli.jobs", "console.live", "console.login", "core"},
+    "console.pages": {"cli.common", "cli.jobs", "console.live", "console.login", "console.web", "core"}
+    | {"core.placement", "core.policy"},
+    "console": {"console.live", "console.login", "console.pages", "console.web", "errors", "paths"},
     # the command line
     "cli": {"cli.common", "errors"},
     "cli.common": {"client", "core", "errors", "paths"},
@@ -71,17 +78,21 @@ ALLOWED: dict[str, set[str]] = {
     "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
     "cli.jobs": {"cli.common", "cli.predict", "cli.slices", "core", "core.elastic", "core.placement", "core.policy"}
     | {"errors", "simulate", "userfiles"},
-    "cli.system": {"cli.common", "cli.slices", "config", "core", "errors", "host", "libraries", "oci", "paths"}
+    "cli.system": {"cli.common", "cli.slices", "config", "console", "console.login", "core", "errors", "host", "libraries", "oci", "paths"}
     | {"setup", "simdevice"},
 }
 #: library -> the only packages that may import it
 OWNERS = {
-    "grpc": {"api", "daemon", "cli.common", "client", "k8s", "k8s.shell", "serve"},
+    "grpc": {"api", "daemon", "cli.common", "client", "console.live", "k8s", "k8s.shell", "serve"},
     "lightkube": {"k8s", "k8s.shell"},
     "sqlite3": {"store"},
     "pynvml": {"devices"},
     "vgpud._shim": {"attach", "devices"},
     "prometheus_client": {"metrics"},
+    "starlette": {"console", "console.pages", "console.web"},
+    "uvicorn": {"console"},
+    "jinja2": {"console.web"},
+    "bcrypt": {"console.login"},
 }
 
 
@@ -197,6 +208,7 @@ def test_few_files_lie_at_the_top() -> None:
 #: packages whose modules may import in functions -> why
 LAZY = {
     "cli": "a command loads only what it uses: `vgpu` must start at once",
+    "console.main": "the privileged process never loads the web server",
     "client": "programs import it, and pay for gRPC only when they are in a job",
     "elastic": "torch is imported only by programs that have it",
     "predict": "torch, numpy and scikit-learn are optional",

@@ -32,7 +32,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     """An error's sentence, on a page for those who are logged in."""
     status = error.status_code if isinstance(error, HTTPException) else 413
     sentence = str(error.detail) if isinstance(error, HTTPException) else "The form is too large."
-    if request.headers.get("hx-request") or await enter(request) is not None:
+    if request.headers.get("sec-fetch-dest") == "empty" or await enter(request) is not None:  # a script asks
         return PlainTextResponse(sentence, status)
     site: Site = request.app.state.site
     return site.page(request, "refused.html", status, sentence=sentence)

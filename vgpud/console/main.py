@@ -19,8 +19,8 @@ from vgpud.errors import DeniedError, ExitCode, VgpudError
 
 BACKLOG = 128
 DEFAULT_LISTEN = "127.0.0.1:8377"
-#: of the process that serves pages, where the console is started by root
-DEFAULT_USER = "nobody"
+#: of the process that serves pages, where the console is started by root: the user without rights
+DEFAULT_UID = 65534
 _ANY = ("0.0.0.0", "::")
 
 
@@ -40,7 +40,7 @@ class Serve:
     certificate: Path | None = None
     key: Path | None = None
     password_file: Path | None = None
-    user: str = DEFAULT_USER
+    user: str = ""  # name; "" = DEFAULT_UID
 
 
 def door_path(runtime: Path) -> Path:
@@ -197,6 +197,8 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
 
 
 def _uid(name: str) -> int:
+    if not name:
+        return DEFAULT_UID
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError as error:

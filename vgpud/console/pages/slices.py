@@ -111,9 +111,7 @@ async def resize(request: Request, form: Form) -> Response:
     async def work() -> None:
         await api.update_slice(name, *resized(form))
 
-    back = form.get("back", "")
-    path = f"/job/{back}" if back.isdigit() else f"/slice/{name}"
-    return await act(request, work(), f"Slice {name} was resized.", path)
+    return await act(request, work(), f"Slice {name} was resized.", f"/slice/{name}")
 
 
 async def pause(request: Request, form: Form) -> Response:
