@@ -187,8 +187,8 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def picture(self, name: str, width: int = 1280, height: int = 800, theme: str = "light") -> None:
-        """A picture of the page, below $VGPU_PICTURES if that is set."""
-        folder = os.environ.get("VGPU_PICTURES")
+        """A picture of the page, below $CONSOLE_PICTURES if that is set."""
+        folder = os.environ.get("CONSOLE_PICTURES")
         if not folder:
             return
         self.size(width, height)

@@ -1,7 +1,7 @@
 """Every page and every action in a real browser, with a daemon, a simulated device and programs: by the owner of what
 is shown, by another user, and by root. Without root there is the owner alone.
 
-VGPU_PICTURES=docs/console writes the pictures of the documents.
+CONSOLE_PICTURES=docs/console writes the pictures of the documents.
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ def as_other(browser: Browser, job: int) -> None:
     assert "No job like this." in browser.open("/queue")
     assert "does not belong to uid" in browser.open(f"/job/{job}")
     browser.quiet("403")
-    assert "There is no slice" in browser.open("/slice/train")
-    browser.quiet("404")
+    assert "does not belong to uid" in browser.open("/slice/train")
+    browser.quiet("403")
     browser.open("/quotas")
     browser.all("details.edit")[-1].find_element("tag name", "summary").click()
     browser.one("#name-new").send_keys("mine")
@@ -279,7 +279,7 @@ def all_pages(browser: Browser, job: int) -> None:
     browser.fill("text", "no such job")
     browser.until(lambda: "No job like this." in browser.one("#region").text, "the filtered list, without a reload")
     keys(browser)
-    pictures(browser, device, job)
+    pictures(browser, device)
     browser.quiet()
 
 
@@ -296,12 +296,11 @@ def keys(browser: Browser) -> None:
     assert browser.driver.switch_to.active_element.get_attribute("name") == "text"
 
 
-def pictures(browser: Browser, device: str, job: int) -> None:
+def pictures(browser: Browser, device: str) -> None:
     for name, path, theme in (
         ("overview", "/", "light"),
         ("overview-dark", "/", "dark"),
         ("slice", "/slice/train", "light"),
-        ("job", f"/job/{job}", "light"),
         ("queue", "/queue", "light"),
         ("submit", "/submit", "light"),
         ("device", device, "dark"),

@@ -93,23 +93,23 @@ def test_a_slice_shows_limits_waits_and_programs(alice: TestClient, daemon: Fake
 
 def test_curves_are_json(alice: TestClient, daemon: FakeDaemon) -> None:
     add_slice(daemon, "train")
+    assert alice.get("/slice/none/curves.json").json() == {"devices": []}
     found = alice.get("/slice/train/curves.json").json()["devices"][0]
     assert found["share"] == [0.25]
     assert found["limit"] == 2 * GIB
     assert alice.get(f"/device/{uuid_of(0)}/curves.json").json()["share"] == [0]
 
 
-@pytest.mark.parametrize(
-    "path", ["/slice/none", "/device/none", "/job/x", "/nothing", "/static/none", "/static/..%2fapp.py"]
-)
+@pytest.mark.parametrize("path", ["/device/none", "/job/x", "/nothing", "/static/none", "/static/..%2fapp.py"])
 def test_what_is_not_there_is_404(alice: TestClient, path: str) -> None:
     assert alice.get(path).status_code == 404
 
 
 def test_a_refusal_of_a_page_is_its_sentence(alice: TestClient) -> None:
-    answer = alice.get("/job/99")
-    assert answer.status_code == 403
-    assert "no job 99" in text_of(answer.text)
+    for path, sentence in (("/job/99", "no job 99"), ("/slice/none", "no slice none")):
+        answer = alice.get(path)
+        assert answer.status_code == 403
+        assert sentence in text_of(answer.text)
 
 
 # ---- the queue ----

@@ -78,8 +78,8 @@ ALLOWED: dict[str, set[str]] = {
     "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
     "cli.jobs": {"cli.common", "cli.predict", "cli.slices", "core", "core.elastic", "core.placement", "core.policy"}
     | {"errors", "simulate", "userfiles"},
-    "cli.system": {"cli.common", "cli.slices", "config", "console", "console.login", "core", "errors", "host", "libraries", "oci", "paths"}
-    | {"setup", "simdevice"},
+    "cli.system": {"cli.common", "cli.slices", "config", "console", "console.login", "core", "errors", "host"}
+    | {"libraries", "oci", "paths", "setup", "simdevice"},
 }
 #: library -> the only packages that may import it
 OWNERS = {

@@ -42,7 +42,7 @@ class Board:
         self.history = History()
         self._problems: dict[str, str] = {}  # by stream, why nothing new arrives
         self.tick = 0  # grows with every answer
-        self.jobs_tick = 0
+        self.slices_tick = self.jobs_tick = 0
         self.used_s = time.monotonic()
         self._windows = 0
         self._job_windows = 0
@@ -95,6 +95,7 @@ class Board:
         async for answer in self.api.watch_slices(self._interval_ms):
             self.slices, self.devices = list(answer.slices), list(answer.devices)
             self.history.add(time.time_ns() / 1e9, self.slices, self.devices)
+            self.slices_tick += 1
             self._loaded.set()
             yield
 
@@ -190,6 +191,12 @@ class Board:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), timeout_s)
         return self.tick
+
+    async def shows_changes(self, seen: int, timeout_s: float = 1.0) -> None:
+        """Until the slices are newer than `seen` (slices_tick): a change is sent at once."""
+        until_s = time.monotonic() + timeout_s
+        while self.slices_tick == seen and time.monotonic() < until_s:
+            await self.changed(self.tick, max(0.0, until_s - time.monotonic()))
 
     def fragment(self, key: object, state: object, render: Callable[[], bytes]) -> bytes:
         """What render() makes, made once for all windows as long as the state is the same."""

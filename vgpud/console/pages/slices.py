@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -25,21 +24,14 @@ def waits(device: View) -> list[tuple[str, int, int]]:
     return [(label, round(100 * count / max(1, most)), count) for label, _bar, count in rows]
 
 
-def _found(board: Board, name: str) -> pb.Slice:
-    found = board.slice(name)
-    if found is None:
-        raise HTTPException(404, f"There is no slice {name} that you may see: it may have ended.")
-    return found
-
-
-def _slice(board: Board, name: str) -> dict[str, object]:
-    item = slice_view(_found(board, name), board.simulated)
+def _slice(board: Board, found: pb.Slice) -> dict[str, object]:
+    item = slice_view(found, board.simulated)
     return {"slice": item, "waits": waits, "colors": bars.colors(board.slices)}
 
 
 async def slice_page(request: Request) -> Response:
     board, name = board_of(request), request.path_params["name"]
-    found = _found(board, name)
+    found = await board.api.slice(name)  # as it is now: the board's may be a second old
     processes = [process_view(p, board.simulated) for p in await board.api.processes(name)]
     count = len(found.devices)
     sizes = {
@@ -48,25 +40,25 @@ async def slice_page(request: Request) -> Response:
         "mem": sum(part.mem_max_bytes for part in found.devices),
         "most": count * MILLI_PER_DEVICE,
     }
-    return page(request, "slice.html", processes=processes, sizes=sizes, **_slice(board, name))
+    return page(request, "slice.html", processes=processes, sizes=sizes, **_slice(board, found))
 
 
 async def live_slice(request: Request) -> Response:
     board, site, name = board_of(request), site_of(request), request.path_params["name"]
-    _found(board, name)
 
     def render() -> str:
-        if board.slice(name) is None:
+        found = board.slice(name)
+        if found is None:
             return site.templates.render("live/ended.html", what=f"Slice {name}")
-        return site.templates.render("live/slice.html", **_slice(board, name))
+        return site.templates.render("live/slice.html", **_slice(board, found))
 
     return sse.stream(request, ("slice", name), render)
 
 
 async def curves(request: Request) -> Response:
-    """Of each device of the slice; the newest point is the present."""
-    board, name = board_of(request), request.path_params["name"]
-    found = _found(board, name)
+    """Of each device of the slice, none when it has ended; the newest point is the present."""
+    board = board_of(request)
+    found = board.slice(request.path_params["name"]) or pb.Slice()
     devices = []
     for part in found.devices:
         curve = board.history.curve(found.uid, part.device_uuid)

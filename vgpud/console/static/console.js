@@ -49,6 +49,7 @@
       if (value >= size) return `${+(value / size).toFixed(1)} ${unit}`;
     return `${Math.round(value)} B`;
   };
+  const POWERS = Array.from({ length: 48 }, (_, n) => 2 ** n);
   const percent = (value) => `${+(100 * value).toFixed(1)} %`;
 
   function box(parent, title) {
@@ -96,7 +97,7 @@
       },
       axes: [
         { ...axis, space: 70, values: (_, ticks) => ticks.map((t) => clock(t, 5)) },
-        { ...axis, size: 68, values: (_, ticks) => ticks.map(format) },
+        { ...axis, size: 68, values: (_, ticks) => ticks.map(format), ...(format === bytes && { incrs: POWERS }) },
       ],
       series: [
         { label: "time", value: (_, t) => (t == null ? "-" : clock(t, 8)) },
@@ -137,9 +138,14 @@
 
   function drawAll(again) {
     if (document.hidden || typeof uPlot === "undefined") return;
+    for (const [charts, present] of drawn)
+      if (!charts.isConnected) {
+        for (const { plot } of present) plot?.destroy();
+        drawn.delete(charts);
+      }
     for (const charts of $$("[data-curves]")) draw(charts, again);
   }
-  if ($("[data-curves]")) {
+  if (typeof uPlot !== "undefined") {
     let later = 0;
     drawAll(false);
     setInterval(drawAll, 5000, false);

@@ -23,6 +23,8 @@ from vgpud.console.web.render import Templates
 FLASHES_MAX, EACH_MAX = 1024, 4
 #: the gRPC status of a refusal is no part of a sentence: a page that cannot be shown has this one
 REFUSED = 403
+#: pages that are made of the board's slices and devices
+SHOWS_SLICES = ("/slice/", "/device/")
 Form = Mapping[str, str]
 R = TypeVar("R", bound=Response)
 
@@ -155,9 +157,12 @@ def back_to(path: str) -> Response:
 
 async def act(request: Request, work: Awaitable[object], done: str, path: str, refused: str = "") -> Response:
     """Does the work and says so on the next page, or why it was refused. Goes to `path`, or to `refused`."""
-    site, user = site_of(request), user_of(request)
+    site, user, board = site_of(request), user_of(request), board_of(request)
+    seen = board.slices_tick
     try:
         await work
+        if path.startswith(SHOWS_SLICES) or path == "/":
+            await board.shows_changes(seen)
     except (CliError, ValueError) as error:
         site.flash(user, "refused", error.message if isinstance(error, CliError) else str(error))
         return back_to(refused or path)
