@@ -195,9 +195,9 @@ def as_other(browser: Browser, job: int) -> None:
     assert "notebook" not in text
     assert "None that you may see" in text
     assert "No job like this." in browser.open("/queue")
-    assert "does not belong to uid" in browser.open(f"/job/{job}")
+    assert "does not belong to user" in browser.open(f"/job/{job}")
     browser.quiet("403")
-    assert "does not belong to uid" in browser.open("/slice/train")
+    assert "does not belong to user" in browser.open("/slice/train")
     browser.quiet("403")
     browser.open("/quotas")
     browser.all("details.edit")[-1].find_element("tag name", "summary").click()
@@ -236,6 +236,9 @@ def as_admin(browser: Browser, job: int) -> None:
     browser.until(lambda: "epoch 3" in browser.one("#log").text, "the log of another user's job")
     waiting = submit(browser, "true", "2")
     browser.until(lambda: "pending" in browser.one(".big").text, "a job that waits")
+    browser.fill("gpus", "1.5")
+    assert f"Job {waiting} was changed." in browser.press("[action$='/change'] button")
+    browser.until(lambda: "1.5 GPUs" in browser.one("pre.facts").text, "the new size")
     assert f"Job {waiting} is held." in browser.press("[action$='/hold'] button")
     assert f"Job {waiting} was cancelled." in browser.press("[action$='/cancel'] button", confirm=True)
     assert "cancelled" in browser.one(".big").text

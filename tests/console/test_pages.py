@@ -198,6 +198,20 @@ def test_actions_on_a_job(post: Post, daemon: FakeDaemon, action: str, before: s
     assert 'class="flash done"' in html
 
 
+def test_a_waiting_job_is_changed(post: Post, daemon: FakeDaemon) -> None:
+    add_job(daemon, 3, "pending")
+    html = post("/job/3/change", gpus="0.25", gpus_was="0.5", priority="0", priority_was="0", mem="4G", time_limit="2h")
+    request = daemon.queue.requests[-1]
+    memory = ["slice.mem_min_bytes", "slice.mem_max_bytes"]
+    assert list(request.update_mask.paths) == ["slice.gpus_milli", *memory, "time_limit"]
+    assert (request.spec.slice.gpus_milli, request.spec.time_limit.seconds) == (250, 7200)
+    assert "Job 3 was changed." in html
+    assert "nothing was changed" in post("/job/3/change", priority="0", priority_was="0", time_limit="")
+    assert "is not a whole number" in post("/job/3/change", priority="high", priority_was="0")
+    post("/job/3/change", time_limit="", time_limit_was="2h")
+    assert not daemon.queue.requests[-1].spec.HasField("time_limit"), "none again"
+
+
 def test_a_refused_action_says_why_once(post: Post, alice: TestClient, daemon: FakeDaemon) -> None:
     add_job(daemon, 3, "failed")
     assert "Refused: job 3 has failed: it cannot be changed" in text_of(post("/job/3/hold"))

@@ -133,8 +133,14 @@ class Api:
         answer: pb.ExplainJobResponse = await self._call(self._jobs.ExplainJob, pb.ExplainJobRequest(job_id=job_id))
         return answer
 
-    async def jobs(self, ended: bool) -> list[pb.Job]:
-        return await self._pages(self._jobs.ListJobs, pb.ListJobsRequest(all=ended), "jobs")
+    async def jobs(self, states: Sequence[str]) -> list[pb.Job]:
+        """In one of these states; final ones include jobs that have ended."""
+        return await self._pages(self._jobs.ListJobs, pb.ListJobsRequest(states=states), "jobs")
+
+    async def update_job(self, job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> None:
+        request = pb.UpdateJobRequest(job_id=job_id, spec=spec)
+        request.update_mask.paths.extend(fields)
+        await self._call(self._jobs.UpdateJob, request)
 
     def watch_jobs(self) -> AsyncIterator[pb.WatchJobsResponse]:
         """All jobs that have not ended, then the changed ones."""

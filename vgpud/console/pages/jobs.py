@@ -12,17 +12,20 @@ from starlette.responses import Response
 
 from vgpud.cli.common import tables
 from vgpud.cli.common.text import plain
+from vgpud.cli.common.times import parse_span
 from vgpud.cli.common.views import View, slice_view
 from vgpud.cli.jobs import tables as job_tables
 from vgpud.cli.jobs.explain import LABELS
 from vgpud.cli.jobs.views import job_view
 from vgpud.console.live.board import ENDED, Board
+from vgpud.console.live.data import span
 from vgpud.console.login import wire
 from vgpud.console.login.client import RefusedError, read_tail
 from vgpud.console.pages import bars, slices
 from vgpud.console.web import sse
 from vgpud.console.web.render import user_name
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
+from vgpud.core.units import parse_bytes, parse_gpus
 from vgpud.v1 import vgpud_pb2 as pb
 
 PER_PAGE = 50
@@ -100,7 +103,7 @@ def _listed(board: Board, chosen: Filter, jobs: Sequence[pb.Job]) -> dict[str, o
 
 async def _jobs(board: Board, chosen: Filter) -> Sequence[pb.Job]:
     if chosen.needs_ended:
-        return await board.api.jobs(ended=True)
+        return await board.api.jobs(ENDED if chosen.state == "ended" else (chosen.state,))
     await board.ready_jobs()
     return list(board.jobs.values())
 
@@ -214,6 +217,39 @@ async def log_part(request: Request) -> Response:
 # ---- actions ----
 
 
+def changed(form: Form) -> tuple[pb.JobSpec, list[str]]:
+    """The fields of a job that its form changes. Raises ValueError, one sentence."""
+    given = {name: text.strip() for name, text in form.items() if text.strip() != form.get(f"{name}_was", "")}
+    spec, fields = pb.JobSpec(), []
+    if given.get("gpus"):
+        spec.slice.gpus_milli = parse_gpus(given["gpus"])
+        fields.append("slice.gpus_milli")
+    if given.get("mem"):
+        spec.slice.mem_min_bytes = spec.slice.mem_max_bytes = parse_bytes(given["mem"])
+        fields += ["slice.mem_min_bytes", "slice.mem_max_bytes"]
+    if given.get("priority"):
+        if not given["priority"].lstrip("-").isdigit() or len(given["priority"]) > 6:
+            raise ValueError(f"priority {given['priority']!r} is not a whole number")
+        spec.priority = int(given["priority"])
+        fields.append("priority")
+    if "time_limit" in given:
+        if given["time_limit"]:
+            spec.time_limit.CopyFrom(span(parse_span(given["time_limit"])))
+        fields.append("time_limit")
+    if not fields:
+        raise ValueError("nothing was changed: write another size, priority or time limit")
+    return spec, fields
+
+
+async def change(request: Request, form: Form) -> Response:
+    job_id = request.path_params["job_id"]
+
+    async def work() -> None:
+        await board_of(request).api.update_job(job_id, *changed(form))
+
+    return await act(request, work(), f"Job {job_id} was changed.", f"/job/{job_id}")
+
+
 def _action(verb: str, done: str) -> Callable[[Request, Form], Awaitable[Response]]:
     async def action(request: Request, form: Form) -> Response:
         job_id = request.path_params["job_id"]
@@ -240,6 +276,7 @@ ROUTES = [
     get("/job/{job_id:int}/part", job_part),
     get("/job/{job_id:int}/log", log_part),
     get("/job/{job_id}", not_found),
+    post("/job/{job_id:int}/change", change),
     post("/job/{job_id:int}/cancel", _action("cancel", "was cancelled")),
     post("/job/{job_id:int}/hold", _action("hold", "is held")),
     post("/job/{job_id:int}/release", _action("release", "was released")),

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vgpud.cli.common.exits import CliError
-from vgpud.cli.jobs.quantities import parse_span
+from vgpud.cli.common.times import parse_span
 from vgpud.cli.jobs.usage import csv_rows
 from vgpud.cli.jobs.views import queue_view, usage_view
 from vgpud.console.live.data import span

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vgpud.cli.common.exits import CliError
-from vgpud.cli.jobs.quantities import parse_span
+from vgpud.cli.common.times import parse_span
 from vgpud.console.live.data import span
 from vgpud.console.login.client import RefusedError, User
 from vgpud.console.pages import commands

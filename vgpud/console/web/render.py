@@ -10,8 +10,8 @@ import jinja2
 
 from vgpud.cli.common import tables
 from vgpud.cli.common.text import duration, plain
+from vgpud.cli.common.times import format_span
 from vgpud.cli.jobs import tables as job_tables
-from vgpud.cli.jobs.quantities import format_span
 from vgpud.core.units import format_bytes, format_gpus
 
 #: (path, title, key) of the pages in the header
