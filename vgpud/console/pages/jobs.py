@@ -13,6 +13,7 @@ from starlette.responses import Response
 from vgpud.cli.common import tables
 from vgpud.cli.common.text import plain
 from vgpud.cli.common.times import parse_span
+from vgpud.cli.common.users import user_name
 from vgpud.cli.common.views import View, slice_view
 from vgpud.cli.jobs import tables as job_tables
 from vgpud.cli.jobs.explain import LABELS
@@ -23,7 +24,6 @@ from vgpud.console.login import wire
 from vgpud.console.login.client import RefusedError, read_tail
 from vgpud.console.pages import bars, slices
 from vgpud.console.web import sse
-from vgpud.console.web.render import user_name
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
 from vgpud.core.units import parse_bytes, parse_gpus
 from vgpud.v1 import vgpud_pb2 as pb

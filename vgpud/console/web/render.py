@@ -11,6 +11,7 @@ import jinja2
 from vgpud.cli.common import tables
 from vgpud.cli.common.text import duration, plain
 from vgpud.cli.common.times import format_span
+from vgpud.cli.common.users import user_name
 from vgpud.cli.jobs import tables as job_tables
 from vgpud.core.units import format_bytes, format_gpus
 
@@ -25,14 +26,6 @@ NAV = (
     ("/events", "Events", "e"),
 )
 FOLDER = Path(__file__).resolve().parent.parent / "templates"
-#: names of users are looked up again after so many others
-_NAMES_MAX = 1024
-
-
-@functools.lru_cache(maxsize=_NAMES_MAX)
-def user_name(uid: int) -> str:
-    """The user's name, or the number of a user who has none here."""
-    return tables.user_name(uid)
 
 
 def _local(stamp: str | None) -> str:
