@@ -99,11 +99,15 @@ def test_wheel_contents(wheel: Path) -> None:
         }
     wanted = {f"vgpud/lib/{n}" for n in LIBRARIES} | {
         "vgpud/_shim.abi3.so",
+        "vgpud/console/static/LICENSES.txt",
+        "vgpud/console/static/htmx.min.js",
+        "vgpud/console/templates/live/overview.html",
         "vgpud/lib/sim/kernels.model",
         "vgpud/predict/mlp-a100.json",
         "vgpud/py.typed",
         "vgpud/setup/vgpu-job.socket",
         "vgpud/setup/vgpu-job@.service",
+        "vgpud/setup/vgpud-console.service",
         "vgpud/setup/vgpud.service",
         "vgpud/v1/vgpud_pb2.py",
     }

@@ -109,7 +109,9 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
     def ListJobs(self, request: pb.ListJobsRequest, context: grpc.ServicerContext) -> pb.ListJobsResponse:
         self.requests.append(request)
         after = int(request.page_token or 0)
-        found = [j for i, j in sorted(self.jobs.items()) if i > after and (request.all or j.state not in ENDED)]
+        ended = request.all or not set(ENDED).isdisjoint(request.states)
+        found = [j for i, j in sorted(self.jobs.items()) if i > after and (ended or j.state not in ENDED)]
+        found = [j for j in found if not request.states or j.state in request.states]
         found = [j for j in found if request.queue in ("", j.spec.queue)]
         found = [j for j in found if not request.HasField("uid") or j.uid == request.uid]
         shown = found[: self.page]

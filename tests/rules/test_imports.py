@@ -64,6 +64,13 @@ ALLOWED: dict[str, set[str]] = {
     "k8s.core": {"core"},
     "k8s.shell": {"k8s.core"},
     "k8s": {"errors", "k8s.core", "k8s.shell", "paths"},
+    # the console in the browser: processes of its own, over the API
+    "console.login": {"host"},
+    "console.live": {"cli.common", "client", "console.login"},
+    "console.web": {"cli.common", "cli.jobs", "console.live", "console.login", "core"},
+    "console.pages": {"cli.common", "cli.jobs", "console.live", "console.login", "console.web", "core"}
+    | {"core.placement", "core.policy"},
+    "console": {"console.live", "console.login", "console.pages", "console.web", "errors", "paths"},
     # the command line
     "cli": {"cli.common", "errors"},
     "cli.common": {"client", "core", "errors"},
@@ -78,6 +85,8 @@ ALLOWED: dict[str, set[str]] = {
         "cli.slices",
         "client",
         "config",
+        "console",
+        "console.login",
         "core",
         "errors",
         "host",
@@ -90,12 +99,16 @@ ALLOWED: dict[str, set[str]] = {
 #: library -> the only packages that may import it
 OWNERS = {
     "cryptography": {"certs"},
-    "grpc": {"api", "daemon", "cli.common", "client", "k8s", "k8s.shell", "serve"},
+    "grpc": {"api", "daemon", "cli.common", "client", "console.live", "k8s", "k8s.shell", "serve"},
     "lightkube": {"k8s", "k8s.shell"},
     "sqlite3": {"store"},
     "pynvml": {"devices"},
     "vgpud._shim": {"attach", "devices"},
     "prometheus_client": {"metrics"},
+    "starlette": {"console", "console.pages", "console.web"},
+    "uvicorn": {"console"},
+    "jinja2": {"console.web"},
+    "bcrypt": {"console.login"},
 }
 
 
@@ -211,6 +224,7 @@ def test_few_files_lie_at_the_top() -> None:
 #: packages whose modules may import in functions -> why
 LAZY = {
     "cli": "a command loads only what it uses: `vgpu` must start at once",
+    "console.main": "the privileged process never loads the web server",
     "client": "programs import it, and pay for gRPC only when they are in a job",
     "elastic": "torch is imported only by programs that have it",
     "predict": "torch, numpy and scikit-learn are optional",

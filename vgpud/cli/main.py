@@ -42,6 +42,7 @@ COMMANDS = {
     "predict": ("vgpud.cli.predict.predict:predict", "Predict a model's use of a GPU before it runs."),
     "simulate": ("vgpud.cli.jobs.simulate:simulate", "Replay a trace of jobs under another policy."),
     "sim": ("vgpud.cli.system.sim:sim", "Simulated devices: start, stop, and run programs on them."),
+    "console": ("vgpud.cli.system.console:console", "Serve and open the console in the browser."),
     "demo": ("vgpud.cli.demo.demo:demo", "Two training programs share one device, each held to its slice."),
     "version": ("vgpud.cli.system.version:version", "Show the versions of client, daemon and ABI."),
     "completion": ("vgpud.cli.system.completion:completion", "Print the completion script of a shell."),

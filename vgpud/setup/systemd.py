@@ -1,4 +1,4 @@
-"""systemd: the unit vgpud.service, and the units of jobs, with the installed paths.
+"""systemd: the unit vgpud.service, and those of the console and of jobs, with the installed paths.
 
 The user starts them, not setup.
 """
@@ -15,10 +15,13 @@ from vgpud.setup.plan import Act, Plan
 from vgpud.setup.site import SetupError, Site, read_text
 
 UNIT = Path("/etc/systemd/system/vgpud.service")
+#: beside UNIT; off until it is enabled
+CONSOLE_UNIT = "vgpud-console.service"
 #: beside UNIT; without them jobs cannot be started
 JOB_UNITS = ("vgpu-job.socket", "vgpu-job@.service")
 #: paths in the templates
 _PLACEHOLDER = "/usr/local/bin/vgpud"
+_VGPU_PLACEHOLDER = "/usr/local/bin/vgpu "
 _JOB_PLACEHOLDER = "/usr/local/lib/vgpud/vgpu-job"
 _RUNNING = Path("/run/systemd/system")
 _COMMAND_S = 60
@@ -46,15 +49,16 @@ def supervisor_program() -> Path:
 
 
 def unit_text(name: str, program: Path) -> str:
-    """A unit with the daemon's path."""
-    text = Path(__file__).with_name(name).read_text()
-    return text.replace(_PLACEHOLDER, str(program)).replace(_JOB_PLACEHOLDER, str(supervisor_program()))
+    """A unit with the installed paths."""
+    text = Path(__file__).with_name(name).read_text().replace(_PLACEHOLDER, str(program))
+    text = text.replace(_VGPU_PLACEHOLDER, f"{program.with_name('vgpu')} ")
+    return text.replace(_JOB_PLACEHOLDER, str(supervisor_program()))
 
 
 def plan_setup(site: Site) -> Plan:
     """Writes the units and lets systemd read them. Raises SetupError, DeniedError."""
     program = daemon_program(site)
-    names = [UNIT.name]
+    names = [UNIT.name, CONSOLE_UNIT]
     plan = Plan()
     if site.at(supervisor_program()).is_file():
         names += JOB_UNITS
@@ -72,7 +76,7 @@ def plan_setup(site: Site) -> Plan:
 def plan_undo(site: Site) -> Plan:
     """Stops the daemon, disables the unit and removes the files. Programs in slices, and jobs, continue."""
     at = site.at(UNIT)
-    units = [UNIT, *(UNIT.with_name(name) for name in JOB_UNITS)]
+    units = [UNIT, *(UNIT.with_name(name) for name in (CONSOLE_UNIT, *JOB_UNITS))]
     old = {unit: read_text(site.at(unit)) for unit in units}
     plan = Plan()
     if all(text is None for text in old.values()):
@@ -80,7 +84,7 @@ def plan_undo(site: Site) -> Plan:
     site.check_writable(UNIT, "systemd --undo")
     if _runs(site):
         text = "systemctl disable --now vgpud (programs continue without the daemon)"
-        names = [unit.name for unit in units[:2] if old[unit] is not None]
+        names = [unit.name for unit in units[:3] if old[unit] is not None]
         plan.changes.append(Act(UNIT, text, lambda: _systemctl("disable", "--now", *names)))
     else:
         for link in sorted(at.parent.glob("*.wants/vgpud.service")):

@@ -144,9 +144,11 @@ def test_the_unit_starts_the_vgpud_that_is_installed(
     assert "ListenStream=/run/vgpud/job.sock\n" in unit.with_name("vgpu-job.socket").read_text()
     assert "ExecStart=/opt/v/bin/vgpud serve\n" in unit.read_text()
     assert "/usr/local/bin" not in unit.read_text()
+    console = unit.with_name("vgpud-console.service")
+    assert "ExecStart=/opt/v/bin/vgpu console serve\n" in console.read_text()
     assert "nothing to do" in setup("systemd").stderr
     assert setup("systemd", "--undo").code == 0
-    assert not unit.exists() and not job.exists()
+    assert not unit.exists() and not job.exists() and not console.exists()
 
 
 def test_a_path_that_systemd_would_misread(setup: Any, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,10 +162,12 @@ def test_a_path_that_systemd_would_misread(setup: Any, host: Path, monkeypatch: 
 def test_the_units_are_valid(tmp_path: Path) -> None:
     from vgpud.setup.systemd import unit_text
 
-    names = ("vgpud.service", "vgpu-job@.service", "vgpu-job.socket")
+    names = ("vgpud.service", "vgpud-console.service", "vgpu-job@.service", "vgpu-job.socket")
+    for program in ("vgpud", "vgpu"):
+        (tmp_path / program).symlink_to("/bin/true")
     for name in names:
-        (tmp_path / name).write_text(unit_text(name, Path("/bin/true")))
-    for name in ("vgpud.service", "vgpu-job@1.service", "vgpu-job.socket"):
+        (tmp_path / name).write_text(unit_text(name, tmp_path / "vgpud"))
+    for name in ("vgpud.service", "vgpud-console.service", "vgpu-job@1.service", "vgpu-job.socket"):
         try:
             words = ["systemd-analyze", "verify", tmp_path / name]
             done = subprocess.run(words, capture_output=True, text=True, check=False)

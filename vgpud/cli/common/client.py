@@ -22,11 +22,11 @@ from vgpud.v1 import vgpud_pb2 as pb
 T = TypeVar("T")
 
 
-def _told(error: VgpudError, remote: bool = False) -> CliError:
-    """`remote`: the uids in it are another machine's."""
-    told = CliError(str(error) if remote else named_users(str(error)), ExitCode(error.exit_code))
-    told.unanswered = isinstance(error, ClientError) and error.unanswered
-    return told
+def told(error: VgpudError, remote: bool = False) -> CliError:
+    """What a user is told of it. `remote`: the uids in it are another machine's."""
+    found = CliError(str(error) if remote else named_users(str(error)), ExitCode(error.exit_code))
+    found.unanswered = isinstance(error, ClientError) and error.unanswered
+    return found
 
 
 class Client(Connection):
@@ -36,7 +36,7 @@ class Client(Connection):
         try:
             super().__init__(settings.host, timeout_s=settings.timeout_s, check=check)
         except VgpudError as error:
-            raise _told(error) from error
+            raise told(error) from error
 
     @property
     def own_uid(self) -> int:
@@ -47,13 +47,13 @@ class Client(Connection):
         try:
             return super().send(call)
         except ClientError as error:
-            raise _told(error, self.remote) from error
+            raise told(error, self.remote) from error
 
     def watch(self, watched: Watched[T]) -> Iterator[T]:
         try:
             yield from super().watch(watched)
         except ClientError as error:
-            raise _told(error, self.remote) from error
+            raise told(error, self.remote) from error
 
     def node(self) -> pb.Node:
         return self.send(calls.node())

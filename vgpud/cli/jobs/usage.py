@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -76,15 +76,20 @@ def usage(
 
 
 def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
-    """With `by` job only jobs: slices without a job were not queued."""
+    lines = csv_rows(rows, by)
+    if not headers:
+        next(lines)
+    csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
+
+
+def csv_rows(rows: Sequence[View], by: str) -> Iterator[Sequence[object]]:
+    """The header and the lines of a report. With `by` job only jobs: slices without a job were not queued."""
     columns = (*_JOB_COLUMNS, "state", *_AMOUNTS) if by == "job" else (*_SUM_COLUMNS, *_AMOUNTS)
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    if headers:
-        out.writerow(columns)
+    yield columns
     for row in rows:
         if by != "job" or "job_id" in row:
             flat = {**row, **_seconds(row)}
-            out.writerow("" if flat.get(name) is None else flat[name] for name in columns)
+            yield ["" if flat.get(name) is None else flat[name] for name in columns]
 
 
 def _seconds(row: View) -> View:

@@ -142,7 +142,8 @@ def containerd(settings: Settings, /, **options: Any) -> None:
 def systemd(settings: Settings, /, **options: Any) -> None:
     """Install the unit vgpud.service for the vgpud beside this vgpu; `systemctl enable --now vgpud` starts it.
 
-    Also installs vgpu-job.socket and vgpu-job@.service, by which systemd starts each job in its own unit.
+    Also installs vgpu-job.socket and vgpu-job@.service, by which systemd starts each job in its own unit, and
+    vgpud-console.service, which stays off until it is enabled.
     """
     _run(settings, "systemd", **options)
 

@@ -1,0 +1,128 @@
+"""The console's pages in this process: a daemon of wood behind them, and log-ins without a broker."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.cli.fake_server import FakeDaemon
+from vgpud.console import app as application
+from vgpud.console.login.client import RefusedError, User
+
+HOST = "127.0.0.1:8377"
+
+
+class OpenDoor:
+    """A broker whose cookies are names: `alice-1` is alice, who has uid 1."""
+
+    def __init__(self, daemon: FakeDaemon) -> None:
+        self.daemon = daemon
+        self.ended: set[str] = set()
+        self.connected: list[int] = []
+        self.files: dict[str, bytes] = {}
+        self.read: list[tuple[int, int, str]] = []
+
+    async def user(self, cookie: str) -> User | None:
+        name, _, uid = cookie.rpartition("-")
+        return User(int(uid), name, f"token-of-{cookie}", cookie) if name and cookie not in self.ended else None
+
+    async def alive(self, uid: int) -> bool:
+        return True
+
+    async def redeem(self, token: str, address: str) -> str:
+        if token != "good":  # noqa: S105
+            raise RefusedError("this link was used before")
+        return "alice-1"
+
+    async def password(self, name: str, password: str, address: str) -> str:
+        if password != "right":  # noqa: S105
+            raise RefusedError("the name or the password is wrong")
+        return f"{name}-1"
+
+    async def logout(self, cookie: str) -> None:
+        self.ended.add(cookie)
+
+    async def agent(self, user: User) -> Agent:
+        return Agent(self, user.uid)
+
+    def forget(self, uid: int) -> None:
+        pass
+
+    async def read_as(self, user: User, owner_uid: int, path: str) -> int:
+        self.read.append((user.uid, owner_uid, path))
+        if path not in self.files:
+            raise RefusedError("No such file or directory")
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.close(writer)
+        fd = os.memfd_create("log")
+        os.write(fd, self.files[path])
+        return fd
+
+
+class Agent:
+    def __init__(self, door: OpenDoor, uid: int) -> None:
+        self._door, self._uid = door, uid
+
+    async def connect(self) -> socket.socket:
+        self._door.connected.append(self._uid)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(str(self._door.daemon.socket))
+        sock.setblocking(False)
+        return sock
+
+
+@pytest.fixture
+def daemon(short_dir: Path) -> Iterator[FakeDaemon]:
+    with FakeDaemon(short_dir, devices=2) as fake:
+        yield fake
+
+
+@pytest.fixture
+def door(daemon: FakeDaemon) -> OpenDoor:
+    return OpenDoor(daemon)
+
+
+@pytest.fixture
+def stranger(door: OpenDoor) -> Iterator[TestClient]:
+    """A browser without a session."""
+    options = application.Options(frozenset({"127.0.0.1"}), secure=False, passwords=True, private=True)
+    app = application.make(door, options)  # type: ignore[arg-type]
+    with TestClient(app, base_url=f"http://{HOST}", follow_redirects=False) as client:
+        yield client
+
+
+@pytest.fixture
+def alice(stranger: TestClient) -> TestClient:
+    """The same browser, logged in."""
+    stranger.cookies.set("vgpu", "alice-1")
+    return stranger
+
+
+Post = Callable[..., str]
+
+
+@pytest.fixture
+def post(alice: TestClient) -> Post:
+    """Posts a form as alice and returns the next page."""
+
+    def send(path: str, **fields: str) -> str:
+        answer = alice.post(path, data={"csrf": "token-of-alice-1", **fields})
+        assert answer.status_code in (200, 303, 422), answer.text
+        if answer.status_code != 303:
+            return answer.text
+        following = alice.get(answer.headers["location"])
+        return following.text
+
+    return send
+
+
+def text_of(html: str) -> str:
+    """What a reader sees, with single blanks."""
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())

@@ -1,0 +1,285 @@
+"""The privileged process, its agents and its sockets: what each user is given, and what not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import signal
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from vgpud.console.login import agent, wire
+from vgpud.console.login.broker import Broker, Settings, link
+from vgpud.console.login.client import Broker as Client
+from vgpud.console.login.client import RefusedError, read_tail
+from vgpud.console.main import door_path
+
+ME = pwd.getpwuid(os.geteuid())
+
+
+class Running:
+    """A broker in a process of its own."""
+
+    def __init__(self, folder: Path, passwords: Path | None = None) -> None:
+        self.door = door_path(folder)
+        self.api = folder / "api.sock"
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(self.api))
+        self.api.chmod(0o666)
+        self.listener.listen()
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        door.bind(str(self.door))
+        self.door.chmod(0o666)
+        door.listen()
+        door.setblocking(False)
+        self.web, its = wire.pair()
+        self.web_pid = os.fork()
+        if self.web_pid == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pause()
+            os._exit(0)
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self.web.close()
+                self.listener.close()
+                settings = Settings(str(self.api), "http://127.0.0.1:8377", passwords)
+                with contextlib.suppress(ChildProcessError):  # the web server is the test's child, not the broker's
+                    Broker(settings, its, door, self.web_pid).run()
+            finally:
+                os._exit(0)
+        its.close()
+        door.close()
+
+    def token(self) -> str:
+        return link(self.door, 5).rpartition("=")[2]
+
+    def stop(self) -> None:
+        self.web.close()
+        self.listener.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.web_pid, signal.SIGTERM)
+        for pid in (self.pid, self.web_pid):
+            os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def running(short_dir: Path) -> Iterator[Running]:
+    short_dir.chmod(0o755)
+    found = Running(short_dir)
+    yield found
+    found.stop()
+
+
+def test_a_link_logs_in_as_the_user_who_asked(running: Running) -> None:
+    async def use() -> None:
+        client = Client(running.web)
+        cookie = await client.redeem(running.token(), "127.0.0.1")
+        user = await client.user(cookie)
+        assert user and (user.uid, user.name) == (os.geteuid(), ME.pw_name)
+        assert await client.alive(user.uid)
+        await client.logout(cookie)
+        assert await client.user(cookie) is None
+        assert not await client.alive(user.uid)
+
+    asyncio.run(use())
+
+
+def test_a_link_works_once_and_failures_are_limited(running: Running) -> None:
+    async def use() -> list[str]:
+        client = Client(running.web)
+        token = running.token()
+        await client.redeem(token, "10.0.0.1")
+        said = []
+        for _ in range(6):
+            try:
+                await client.redeem(token, "10.0.0.1")
+            except RefusedError as error:
+                said.append(str(error))
+        await client.redeem(running.token(), "10.0.0.2")
+        return said
+
+    said = asyncio.run(use())
+    assert "was used before" in said[0]
+    assert said[5].startswith("too many failed log-ins: try again in ")
+
+
+def test_without_a_session_there_is_no_agent(running: Running) -> None:
+    async def use() -> None:
+        client = Client(running.web)
+        cookie = await client.redeem(running.token(), "a")
+        user = await client.user(cookie)
+        assert user
+        await client.logout(cookie)
+        with pytest.raises(RefusedError, match="not logged in"):
+            await client.agent(user)
+
+    asyncio.run(use())
+
+
+def test_an_agent_connects_and_opens_files_as_its_user(running: Running, short_dir: Path) -> None:
+    (short_dir / "log").write_text("0123456789")
+    os.mkfifo(short_dir / "fifo")
+
+    async def use() -> tuple[bytes, int]:
+        client = Client(running.web)
+        user = await client.user(await client.redeem(running.token(), "a"))
+        assert user
+        its = await client.agent(user)
+        with await its.connect() as sock:
+            running.listener.accept()[0].close()
+            assert sock.family == socket.AF_UNIX
+        for path in (short_dir / "none", short_dir / "fifo", short_dir):
+            with pytest.raises(RefusedError):
+                await client.read_as(user, user.uid, str(path))
+        return read_tail(await client.read_as(user, user.uid, str(short_dir / "log")), 4)
+
+    assert asyncio.run(use()) == (b"6789", 10)
+
+
+def test_an_agent_ends_with_the_last_session(running: Running) -> None:
+    async def use() -> str:
+        client = Client(running.web)
+        first = await client.redeem(running.token(), "a")
+        user = await client.user(first)
+        assert user
+        its = await client.agent(user)
+        with await its.connect():
+            await client.logout(first)
+            await client.user("")  # the broker's next turn
+        try:
+            (await its.connect()).close()
+        except wire.GoneError:
+            return "gone"
+        return "lives"
+
+    assert asyncio.run(use()) == "gone"
+
+
+def test_callers_who_say_nothing_hold_up_no_user(running: Running) -> None:
+    silent = []
+    for _ in range(5):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(str(running.door))
+        silent.append(sock)
+    silent[0].send(b"not json")
+    assert running.token()
+    for sock in silent:
+        sock.close()
+
+
+def test_a_broker_of_a_user_is_for_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    broker = Broker(Settings("", ""), None, None, 0)  # type: ignore[arg-type]
+    assert "acts for no other user" in broker._link(0)["error"]
+
+
+def test_passwords_are_those_of_local_users(short_dir: Path) -> None:
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    file = short_dir / "passwords"
+    file.write_text(f"{ME.pw_name}:{hashed}\nno-such-user:{hashed}\n")
+    file.chmod(0o600)
+    running = Running(short_dir, file)
+
+    async def use() -> None:
+        client = Client(running.web)
+        user = await client.user(await client.password(ME.pw_name, "secret", "a"))
+        assert user and user.uid == os.geteuid()
+        for name, password in ((ME.pw_name, "wrong"), ("no-such-user", "secret"), ("\0", "secret")):
+            with pytest.raises(RefusedError, match="the name or the password is wrong"):
+                await client.password(name, password, name)
+
+    try:
+        asyncio.run(use())
+    finally:
+        running.stop()
+
+
+# ---- other users: as root ----
+
+
+def as_user(uid: int, work: Callable[[], str]) -> str:
+    """What work() returns in a process of this user's."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            agent.become(uid)
+            os.write(writer, work().encode())
+        except BaseException as error:
+            os.write(writer, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+GAMES = 5  # a user of every Debian
+
+
+@pytest.mark.root
+def test_become_gives_everything_up() -> None:
+    said = as_user(GAMES, lambda: f"{os.getresuid()} {os.getresgid()} {0 in os.getgroups()}")
+    entry = pwd.getpwuid(GAMES)
+    assert said == f"{(GAMES,) * 3} {(entry.pw_gid,) * 3} False"
+    assert "is no user of this host" in as_user(3_999_999, lambda: "")
+
+
+@pytest.mark.root
+def test_another_users_agent_has_its_rights_only(running: Running, short_dir: Path) -> None:
+    secret, own = short_dir / "secret", short_dir / "own"
+    for path in (secret, own):
+        path.write_text("text")
+        path.chmod(0o600)
+    os.chown(own, GAMES, GAMES)
+    (short_dir / "trap").symlink_to(secret)
+    url = as_user(GAMES, lambda: link(running.door, 5))
+    peers: list[int] = []
+
+    def accept() -> None:
+        with running.listener.accept()[0] as sock:
+            peers.append(int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[4:8], "little"))
+
+    async def use() -> None:
+        client = Client(running.web)
+        user = await client.user(await client.redeem(url.rpartition("=")[2], "a"))
+        assert user and (user.uid, user.name) == (GAMES, "games")
+        its = await client.agent(user)
+        thread = threading.Thread(target=accept)
+        thread.start()
+        (await its.connect()).close()
+        thread.join()
+        for path in (secret, short_dir / "trap"):
+            with pytest.raises(RefusedError, match="Permission denied"):
+                await client.read_as(user, user.uid, str(path))
+        assert read_tail(await client.read_as(user, user.uid, str(own)), 9)[0] == b"text"
+        with pytest.raises(RefusedError, match="Permission denied"):
+            await client.read_as(user, 0, str(secret))  # whatever the web server says: it is no root session
+        root = await client.user(await client.redeem(running.token(), "a"))
+        assert root
+        with pytest.raises(RefusedError, match="Permission denied"):
+            await client.read_as(root, GAMES, str(short_dir / "trap"))  # with the owner's rights, not with root's
+        assert read_tail(await client.read_as(root, GAMES, str(own)), 9)[0] == b"text"
+
+    asyncio.run(use())
+    assert peers == [GAMES]
+
+
+def test_open_file_takes_regular_files_only(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    fd = agent.open_file(str(tmp_path / "f"))
+    assert stat.S_ISREG(os.fstat(fd).st_mode)
+    os.close(fd)
+    with pytest.raises(OSError, match="is not a regular file"):
+        agent.open_file("/dev/null")

@@ -1,0 +1,127 @@
+"""`vgpu console`: its options, and the two processes of `serve`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fake_server import FakeDaemon
+from vgpud.console import main
+from vgpud.console.main import ConsoleUsageError, Serve
+from vgpud.errors import ExitCode
+
+ROOT = Path(__file__).resolve().parents[2]
+TLS = {"certificate": Path("c"), "key": Path("k")}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"listen": "0.0.0.0:8377"}, "is reached by other machines"),
+        ({"listen": "node7:8377"}, "is reached by other machines"),
+        ({"listen": "[::]:8377"}, "is reached by other machines"),
+        ({"listen": "nonsense"}, "is no address"),
+        ({"certificate": Path("c")}, "belong together"),
+        ({"password_file": Path("p")}, "over TLS only"),
+    ],
+)
+def test_options_that_would_be_unsafe_are_refused(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConsoleUsageError, match=sentence):
+        main.check(Serve("/api", **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"listen": "[::1]:1"}, {"listen": "localhost:0"}, {"listen": "unix:/x"}, {"listen": "0.0.0.0:1", **TLS}],
+)
+def test_options_that_are_safe(options: dict[str, object]) -> None:
+    main.check(Serve("/api", **options))  # type: ignore[arg-type]
+
+
+def test_hosts_are_those_of_the_url() -> None:
+    assert main._hosts("https://Console.example:444", private=False) == {"console.example"}
+    assert main._hosts("http://[::1]:8377", private=True) == {"[::1]", "localhost", "127.0.0.1"}
+
+
+@pytest.fixture
+def served(short_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path, str]]:
+    """A console of this user's on a fake daemon: its process, its directory and a one-time link."""
+    short_dir.chmod(0o755)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    vgpu = [sys.executable, "-m", "vgpud.cli.main", "console"]
+    with FakeDaemon(short_dir) as daemon:
+        daemon.socket.chmod(0o666)
+        command = [*vgpu, "serve", "--host", daemon.host, "--runtime-dir", str(short_dir), "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE)
+        assert process.stderr
+        process.stderr.readline()
+        link = [*vgpu, "open", "--print", "--runtime-dir", str(short_dir)]
+        done = subprocess.run(link, env=env, capture_output=True, text=True, check=True)
+        yield process, short_dir, done.stdout.strip()
+        process.terminate()
+        process.wait(20)
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def uid_of(pid: int) -> int:
+    line = next(text for text in Path(f"/proc/{pid}/status").read_text().splitlines() if text.startswith("Uid:"))
+    (uid,) = set(map(int, line.split()[1:]))
+    return uid
+
+
+def test_serve_and_open(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, folder, url = served
+    assert url.startswith("http://127.0.0.1:")
+    until_s = time.monotonic() + 20
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310
+                html = answer.read().decode()
+            break
+        except urllib.error.URLError:
+            assert time.monotonic() < until_s
+            time.sleep(0.05)
+    assert "This link logs you in once" in html
+    (web,) = children(process.pid)
+    expected = main.DEFAULT_UID if os.geteuid() == 0 else os.geteuid()
+    assert uid_of(web) == expected, "the pages are served without root's rights"
+    maps = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "grpc" not in maps, "the privileged process does not load gRPC"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    assert not main.door_path(folder).exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(web, 0)
+
+
+def test_when_the_web_server_ends_so_does_the_console(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, _, _ = served
+    (web,) = children(process.pid)
+    os.kill(web, signal.SIGKILL)
+    assert process.wait(20) != 0
+
+
+def test_open_without_a_console(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from vgpud.cli.main import invoke
+
+    assert invoke(["console", "open", "--runtime-dir", str(tmp_path)]) == ExitCode.UNREACHABLE
+    assert "start it with `vgpu console serve`" in capfd.readouterr().err
+
+
+def test_the_console_needs_a_unix_socket(capfd: pytest.CaptureFixture[str]) -> None:
+    from vgpud.cli.main import invoke
+
+    assert invoke(["console", "serve", "--host", "node7:8376"]) == ExitCode.USAGE
+    assert "unix socket" in capfd.readouterr().err

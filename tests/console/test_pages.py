@@ -1,0 +1,390 @@
+"""Every page and every action, against a daemon of wood."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.cli.fake_server import FakeDaemon, uuid_of
+from vgpud.v1 import vgpud_pb2 as pb
+
+from .conftest import OpenDoor, Post, text_of
+
+NASTY = "<script>alert('x')</script>&\"'"
+GIB = 1 << 30
+
+
+def add_slice(daemon: FakeDaemon, name: str, milli: int = 500, owner: int = 1) -> pb.Slice:
+    item = pb.Slice(name=name, uid=f"u-{name}", owner_uid=owner, spec=pb.SliceSpec(gpus_milli=milli), node="testnode")
+    item.devices.add(
+        device_uuid=uuid_of(0),
+        min_milli=milli,
+        max_milli=1000,
+        mem_min_bytes=GIB,
+        mem_max_bytes=2 * GIB,
+        mem_used_bytes=GIB,
+        share_ratio=0.25,
+        gate="closed",
+        wait_counts=[0, 3, 1],
+    )
+    daemon.slices[name] = item
+    return item
+
+
+def add_job(daemon: FakeDaemon, job_id: int, state: str = "pending", uid: int = 1, **spec: object) -> None:
+    fields = {"name": f"job{job_id}", "queue": "default", "command": ["true"], **spec}
+    job = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=500), **fields)  # type: ignore[arg-type]
+    daemon.queue.add(job_id, state, spec=job, uid=uid, reason=f"reason {job_id}", log=f"/logs/{job_id}")
+
+
+# ---- pages ----
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/queue", "/submit", "/quotas", "/usage", "/whatif", "/events", f"/device/{uuid_of(0)}"]
+)
+def test_pages_are_shown(alice: TestClient, path: str) -> None:
+    answer = alice.get(path)
+    assert answer.status_code == 200
+    assert "alice" in answer.text
+    assert 'lang="en"' in answer.text
+
+
+def test_the_overview_has_devices_slices_and_counts(alice: TestClient, daemon: FakeDaemon) -> None:
+    add_slice(daemon, "train")
+    daemon.devices[1].drained = "fan broken"
+    daemon.queue.queues["default"].running = 3
+    html = alice.get("/").text
+    text = text_of(html)
+    assert "device 1 is drained: fan broken" in text
+    assert "3 jobs run" in text
+    assert 'href="/slice/train"' in html
+    assert "Device 0: 0 GPUs allocated" in html
+
+
+def test_names_are_escaped_everywhere(alice: TestClient, daemon: FakeDaemon, door: OpenDoor) -> None:
+    add_slice(daemon, "train").queue = NASTY
+    daemon.devices[0].drained = daemon.devices[0].name = NASTY
+    daemon.events.append(pb.Event(sequence=1, kind="device.xid", slice=NASTY, message=NASTY))
+    daemon.queue.queues["default"].policy = NASTY
+    add_job(daemon, 1, name=NASTY, queue=NASTY, command=[NASTY])
+    daemon.queue.facts.append(pb.Fact(kind=NASTY, text=NASTY))
+    daemon.add_process("train", 5, NASTY)
+    door.files["/logs/1"] = NASTY.encode()
+    paths = ["/", "/queue", "/slice/train", "/job/1", "/job/1/part", "/job/1/log", "/quotas", "/events", "/submit"]
+    for path in [*paths, f"/device/{uuid_of(0)}", f"/queue?user={NASTY}&text={NASTY}", f"/events?kind={NASTY}"]:
+        html = alice.get(path).text
+        assert "<script>alert" not in html, path
+        assert '&"' not in html.replace("&quot;", ""), path
+
+
+def test_a_slice_shows_limits_waits_and_programs(alice: TestClient, daemon: FakeDaemon) -> None:
+    add_slice(daemon, "train")
+    daemon.add_process("train", 4711, "python train.py")
+    text = text_of(alice.get("/slice/train").text)
+    assert "minimum 0.5, maximum 1" in text
+    assert "4 waits" in text
+    assert "4711" in text
+    assert "python train.py" in text
+
+
+def test_curves_are_json(alice: TestClient, daemon: FakeDaemon) -> None:
+    add_slice(daemon, "train")
+    assert alice.get("/slice/none/curves.json").json() == {"devices": []}
+    found = alice.get("/slice/train/curves.json").json()["devices"][0]
+    assert found["share"] == [0.25]
+    assert found["limit"] == 2 * GIB
+    assert alice.get(f"/device/{uuid_of(0)}/curves.json").json()["share"] == [0]
+
+
+@pytest.mark.parametrize("path", ["/device/none", "/job/x", "/nothing", "/static/none", "/static/..%2fapp.py"])
+def test_what_is_not_there_is_404(alice: TestClient, path: str) -> None:
+    assert alice.get(path).status_code == 404
+
+
+def test_a_refusal_of_a_page_is_its_sentence(alice: TestClient) -> None:
+    for path, sentence in (("/job/99", "no job 99"), ("/slice/none", "no slice none")):
+        answer = alice.get(path)
+        assert answer.status_code == 403
+        assert sentence in text_of(answer.text)
+
+
+# ---- the queue ----
+
+
+def ids(html: str) -> list[int]:
+    return [int(part.partition('"')[0]) for part in html.split('<tr id="j')[1:]]
+
+
+def test_the_queue_is_filtered(alice: TestClient, daemon: FakeDaemon) -> None:
+    add_job(daemon, 1, "running", uid=1)
+    add_job(daemon, 2, "pending", uid=2, queue="other")
+    add_job(daemon, 3, "held", uid=1, name="special")
+    add_job(daemon, 4, "failed", uid=1)
+    daemon.queue.queues["other"] = pb.Queue(name="other")
+    found = {
+        "": [1, 2, 3],
+        "state=running": [1],
+        "state=ended": [4],
+        "state=failed": [4],
+        "state=completed": [],
+        "user=2": [2],
+        "queue=other": [2],
+        "text=special": [3],
+        "text=2": [2],
+        "state=nonsense": [1, 2, 3],
+    }
+    assert {query: ids(alice.get(f"/queue?{query}").text) for query in found} == found
+
+
+def test_the_queue_has_pages(alice: TestClient, daemon: FakeDaemon) -> None:
+    for number in range(1, 121):
+        add_job(daemon, number)
+    first, last = alice.get("/queue").text, alice.get("/queue?page=3").text
+    assert len(ids(first)) == 50
+    assert ids(last) == list(range(101, 121))
+    assert 'rel="next"' in first
+    assert 'rel="next"' not in last
+    assert len(ids(alice.get("/queue?page=99").text)) == 20
+
+
+def test_a_filter_by_htmx_gets_the_region_only(alice: TestClient, daemon: FakeDaemon) -> None:
+    add_job(daemon, 1)
+    html = alice.get("/queue?user=1", headers={"HX-Request": "true"}).text
+    assert "<html" not in html
+    assert ids(html) == [1]
+    assert "/live/queue?state=active&amp;user=1" in html
+
+
+# ---- a job ----
+
+
+def test_a_job_shows_reasons_and_its_log(alice: TestClient, daemon: FakeDaemon, door: OpenDoor) -> None:
+    add_job(daemon, 7, "running", uid=5)
+    daemon.queue.facts.append(pb.Fact(kind="queue", text="queue a has nothing left"))
+    door.files["/logs/7"] = b"x" * 70_000 + b"\nepoch 3\n"
+    text = text_of(alice.get("/job/7").text)
+    assert "why queue a has nothing left" in text
+    assert "epoch 3" in text
+    assert "the last 65536 of 70009 bytes" in text
+    assert door.read == [(1, 5, "/logs/7")], "the owner's rights are asked for"
+    assert "No such file" in text_of(alice.get("/job/7/log").text.replace("x", "")) or door.files
+
+
+def test_a_progress_bar_in_a_log_is_its_last_state(alice: TestClient, daemon: FakeDaemon, door: OpenDoor) -> None:
+    add_job(daemon, 7, "running")
+    door.files["/logs/7"] = b"header\n 1 %\r 50 %\r 99 %\ndone\r\n"
+    text = text_of(alice.get("/job/7/log").text)
+    assert "header 99 % done" in text
+    assert "50 %" not in text
+
+
+@pytest.mark.parametrize(
+    ("action", "before", "after"),
+    [
+        ("cancel", "running", "cancelled"),
+        ("hold", "pending", "held"),
+        ("release", "held", "pending"),
+        ("requeue", "running", "pending"),
+    ],
+)
+def test_actions_on_a_job(post: Post, daemon: FakeDaemon, action: str, before: str, after: str) -> None:
+    add_job(daemon, 3, before)
+    html = post(f"/job/3/{action}")
+    assert daemon.queue.jobs[3].state == after
+    assert 'class="flash done"' in html
+
+
+def test_a_waiting_job_is_changed(post: Post, daemon: FakeDaemon) -> None:
+    add_job(daemon, 3, "pending")
+    html = post("/job/3/change", gpus="0.25", gpus_was="0.5", priority="0", priority_was="0", mem="4G", time_limit="2h")
+    request = daemon.queue.requests[-1]
+    memory = ["slice.mem_min_bytes", "slice.mem_max_bytes"]
+    assert list(request.update_mask.paths) == ["slice.gpus_milli", *memory, "time_limit"]
+    assert (request.spec.slice.gpus_milli, request.spec.time_limit.seconds) == (250, 7200)
+    assert "Job 3 was changed." in html
+    assert "nothing was changed" in post("/job/3/change", priority="0", priority_was="0", time_limit="")
+    assert "is not a whole number" in post("/job/3/change", priority="high", priority_was="0")
+    post("/job/3/change", time_limit="", time_limit_was="2h")
+    assert not daemon.queue.requests[-1].spec.HasField("time_limit"), "none again"
+
+
+def test_a_refused_action_says_why_once(post: Post, alice: TestClient, daemon: FakeDaemon) -> None:
+    add_job(daemon, 3, "failed")
+    assert "Refused: job 3 has failed: it cannot be changed" in text_of(post("/job/3/hold"))
+    assert "Refused" not in alice.get("/job/3").text
+
+
+# ---- slices ----
+
+
+def test_a_slice_is_resized(post: Post, daemon: FakeDaemon) -> None:
+    add_slice(daemon, "train")
+    html = post("/slice/train/resize", min="0.25", min_was="0.5", max="1", max_was="1", mem="3G")
+    request = daemon.requests[-1]
+    assert list(request.update_mask.paths) == ["min_milli", "mem_max_bytes"]
+    assert (request.spec.min_milli, request.spec.mem_max_bytes) == (250, 3 * GIB)
+    assert "Slice train was resized." in html
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"min": "0.5", "min_was": "0.5"}, "nothing was changed"),
+        ({"min": "much"}, "is not a number of GPUs"),
+        ({"mem": "lots"}, "is not an amount of memory"),
+        ({"min": "0.9", "max": "0.3"}, "min 900 is more than max 300"),
+    ],
+)
+def test_a_refused_resize_is_a_sentence(post: Post, daemon: FakeDaemon, fields: dict[str, str], sentence: str) -> None:
+    add_slice(daemon, "train")
+    assert sentence in text_of(post("/slice/train/resize", **fields))
+
+
+def test_a_slice_is_removed(post: Post, daemon: FakeDaemon) -> None:
+    add_slice(daemon, "train").processes = 1
+    assert "Refused: slice train has 1 processes" in text_of(post("/slice/train/remove"))
+    assert "Slice train was removed." in post("/slice/train/remove", force="yes")
+    assert not daemon.slices
+
+
+# ---- submitting ----
+
+
+def test_a_job_is_submitted(post: Post, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    html = post(
+        "/submit",
+        command="python 'my train.py' --lr 0.1",
+        gpus="0.5",
+        mem="8G",
+        name="net",
+        time_limit="2h30m",
+        array="1-3",
+        environment="A=1\nB=two words",
+        hold="yes",
+        directory="work",
+        request_id="r1",
+    )
+    spec = daemon.queue.requests[-1].spec if hasattr(daemon.queue.requests[-1], "spec") else None
+    assert spec is not None
+    assert list(spec.command) == ["python", "my train.py", "--lr", "0.1"]
+    assert (spec.slice.gpus_milli, spec.slice.mem_max_bytes) == (500, 8 * GIB)
+    assert (spec.array_first, spec.array_last, spec.hold) == (1, 3, True)
+    assert spec.time_limit.seconds == 9000
+    assert spec.environment["B"] == "two words"
+    assert spec.environment["HOME"]
+    assert spec.directory.endswith("/work")
+    assert "Jobs 1 to 3 were queued." in html
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"gpus": "0.5"}, "a job needs a command"),
+        ({"command": "x", "gpus": "half"}, "gpus: 'half' is not a number of GPUs"),
+        ({"command": "x 'y", "gpus": "1"}, "close the quote"),
+        ({"command": "x", "gpus": "1", "array": "8-1"}, "is not a range"),
+        ({"command": "x", "gpus": "1", "time_limit": "soon"}, "time_limit: 'soon' is not a time"),
+        ({"command": "x", "gpus": "1", "priority": "high"}, "is not a whole number from -1000 to 1000"),
+        ({"command": "x", "gpus": "1", "environment": "A"}, "is not a variable"),
+    ],
+)
+def test_a_refused_form_keeps_what_was_written(post: Post, fields: dict[str, str], sentence: str) -> None:
+    html = post("/submit", **fields, name="kept-name")
+    assert sentence in text_of(html).replace("&#39;", "'")
+    assert 'value="kept-name"' in html
+
+
+def test_a_prediction_names_a_file_of_this_machine(post: Post) -> None:
+    assert "absolute path" in post("/submit/predict", model="net:make")
+    assert "No such file" in post("/submit/predict", model="/tmp/none.onnx")
+
+
+def test_a_prediction_fills_in_the_size(
+    post: Post, daemon: FakeDaemon, door: OpenDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    async def run(arguments: list[str]) -> object:
+        asked.append(arguments)
+        share = {"value": 0.31, "low": 0.2, "high": 0.4}
+        memory = {"value": GIB, "low": GIB, "high": 3 * GIB + 1}
+        return {"gpu": "h200", "in_range": True, "why": None, "utilisation": share, "memory_bytes": memory}
+
+    monkeypatch.setattr("vgpud.console.pages.commands.run", run)
+    door.files["/models/net.onnx"] = b"model"
+    html = post("/submit/predict", model="/models/net.onnx", optimizer="adam", precision="fp16", batch="8")
+    assert 'name="gpus" value="0.35"' in html
+    assert 'name="mem" value="3136M"' in html
+    assert asked[0][2:] == ["--gpu", "SIMULATED H200", "--optimizer", "adam", "--precision", "fp16", "--batch", "8"]
+    assert door.read == [(1, 1, "/models/net.onnx")], "with the user's own rights"
+
+
+# ---- quotas, usage, what if ----
+
+
+def test_a_quota_is_set_and_removed(post: Post, daemon: FakeDaemon) -> None:
+    html = post("/quotas/set", name="team", guarantee="16.5", weight="2", members="uid:1000, gid:5", min_run="5m")
+    queue = daemon.queue.queues["team"]
+    assert (queue.guarantee_milli, queue.weight, list(queue.members)) == (16500, 2, ["uid:1000", "gid:5"])
+    assert queue.min_run.seconds == 300
+    assert "limit_milli" in daemon.queue.requests[-1].update_mask.paths, "an empty field is its default"
+    assert "Queue team was saved." in html
+    assert "Queue team was removed." in post("/quotas/remove", name="team")
+    assert "no queue" in text_of(post("/quotas/remove", name="team"))
+
+
+@pytest.mark.parametrize("fields", [{"guarantee": "x"}, {"name": "a", "weight": "0"}, {"name": "a", "limit": "1e3"}])
+def test_a_wrong_quota_is_refused(post: Post, daemon: FakeDaemon, fields: dict[str, str]) -> None:
+    assert 'class="flash refused"' in post("/quotas/set", **fields)
+    assert list(daemon.queue.queues) == ["default"]
+
+
+def test_usage_is_a_table_and_csv(alice: TestClient, daemon: FakeDaemon) -> None:
+    row = {"gpu_seconds_asked": 7200, "gpu_seconds_granted": 3600, "gpu_seconds_used": 900}
+    daemon.queue.rows = [pb.Usage(uid=1, queue="default", jobs=4, **row)]
+    text = text_of(alice.get("/usage?by=user&since=7d").text)
+    assert "2.0h 1.0h 15.0m 25.0%" in text
+    answer = alice.get("/usage.csv?by=user&since=all")
+    assert answer.headers["content-disposition"] == 'attachment; filename="usage-user-all.csv"'
+    (line,) = csv.DictReader(io.StringIO(answer.text))
+    assert (line["uid"], line["jobs"], line["gpu_seconds_used"]) == ("1", "4", "900.0")
+
+
+def test_what_if_needs_jobs_and_a_cluster(post: Post) -> None:
+    assert "no job of the last month" in post("/whatif", policy="fifo", compare="", devices="8")
+    assert "is not a number of devices" in post("/whatif", policy="fifo", compare="", devices="many")
+
+
+def test_what_if_simulates_the_jobs(post: Post, daemon: FakeDaemon) -> None:
+    """With the simulator itself, in a process of its own."""
+    for number in range(1, 4):
+        row = pb.Usage(uid=1, queue="default", job_id=number, gpus_milli=1000, members=1, state="completed")
+        row.submitted_at.FromSeconds(1000 + number)
+        row.started_at.FromSeconds(1000 + number)
+        row.ended_at.FromSeconds(2000 + number)
+        row.ran.FromSeconds(1000)
+        daemon.queue.rows.append(row)
+    text = text_of(post("/whatif", policy="fifo", compare="srtf", devices="1"))
+    assert "3 jobs" in text
+    assert "fifo" in text
+    assert "srtf" in text
+    assert "Preemptions" in text
+
+
+def test_events_are_filtered(alice: TestClient, daemon: FakeDaemon) -> None:
+    daemon.events += [
+        pb.Event(sequence=1, kind="slice.created", message="one"),
+        pb.Event(sequence=2, kind="device.xid"),
+    ]
+    html = alice.get("/events?kind=slice").text
+    assert 'id="e1"' in html
+    assert 'id="e2"' not in html
+
+
+def test_devices_are_drained_by_the_api(post: Post) -> None:
+    """The daemon of wood does not know the call: its refusal is shown."""
+    assert 'class="flash refused"' in post(f"/device/{uuid_of(0)}/drain", reason="fan")

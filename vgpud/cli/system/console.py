@@ -1,0 +1,112 @@
+"""`vgpu console`: the pages in the browser, and the one-time link that logs a user in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
+from vgpud.errors import ExitCode
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.group("console", cls=LazyGroup, short_help="Serve and open the console in the browser.")
+def console() -> None:
+    """Devices, slices, jobs and quotas in the browser. Needs `pip install vgpud[console]`.
+
+    \b
+    vgpu console serve                 on 127.0.0.1, for the users of this machine
+    vgpu console open                  log in: opens a link that works once, for a minute
+    """
+
+
+@console.command("serve", cls=VgpuCommand, short_help="Serve the pages until Ctrl-C.")
+@click.option("--listen", metavar="HOST:PORT", help="Address, or unix:PATH (default: 127.0.0.1:8377).")
+@click.option("--url", metavar="URL", help="How browsers reach it, behind a proxy or a tunnel (default: the address).")
+@click.option("--certificate", type=_PATH, metavar="FILE", help="TLS certificate; needed for other machines.")
+@click.option("--key", type=_PATH, metavar="FILE", help="Key of the certificate.")
+@click.option(
+    "--password-file", type=_PATH, metavar="FILE", help="Names and passwords of local users, as htpasswd -B writes it."
+)
+@click.option("--user", metavar="NAME", help="User of the process that serves pages, if root starts it (uid 65534).")
+@click.option("--runtime-dir", type=_PATH, metavar="DIR", help="Directory of console.sock (default: vgpud's).")
+@pass_settings
+def serve(settings: Settings, /, runtime_dir: Path | None, **given: object) -> int:
+    """Serve the console until Ctrl-C. Started by root it is for every user, otherwise for you alone.
+
+    Every page is made with the rights of its user: the daemon sees that user at its socket. Other machines reach it
+    over TLS only. docs/console.md says how to log in, and SECURITY.md what it protects.
+    """
+    from vgpud import paths
+    from vgpud.cli.common.output import say
+    from vgpud.cli.common.target import chosen
+    from vgpud.client.target import unix_path
+    from vgpud.console import main
+
+    _check_installed()
+    socket_path = unix_path(chosen(settings)[0])
+    if socket_path is None:
+        raise CliError(
+            "the console acts for users at the daemon's unix socket: give --host unix:///PATH", ExitCode.USAGE
+        )
+    options = main.Serve(socket_path, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    return main.serve(
+        options,
+        runtime_dir or paths.runtime_dir(),
+        lambda url: say(f"the console is at {url}; `vgpu console open` logs you in"),
+    )
+
+
+def _check_installed() -> None:
+    import importlib.util
+
+    missing = [name for name in ("starlette", "uvicorn", "jinja2", "bcrypt") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CliError(f"the console needs {', '.join(missing)}: pip install 'vgpud[console]'", ExitCode.USAGE)
+
+
+@console.command("open", cls=VgpuCommand, short_help="Log in to the console: print or open a one-time link.")
+@click.option("--print", "only_print", is_flag=True, help="Print the link and open no browser.")
+@click.option("--runtime-dir", type=_PATH, metavar="DIR", help="Directory of console.sock (default: yours, or root's).")
+@pass_settings
+def open_(settings: Settings, only_print: bool, runtime_dir: Path | None) -> None:
+    """Print a link that logs you in once, within a minute, as the user who calls; and open it where there is a browser.
+
+    From another machine: ssh -L 8377:127.0.0.1:8377 NODE, and there `vgpu console open --print`.
+    """
+    from vgpud.cli.common.output import emit, say
+    from vgpud.console.login import wire
+    from vgpud.console.login.broker import link
+
+    door = _door(runtime_dir)
+    try:
+        url = link(door, settings.timeout_s)
+    except ValueError as error:
+        raise CliError(str(error), ExitCode.DENIED) from error
+    except (OSError, wire.GoneError) as error:
+        text = f"no console answers at {door}: start it with `vgpu console serve`, or systemctl start vgpud-console"
+        raise CliError(text, ExitCode.UNREACHABLE) from error
+    if settings.output == "table":
+        print(url, flush=True)
+    else:
+        emit(settings, {"url": url}, [url], lambda: None)  # type: ignore[arg-type,return-value]
+    if only_print or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return
+    import webbrowser
+
+    if not webbrowser.open(url):
+        say("no browser could be opened: copy the link into one")
+
+
+def _door(runtime_dir: Path | None) -> Path:
+    from vgpud import paths
+    from vgpud.console.main import door_path
+
+    if runtime_dir:
+        return door_path(runtime_dir)
+    own = door_path(paths.runtime_dir())
+    return own if own.exists() else door_path(paths.runtime_dir(uid=0))

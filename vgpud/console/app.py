@@ -1,0 +1,64 @@
+"""The console's web application."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from vgpud.console.live.boards import Boards
+from vgpud.console.login.client import Broker
+from vgpud.console.pages import jobs, login, overview, quotas, slices, submit
+from vgpud.console.web.security import Guard, TooLargeError
+from vgpud.console.web.site import Site, enter
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the console is reached."""
+
+    hosts: frozenset[str]  # names in its URL
+    secure: bool  # TLS
+    passwords: bool
+    private: bool  # loopback or a unix socket
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """An error's sentence, on a page for those who are logged in."""
+    status = error.status_code if isinstance(error, HTTPException) else 413
+    sentence = str(error.detail) if isinstance(error, HTTPException) else "The form is too large."
+    if request.headers.get("sec-fetch-dest") == "empty" or await enter(request) is not None:  # a script asks
+        return PlainTextResponse(sentence, status)
+    site: Site = request.app.state.site
+    return site.page(request, "refused.html", status, sentence=sentence)
+
+
+def make(broker: Broker, options: Options) -> Starlette:
+    """The application. Everything on disk is read now."""
+    boards = Boards(broker)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with boards:
+            yield
+
+    app = Starlette(
+        routes=[
+            *login.routes(),
+            *overview.ROUTES,
+            *slices.ROUTES,
+            *jobs.ROUTES,
+            *submit.ROUTES,
+            *quotas.ROUTES,
+        ],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _refused, TooLargeError: _refused},
+    )
+    app.add_middleware(Guard, hosts=options.hosts, secure=options.secure)
+    app.state.site = Site(broker, boards, secure=options.secure, passwords=options.passwords, private=options.private)
+    return app

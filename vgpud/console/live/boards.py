@@ -1,0 +1,88 @@
+"""The boards of all users who are logged in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpud.console.live.board import Board
+from vgpud.console.live.channel import Bridge
+from vgpud.console.live.data import Api
+from vgpud.console.login.client import Broker, RefusedError, User
+
+#: a board without windows is closed after this time, and its curves end
+UNUSED_S = 3600.0
+_LOOK_EVERY_S = 30.0
+
+
+@dataclass
+class _Open:
+    board: Board
+    bridge: Bridge
+    user: User  # of the last session that used it: its cookie gets further connections
+
+
+class Boards:
+    """Use it in an `async with`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._open: dict[int, _Open] = {}
+        self._folder = Path()
+        self._cleaner: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Boards:
+        self._folder = Path(tempfile.mkdtemp(prefix="vgpu-console-"))
+        self._cleaner = asyncio.create_task(self._clean())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._cleaner:
+            self._cleaner.cancel()
+        for uid in list(self._open):
+            await self._close(uid)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def of(self, user: User) -> Board:
+        """This user's board."""
+        known = self._open.get(user.uid)
+        if known:
+            known.user = user
+            return known.board
+        bridge = Bridge(self._folder / f"{user.uid}.sock", lambda: self._connect(user.uid))
+        board = Board(Api(bridge.target))
+        self._open[user.uid] = _Open(board, bridge, user)
+        await bridge.open()
+        board.open()
+        return board
+
+    async def _connect(self, uid: int) -> socket.socket:
+        try:
+            agent = await self._broker.agent(self._open[uid].user)
+            return await agent.connect()
+        except RefusedError:
+            raise
+        except Exception:
+            self._broker.forget(uid)
+            raise
+
+    async def _clean(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            for uid, known in list(self._open.items()):
+                unused = not known.board.windows and time.monotonic() - known.board.used_s > UNUSED_S
+                if unused or not await self._broker.alive(uid):
+                    await self._close(uid)
+
+    async def _close(self, uid: int) -> None:
+        known = self._open.pop(uid)
+        with contextlib.suppress(Exception):
+            await known.board.close()
+        await known.bridge.close()
+        self._broker.forget(uid)

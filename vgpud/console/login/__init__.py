@@ -1,0 +1,1 @@
+"""Log-in and the processes that act as users: what runs with privileges, without the web server and without gRPC."""

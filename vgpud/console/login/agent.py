@@ -1,0 +1,102 @@
+"""The process that acts as one user: it connects to the API and opens files, and hands the descriptors over.
+
+Forked by the broker at a user's log-in. The daemon sees its credentials at the socket, so whatever the web server does
+over that connection has this user's rights and no others; a job's log is opened with them, too. It lives as long as the
+user's sessions, since the daemon reads the resource limits of a job's submitter from the process that connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pwd
+import signal
+import socket
+import stat
+
+from vgpud.console.login import wire
+
+_PR_SET_PDEATHSIG = 1
+_CONNECT_S = 5.0
+
+
+class UnknownUserError(Exception):
+    """The host has no such user."""
+
+
+def become(uid: int) -> None:
+    """Gives up every right but this user's, for good. Raises UnknownUserError, OSError."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError as error:
+        raise UnknownUserError(f"uid {uid} is no user of this host") from error
+    if os.geteuid() == 0:
+        os.setgroups(os.getgrouplist(entry.pw_name, entry.pw_gid))
+        os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
+        os.setresuid(uid, uid, uid)
+    if os.getresuid() != (uid, uid, uid):
+        raise OSError(f"this process cannot act as uid {uid}")
+
+
+def die_with_parent() -> None:
+    """The kernel ends this process when its parent ends. After become(), which resets it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def start(uid: int, api_socket: str, inherited: list[int]) -> tuple[int, socket.socket]:
+    """Forks the agent of a user. Returns its pid, and the socket for requests. inherited: descriptors to be closed."""
+    ours, its = wire.pair()
+    pid = os.fork()
+    if pid:
+        its.close()
+        return pid, ours
+    status = 1
+    try:
+        ours.close()
+        for fd in inherited:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        become(uid)
+        die_with_parent()
+        os.chdir("/")
+        _serve(its, api_socket)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _serve(sock: socket.socket, api_socket: str) -> None:
+    while True:
+        try:
+            request, _ = wire.receive(sock)
+        except wire.GoneError:
+            return
+        fd = -1
+        try:
+            fd = _connect(api_socket) if request["do"] == "connect" else open_file(str(request["path"]))
+            wire.send(sock, {}, fd)
+        except (OSError, ValueError) as error:
+            wire.send(sock, {"error": getattr(error, "strerror", None) or str(error)})
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+
+def _connect(path: str) -> int:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(_CONNECT_S)
+        sock.connect(path)
+        sock.setblocking(False)
+        return sock.detach()
+
+
+def open_file(path: str) -> int:
+    """A regular file for reading; never waits for a FIFO's writer. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(f"{path} is not a regular file")
+    return fd

@@ -1,0 +1,273 @@
+"""The console's privileged process: it knows who has logged in, and starts a process for each of these users.
+
+It speaks with three parties: the web server (requests that carry the browser's cookie), `vgpu console open` at a unix
+socket (the kernel says who calls), and the agents. It reads nothing that a browser has sent but names, passwords and
+tokens, and never loads the web server's code. A web server that is taken over can act only as users whose cookies it
+has seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import selectors
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vgpud.console.login import agent, passwords, wire
+from vgpud.console.login.sessions import Failures, Session, Sessions
+from vgpud.host import processes
+
+TOKEN_BYTES = 32
+#: how often ended sessions are looked for
+EXPIRE_EVERY_S = 10.0
+#: of `vgpu console open`, at one time
+CALLERS_MAX = 32
+_NS = 1_000_000_000
+
+
+@dataclass
+class Settings:
+    """What the broker must know."""
+
+    api_socket: str  # the daemon's
+    url: str  # of the console, as a browser reaches it
+    password_file: Path | None = None
+
+
+@dataclass
+class _Agent:
+    pid: int
+    sock: socket.socket
+
+
+@dataclass
+class Broker:
+    """Answers until the web server has ended."""
+
+    settings: Settings
+    web: socket.socket
+    door: socket.socket  # listens for `vgpu console open`
+    web_pid: int
+    sessions: Sessions = field(default_factory=lambda: Sessions(lambda: secrets.token_urlsafe(TOKEN_BYTES)))
+    failures: Failures = field(default_factory=Failures)
+    _agents: dict[int, _Agent] = field(default_factory=dict)
+    _helpers: set[int] = field(default_factory=set)  # pids of agents that the web server alone uses
+    _callers: set[socket.socket] = field(default_factory=set)
+    _stopping: bool = False
+
+    def run(self) -> int:
+        """Returns the web server's exit code."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self.web, selectors.EVENT_READ)
+        self._selector.register(self.door, selectors.EVENT_READ)
+        try:
+            while self._turn():
+                pass
+        finally:
+            for uid in list(self._agents):
+                self._end_agent(uid)
+        return self._reap()
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.web_pid, signal.SIGTERM)
+
+    def _reap(self) -> int:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.web_pid, signal.SIGTERM)
+        _, status = os.waitpid(self.web_pid, 0)
+        return 0 if self._stopping else os.waitstatus_to_exitcode(status)
+
+    def _turn(self) -> bool:
+        """One wait and what came. Returns False when the web server has closed."""
+        for key, _ in self._selector.select(EXPIRE_EVERY_S):
+            sock = key.fileobj
+            assert isinstance(sock, socket.socket)
+            if sock is self.door:
+                self._accept()
+            elif sock is self.web:
+                try:
+                    self._answer_web()
+                except wire.GoneError:
+                    return False
+            else:
+                self._answer_caller(sock)
+        self.sessions.expire(time.monotonic_ns())
+        for uid in self._agents.keys() - self.sessions.uids():
+            self._end_agent(uid)
+        self._helpers = {pid for pid in self._helpers if not _has_ended(pid)}
+        return True
+
+    # ---- `vgpu console open` ----
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            caller, _ = self.door.accept()
+            if len(self._callers) >= CALLERS_MAX:
+                caller.close()
+                return
+            caller.setblocking(False)
+            self._callers.add(caller)
+            self._selector.register(caller, selectors.EVENT_READ)
+
+    def _answer_caller(self, caller: socket.socket) -> None:
+        """One request: a link for the user at the other end."""
+        with contextlib.suppress(wire.GoneError, BlockingIOError, OSError):
+            wire.receive(caller)
+            _, uid, _ = processes.all_credentials(caller)
+            wire.send(caller, self._link(uid))
+        self._selector.unregister(caller)
+        self._callers.discard(caller)
+        caller.close()
+
+    def _link(self, uid: int) -> wire.Message:
+        if uid == processes.stand_in_uid():
+            return {"error": "the console cannot tell which user of another user namespace calls"}
+        if os.geteuid() not in (0, uid):
+            return {"error": f"this console belongs to uid {os.geteuid()} and acts for no other user"}
+        name = _name(uid)
+        if name is None:
+            return {"error": f"uid {uid} is no user of this host"}
+        return {"url": f"{self.settings.url}/login?token={self.sessions.link(uid, name, time.monotonic_ns())}"}
+
+    # ---- the web server ----
+
+    def _answer_web(self) -> None:
+        request, _ = wire.receive(self.web)
+        answers = {
+            "session": self._session,
+            "alive": self._alive,
+            "redeem": self._redeem,
+            "password": self._password,
+            "logout": self._logout,
+            "agent": self._agent,
+        }
+        answer, fd = answers[request["do"]](request)
+        try:
+            wire.send(self.web, answer, fd)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _found(self, request: wire.Message) -> Session | None:
+        return self.sessions.get(str(request["cookie"]), time.monotonic_ns())
+
+    def _session(self, request: wire.Message) -> tuple[wire.Message, int]:
+        found = self._found(request)
+        return ({"uid": found.uid, "name": found.name, "csrf": found.csrf} if found else {}), -1
+
+    def _alive(self, request: wire.Message) -> tuple[wire.Message, int]:
+        return {"alive": int(request["uid"]) in self.sessions.uids()}, -1
+
+    def _redeem(self, request: wire.Message) -> tuple[wire.Message, int]:
+        keys = (("address", request["address"]),)
+        now_ns = time.monotonic_ns()
+        wait_ns = self.failures.wait_ns(keys, now_ns)
+        if wait_ns:
+            return _too_many(wait_ns), -1
+        cookie = self.sessions.redeem(str(request["token"]), now_ns)
+        if cookie is None:
+            self.failures.add(keys, now_ns)
+            return {
+                "error": "this link was used before or is older than a minute: vgpu console open makes a new one"
+            }, -1
+        return {"cookie": cookie}, -1
+
+    def _password(self, request: wire.Message) -> tuple[wire.Message, int]:
+        if self.settings.password_file is None:
+            return {"error": "this console has no password file: log in with vgpu console open"}, -1
+        name, now_ns = str(request["name"]), time.monotonic_ns()
+        keys = (("name", name), ("address", request["address"]))
+        wait_ns = self.failures.wait_ns(keys, now_ns)
+        if wait_ns:
+            return _too_many(wait_ns), -1
+        try:
+            hashes = passwords.read(self.settings.password_file)
+        except passwords.PasswordFileError:
+            return {"error": "the console's password file cannot be used: its administrator finds why in the log"}, -1
+        user = _entry(name) if passwords.matches(hashes, name, str(request["password"])) else None
+        if user is None or os.geteuid() not in (0, user.pw_uid):
+            self.failures.add(keys, now_ns)
+            return {"error": "the name or the password is wrong"}, -1
+        return {"cookie": self.sessions.open(user.pw_uid, name, now_ns)}, -1
+
+    def _logout(self, request: wire.Message) -> tuple[wire.Message, int]:
+        self.sessions.close(str(request["cookie"]))
+        return {}, -1
+
+    def _agent(self, request: wire.Message) -> tuple[wire.Message, int]:
+        """The socket to the agent of the cookie's user; of a job's owner for root, who may act as every user."""
+        found = self._found(request)
+        if found is None:
+            return {"error": "not logged in"}, -1
+        uid = int(request["uid"]) if found.uid == 0 and "uid" in request else found.uid
+        if uid != found.uid:  # for one request of the web server's: it closes the socket, and the agent ends
+            pid, sock = agent.start(uid, self.settings.api_socket, self._descriptors())
+            self._helpers.add(pid)
+            return {"uid": uid}, sock.detach()
+        known = self._agents.get(uid)
+        if known is None or _has_ended(known.pid):
+            pid, sock = agent.start(uid, self.settings.api_socket, self._descriptors())
+            known = self._agents[uid] = _Agent(pid, sock)
+        return {"uid": uid}, os.dup(known.sock.fileno())
+
+    def _descriptors(self) -> list[int]:
+        """What an agent must not keep."""
+        agents = [known.sock.fileno() for known in self._agents.values()]
+        return [self.web.fileno(), self.door.fileno(), *(c.fileno() for c in self._callers), *agents]
+
+    def _end_agent(self, uid: int) -> None:
+        known = self._agents.pop(uid)
+        known.sock.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(known.pid, signal.SIGTERM)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(known.pid, 0)
+
+
+def _too_many(wait_ns: int) -> wire.Message:
+    return {"error": f"too many failed log-ins: try again in {-(-wait_ns // _NS)} s", "wait": True}
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True
+
+
+def _name(uid: int) -> str | None:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
+
+
+def _entry(name: str) -> Any:
+    try:
+        return pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        return None
+
+
+def link(door: Path, timeout_s: float) -> str:
+    """A one-time link for the calling user, from the console at this socket. Raises OSError, GoneError, ValueError (the
+    console's refusal)."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(timeout_s)
+        sock.connect(str(door))
+        wire.send(sock, {"do": "link"})
+        answer, _ = wire.receive(sock)
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return str(answer["url"])

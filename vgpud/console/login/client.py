@@ -1,0 +1,166 @@
+"""The web server's side: sessions by their cookies, and descriptors from the agents."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from dataclasses import dataclass
+
+from vgpud.console.login import wire
+
+#: an agent that opens a file on a file system that does not answer
+ANSWER_S = 10.0
+
+
+class RefusedError(Exception):
+    """The refusal of the broker or of an agent: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """The user of a session."""
+
+    uid: int
+    name: str
+    csrf: str
+    cookie: str
+
+
+class _Line:
+    """Requests over one socket, one at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._lock = asyncio.Lock()
+
+    async def ask(self, message: wire.Message) -> tuple[wire.Message, int]:
+        """The answer and its descriptor. Raises GoneError, RefusedError, TimeoutError."""
+        async with self._lock:
+            wire.send(self._sock, message)
+            try:
+                answer, fd = await asyncio.wait_for(self._receive(), ANSWER_S)
+            except (asyncio.TimeoutError, asyncio.CancelledError):
+                self.close()  # a late answer would be taken for that of the next request
+                raise
+        if "error" in answer:
+            raise RefusedError(str(answer["error"]))
+        return answer, fd
+
+    async def _receive(self) -> tuple[wire.Message, int]:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return wire.receive(self._sock)
+            except BlockingIOError:
+                ready = asyncio.Event()
+                loop.add_reader(self._sock, ready.set)
+                try:
+                    await ready.wait()
+                finally:
+                    loop.remove_reader(self._sock)
+
+    @property
+    def closed(self) -> bool:
+        return self._sock.fileno() < 0
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class Agent:
+    """A process that acts as one user."""
+
+    def __init__(self, fd: int) -> None:
+        self._line = _Line(socket.socket(fileno=fd))
+
+    @property
+    def closed(self) -> bool:
+        return self._line.closed
+
+    async def connect(self) -> socket.socket:
+        """A connection to the API as this user. Raises RefusedError, GoneError, TimeoutError."""
+        _, fd = await self._line.ask({"do": "connect"})
+        return socket.socket(fileno=fd)
+
+    async def open(self, path: str) -> int:
+        """A file opened with this user's rights; the caller closes it. Raises RefusedError, GoneError, TimeoutError."""
+        _, fd = await self._line.ask({"do": "open", "path": path})
+        return fd
+
+    def close(self) -> None:
+        self._line.close()
+
+
+class Broker:
+    """The privileged process, as the web server sees it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._line = _Line(sock)
+        self._agents: dict[int, Agent] = {}
+
+    async def user(self, cookie: str) -> User | None:
+        """The user of a session; None: there is none, or it has ended."""
+        found, _ = await self._line.ask({"do": "session", "cookie": cookie})
+        return User(found["uid"], found["name"], found["csrf"], cookie) if found else None
+
+    async def alive(self, uid: int) -> bool:
+        """Whether the user has a session; that of this request does not count as used."""
+        answer, _ = await self._line.ask({"do": "alive", "uid": uid})
+        return bool(answer["alive"])
+
+    async def redeem(self, token: str, address: str) -> str:
+        """The cookie of a new session for a one-time link. Raises RefusedError."""
+        answer, _ = await self._line.ask({"do": "redeem", "token": token, "address": address})
+        return str(answer["cookie"])
+
+    async def password(self, name: str, password: str, address: str) -> str:
+        """The cookie of a new session for a name and a password. Raises RefusedError."""
+        request = {"do": "password", "name": name, "password": password, "address": address}
+        answer, _ = await self._line.ask(request)
+        return str(answer["cookie"])
+
+    async def logout(self, cookie: str) -> None:
+        await self._line.ask({"do": "logout", "cookie": cookie})
+
+    async def agent(self, user: User) -> Agent:
+        """The process that acts as this user. Raises RefusedError."""
+        known = self._agents.get(user.uid)
+        if known is None or known.closed:
+            _, fd = await self._line.ask({"do": "agent", "cookie": user.cookie})
+            known = self._agents[user.uid] = Agent(fd)
+        return known
+
+    def forget(self, uid: int) -> None:
+        """The user's agent does not answer: the next request gets another."""
+        agent = self._agents.pop(uid, None)
+        if agent:
+            agent.close()
+
+    async def read_as(self, user: User, owner_uid: int, path: str) -> int:
+        """A file opened with the rights of its owner, for the owner or for root; with the user's own for others."""
+        if user.uid != 0 or owner_uid == 0:
+            return await self._open(await self.agent(user), user.uid, path)
+        _, fd = await self._line.ask({"do": "agent", "cookie": user.cookie, "uid": owner_uid})
+        agent = Agent(fd)
+        try:
+            return await agent.open(path)
+        finally:
+            agent.close()
+
+    async def _open(self, agent: Agent, uid: int, path: str) -> int:
+        try:
+            return await agent.open(path)
+        except (wire.GoneError, asyncio.TimeoutError) as error:
+            self.forget(uid)
+            raise RefusedError(f"{path} could not be opened in time") from error
+
+
+def read_tail(fd: int, most_bytes: int) -> tuple[bytes, int]:
+    """The last bytes of a file, and its size. Closes the descriptor."""
+    try:
+        size = os.fstat(fd).st_size
+        return os.pread(fd, most_bytes, max(0, size - most_bytes)), size
+    finally:
+        os.close(fd)

@@ -1,0 +1,205 @@
+"""`vgpu console serve`: sockets first, then two processes. This one keeps its rights and becomes the broker; the other
+one gives them up and serves the pages."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import pwd
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from vgpud import paths
+from vgpud.console.login import agent, wire
+from vgpud.console.login.broker import Broker, Settings
+from vgpud.errors import DeniedError, ExitCode, VgpudError
+
+BACKLOG = 128
+DEFAULT_LISTEN = "127.0.0.1:8377"
+#: of the process that serves pages, where the console is started by root: the user without rights
+DEFAULT_UID = 65534
+_ANY = ("0.0.0.0", "::")
+
+
+class ConsoleUsageError(VgpudError):
+    """Options that do not fit together; one line with the fix."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Options of `vgpu console serve`."""
+
+    api_socket: str
+    listen: str = DEFAULT_LISTEN  # HOST:PORT, or unix:PATH
+    url: str = ""  # how browsers reach it; "" = from `listen`
+    certificate: Path | None = None
+    key: Path | None = None
+    password_file: Path | None = None
+    user: str = ""  # name; "" = DEFAULT_UID
+
+
+def door_path(runtime: Path) -> Path:
+    """The socket of `vgpu console open`."""
+    return runtime / "console.sock"
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ConsoleUsageError(f"{listen!r} is no address: write HOST:PORT, or unix:PATH")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _is_private(listen: str) -> bool:
+    """Whether only this machine's users reach it."""
+    if listen.startswith("unix:"):
+        return True
+    host, _ = _address(listen)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check(options: Serve) -> None:
+    """Raises ConsoleUsageError."""
+    if bool(options.certificate) != bool(options.key):
+        raise ConsoleUsageError("--certificate and --key belong together: give both")
+    if not _is_private(options.listen) and not options.certificate:
+        raise ConsoleUsageError(
+            f"{options.listen} is reached by other machines: give --certificate and --key, or listen on 127.0.0.1"
+        )
+    if options.password_file and not options.certificate:
+        raise ConsoleUsageError("--password-file needs --certificate and --key: passwords are sent over TLS only")
+
+
+def _listener(listen: str) -> socket.socket:
+    """The socket of browsers. Raises DeniedError."""
+    try:
+        if listen.startswith("unix:"):
+            return _unix_listener(Path(listen.removeprefix("unix:")), socket.SOCK_STREAM)
+        host, port = _address(listen)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+        return sock
+    except OSError as error:
+        raise DeniedError(f"cannot listen on {listen}: {error.strerror}; choose another --listen") from error
+
+
+def _unix_listener(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """Open to every user: who it is decides the log-in, or the kernel."""
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, kind)
+    sock.bind(str(path))
+    path.chmod(0o666)
+    sock.listen(BACKLOG)
+    return sock
+
+
+def _url(options: Serve, listener: socket.socket) -> str:
+    if options.url:
+        return options.url.rstrip("/")
+    scheme = "https" if options.certificate else "http"
+    if listener.family == socket.AF_UNIX:
+        return f"{scheme}://localhost:{DEFAULT_LISTEN.rpartition(':')[2]}"
+    host, port = listener.getsockname()[:2]
+    shown = socket.getfqdn() if host in _ANY else f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{port}"
+
+
+def _hosts(url: str, private: bool) -> frozenset[str]:
+    """Names that a request may be for."""
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    return frozenset({name.lower()} | ({"localhost", "127.0.0.1", "[::1]"} if private else set()))
+
+
+def serve(options: Serve, runtime: Path, announce: object = None) -> int:
+    """Runs until it is stopped. Returns the exit code. Raises VgpudError, one line with the fix."""
+    check(options)
+    paths.make_private_dir(runtime, 0o755)
+    listener = _listener(options.listen)
+    door = door_path(runtime)
+    url = _url(options, listener)
+    try:
+        door_socket = _unix_listener(door, socket.SOCK_SEQPACKET)
+    except OSError as error:
+        raise DeniedError(f"cannot listen on {door}: {error.strerror}; choose another --runtime-dir") from error
+    door_socket.setblocking(False)
+    ours, its = wire.pair()
+    pid = os.fork()
+    if pid == 0:
+        status = int(ExitCode.OTHER)
+        try:
+            for sock in (ours, door_socket):
+                sock.close()
+            status = _web(options, listener, its, url)
+        finally:
+            os._exit(status)
+    its.close()
+    listener.close()
+    if callable(announce):
+        announce(url)
+    try:
+        return Broker(Settings(options.api_socket, url, options.password_file), ours, door_socket, pid).run()
+    finally:
+        door_socket.close()
+        door.unlink(missing_ok=True)
+        if options.listen.startswith("unix:"):
+            Path(options.listen.removeprefix("unix:")).unlink(missing_ok=True)
+
+
+def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: str) -> int:
+    """The web server, without rights from the moment that it has read what it needs."""
+    import uvicorn
+
+    from vgpud.console import app as application
+    from vgpud.console.login.client import Broker as BrokerClient
+
+    made = application.Options(
+        hosts=_hosts(url, _is_private(options.listen)),
+        secure=bool(options.certificate),
+        passwords=options.password_file is not None,
+        private=_is_private(options.listen),
+    )
+    app = application.make(BrokerClient(broker), made)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=30,
+        limit_concurrency=512,
+    )
+    config.load()
+    if os.geteuid() == 0:
+        agent.become(_uid(options.user))
+    agent.die_with_parent()
+    os.chdir("/")
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
+    return int(ExitCode.OK)
+
+
+def _uid(name: str) -> int:
+    if not name:
+        return DEFAULT_UID
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError as error:
+        raise ConsoleUsageError(f"there is no user {name!r} to serve the pages: give one with --user") from error

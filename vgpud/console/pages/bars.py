@@ -1,0 +1,113 @@
+"""Devices as bars of slices: positions for the drawing, in thousandths of the device."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.v1 import vgpud_pb2 as pb
+
+COLORS = 8
+#: a name is written into a part that is at least this wide, at this width of a letter
+_LABEL_MIN, _LETTER = 60, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one slice has of a device. Positions and widths in thousandths."""
+
+    name: str
+    color: int
+    at: float
+    width: float
+    used: float  # width of what it used in the last second
+    mem_at: float
+    mem_width: float
+    mem_used: float
+    label: str
+    waits: bool
+    suspended: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A device and its parts."""
+
+    device: pb.Device
+    parts: Sequence[Part]
+    allocated_milli: int
+    used_ratio: float
+    free_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Free capacity of the devices on which something new may be placed."""
+
+    milli: int
+    largest_milli: int  # on one device
+    whole: int  # devices that are free as a whole
+    fragmented: float  # part of the free capacity that lies on partly used devices: no whole device can be had of it
+
+
+def colors(slices: Iterable[pb.Slice]) -> dict[str, int]:
+    """By name; neighbours on a device differ. The same slices have the same colours on every page."""
+    found: dict[str, int] = {}
+    last: dict[str, int] = {}  # by device
+    for item in sorted(slices, key=lambda item: item.name):
+        chosen = zlib.crc32(item.name.encode()) % COLORS
+        taken = {last.get(part.device_uuid) for part in item.devices}
+        while chosen in taken and len(taken) < COLORS:
+            chosen = (chosen + 3) % COLORS
+        found[item.name] = chosen
+        last.update({part.device_uuid: chosen for part in item.devices})
+    return found
+
+
+def bars(devices: Iterable[pb.Device], slices: Sequence[pb.Slice]) -> list[Bar]:
+    by_device: dict[str, list[tuple[pb.Slice, pb.SliceDevice]]] = {}
+    for item in slices:
+        for part in item.devices:
+            by_device.setdefault(part.device_uuid, []).append((item, part))
+    painted = colors(slices)
+    return [_bar(device, by_device.get(device.uuid, []), painted) for device in devices]
+
+
+def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]], painted: Mapping[str, int]) -> Bar:
+    parts, at, mem_at = [], 0.0, 0.0
+    total = max(1, device.memory_total_bytes)
+    used = 0.0
+    for item, part in sorted(here, key=lambda pair: pair[0].name):
+        width = float(part.min_milli)
+        mem_width = 1000 * part.mem_min_bytes / total
+        used += part.share_ratio
+        letters = int(width / _LETTER)
+        label = item.name if len(item.name) <= letters else f"{item.name[: letters - 1]}…"
+        parts.append(
+            Part(
+                name=item.name,
+                color=painted[item.name],
+                at=at,
+                width=width,
+                used=min(width, part.share_ratio * MILLI_PER_DEVICE) if width else 0.0,
+                mem_at=mem_at,
+                mem_width=mem_width,
+                mem_used=min(mem_width, 1000 * part.mem_used_bytes / total),
+                label=label if width >= _LABEL_MIN else "",
+                waits=part.gate == "closed",
+                suspended=item.suspended,
+            )
+        )
+        at += width
+        mem_at += mem_width
+    free = max(0, MILLI_PER_DEVICE - device.milli_reserved) if device.offered and not device.drained else 0
+    return Bar(device, parts, device.milli_reserved, min(1.0, max(used, device.utilization_ratio)), free)
+
+
+def free(found: Sequence[Bar]) -> Free:
+    milli = sum(bar.free_milli for bar in found)
+    whole = sum(bar.free_milli == MILLI_PER_DEVICE for bar in found)
+    rest = milli - whole * MILLI_PER_DEVICE
+    return Free(milli, max((bar.free_milli for bar in found), default=0), whole, rest / milli if milli else 0.0)

@@ -1,0 +1,284 @@
+"""The queue with its filters, and one job: state, reasons, log, curves, actions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from vgpud.cli.common import tables
+from vgpud.cli.common.text import plain
+from vgpud.cli.common.times import parse_span
+from vgpud.cli.common.users import user_name
+from vgpud.cli.common.views import View, slice_view
+from vgpud.cli.jobs import tables as job_tables
+from vgpud.cli.jobs.explain import LABELS
+from vgpud.cli.jobs.views import job_view
+from vgpud.console.live.board import ENDED, Board
+from vgpud.console.live.data import span
+from vgpud.console.login import wire
+from vgpud.console.login.client import RefusedError, read_tail
+from vgpud.console.pages import bars, slices
+from vgpud.console.web import sse
+from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
+from vgpud.core.units import parse_bytes, parse_gpus
+from vgpud.v1 import vgpud_pb2 as pb
+
+PER_PAGE = 50
+#: of a log's end
+LOG_BYTES = 64 * 1024
+STATES = ("active", "pending", "held", "running", "suspended", "ended", "completed", "failed", "cancelled", "timed_out")
+#: in this order in the list: what runs, what waits, what has ended
+_RANK = {"running": 0, "suspended": 1, "pending": 2, "held": 3}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What the queue page shows."""
+
+    state: str
+    user: str
+    queue: str
+    text: str
+    page: int
+
+    @staticmethod
+    def of(request: Request) -> Filter:
+        given = request.query_params
+        state = given.get("state", "active")
+        number = given.get("page", "1")
+        return Filter(
+            state if state in STATES else "active",
+            given.get("user", "").strip(),
+            given.get("queue", "").strip(),
+            given.get("text", "").strip(),
+            max(1, int(number) if number.isdigit() and len(number) < 7 else 1),
+        )
+
+    def takes(self, job: pb.Job) -> bool:
+        ended = job.state in ENDED
+        if self.state == "active":
+            fits = not ended
+        elif self.state == "ended":
+            fits = ended
+        else:
+            fits = job.state == self.state
+        return (
+            fits
+            and self.user in ("", str(job.uid), user_name(job.uid))
+            and self.queue in ("", job.spec.queue)
+            and (not self.text or self.text in job.spec.name or self.text == str(job.job_id))
+        )
+
+    @property
+    def needs_ended(self) -> bool:
+        return self.state in ("ended", *ENDED)
+
+    def query(self, number: int) -> str:
+        fields = {"state": self.state, "user": self.user, "queue": self.queue, "text": self.text, "page": str(number)}
+        return urlencode({name: value for name, value in fields.items() if value})
+
+
+def _listed(board: Board, chosen: Filter, jobs: Sequence[pb.Job]) -> dict[str, object]:
+    found = [job for job in jobs if chosen.takes(job)]
+    if chosen.needs_ended:
+        found.sort(key=lambda job: (-job.ended_at.seconds, -job.job_id))
+    else:
+        found.sort(key=lambda job: (_RANK.get(job.state, 4), job.position or job.job_id, job.job_id))
+    pages = max(1, -(-len(found) // PER_PAGE))
+    number = min(chosen.page, pages)
+    now = tables.now_utc()
+    rows = []
+    for job in found[(number - 1) * PER_PAGE : number * PER_PAGE]:
+        view = job_view(job, board.simulated_indices)
+        view["why"] = view["reason"] if view["state"] != "running" else ""
+        view["time"] = job_tables.time_label(view, now)
+        rows.append(view)
+    return {"jobs": rows, "count": len(found), "number": number, "pages": pages, "chosen": chosen, "board": board}
+
+
+async def _jobs(board: Board, chosen: Filter) -> Sequence[pb.Job]:
+    if chosen.needs_ended:
+        return await board.api.jobs(ENDED if chosen.state == "ended" else (chosen.state,))
+    await board.ready_jobs()
+    return list(board.jobs.values())
+
+
+async def queue(request: Request) -> Response:
+    board, chosen = board_of(request), Filter.of(request)
+    values = _listed(board, chosen, await _jobs(board, chosen))
+    values.pop("board")
+    if request.headers.get("hx-request"):
+        return Response(
+            site_of(request).templates.render("live/queue_region.html", **values, board=board), media_type="text/html"
+        )
+    users = sorted({user_name(job.uid) for job in board.jobs.values()})
+    return page(request, "queue.html", users=users, states=STATES, **values)
+
+
+async def live_queue(request: Request) -> Response:
+    board, site, chosen = board_of(request), site_of(request), Filter.of(request)
+    await board.ready_jobs()
+
+    def render() -> str:
+        return site.templates.render("live/queue.html", **_listed(board, chosen, list(board.jobs.values())))
+
+    # estimated starts move while nothing changes: once in a while it is rendered all the same
+    return sse.stream(request, ("queue", chosen), render, lambda b: (b.jobs_tick, b.tick // 10, b.problem), jobs=True)
+
+
+# ---- one job ----
+
+
+def _facts(answer: pb.ExplainJobResponse) -> list[View]:
+    """Decisions with their times are a timeline, the newest first; what holds now is above it."""
+    facts = [
+        {
+            "at": fact.at.ToJsonString() if fact.HasField("at") else None,
+            "label": LABELS.get(fact.kind, fact.kind),
+            "kind": fact.kind,
+            "text": plain(fact.text),
+        }
+        for fact in answer.facts
+    ]
+    now = [fact for fact in facts if fact["at"] is None]
+    then = sorted((fact for fact in facts if fact["at"]), key=lambda fact: str(fact["at"]), reverse=True)
+    return [*now, *then]
+
+
+def _milestones(job: View) -> list[tuple[str, str]]:
+    """(moment, what happened) from the job's own times."""
+    found = [(job["submitted_at"], "submitted")]
+    if job["started_at"]:
+        run = f" (attempt {job['attempt']})" if job["attempt"] > 1 else ""
+        found.append((job["started_at"], f"started{run}"))
+    if job["ended_at"]:
+        found.append((job["ended_at"], job["state"].replace("_", " ")))
+    return [(at, text) for at, text in found if at]
+
+
+async def _job(board: Board, job_id: int) -> dict[str, object]:
+    answer = await board.api.explain(job_id)
+    job = job_view(answer.job, board.simulated_indices)
+    parts = [found for name in job["slices"] if (found := board.slice(name))]
+    return {
+        "job": job,
+        "lines": job_tables.job_lines(job, tables.now_utc())[1:],
+        "facts": _facts(answer),
+        "milestones": _milestones(job),
+        "slices": [slice_view(part, board.simulated) for part in parts],
+        "waits": slices.waits,
+        "colors": bars.colors(board.slices),
+        "ended": job["state"] in ENDED,
+    }
+
+
+async def job_page(request: Request) -> Response:
+    board, job_id = board_of(request), request.path_params["job_id"]
+    log, note = await _log(request, job_id)
+    return page(request, "job.html", log=log, log_note=note, **await _job(board, job_id))
+
+
+async def job_part(request: Request) -> Response:
+    """The part of the page that changes: asked for every two seconds, since reasons have no stream."""
+    values = await _job(board_of(request), request.path_params["job_id"])
+    return Response(site_of(request).templates.render("live/job.html", **values), media_type="text/html")
+
+
+async def _log(request: Request, job_id: int) -> tuple[str, str]:
+    """The end of the job's log, and a remark: why there is none, or that the beginning is left out."""
+    job = await board_of(request).api.job(job_id)
+    if not job.log:
+        return "", "The job has no log yet."
+    try:
+        fd = await site_of(request).broker.read_as(user_of(request), job.uid, job.log)
+    except (RefusedError, wire.GoneError, TimeoutError) as error:
+        return "", f"{job.log}: {error}"
+    data, size = read_tail(fd, LOG_BYTES)
+    return _shown(data), f"the last {len(data)} of {size} bytes" if size > len(data) else f"{size} bytes"
+
+
+def _shown(data: bytes) -> str:
+    """The text as a terminal shows it: of a progress bar, which returns to the line's beginning, the last state."""
+    lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rpartition("\r")[2] for line in lines)
+
+
+async def log_part(request: Request) -> Response:
+    text, note = await _log(request, request.path_params["job_id"])
+    html = site_of(request).templates.render("live/log.html", log=text, log_note=note)
+    return Response(html, media_type="text/html")
+
+
+# ---- actions ----
+
+
+def changed(form: Form) -> tuple[pb.JobSpec, list[str]]:
+    """The fields of a job that its form changes. Raises ValueError, one sentence."""
+    given = {name: text.strip() for name, text in form.items() if text.strip() != form.get(f"{name}_was", "")}
+    spec, fields = pb.JobSpec(), []
+    if given.get("gpus"):
+        spec.slice.gpus_milli = parse_gpus(given["gpus"])
+        fields.append("slice.gpus_milli")
+    if given.get("mem"):
+        spec.slice.mem_min_bytes = spec.slice.mem_max_bytes = parse_bytes(given["mem"])
+        fields += ["slice.mem_min_bytes", "slice.mem_max_bytes"]
+    if given.get("priority"):
+        if not given["priority"].lstrip("-").isdigit() or len(given["priority"]) > 6:
+            raise ValueError(f"priority {given['priority']!r} is not a whole number")
+        spec.priority = int(given["priority"])
+        fields.append("priority")
+    if "time_limit" in given:
+        if given["time_limit"]:
+            spec.time_limit.CopyFrom(span(parse_span(given["time_limit"])))
+        fields.append("time_limit")
+    if not fields:
+        raise ValueError("nothing was changed: write another size, priority or time limit")
+    return spec, fields
+
+
+async def change(request: Request, form: Form) -> Response:
+    job_id = request.path_params["job_id"]
+
+    async def work() -> None:
+        await board_of(request).api.update_job(job_id, *changed(form))
+
+    return await act(request, work(), f"Job {job_id} was changed.", f"/job/{job_id}")
+
+
+def _action(verb: str, done: str) -> Callable[[Request, Form], Awaitable[Response]]:
+    async def action(request: Request, form: Form) -> Response:
+        job_id = request.path_params["job_id"]
+        api = board_of(request).api
+        works: dict[str, Callable[[], Awaitable[None]]] = {
+            "cancel": lambda: api.cancel(job_id, form.get("array") == "yes"),
+            "hold": lambda: api.hold(job_id),
+            "release": lambda: api.release(job_id),
+            "requeue": lambda: api.requeue(job_id),
+        }
+        return await act(request, works[verb](), f"Job {job_id} {done}.", f"/job/{job_id}")
+
+    return action
+
+
+async def not_found(request: Request) -> Response:
+    raise HTTPException(404, f"{request.path_params['job_id']} is not the number of a job.")
+
+
+ROUTES = [
+    get("/queue", queue),
+    get("/live/queue", live_queue),
+    get("/job/{job_id:int}", job_page),
+    get("/job/{job_id:int}/part", job_part),
+    get("/job/{job_id:int}/log", log_part),
+    get("/job/{job_id}", not_found),
+    post("/job/{job_id:int}/change", change),
+    post("/job/{job_id:int}/cancel", _action("cancel", "was cancelled")),
+    post("/job/{job_id:int}/hold", _action("hold", "is held")),
+    post("/job/{job_id:int}/release", _action("release", "was released")),
+    post("/job/{job_id:int}/requeue", _action("requeue", "was queued again")),
+]

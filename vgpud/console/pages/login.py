@@ -1,0 +1,105 @@
+"""Log-in, log-out, the theme, and static files."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from vgpud.console.login.client import RefusedError
+from vgpud.console.web.site import Form, back_to, post, read_form, site_of, user_of
+
+STATIC = Path(__file__).resolve().parent.parent / "static"
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+#: the theme is no secret, and lasts
+_THEME_S = 365 * 86400
+
+
+class _Files:
+    """The static files, in memory: the process may lose the right to read them."""
+
+    def __init__(self) -> None:
+        self.files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in _TYPES}
+        self.tags = {name: f'"{hashlib.sha256(data).hexdigest()[:32]}"' for name, data in self.files.items()}
+
+    async def serve(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self.files:
+            return Response("There is no such file.", 404)
+        headers = {"etag": self.tags[name], "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == self.tags[name]:
+            return Response(status_code=304, headers=headers)
+        return Response(self.files[name], media_type=_TYPES[Path(name).suffix], headers=headers)
+
+
+def _page(request: Request, refusal: str, status: int = 200) -> HTMLResponse:
+    site = site_of(request)
+    token = request.query_params.get("token", "")
+    theme = request.cookies.get("theme", "")
+    html = site.templates.render(
+        "login.html",
+        token=token,
+        refusal=refusal,
+        passwords=site.passwords,
+        private=site.private,
+        theme=theme if theme in ("light", "dark") else "",
+    )
+    return HTMLResponse(html, status)
+
+
+async def login_page(request: Request) -> Response:
+    """A link is used by the button only: programs that look at links do not use it up."""
+    if "token" not in request.query_params and await site_of(request).user(request):
+        return RedirectResponse("/", 303)
+    return _page(request, "")
+
+
+async def login(request: Request) -> Response:
+    site, form = site_of(request), await read_form(request)
+    address = request.client.host if request.client else "unix"
+    try:
+        if form.get("token"):
+            cookie = await site.broker.redeem(form["token"], address)
+        else:
+            cookie = await site.broker.password(form.get("name", ""), form.get("password", ""), address)
+    except RefusedError as error:
+        return _page(request, str(error), 403)
+    answer = RedirectResponse("/", 303)
+    answer.set_cookie(site.cookie, cookie, path="/", httponly=True, samesite="strict", secure=site.secure)
+    return answer
+
+
+async def logout(request: Request, form: Form) -> Response:
+    site = site_of(request)
+    await site.broker.logout(user_of(request).cookie)
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(site.cookie, path="/", httponly=True, samesite="strict", secure=site.secure)
+    return answer
+
+
+async def theme(request: Request, form: Form) -> Response:
+    """Light, dark or the system's; back to the page that it was chosen on."""
+    chosen = form.get("theme", "")
+    path = urlsplit(form.get("path", "/")).path
+    answer = back_to(path if path.startswith("/") and not path.startswith("//") else "/")
+    if chosen in ("light", "dark"):
+        answer.set_cookie(
+            "theme", chosen, max_age=_THEME_S, path="/", samesite="strict", secure=site_of(request).secure
+        )
+    else:
+        answer.delete_cookie("theme", path="/", samesite="strict")
+    return answer
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/static/{name}", _Files().serve, methods=["GET"], name="static"),
+        Route("/login", login_page, methods=["GET"], name="/login"),
+        Route("/login", login, methods=["POST"], name="/login"),
+        post("/logout", logout),
+        post("/theme", theme),
+    ]

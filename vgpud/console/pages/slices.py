@@ -1,0 +1,134 @@
+"""A slice: its limits and use, curves, waits, processes; resized, paused, resumed and removed."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from vgpud.cli.common import figures
+from vgpud.cli.common.views import View, process_view, slice_view
+from vgpud.console.live.board import Board
+from vgpud.console.pages import bars
+from vgpud.console.web import sse
+from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
+from vgpud.core.units import MILLI_PER_DEVICE, parse_bytes, parse_gpus
+from vgpud.v1 import vgpud_pb2 as pb
+
+_BAR_CELLS = 100
+
+
+def waits(device: View) -> list[tuple[str, int, int]]:
+    """(label, width in hundredths of the longest, count) for each class of waiting times that occurred."""
+    most = max(device["wait_counts"], default=0)
+    rows = figures.wait_bars(device["wait_counts"], _BAR_CELLS, True)
+    return [(label, round(100 * count / max(1, most)), count) for label, _bar, count in rows]
+
+
+def _slice(board: Board, found: pb.Slice) -> dict[str, object]:
+    item = slice_view(found, board.simulated)
+    return {"slice": item, "waits": waits, "colors": bars.colors(board.slices)}
+
+
+async def slice_page(request: Request) -> Response:
+    board, name = board_of(request), request.path_params["name"]
+    found = await board.api.slice(name)  # as it is now: the board's may be a second old
+    processes = [process_view(p, board.simulated) for p in await board.api.processes(name)]
+    count = len(found.devices)
+    sizes = {
+        "min": sum(part.min_milli for part in found.devices),
+        "max": sum(part.max_milli for part in found.devices),
+        "mem": sum(part.mem_max_bytes for part in found.devices),
+        "most": count * MILLI_PER_DEVICE,
+    }
+    return page(request, "slice.html", processes=processes, sizes=sizes, **_slice(board, found))
+
+
+async def live_slice(request: Request) -> Response:
+    board, site, name = board_of(request), site_of(request), request.path_params["name"]
+
+    def render() -> str:
+        found = board.slice(name)
+        if found is None:
+            return site.templates.render("live/ended.html", what=f"Slice {name}")
+        return site.templates.render("live/slice.html", **_slice(board, found))
+
+    return sse.stream(request, ("slice", name), render)
+
+
+async def curves(request: Request) -> Response:
+    """Of each device of the slice, none when it has ended; the newest point is the present."""
+    board = board_of(request)
+    found = board.slice(request.path_params["name"]) or pb.Slice()
+    devices = []
+    for part in found.devices:
+        curve = board.history.curve(found.uid, part.device_uuid)
+        devices.append(
+            {
+                "device": part.device_index,
+                "at": list(curve.at_s),
+                "share": list(curve.share),
+                "memory": list(curve.memory_bytes),
+                "waiting": curve.waiting(),
+                "min": part.min_milli / MILLI_PER_DEVICE,
+                "max": part.max_milli / MILLI_PER_DEVICE,
+                "limit": part.mem_max_bytes,
+            }
+        )
+    return JSONResponse({"devices": devices})
+
+
+# ---- actions ----
+
+
+def resized(form: Form) -> tuple[pb.SliceSpec, list[str]]:
+    """The changed fields of a resize. Raises ValueError, one sentence."""
+    spec, fields = pb.SliceSpec(), []
+    for name in ("min", "max"):
+        if form.get(name, "").strip() and form[name].strip() != form.get(f"{name}_was", ""):
+            setattr(spec, f"{name}_milli", parse_gpus(form[name], zero=name == "min"))
+            fields.append(f"{name}_milli")
+    memory = form.get("mem", "").strip()
+    if memory:
+        spec.mem_max_bytes = parse_bytes(memory)
+        fields.append("mem_max_bytes")
+    if not fields:
+        raise ValueError("nothing was changed: move a slider or write an amount of memory")
+    return spec, fields
+
+
+async def resize(request: Request, form: Form) -> Response:
+    name = request.path_params["name"]
+    api = board_of(request).api
+
+    async def work() -> None:
+        await api.update_slice(name, *resized(form))
+
+    return await act(request, work(), f"Slice {name} was resized.", f"/slice/{name}")
+
+
+async def pause(request: Request, form: Form) -> Response:
+    name = request.path_params["name"]
+    work = board_of(request).api.pause_slice(name)
+    return await act(request, work, f"Slice {name} is paused: its programs wait.", f"/slice/{name}")
+
+
+async def resume(request: Request, form: Form) -> Response:
+    name = request.path_params["name"]
+    return await act(request, board_of(request).api.resume_slice(name), f"Slice {name} continues.", f"/slice/{name}")
+
+
+async def remove(request: Request, form: Form) -> Response:
+    name = request.path_params["name"]
+    work = board_of(request).api.delete_slice(name, form.get("force") == "yes")
+    return await act(request, work, f"Slice {name} was removed.", "/", f"/slice/{name}")
+
+
+ROUTES = [
+    get("/slice/{name}", slice_page),
+    get("/live/slice/{name}", live_slice),
+    get("/slice/{name}/curves.json", curves),
+    post("/slice/{name}/resize", resize),
+    post("/slice/{name}/pause", pause),
+    post("/slice/{name}/resume", resume),
+    post("/slice/{name}/remove", remove),
+]

@@ -1,0 +1,1 @@
+"""What all pages share: templates, the session of a request, forms, live fragments, headers."""
