@@ -11,9 +11,10 @@
 #include "gen/abi/real.h"
 #include "hooks/graph_memory.h"
 
-static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
-                           unsigned int block_y, unsigned int block_z) {
-  return (uint64_t)grid_x * grid_y * ((uint64_t)grid_z * block_x) * ((uint64_t)block_y * block_z);
+/* In 32 bits what the driver accepts: blocks have 1024 threads at most, grids 65535 along y and z. */
+static inline uint64_t threads_of(uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, uint32_t block_y,
+                                  uint32_t block_z) {
+  return (uint64_t)(block_x * block_y * block_z) * (grid_y * grid_z) * grid_x;
 }
 
 /* ---- plain and cooperative launches ---- */
@@ -87,8 +88,10 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
     return jump_long_##name(REGISTERS);                                                                                \
   }                                                                                                                    \
   CUresult jump_##name(IN_REGISTERS) {                                                                                 \
-    launch_jump jump = (launch_jump)(void *)REAL(name);                                                                \
-    if (VG_LIKELY(vg_gate_solo_fast()) && vg_gate_solo_credit()) JUMP jump(REGISTERS);                                 \
+    if (VG_LIKELY(vg_gate_solo_fast()) && vg_gate_solo_credit()) {                                                     \
+      launch_jump jump = (launch_jump)(void *)REAL(name);                                                              \
+      JUMP jump(REGISTERS);                                                                                            \
+    }                                                                                                                  \
     JUMP jump_gated_##name(REGISTERS);                                                                                 \
   }
 

@@ -12,17 +12,18 @@
 /* Whether a kernel waits for kernels on other devices. */
 enum vg_collective { VG_COLLECTIVE_UNKNOWN, VG_COLLECTIVE_NOT, VG_COLLECTIVE };
 
-struct vg_estimate {
-  uint64_t key;        /* function and grid_class; 0: unused */
-  uint64_t cost_ns;    /* 0: unknown yet */
-  uint32_t countdown;  /* launches until the next one is timed; 0: one is being timed */
+struct vg_estimate {  /* what each launch looks at comes first; a cache line, so that a table needs no multiplication */
+  uint64_t key;       /* function and grid_class; 0: unused */
+  uint64_t cost_ns;   /* 0: unknown yet */
+  uint32_t countdown; /* launches until the next one is timed; 0: one is being timed */
   uint32_t grid_class; /* log2 of the threads launched */
   const void *function;
-  uint32_t postponed;                       /* timings put off because the stream was empty */
-  uint32_t count;                           /* samples taken so far */
-  enum vg_collective collective;            /* looked up for gangs only */
-  uint64_t samples_ns[VG_ESTIMATE_SAMPLES]; /* the last ones */
-};
+  uint32_t postponed;            /* timings put off because the stream was empty */
+  uint32_t count;                /* samples taken so far */
+  enum vg_collective collective; /* looked up for gangs only */
+  uint64_t *samples_ns;          /* the last VG_ESTIMATE_SAMPLES */
+} __attribute__((aligned(16)));
+_Static_assert(sizeof(struct vg_estimate) == 64, "a power of two");
 
 /* A launch has been timed. Returns the cost that is counted for that launch. */
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns);

@@ -171,7 +171,7 @@ uint64_t vg_gate_launched_all(const struct vg_work *locked) {
  * thread that added before it is seen here, and one that adds after it finds the word gone. A thread that is alone with
  * its work needs none. */
 void vg_gate_stop_tallies(struct vg_device *device, struct vg_work *locked) {
-  VG_STORE(&device->gate->counted_word, VG_GATE_NO_WORD);
+  VG_STORE(&device->counted_word, VG_GATE_NO_WORD);
   bool alone = !locked || (!locked->next && locked == vg_gate_work_here(device));
   if (!alone) vg_prim_membarrier();
   for (struct vg_work *work = locked; work; work = work->next) vg_work_take_tally(work);

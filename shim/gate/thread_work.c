@@ -36,8 +36,11 @@ struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *func
     }
   }
   vg_lock(&work->lock); /* a marker may point to the estimate that it replaces */
-  *first = (struct vg_estimate){
-      .key = key, .function = function, .grid_class = vg_work_grid_class(threads), .countdown = 1, .cost_ns = 0};
+  *first = (struct vg_estimate){.key = key,
+                                .function = function,
+                                .grid_class = vg_work_grid_class(threads),
+                                .countdown = 1,
+                                .samples_ns = work->samples_ns[first - work->estimates]};
   vg_unlock(&work->lock);
   return first;
 }

@@ -90,6 +90,7 @@ struct vg_work {
   struct vg_stream streams[VG_WORK_STREAMS];
   struct vg_tally tally; /* between what only its own thread writes often */
   struct vg_estimate estimates[VG_WORK_ESTIMATES];
+  uint64_t samples_ns[VG_WORK_ESTIMATES][VG_ESTIMATE_SAMPLES];
 };
 
 struct vg_work *vg_work_new(struct vg_device *device); /* NULL: no memory */
@@ -104,15 +105,15 @@ static inline uint32_t vg_work_grid_class(uint64_t threads) {
   return 63 - (uint32_t)__builtin_clzll(threads | 1);
 }
 
-/* Function and grid class in one word; addresses have at most 57 bits. */
+/* Function and grid class, which is below 64, in one word. Handles are addresses of at least 8 bytes. */
 static inline uint64_t vg_work_key(const void *function, uint64_t threads) {
-  return (uint64_t)(uintptr_t)function << 6 | vg_work_grid_class(threads);
+  return (uint64_t)(uintptr_t)function * 8 + vg_work_grid_class(threads);
 }
 
 /* Where the estimate of a key is looked for first. Called by the work's own thread without the lock: no other thread
  * adds estimates. */
 static inline struct vg_estimate *vg_work_estimate_at(struct vg_work *work, uint64_t key) {
-  return &work->estimates[key * 0x9E3779B97F4A7C15ull >> (64 - VG_WORK_ESTIMATES_LOG2)];
+  return &work->estimates[(uint32_t)key * 0x9E3779B1u >> (32 - VG_WORK_ESTIMATES_LOG2)];
 }
 
 /* Makes one if there is none, in the place of another if need be. */
