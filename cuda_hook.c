@@ -22,7 +22,10 @@ static inline uint64_t threads_of(uint32_t grid_x, uint32_t grid_y, uint32_t gri
 #define FIRST_PARAMETERS                                                                                               \
   CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,           \
       unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream
-#define LAUNCH_PARAMETERS FIRST_PARAMETERS, void **kernelParams
+/* The two numbers on x86-64's stack are declared as wide as their places: one instruction passes each on. */
+#define LAUNCH_PARAMETERS                                                                                              \
+  CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,           \
+      unsigned int blockDimY, uintptr_t blockDimZ, uintptr_t sharedMemBytes, CUstream hStream, void **kernelParams
 #define LAUNCH_ARGUMENTS                                                                                               \
   f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams
 
@@ -79,7 +82,8 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   }                                                                                                                    \
   CUresult vg_short_##name parameters {                                                                                \
     struct vg_work *work = vg_context_here.work;                                                                       \
-    return vg_gate_leave_short(work, REAL(name) arguments, false);                                                     \
+    __typeof__(&vg_short_##name) launch = (__typeof__(&vg_short_##name))(void *)REAL(name);                            \
+    return vg_gate_leave_short(work, launch arguments, false);                                                         \
   }                                                                                                                    \
   CUresult vg_gated_##name(FIRST_PARAMETERS) {                                                                         \
     (void)sharedMemBytes;                                                                                              \

@@ -29,7 +29,7 @@ static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream 
 
 static struct vg_stream *find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner) {
   struct vg_stream *unused = NULL;
-  vg_work_close_tally(work); /* its place may get another stream */
+  vg_work_open_tally(work, 0); /* its place may get another stream */
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
     if (!stream->shared && is_stream(stream, handle, context, owner)) return work->last = stream;
@@ -115,14 +115,14 @@ static void open_tally(struct vg_work *work, struct vg_stream *stream, const str
   if (ticket->bound_ns / 8 < room_ns) room_ns = ticket->bound_ns / 8; /* the bound may be lowered meanwhile */
   /* Captures are looked at after the generation, which is as of current_context(): one that begins changes both. */
   if (!room_ns || stream->shared || VG_LOAD_RELAXED(&vg_gate_captures) || vg_gate_gang_counts(work->device)) {
-    vg_work_close_tally(work);
+    vg_work_open_tally(work, 0);
     return;
   }
   tally->handle = ticket->per_thread && !ticket->stream ? CU_STREAM_PER_THREAD : ticket->stream;
   tally->epoch = stream->last_epoch;
   tally->programmatic = stream->programmatic;
   tally->stream = stream;
-  VG_STORE_RELAXED(&tally->limit_ns, tally->cost_ns + room_ns);
+  vg_work_open_tally(work, room_ns);
   vg_context_here.work = work;
   vg_context_here.work_generation = vg_context_here.generation;
 }

@@ -1,9 +1,8 @@
 /*
  * short_path.h - a counted launch like the one before it: into the same stream, while the gate stays open, of a
  * function whose cost is known and not to be timed now, with no marker due behind it and the bound not reached. It is
- * counted by additions to the thread's own tally (thread_work.h). Inline: it costs about as much as moving the
- * arguments. Whatever is otherwise takes the long path, vg_gate_enter() and vg_gate_leave(), which opens the short one
- * again.
+ * counted in the thread's own tally (thread_work.h). Inline: it costs about as much as moving the arguments. Whatever
+ * is otherwise takes the long path, vg_gate_enter() and vg_gate_leave(), which opens the short one again.
  *
  * Without a lock, three things have to be right:
  *
@@ -43,8 +42,7 @@ VG_SHORT_PATH struct vg_work *vg_gate_enter_short(CUstream stream, bool per_thre
   __asm__("" : "+r"(estimate)); /* one register; gcc would keep its parts, and compute it again for each field */
   /* An unknown function has a countdown of one: each of its launches is to be timed. */
   if (VG_UNLIKELY(estimate->key != key || estimate->countdown <= 1)) return NULL;
-  uint64_t cost_ns = VG_LOAD_RELAXED(&estimate->cost_ns);
-  if (VG_UNLIKELY(work->tally.cost_ns + cost_ns >= VG_LOAD_RELAXED(&work->tally.limit_ns))) return NULL;
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&estimate->charge) >= work->tally.left)) return NULL;
   const struct vg_device *device = work->device;
   work->tally.estimate = estimate;
   VG_STORE_RELAXED(&work->tally.in_flight, true);
@@ -65,8 +63,7 @@ VG_SHORT_PATH void vg_gate_count_short(struct vg_work *work, bool programmatic) 
     vg_gate_count_long(work, estimate, programmatic);
     return;
   }
-  VG_STORE(&tally->cost_ns, tally->cost_ns + VG_LOAD_RELAXED(&estimate->cost_ns));
-  VG_STORE(&tally->launches, tally->launches + 1);
+  VG_STORE(&tally->left, tally->left - VG_LOAD_RELAXED(&estimate->charge));
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   if (VG_UNLIKELY(VG_LOAD_RELAXED(&device->counted_word) == VG_GATE_NO_WORD)) vg_gate_stay_busy(device);
 }

@@ -84,15 +84,12 @@ static void what_is_new_takes_the_long_path(void) {
   vg_context_here.work_generation = 0; /* the thread has another context now, or may have */
   CHECK(!is_open(fake_stream(1), &functions[0]));
   open_short_path();
-  struct vg_work *work = device()->gate->works; /* as when its context ends */
-  vg_work_lock(work);
-  vg_work_close_tally(work);
-  vg_unlock(&work->lock);
-  CHECK(!is_open(fake_stream(1), &functions[0]));
-  open_short_path();
   vg_gate_daemon_gone(device());
   CHECK(!is_open(fake_stream(1), &functions[0]));
   vg_gate_daemon_back(device()); /* with the same word */
+  CHECK(!is_open(fake_stream(1), &functions[0]));
+  open_short_path();
+  vg_gate_context_gone(device(), FAKE_CONTEXT);
   CHECK(!is_open(fake_stream(1), &functions[0]));
   end();
 }
@@ -172,7 +169,23 @@ static void a_bound_that_is_lowered_is_soon_seen(void) {
   ticket.programmatic = true;
   vg_gate_leave(&ticket, CUDA_SUCCESS);
   const struct vg_tally *tally = &device()->gate->works->tally;
-  CHECK(tally->limit_ns > tally->cost_ns && tally->limit_ns - tally->cost_ns <= control.bound_ns / 8);
+  CHECK(tally->left > 0 && (uint64_t)tally->left >> VG_TALLY_LAUNCH_BITS <= control.bound_ns / 8);
+  end();
+}
+
+/* Another thread has seen that the function takes longer: the launch on its way is the last one of this tally. */
+static void a_cost_that_rises_closes_the_tally(void) {
+  begin_open();
+  uint64_t outstanding_ns = vg_gate_outstanding(device());
+  struct vg_work *launch = enter(fake_stream(1), &functions[0]);
+  CHECK(launch);
+  vg_estimate_set_cost(launch->tally.estimate, VG_NS_PER_S);
+  leave(launch, CUDA_SUCCESS);
+  CHECK(launch->tally.left <= 0 && !is_open(fake_stream(1), &functions[0]));
+  CHECK(vg_gate_outstanding(device()) == outstanding_ns + VG_TALLY_MOST_NS);
+  vg_work_lock(launch);
+  vg_unlock(&launch->lock);
+  CHECK(launch->outstanding_ns == outstanding_ns + VG_TALLY_MOST_NS && launch->tally.taken == launch->tally.left);
   end();
 }
 
@@ -281,6 +294,7 @@ int main(void) {
   RUN(a_launch_under_way_is_not_idleness);
   RUN(a_probe_before_the_launch_does_not_cover_it);
   RUN(a_bound_that_is_lowered_is_soon_seen);
+  RUN(a_cost_that_rises_closes_the_tally);
   RUN(a_lease_is_not_given_up_under_a_launch);
   RUN(threads_and_helper_agree);
   RUN(without_membarrier_the_short_path_stays_closed); /* the last one */
