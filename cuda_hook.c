@@ -11,9 +11,10 @@
 #include "gen/abi/real.h"
 #include "hooks/graph_memory.h"
 
-static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
-                           unsigned int block_y, unsigned int block_z) {
-  return (uint64_t)grid_x * grid_y * ((uint64_t)grid_z * block_x) * ((uint64_t)block_y * block_z);
+/* In 32 bits what the driver accepts: blocks have 1024 threads at most, grids 65535 along y and z. */
+static inline uint64_t threads_of(uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, uint32_t block_y,
+                                  uint32_t block_z) {
+  return (uint64_t)(block_x * block_y * block_z) * (grid_y * grid_z) * grid_x;
 }
 
 /* ---- plain and cooperative launches ---- */
@@ -21,7 +22,10 @@ static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned in
 #define FIRST_PARAMETERS                                                                                               \
   CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,           \
       unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream
-#define LAUNCH_PARAMETERS FIRST_PARAMETERS, void **kernelParams
+/* The two numbers on x86-64's stack are declared as wide as their places: one instruction passes each on. */
+#define LAUNCH_PARAMETERS                                                                                              \
+  CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,           \
+      unsigned int blockDimY, uintptr_t blockDimZ, uintptr_t sharedMemBytes, CUstream hStream, void **kernelParams
 #define LAUNCH_ARGUMENTS                                                                                               \
   f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams
 
@@ -56,7 +60,8 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
 /* The function that the program calls only jumps: to the driver's function, or to one that looks whether the launch
  * takes the short path and jumps, too, to one that counts it there or to the long path. Four functions in C, so that
  * each saves and moves what it needs itself, and two names for each, since a jump has another prototype. Tests with
- * marked arguments check that none are lost (tests/shim/test_arguments.py). */
+ * marked arguments check that none are lost (tests/shim/test_arguments.py). The first one lies within a cache line:
+ * across two of them a launch that passes uncounted would cost a third more. */
 #define HIDDEN __attribute__((visibility("hidden"))) CUresult
 #define LAUNCH(name, per_thread, parameters, arguments)                                                                \
   HIDDEN jump_gated_##name(IN_REGISTERS) __asm__("vg_gated_" #name);                                                   \
@@ -65,7 +70,7 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   HIDDEN vg_gated_##name(FIRST_PARAMETERS);                                                                            \
   HIDDEN vg_short_##name parameters;                                                                                   \
   HIDDEN vg_long_##name parameters;                                                                                    \
-  __attribute__((visibility("default"))) CUresult jump_##name(IN_REGISTERS) __asm__(#name);                            \
+  __attribute__((visibility("default"), aligned(64))) CUresult jump_##name(IN_REGISTERS) __asm__(#name);               \
   CUresult vg_long_##name parameters {                                                                                 \
     if (VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_launch_slow())                             \
       return REAL(name) arguments;                                                                                     \
@@ -78,7 +83,8 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   }                                                                                                                    \
   CUresult vg_short_##name parameters {                                                                                \
     struct vg_work *work = vg_context_here.work;                                                                       \
-    return vg_gate_leave_short(work, REAL(name) arguments, false);                                                     \
+    __typeof__(&vg_short_##name) launch = (__typeof__(&vg_short_##name))(void *)REAL(name);                            \
+    return vg_gate_leave_short(work, launch arguments, false);                                                         \
   }                                                                                                                    \
   CUresult vg_gated_##name(FIRST_PARAMETERS) {                                                                         \
     (void)sharedMemBytes;                                                                                              \

@@ -63,7 +63,7 @@ CUdevice vg_context_handle(const struct vg_device *device) {
 }
 
 void vg_context_switched(void) {
-  vg_context_here.generation = 0;
+  vg_context_here.generation = vg_context_here.work_generation = 0;
 }
 
 struct vg_device *vg_context_device_of(CUcontext context) {
@@ -119,7 +119,7 @@ struct vg_device *vg_context_current(CUcontext *ret_context) {
 static void recall(void) {
   uint32_t now = VG_LOAD(&vg_context_generation);
   if (VG_LIKELY(vg_context_here.generation == now)) return;
-  vg_context_here.work = NULL;
+  vg_context_here.work_generation = 0;
   vg_context_here.device = current(&vg_context_here.context);
   vg_context_here.generation = vg_context_here.context ? now : 0;
 }

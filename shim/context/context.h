@@ -19,10 +19,11 @@ struct vg_context_here {
   uint32_t generation; /* 0: not known */
   struct vg_device *device;
   CUcontext context;
-  struct vg_work *work; /* the gate's: where the thread's last counted launch in this context is; NULL: not known */
+  struct vg_work *work;     /* the gate's: where the thread's last counted launch in this context is */
+  uint32_t work_generation; /* while it is vg_context_generation, work is known; 0: it is not */
 };
 extern __thread struct vg_context_here vg_context_here __attribute__((tls_model("initial-exec"), visibility("hidden")));
-/* Grows when what threads remember of their contexts may be wrong. */
+/* Grows when what threads remember of their contexts may be wrong, and when a capture begins. */
 extern uint32_t vg_context_generation __attribute__((visibility("hidden")));
 /* The contexts of a device, at most capacity of them; returns how many were written. They stay alive until
  * vg_context_unlock(): a context is taken off the list under the lock before the driver destroys it. */

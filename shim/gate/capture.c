@@ -1,5 +1,6 @@
 /* capture.c - how many streams capture. The mutex keeps the helper's own driver calls out of the moment in which a
  * capture begins. */
+#include "context/context.h"
 #include "gate/state.h"
 
 uint32_t vg_gate_captures;
@@ -8,6 +9,7 @@ pthread_mutex_t vg_gate_capture_mutex = PTHREAD_MUTEX_INITIALIZER;
 void vg_gate_capture_begin(void) {
   pthread_mutex_lock(&vg_gate_capture_mutex);
   __atomic_add_fetch(&vg_gate_captures, 1, __ATOMIC_ACQ_REL);
+  __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE); /* closes the short path of all threads */
   pthread_mutex_unlock(&vg_gate_capture_mutex);
 }
 

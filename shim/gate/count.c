@@ -29,7 +29,7 @@ static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream 
 
 static struct vg_stream *find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner) {
   struct vg_stream *unused = NULL;
-  vg_work_close_tally(work); /* its place may get another stream */
+  vg_work_open_tally(work, 0); /* its place may get another stream */
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
     if (!stream->shared && is_stream(stream, handle, context, owner)) return work->last = stream;
@@ -113,16 +113,18 @@ static void open_tally(struct vg_work *work, struct vg_stream *stream, const str
   uint64_t below_ns = ticket->bound_ns > outstanding_ns ? ticket->bound_ns - outstanding_ns : 0;
   if (below_ns < room_ns) room_ns = below_ns;
   if (ticket->bound_ns / 8 < room_ns) room_ns = ticket->bound_ns / 8; /* the bound may be lowered meanwhile */
-  if (!room_ns || stream->shared) {
-    vg_work_close_tally(work);
+  /* Captures are looked at after the generation, which is as of current_context(): one that begins changes both. */
+  if (!room_ns || stream->shared || VG_LOAD_RELAXED(&vg_gate_captures) || vg_gate_gang_counts(work->device)) {
+    vg_work_open_tally(work, 0);
     return;
   }
   tally->handle = ticket->per_thread && !ticket->stream ? CU_STREAM_PER_THREAD : ticket->stream;
   tally->epoch = stream->last_epoch;
   tally->programmatic = stream->programmatic;
   tally->stream = stream;
-  VG_STORE_RELAXED(&tally->limit_ns, tally->cost_ns + room_ns);
+  vg_work_open_tally(work, room_ns);
   vg_context_here.work = work;
+  vg_context_here.work_generation = vg_context_here.generation;
 }
 
 static void count(struct vg_ticket *ticket) {
@@ -133,7 +135,7 @@ static void count(struct vg_ticket *ticket) {
   vg_work_lock(work);
   struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line);
   stream->programmatic |= ticket->programmatic;
-  stream->last_epoch = VG_LOAD(&gate->epoch);
+  stream->last_epoch = VG_LOAD(&device->epoch);
   work->credit = 0; /* for uncounted launches later: it grows from the beginning */
   bool marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, ticket->bound_ns, capturing);
   if (marked) work->others_ns = vg_gate_publish(work);
@@ -143,8 +145,7 @@ static void count(struct vg_ticket *ticket) {
   vg_unlock(&work->lock);
   if (VG_UNLIKELY(marked && work->continued_ns)) vg_gate_launched_late(device, work);
   if (VG_UNLIKELY(!busy)) vg_gate_stay_busy(device);
-  bool in_gang = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->watch) & VG_WATCH_GANG;
-  if (VG_UNLIKELY(in_gang) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
+  if (VG_UNLIKELY(vg_gate_gang_counts(device)) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 
 /* Beside a capture, too, whose length only the program knows: an event is recorded as a marker is. */

@@ -57,7 +57,7 @@ uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
   uint32_t count = sort(estimate, sorted_ns);
   uint64_t low_ns = lowest_agreed(sorted_ns, count), limit_ns = low_ns + low_ns / 4 + SAMPLE_SLACK_NS;
   for (; near < count && sorted_ns[near] <= limit_ns; near++) sum_ns += sorted_ns[near];
-  VG_STORE_RELAXED(&estimate->cost_ns, sum_ns / near + 1); /* launching threads look at it without the lock */
+  vg_estimate_set_cost(estimate, sum_ns / near + 1);
   return sample_ns <= limit_ns ? sample_ns : estimate->cost_ns;
 }
 

@@ -12,17 +12,32 @@
 /* Whether a kernel waits for kernels on other devices. */
 enum vg_collective { VG_COLLECTIVE_UNKNOWN, VG_COLLECTIVE_NOT, VG_COLLECTIVE };
 
-struct vg_estimate {
-  uint64_t key;        /* function and grid_class; 0: unused */
-  uint64_t cost_ns;    /* 0: unknown yet */
-  uint32_t countdown;  /* launches until the next one is timed; 0: one is being timed */
+struct vg_estimate {  /* what each launch looks at comes first; a cache line, so that a table needs no multiplication */
+  uint64_t key;       /* function and grid_class; 0: unused */
+  int64_t charge;     /* what a launch takes of a tally, see below */
+  uint32_t countdown; /* launches until the next one is timed; 0: one is being timed */
   uint32_t grid_class; /* log2 of the threads launched */
   const void *function;
-  uint32_t postponed;                       /* timings put off because the stream was empty */
-  uint32_t count;                           /* samples taken so far */
-  enum vg_collective collective;            /* looked up for gangs only */
-  uint64_t samples_ns[VG_ESTIMATE_SAMPLES]; /* the last ones */
-};
+  uint64_t cost_ns;              /* 0: unknown yet */
+  uint32_t postponed;            /* timings put off because the stream was empty */
+  uint32_t count;                /* samples taken so far */
+  enum vg_collective collective; /* looked up for gangs only */
+  uint64_t *samples_ns;          /* the last VG_ESTIMATE_SAMPLES */
+} __attribute__((aligned(16)));
+_Static_assert(sizeof(struct vg_estimate) == 64, "a power of two");
+
+/* A tally (thread_work.h) counts time and launches in one number, and a launch takes its charge from it at once: ns in
+ * the upper bits, launches in the lower ones. Each takes 1 ns at least, so a full tally has fewer than 2^24. */
+#define VG_TALLY_LAUNCH_BITS 24
+#define VG_TALLY_MOST_NS (1ll << (VG_TALLY_LAUNCH_BITS - 1)) /* that a tally has room for */
+
+/* What takes as long as that, or is unknown (0), finds no room in any tally. Launching threads look at both numbers
+ * without the lock. */
+static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t cost_ns) {
+  int64_t charged_ns = cost_ns && cost_ns < VG_TALLY_MOST_NS ? (int64_t)cost_ns : VG_TALLY_MOST_NS;
+  VG_STORE_RELAXED(&estimate->cost_ns, cost_ns);
+  VG_STORE_RELAXED(&estimate->charge, charged_ns << VG_TALLY_LAUNCH_BITS | 1);
+}
 
 /* A launch has been timed. Returns the cost that is counted for that launch. */
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns);

@@ -256,7 +256,7 @@ static void turn_to(struct vg_device *device, const uint32_t *word_at) {
   uint32_t *before = (uint32_t *)(uintptr_t)VG_LOAD(&device->gate_word);
   VG_STORE(&device->open_word, VG_GATE_NO_WORD);
   VG_STORE(&device->solo_word, VG_GATE_NO_WORD);
-  VG_STORE(&device->gate->counted_word, VG_GATE_NO_WORD);
+  VG_STORE(&device->counted_word, VG_GATE_NO_WORD);
   VG_STORE(&device->gate_word, word_at);
   vg_prim_futex_wake(before, INT_MAX); /* works on the read-only page, too */
 }

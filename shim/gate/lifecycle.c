@@ -1,4 +1,5 @@
 /* lifecycle.c - what the parts of the gate forget when a context ends, and in a forked child. */
+#include "context/context.h"
 #include "gate/state.h"
 
 void vg_gate_context_gone(struct vg_device *device, CUcontext context) {
@@ -6,6 +7,7 @@ void vg_gate_context_gone(struct vg_device *device, CUcontext context) {
   vg_gate_forget_context(device, context);
   vg_probe_forget_context(&device->gate->probes, context);
   pthread_mutex_unlock(&device->gate->mutex);
+  __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE); /* closes the short path of all threads */
 }
 
 void vg_gate_forked_child(void) {

@@ -166,12 +166,12 @@ uint64_t vg_gate_launched_all(const struct vg_work *locked) {
   return sum;
 }
 
-/* A thread adds to its tally and then looks whether counted_word is still there. Here it is taken away, and only then
+/* A thread counts in its tally and then looks whether counted_word is still there. Here it is taken away, and only then
  * are the tallies read. The barrier, which all running threads pass, stands between the two halves of each side: a
- * thread that added before it is seen here, and one that adds after it finds the word gone. A thread that is alone with
- * its work needs none. */
+ * thread that counted before it is seen here, and one that counts after it finds the word gone. A thread that is alone
+ * with its work needs none. */
 void vg_gate_stop_tallies(struct vg_device *device, struct vg_work *locked) {
-  VG_STORE(&device->gate->counted_word, VG_GATE_NO_WORD);
+  VG_STORE(&device->counted_word, VG_GATE_NO_WORD);
   bool alone = !locked || (!locked->next && locked == vg_gate_work_here(device));
   if (!alone) vg_prim_membarrier();
   for (struct vg_work *work = locked; work; work = work->next) vg_work_take_tally(work);

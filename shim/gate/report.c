@@ -66,7 +66,7 @@ void vg_gate_set_counted_word(struct vg_device *device) {
   bool counted = device->gate->busy.since_ns && !solo && (state == VG_GATE_COUNT || state == VG_GATE_SOLO) &&
                  !VG_LOAD_RELAXED(&vg_prim_membarrier_refused); /* the short path has no fence */
   VG_STORE(&device->solo_word, solo ? word : VG_GATE_NO_WORD);
-  VG_STORE(&device->gate->counted_word, counted ? word : VG_GATE_NO_WORD);
+  VG_STORE(&device->counted_word, counted ? word : VG_GATE_NO_WORD);
 }
 
 void vg_gate_set_open_word(struct vg_device *device, uint32_t word) {

@@ -1,9 +1,8 @@
 /*
  * short_path.h - a counted launch like the one before it: into the same stream, while the gate stays open, of a
  * function whose cost is known and not to be timed now, with no marker due behind it and the bound not reached. It is
- * counted by additions to the thread's own tally (thread_work.h). Inline: it costs about as much as moving the
- * arguments. Whatever is otherwise takes the long path, vg_gate_enter() and vg_gate_leave(), which opens the short one
- * again.
+ * counted in the thread's own tally (thread_work.h). Inline: it costs about as much as moving the arguments. Whatever
+ * is otherwise takes the long path, vg_gate_enter() and vg_gate_leave(), which opens the short one again.
  *
  * Without a lock, three things have to be right:
  *
@@ -15,6 +14,9 @@
  * - A launch that is counted while another thread ends a wait. The wait covers launches of epochs before its own. The
  *   epoch is read after the driver's launch: if it is still that of the launches in the tally, the wait begins later
  *   than the launch. Else the launch is counted under the lock, in the new epoch.
+ *
+ * What a launch has to look at is brought together: a capture that begins, or a change of contexts, has all threads
+ * find their work no longer known (context.h), and in a gang, whose collectives are counted, the tally never opens.
  *
  * The bound may be lowered and work of other threads added while the tally is open; the launches that it still takes do
  * not see it: an eighth of the bound.
@@ -28,32 +30,25 @@
 /* Not a call even where a compiler would rather make it one: the arguments of the launch stay where they are. */
 #define VG_SHORT_PATH static inline __attribute__((always_inline))
 
-VG_SHORT_PATH bool vg_gate_goes_on(const struct vg_work *work, CUstream stream, bool per_thread) {
-  CUstream handle = per_thread && !stream ? CU_STREAM_PER_THREAD : stream;
-  return handle == work->tally.handle && vg_context_here.generation == VG_LOAD(&vg_context_generation) &&
-         !VG_LOAD_RELAXED(&vg_gate_captures) &&
-         !(VG_LOAD_RELAXED(&VG_LOAD(&work->device->control)->watch) & VG_WATCH_GANG);
-}
-
 /* Returns the thread's work, which is all that is to be kept over the driver's launch; NULL: the launch takes the long
  * path. */
 VG_SHORT_PATH struct vg_work *vg_gate_enter_short(CUstream stream, bool per_thread, const void *function,
                                                   uint64_t threads) {
+  if (VG_UNLIKELY(VG_LOAD(&vg_context_generation) != vg_context_here.work_generation)) return NULL;
   struct vg_work *work = vg_context_here.work;
-  if (VG_UNLIKELY(!work) || VG_UNLIKELY(!vg_gate_goes_on(work, stream, per_thread))) return NULL;
+  if (VG_UNLIKELY((per_thread && !stream ? CU_STREAM_PER_THREAD : stream) != work->tally.handle)) return NULL;
   uint64_t key = vg_work_key(function, threads);
   struct vg_estimate *estimate = vg_work_estimate_at(work, key);
   __asm__("" : "+r"(estimate)); /* one register; gcc would keep its parts, and compute it again for each field */
   /* An unknown function has a countdown of one: each of its launches is to be timed. */
   if (VG_UNLIKELY(estimate->key != key || estimate->countdown <= 1)) return NULL;
-  uint64_t cost_ns = VG_LOAD_RELAXED(&estimate->cost_ns);
-  if (VG_UNLIKELY(work->tally.cost_ns + cost_ns >= VG_LOAD_RELAXED(&work->tally.limit_ns))) return NULL;
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&estimate->charge) >= work->tally.left)) return NULL;
   const struct vg_device *device = work->device;
   work->tally.estimate = estimate;
   VG_STORE_RELAXED(&work->tally.in_flight, true);
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   uint32_t word = VG_LOAD(VG_LOAD(&device->gate_word));
-  if (VG_LIKELY(word == VG_LOAD_RELAXED(&device->gate->counted_word))) return work;
+  if (VG_LIKELY(word == VG_LOAD_RELAXED(&device->counted_word))) return work;
   VG_STORE(&work->tally.in_flight, false);
   return NULL;
 }
@@ -63,16 +58,14 @@ VG_SHORT_PATH void vg_gate_count_short(struct vg_work *work, bool programmatic) 
   struct vg_tally *tally = &work->tally;
   struct vg_estimate *estimate = tally->estimate;
   struct vg_device *device = work->device;
-  const struct vg_gate_state *gate = device->gate;
   estimate->countdown--;
-  if (VG_UNLIKELY(VG_LOAD(&gate->epoch) != tally->epoch) || VG_UNLIKELY(programmatic && !tally->programmatic)) {
+  if (VG_UNLIKELY(VG_LOAD(&device->epoch) != tally->epoch) || VG_UNLIKELY(programmatic && !tally->programmatic)) {
     vg_gate_count_long(work, estimate, programmatic);
     return;
   }
-  VG_STORE(&tally->cost_ns, tally->cost_ns + VG_LOAD_RELAXED(&estimate->cost_ns));
-  VG_STORE(&tally->launches, tally->launches + 1);
+  VG_STORE(&tally->left, tally->left - VG_LOAD_RELAXED(&estimate->charge));
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->counted_word) == VG_GATE_NO_WORD)) vg_gate_stay_busy(device);
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&device->counted_word) == VG_GATE_NO_WORD)) vg_gate_stay_busy(device);
 }
 
 VG_SHORT_PATH CUresult vg_gate_leave_short(struct vg_work *work, CUresult result, bool programmatic) {

@@ -45,8 +45,6 @@ struct vg_gate_state {
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
-  uint64_t epoch;                                     /* see vg_gate_sync_begin() */
-  uint32_t counted_word;    /* the accepted word while it is COUNT and the gate is busy, else VG_GATE_NO_WORD */
   struct vg_gate_span busy; /* work outstanding; ends only under the locks of all works, see vg_gate_stop_tallies() */
 } __attribute__((aligned(64)));
 

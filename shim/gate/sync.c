@@ -20,7 +20,7 @@ static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 uint64_t vg_gate_sync_begin(void) {
   if (vg_gate_solo()) return 0;
   struct vg_device *device = vg_context_device();
-  return device ? __atomic_add_fetch(&device->gate->epoch, 1, __ATOMIC_ACQ_REL) : 0;
+  return device ? __atomic_add_fetch(&device->epoch, 1, __ATOMIC_ACQ_REL) : 0;
 }
 
 static struct vg_gate_point point_of(uint64_t begin, CUstream stream, bool per_thread) {

@@ -16,7 +16,7 @@ static pthread_once_t line_once = PTHREAD_ONCE_INIT;
 
 static void line_free(void *line) {
   vg_gate_own_line = NULL; /* another destructor of this thread may launch yet: it gets a line of its own again */
-  vg_context_here.work = NULL;
+  vg_context_here.work_generation = 0;
   VG_STORE(&((struct vg_gate_line *)line)->owned, 0);
 }
 
@@ -71,6 +71,6 @@ bool vg_gate_give_up(struct vg_device *device) {
 
 /* The parent's other threads do not exist here: their works mean nothing. */
 void vg_gate_lines_forked_child(void) {
-  vg_context_here.work = NULL;
+  vg_context_here.work_generation = 0;
   for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) memset(line->works, 0, sizeof line->works);
 }

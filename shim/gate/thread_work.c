@@ -36,8 +36,12 @@ struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *func
     }
   }
   vg_lock(&work->lock); /* a marker may point to the estimate that it replaces */
-  *first = (struct vg_estimate){
-      .key = key, .function = function, .grid_class = vg_work_grid_class(threads), .countdown = 1, .cost_ns = 0};
+  *first = (struct vg_estimate){.key = key,
+                                .function = function,
+                                .grid_class = vg_work_grid_class(threads),
+                                .countdown = 1,
+                                .samples_ns = work->samples_ns[first - work->estimates]};
+  vg_estimate_set_cost(first, 0);
   vg_unlock(&work->lock);
   return first;
 }
@@ -52,10 +56,9 @@ struct vg_work *vg_work_new(struct vg_device *device) {
 
 void vg_work_take_tally(struct vg_work *work) {
   struct vg_tally *tally = &work->tally;
-  uint64_t launches = VG_LOAD(&tally->launches), cost_ns = VG_LOAD(&tally->cost_ns);
-  uint64_t added_ns = cost_ns - tally->taken_ns;
-  work->launched += launches - tally->taken_launches;
-  tally->taken_launches = launches;
+  int64_t left = VG_LOAD(&tally->left);
+  uint64_t added = (uint64_t)(tally->taken - left), added_ns = added >> VG_TALLY_LAUNCH_BITS;
+  work->launched += added - (added_ns << VG_TALLY_LAUNCH_BITS);
   if (tally->stream) {
     tally->stream->cost_ns += added_ns;
     tally->stream->unmarked_ns += added_ns;
@@ -63,7 +66,7 @@ void vg_work_take_tally(struct vg_work *work) {
   } else {
     work->done_ns += added_ns;
   }
-  VG_STORE(&tally->taken_ns, cost_ns);
+  VG_STORE(&tally->taken, left);
 }
 
 void vg_work_lock(struct vg_work *work) {
@@ -71,9 +74,10 @@ void vg_work_lock(struct vg_work *work) {
   vg_work_take_tally(work);
 }
 
-void vg_work_close_tally(struct vg_work *work) {
-  VG_STORE_RELAXED(&work->tally.limit_ns, 0);
-  work->tally.stream = NULL;
+void vg_work_open_tally(struct vg_work *work, uint64_t room_ns) {
+  int64_t left = (room_ns < VG_TALLY_MOST_NS ? (int64_t)room_ns : VG_TALLY_MOST_NS) << VG_TALLY_LAUNCH_BITS;
+  VG_STORE(&work->tally.taken, left);
+  VG_STORE(&work->tally.left, left);
 }
 
 /* ---- streams and events ---- */
@@ -177,7 +181,7 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
  * function behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
   if (estimate->count || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
-  VG_STORE_RELAXED(&estimate->cost_ns, now_ns - stream->moved_ns); /* launching threads read it without the lock */
+  vg_estimate_set_cost(estimate, now_ns - stream->moved_ns);
   for (uint32_t i = stream->head; i != stream->tail; i++) {
     struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
     if (marker->estimate != estimate) continue;
@@ -454,7 +458,7 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     work->done_ns += stream->cost_ns;
     take_cost(work, stream, stream->cost_ns);
     stream->used = false;
-    if (stream == work->tally.stream) vg_work_close_tally(work);
+    if (stream == work->tally.stream) work->tally.stream = NULL; /* its thread may still count a launch there */
   }
   if (work->pool_context == context) work->pooled = 0;
   if (work->look_context == context) work->look = NULL;

@@ -44,21 +44,20 @@ struct vg_stream {
   uint32_t head, tail;
 };
 
-/* Launches that the thread has counted without the lock (short_path.h): sums that only grow and that only the thread
- * writes. The books have taken them up to taken_ns and taken_launches; whoever takes the lock takes the rest. */
+/* Launches that the thread has counted without the lock (short_path.h): each takes its charge (estimate.h) from what is
+ * left of the tally, which only the thread writes. The books have the difference to what was left of it in the first
+ * place up to taken; whoever takes the lock takes the rest. */
 struct vg_tally {
   struct vg_estimate *estimate; /* of the launch on its way */
   bool in_flight;               /* the thread's mark: a launch is on its way to the device (thread_line.h) */
-  uint64_t cost_ns;
-  uint64_t launches;
-  uint64_t limit_ns; /* cost_ns stays below it; 0: closed. Written under the lock, read by the thread */
+  int64_t left; /* more than the charge of a launch that is counted here; 0: closed; below, if a charge has risen */
   /* what a launch must have to be counted here; changed by the thread under the lock */
   CUstream handle; /* CU_STREAM_PER_THREAD for NULL in the per-thread variant */
   uint64_t epoch;
   bool programmatic; /* the stream is; else the launch may not be */
   /* under the lock */
   struct vg_stream *stream; /* where it belongs in the books; NULL: its context has ended */
-  uint64_t taken_ns, taken_launches;
+  int64_t taken;
 };
 
 struct vg_work {
@@ -90,29 +89,30 @@ struct vg_work {
   struct vg_stream streams[VG_WORK_STREAMS];
   struct vg_tally tally; /* between what only its own thread writes often */
   struct vg_estimate estimates[VG_WORK_ESTIMATES];
+  uint64_t samples_ns[VG_WORK_ESTIMATES][VG_ESTIMATE_SAMPLES];
 };
 
 struct vg_work *vg_work_new(struct vg_device *device); /* NULL: no memory */
 
 /* Takes the lock and what the tally has counted meanwhile. */
 void vg_work_lock(struct vg_work *work);
-void vg_work_take_tally(struct vg_work *work);  /* under the lock, as what follows */
-void vg_work_close_tally(struct vg_work *work); /* its thread may still add a launch that is on its way */
+void vg_work_take_tally(struct vg_work *work);                   /* under the lock, as what follows */
+void vg_work_open_tally(struct vg_work *work, uint64_t room_ns); /* by its thread; 0: closes it */
 
 /* log2 of the threads launched. */
 static inline uint32_t vg_work_grid_class(uint64_t threads) {
   return 63 - (uint32_t)__builtin_clzll(threads | 1);
 }
 
-/* Function and grid class in one word; addresses have at most 57 bits. */
+/* Function and grid class, which is below 64, in one word. Handles are addresses of at least 8 bytes. */
 static inline uint64_t vg_work_key(const void *function, uint64_t threads) {
-  return (uint64_t)(uintptr_t)function << 6 | vg_work_grid_class(threads);
+  return (uint64_t)(uintptr_t)function * 8 + vg_work_grid_class(threads);
 }
 
 /* Where the estimate of a key is looked for first. Called by the work's own thread without the lock: no other thread
  * adds estimates. */
 static inline struct vg_estimate *vg_work_estimate_at(struct vg_work *work, uint64_t key) {
-  return &work->estimates[key * 0x9E3779B97F4A7C15ull >> (64 - VG_WORK_ESTIMATES_LOG2)];
+  return &work->estimates[(uint32_t)key * 0x9E3779B1u >> (32 - VG_WORK_ESTIMATES_LOG2)];
 }
 
 /* Makes one if there is none, in the place of another if need be. */
@@ -121,10 +121,12 @@ struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *func
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
 
-/* What is in the books and what the tally has counted since; for other threads, without the lock, an approximation. */
+/* What is in the books and what the tally has counted since; for other threads, without the lock, an approximation: the
+ * tally may be opened anew in between. */
 static inline uint64_t vg_work_outstanding(const struct vg_work *work) {
-  uint64_t taken_ns = VG_LOAD(&work->tally.taken_ns); /* first: the tally is at least as much */
-  return VG_LOAD(&work->tally.cost_ns) - taken_ns + VG_LOAD_RELAXED(&work->outstanding_ns);
+  int64_t taken = VG_LOAD(&work->tally.taken), left = VG_LOAD(&work->tally.left);
+  uint64_t added_ns = taken > left ? (uint64_t)(taken - left) >> VG_TALLY_LAUNCH_BITS : 0;
+  return added_ns + VG_LOAD_RELAXED(&work->outstanding_ns);
 }
 
 static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_ns) {

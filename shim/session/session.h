@@ -22,7 +22,9 @@ struct vg_device {
   const uint32_t *gate_word; /* read by the fast path: the control page's gate, or private_word */
   uint32_t open_word;        /* the open gate word that this process has accepted; anything else takes the slow path */
   uint32_t solo_word;        /* the accepted word while launches pass it uncounted, else VG_GATE_NO_WORD */
+  uint32_t counted_word;     /* the accepted word while it is COUNT and the gate is busy, else VG_GATE_NO_WORD */
   uint32_t private_word;     /* stands in for the control page's gate while there is no daemon (coast, open, closed) */
+  uint64_t epoch;            /* of waits, see vg_gate_sync_begin() */
   const struct vg_control_device *control; /* atomic pointers: see the head of this file */
   struct vg_report_device *report;
   int doorbell_fd;

@@ -194,8 +194,9 @@ uint32_t vg_context_generation = 1;
 __thread struct vg_context_here vg_context_here;
 
 CUcontext vg_context_remembered(void) {
-  if (vg_context_here.generation != vg_context_generation)
-    vg_context_here = (struct vg_context_here){vg_context_generation, fake_device, FAKE_CONTEXT, NULL};
+  uint32_t now = VG_LOAD(&vg_context_generation);
+  if (vg_context_here.generation != now)
+    vg_context_here = (struct vg_context_here){.generation = now, .context = FAKE_CONTEXT};
   return FAKE_CONTEXT;
 }
 

@@ -5,7 +5,7 @@
 #include "gate/estimate.h"
 
 static struct vg_estimate estimate_of(const uint64_t *samples_ns, int count) {
-  struct vg_estimate estimate = {.countdown = 1};
+  struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
   for (int i = 0; i < count; i++) vg_estimate_sample(&estimate, samples_ns[i]);
   return estimate;
 }
@@ -19,7 +19,7 @@ static void time_slices_of_others_do_not_count(void) {
   struct check_random random = {.state = 7};
   static const uint64_t costs_ns[] = {20000, 200000, 2000000};
   for (int kind = 0; kind < 3; kind++) {
-    struct vg_estimate estimate = {.countdown = 1};
+    struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
     int off = 0;
     for (int i = 0; i < 1000; i++) {
       uint64_t sample_ns = costs_ns[kind] + check_below(&random, costs_ns[kind] / 50);
@@ -33,12 +33,13 @@ static void time_slices_of_others_do_not_count(void) {
   }
   static const uint64_t bad_start[] = {1200000, 200000, 200000};
   CHECK(is_about(estimate_of(bad_start, 3).cost_ns, 200000));
-  CHECK(vg_estimate_sample(&(struct vg_estimate){.countdown = 1}, 777) == 777); /* the first is all that is known */
+  CHECK(vg_estimate_sample(&(struct vg_estimate){.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}},
+                           777) == 777); /* the first is all that is known */
 }
 
 static void costs_that_vary_or_change_are_followed(void) {
   struct check_random random = {.state = 11};
-  struct vg_estimate estimate = {.countdown = 1};
+  struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
   uint64_t sum_ns = 0;
   for (int i = 0; i < 1000; i++) { /* within a quarter: all of them count, so that what is done adds up */
     vg_estimate_sample(&estimate, 1000000 + check_below(&random, 250000));
@@ -57,7 +58,7 @@ static void long_launches_beside_others_are_not_doubled(void) {
   static const uint64_t cost_ns = 11600000;
   for (uint64_t seed = 1; seed <= 5; seed++) {
     struct check_random random = {.state = seed};
-    struct vg_estimate estimate = {.countdown = 1};
+    struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
     double sum_ns = 0;
     for (int i = 0; i < 1000; i++) {
       uint64_t others_ns =
@@ -73,7 +74,7 @@ static void long_launches_beside_others_are_not_doubled(void) {
 /* What really takes anything between one and three is not taken for its shortest. */
 static void costs_that_never_agree_are_not_underrated(void) {
   struct check_random random = {.state = 3};
-  struct vg_estimate estimate = {.countdown = 1};
+  struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
   double sum_ns = 0;
   for (int i = 0; i < 1000; i++) {
     vg_estimate_sample(&estimate, VG_NS_PER_MS + check_below(&random, 2 * VG_NS_PER_MS));

@@ -70,30 +70,45 @@ static void what_is_new_takes_the_long_path(void) {
   CHECK(!is_open(fake_stream(2), &functions[0]));
   CHECK(!is_open(fake_stream(1), &functions[1]));
   CHECK(!vg_gate_enter_short(fake_stream(1), false, &functions[0], 4096));
-  VG_STORE(&control.watch, VG_WATCH_USAGE | VG_WATCH_GANG);
-  CHECK(!is_open(fake_stream(1), &functions[0]));
-  VG_STORE(&control.watch, VG_WATCH_USAGE);
   vg_gate_capture_begin();
   CHECK(!is_open(fake_stream(1), &functions[0]));
+  launch_into(fake_stream(1), &functions[0], SHORT_NS);
+  CHECK(!is_open(fake_stream(1), &functions[0]));
   vg_gate_capture_end();
-  CHECK(is_open(fake_stream(1), &functions[0]));
+  open_short_path();
   set_gate(VG_GATE_CLOSED);
   CHECK(!is_open(fake_stream(1), &functions[0]));
   set_gate(VG_GATE_COUNT); /* a new lease: not accepted yet */
   CHECK(!is_open(fake_stream(1), &functions[0]));
   open_short_path();
-  vg_context_here.generation = 0; /* the thread has another context now, or may have */
-  CHECK(!is_open(fake_stream(1), &functions[0]));
-  open_short_path();
-  struct vg_work *work = device()->gate->works; /* as when its context ends */
-  vg_work_lock(work);
-  vg_work_close_tally(work);
-  vg_unlock(&work->lock);
+  vg_context_here.work_generation = 0; /* the thread has another context now, or may have */
   CHECK(!is_open(fake_stream(1), &functions[0]));
   open_short_path();
   vg_gate_daemon_gone(device());
   CHECK(!is_open(fake_stream(1), &functions[0]));
   vg_gate_daemon_back(device()); /* with the same word */
+  CHECK(!is_open(fake_stream(1), &functions[0]));
+  open_short_path();
+  vg_gate_context_gone(device(), FAKE_CONTEXT);
+  CHECK(!is_open(fake_stream(1), &functions[0]));
+  end();
+}
+
+/* Its collectives are counted on the long path. A slice becomes a gang's when its shares change: launches of a tally
+ * that is open are the last ones. */
+static void a_gang_takes_the_long_path(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_GANG);
+  for (int i = 0; i < 100; i++) {
+    launch_into(fake_stream(1), &functions[0], SHORT_NS);
+    CHECK(!is_open(fake_stream(1), &functions[0]));
+  }
+  VG_STORE(&control.watch, VG_WATCH_USAGE);
+  open_short_path();
+  VG_STORE(&control.watch, VG_WATCH_USAGE | VG_WATCH_GANG);
+  uint32_t on_short_path = 0;
+  for (; is_open(fake_stream(1), &functions[0]); on_short_path++) launch_into(fake_stream(1), &functions[0], SHORT_NS);
+  CHECK(on_short_path <= 128);
+  launch_into(fake_stream(1), &functions[0], SHORT_NS);
   CHECK(!is_open(fake_stream(1), &functions[0]));
   end();
 }
@@ -154,7 +169,23 @@ static void a_bound_that_is_lowered_is_soon_seen(void) {
   ticket.programmatic = true;
   vg_gate_leave(&ticket, CUDA_SUCCESS);
   const struct vg_tally *tally = &device()->gate->works->tally;
-  CHECK(tally->limit_ns > tally->cost_ns && tally->limit_ns - tally->cost_ns <= control.bound_ns / 8);
+  CHECK(tally->left > 0 && (uint64_t)tally->left >> VG_TALLY_LAUNCH_BITS <= control.bound_ns / 8);
+  end();
+}
+
+/* Another thread has seen that the function takes longer: the launch on its way is the last one of this tally. */
+static void a_cost_that_rises_closes_the_tally(void) {
+  begin_open();
+  uint64_t outstanding_ns = vg_gate_outstanding(device());
+  struct vg_work *launch = enter(fake_stream(1), &functions[0]);
+  CHECK(launch);
+  vg_estimate_set_cost(launch->tally.estimate, VG_NS_PER_S);
+  leave(launch, CUDA_SUCCESS);
+  CHECK(launch->tally.left <= 0 && !is_open(fake_stream(1), &functions[0]));
+  CHECK(vg_gate_outstanding(device()) == outstanding_ns + VG_TALLY_MOST_NS);
+  vg_work_lock(launch);
+  vg_unlock(&launch->lock);
+  CHECK(launch->outstanding_ns == outstanding_ns + VG_TALLY_MOST_NS && launch->tally.taken == launch->tally.left);
   end();
 }
 
@@ -257,11 +288,13 @@ static void without_membarrier_the_short_path_stays_closed(void) {
 int main(void) {
   RUN(most_launches_take_it_and_all_are_counted);
   RUN(what_is_new_takes_the_long_path);
+  RUN(a_gang_takes_the_long_path);
   RUN(a_refused_launch_is_not_counted);
   RUN(a_wait_does_not_cover_a_later_launch);
   RUN(a_launch_under_way_is_not_idleness);
   RUN(a_probe_before_the_launch_does_not_cover_it);
   RUN(a_bound_that_is_lowered_is_soon_seen);
+  RUN(a_cost_that_rises_closes_the_tally);
   RUN(a_lease_is_not_given_up_under_a_launch);
   RUN(threads_and_helper_agree);
   RUN(without_membarrier_the_short_path_stays_closed); /* the last one */
