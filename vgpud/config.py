@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vgpud import paths
-from vgpud.core.admit import PRIORITY_MAX
 from vgpud.core.enforce import VERBS
-from vgpud.core.model import DIRECTS
+from vgpud.core.model import DIRECTS, PRIORITY_MAX
 from vgpud.core.units import UnitError, parse_gpus
 from vgpud.errors import ConfigError
 from vgpud.oci.request import Limits

@@ -2,11 +2,15 @@
 
 Rss and Pss are the kernel's (/proc/PID/smaps_rollup); the peak of Rss is VmHWM, which has the imports in it. Wake-ups
 are voluntary context switches of all its threads while nothing happens.
+
+Packages that an environment has beside those of `vgpud[k8s]` may be loaded, too: httpcore2 loads trio where there is
+one. --python names the interpreter of an environment like the image's.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from benchmarks import harness, results
 from benchmarks.kubernetes.node import Api, Kubelet, node, part, resident_bytes
 from vgpud.cli.demo.private_system import PartError
 
-GOAL_BYTES = 60 << 20
+GOAL_BYTES = 60_000_000
 DEVICES = 8
 SIM = {"devices": str(DEVICES)}
 SETTLE_S = 3.0
@@ -75,10 +79,11 @@ def main() -> int:
     made.add_argument("--count", type=int, default=200, help="claims (default: %(default)s)")
     made.add_argument("--more", type=int, default=1000, help="claims after these, for growth (default: %(default)s)")
     made.add_argument("--seconds", type=float, default=20.0, help="of being idle (default: %(default)s)")
+    made.add_argument("--python", default=sys.executable, help="the driver's interpreter (default: this one)")
     args = made.parse_args()
     if args.real:
         made.error("the driver's process has no device: leave --real out")
-    with node(SIM) as (cluster, api):
+    with node(SIM, python=args.python) as (cluster, api):
         device, server = cluster.system.device_name(), api.name
         assert cluster.process
         pid = cluster.process.pid
@@ -100,12 +105,18 @@ def main() -> int:
     good = True
     for name in ("idle_bytes", "after_claims_bytes"):
         rss = figures[name]["rss"]
-        good &= harness.verdict(f"Rss, {name}, MiB", rss / (1 << 20), "<= 60", rss <= GOAL_BYTES)
+        good &= harness.verdict(f"Rss, {name}, MB", rss / 1e6, "<= 60", rss <= GOAL_BYTES)
     path = results.write(
         "kubernetes_memory",
         simulated=True,
         device=device,
-        parameters={"count": args.count, "more": args.more, "seconds": args.seconds, "devices": DEVICES},
+        parameters={
+            "count": args.count,
+            "more": args.more,
+            "seconds": args.seconds,
+            "devices": DEVICES,
+            "own_environment": args.python != sys.executable,
+        },
         goals={"rss_bytes": GOAL_BYTES},
         figures=figures,
         raw={},

@@ -224,9 +224,13 @@ def part(name: str, device: int, milli: int, memory_mib: int, pod: str = "", mos
 
 @contextmanager
 def node(
-    sim_config: Mapping[str, str], lengths_us: Sequence[int] = (200,), start: bool = True
+    sim_config: Mapping[str, str],
+    lengths_us: Sequence[int] = (200,),
+    start: bool = True,
+    python: str = sys.executable,
 ) -> Iterator[tuple[Cluster, Api]]:
-    """A node whose devices are all Kubernetes', with the driver started and registered, or (start=False) not yet."""
+    """A node whose devices are all Kubernetes', with the driver started and registered, or (start=False) not yet.
+    python: the driver's interpreter."""
     with tempfile.TemporaryDirectory(prefix="vgk-") as name:
         folder = Path(name)
         config = [f'cdi_dir = "{folder / "cdi"}"', "[devices]", 'kubernetes = ["all"]']
@@ -234,7 +238,7 @@ def node(
         own.env["VGPU_SIM_KERNELS"] = str(harness.spin_model(folder, lengths_us))
         with own, api_server(folder) as api:
             api.add_node(NODE)
-            made = Cluster(folder, own, api.kubeconfig)
+            made = Cluster(folder, own, api.kubeconfig, python)
             try:
                 if start:
                     made.start()

@@ -92,7 +92,8 @@ def kubeconfig(directory: Path, server: str) -> Path:
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "x",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        # else all certificates of the machine are read, which a pod's account does not do
+        "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
         "users": [{"name": "u", "user": {}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
     }
@@ -101,10 +102,10 @@ def kubeconfig(directory: Path, server: str) -> Path:
 
 
 class Cluster:
-    """All of it. Start the driver with start()."""
+    """All of it. Start the driver with start(). python: the interpreter that the driver has."""
 
-    def __init__(self, directory: Path, system: OwnSystem, kubeconfig: Path) -> None:
-        self.directory, self.system, self._config = directory, system, kubeconfig
+    def __init__(self, directory: Path, system: OwnSystem, kubeconfig: Path, python: str = sys.executable) -> None:
+        self.directory, self.system, self._config, self._python = directory, system, kubeconfig, python
         self._channel = grpc.insecure_channel(system.host)
         self.nodes, self._slices = stubs.NodeServiceStub(self._channel), stubs.SliceServiceStub(self._channel)
         self.kubelet = Kubelet(directory / "kubelet")
@@ -112,7 +113,7 @@ class Cluster:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
-        command = [sys.executable, "-m", "vgpud.k8s", "--node", NODE, "--kubelet-dir", str(self.kubelet.directory)]
+        command = [self._python, "-m", "vgpud.k8s", "--node", NODE, "--kubelet-dir", str(self.kubelet.directory)]
         command += ["--socket", self.system.host.removeprefix("unix://"), "--kubeconfig", str(self._config), *more]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))

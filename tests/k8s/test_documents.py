@@ -74,7 +74,15 @@ def requests(one: Object) -> list[Object]:
 
 def test_there_is_something_to_check() -> None:
     kinds = {one["kind"] for one in objects()}
-    assert kinds == {"ResourceClaim", "ResourceClaimTemplate", "Pod", "Deployment", "Job", "DeviceClass"}
+    assert kinds == {
+        "ResourceClaim",
+        "ResourceClaimTemplate",
+        "Pod",
+        "Deployment",
+        "Job",
+        "DeviceClass",
+        "ResourceQuota",
+    }
     assert len(commands()) == 3 and len(KUEUE) == 3
 
 

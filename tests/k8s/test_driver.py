@@ -16,6 +16,7 @@ from tests.daemon.node import eventually
 from tests.k8s.fake_api import FakeApi
 from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
 from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.k8s.shell.node_daemon import CALL_S
 from vgpud.v1 import vgpud_pb2 as pb
 
 POD = "aaaaaaaa-0000-1111-2222-333333333333"
@@ -71,6 +72,7 @@ def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes
     first = devices["spec"]["devices"][0]
     assert (first["name"], first["allowMultipleAllocations"]) == ("gpu-0", True)
     assert first["capacity"]["sm"]["value"] == "1k"
+    assert first["attributes"]["cudaComputeCapability"] == {"version": "9.0.0"}, "as NVML has it"
     assert len(cluster.api.writes) == 2
 
 
@@ -186,9 +188,13 @@ def test_a_vgpud_that_is_restarted_during_a_call_is_waited_for(cluster: FakeClus
     claim = half(cluster)
     assert cluster.system.daemon
     cluster.system.daemon.kill()
+    begin_s = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(cluster.kubelet.prepare, claim)
         time.sleep(0.3)
         cluster.system.start_daemon()
+        too_late = time.monotonic() - begin_s > CALL_S / 2  # on a busy machine
         (answer,) = call.result().values()
+    if too_late and answer.error:
+        (answer,) = cluster.kubelet.prepare(claim).values()
     assert not answer.error and len(cluster.slices()) == 1

@@ -195,6 +195,7 @@ def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Dev
         simulated=device.simulated,
         context_bytes=device.context_bytes,
         granule_bytes=device.granule_bytes,
+        compute_capability=device.compute_capability,
         utilization_ratio=now.utilization_ratio or 0.0,
         drained=drain.reason if drain else "",
         drained_by_fault=bool(drain and drain.by_fault),

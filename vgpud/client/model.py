@@ -63,6 +63,8 @@ class Device:
     xids: int = 0
     #: the latest of them, 0 = none
     last_xid: int = 0
+    #: CUDA's, "9.0"; empty = not known
+    compute_capability: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from vgpud.core import offered
-from vgpud.core.model import CLASSES, LATENCY, Denied, Device, Policy, Reason, Share, Slice, Spec, State
+from vgpud.core.model import (
+    CLASSES,
+    LATENCY,
+    PRIORITY_MAX,
+    WEIGHT_MAX,
+    Denied,
+    Device,
+    Policy,
+    Reason,
+    Share,
+    Slice,
+    Spec,
+    State,
+)
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
-
-WEIGHT_MAX = 10_000
-PRIORITY_MAX = 1_000
 
 
 def _invalid(message: str, field: str) -> Denied:

@@ -13,6 +13,8 @@ UID_MAX = (1 << 32) - 1
 BATCH = "batch"
 LATENCY = "latency"  # its guarantee is served at once, before others'
 CLASSES = (BATCH, LATENCY)
+#: of borrowed time, of a slice
+WEIGHT_MAX, PRIORITY_MAX = 10_000, 1_000
 DEFAULT_QUEUE = "default"
 NO_LIMIT = 1 << 62
 #: Slice.suspended; the last two while the driver is at it
@@ -60,6 +62,7 @@ class Device:
     simulated: bool
     context_bytes: int  # what one context of one process costs
     granule_bytes: int
+    compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,7 @@ class Devices:
             simulated=bool(self.sim_dir),
             context_bytes=self._context_bytes or self._context_cost(index),
             granule_bytes=GRANULE_BYTES,
+            compute_capability=_compute_capability(handle),
         )
 
     def _context_cost(self, index: int) -> int:
@@ -310,6 +311,11 @@ def _in_numa_node(a: Any, b: Any) -> bool:
 
 def _or_zero(ask: Any) -> int:
     return _or_none(ask) or 0
+
+
+def _compute_capability(handle: Any) -> str:
+    major, minor = _or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle)) or (0, 0)
+    return f"{major}.{minor}" if major else ""
 
 
 def _usable_bytes(handle: Any) -> int:

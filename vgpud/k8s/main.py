@@ -18,11 +18,10 @@ import grpc
 
 from vgpud import __version__, paths
 from vgpud.errors import ConfigError, ConflictError, DeniedError, VgpudError
-from vgpud.k8s.core import plugin, published
+from vgpud.k8s.core import published
 from vgpud.k8s.core.machine import Policy, State
 from vgpud.k8s.core.names import DRIVER
-from vgpud.k8s.kubelet_api import device_plugin_pb2, device_plugin_pb2_grpc, registration_pb2, registration_pb2_grpc
-from vgpud.k8s.shell.device_plugin import plugin_sockets
+from vgpud.k8s.kubelet_api import registration_pb2, registration_pb2_grpc
 from vgpud.k8s.shell.kubelet import registration_socket
 
 log = logging.getLogger("vgpud.k8s")
@@ -97,7 +96,7 @@ def main(
 
     def made(channel: grpc.aio.Channel, ended: Ended) -> Server:
         if device_plugin:
-            return _plugin(plugin.State(tenth_max_milli), node, kubelet_dir, kubeconfig, channel, ended)
+            return _plugin(tenth_max_milli, node, kubelet_dir, kubeconfig, channel, ended)
         state = State(node, Policy(publish, priority_max))
         return _driver(state, kubelet_dir, kubeconfig, channel, ended)
 
@@ -142,6 +141,9 @@ def answers(registry: Path) -> bool:
 
 def plugin_answers(kubelet_dir: Path) -> bool:
     """Whether the device plugin answers at the socket that kubelet calls."""
+    from vgpud.k8s.kubelet_api import device_plugin_pb2, device_plugin_pb2_grpc
+    from vgpud.k8s.shell.device_plugin import plugin_sockets
+
     there = [path for path in plugin_sockets(kubelet_dir / "device-plugins") if path.exists()]
     for path in there:
         with grpc.insecure_channel(f"unix://{path}") as channel:
@@ -154,7 +156,7 @@ def plugin_answers(kubelet_dir: Path) -> bool:
     return False
 
 
-# --check, which runs often, needs no lightkube: it is imported where it is used
+# --check, which runs often, needs no lightkube, and the driver no device plugin: they are imported where they are used
 
 
 class Server(Protocol):
@@ -187,14 +189,15 @@ def _driver(
 
 
 def _plugin(
-    state: plugin.State,
+    max_milli: int,
     node: str,
     kubelet_dir: Path,
     kubeconfig: Path | None,
     channel: grpc.aio.Channel,
     ended: Ended,
 ) -> Server:
-    """The device plugin. It does without an API server."""
+    """The device plugin. It does without an API server. max_milli: of each slice, see plugin.State."""
+    from vgpud.k8s.core.plugin import State as PluginState
     from vgpud.k8s.plugin import DevicePlugin
     from vgpud.k8s.shell.api_server import ApiServer
 
@@ -203,7 +206,7 @@ def _plugin(
         api = ApiServer(lambda: _connect(kubeconfig), node)
     except ConfigError as error:
         log.info("ResourceSlices of this node are not looked for: %s", error)
-    return DevicePlugin(state, channel, kubelet_dir, api, ended)
+    return DevicePlugin(PluginState(max_milli), channel, kubelet_dir, api, ended)
 
 
 async def _serve(made: Callable[[grpc.aio.Channel, Ended], Server], kubelet_dir: Path, host: str) -> None:

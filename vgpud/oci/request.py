@@ -12,8 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpud.core.admit import PRIORITY_MAX
-from vgpud.core.model import BATCH, CLASSES, LATENCY, Spec
+from vgpud.core.model import BATCH, CLASSES, LATENCY, PRIORITY_MAX, Spec
 from vgpud.core.units import GPUS_MAX, UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
 
 ANNOTATION_PREFIX = "dev.vgpu/"

@@ -188,13 +188,35 @@ def test_the_claims_words_are_laid_over_the_classs() -> None:
         ({"priority": 1}, "priority: 1 is above 0, the highest that a claim may ask for: use a DeviceClass"),
         ({"max": 1}, "max: there is no such field: write class, weight, priority"),
         ({"a\nERROR \ud800": 1}, r"'a\nERROR \ud800': there is no such field"),
-        ({"kind": "Slice"}, "apiVersion: 'vgpu.dev/v1alpha1 Slice' is not known"),
+        ({"kind": "Slice"}, "apiVersion, kind: 'vgpu.dev/v1alpha1' 'Slice' is not known"),
+        ({"apiVersion": None}, "apiVersion, kind: 'None' 'SliceConfig' is not known"),
+        ({"class": "latency"}, "class: latency is not a claim's own to ask for: use the DeviceClass vgpu-latency"),
+        ({"weight": 10**5000}, "weight: a number of more than 64 bits is out of range"),
+        ({"weight": float("inf")}, "weight: 'inf' is out of range"),
+        ({"weight": {"a": 1}}, "weight: an object is out of range"),
     ],
 )
 def test_wrong_words_name_the_field(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ClaimError) as error:
         read(with_config(("FromClaim", CONFIG | given)))
     assert f"claim team/half, {said}" in str(error.value)
+
+
+def test_a_claim_in_a_class_of_class_latency_may_repeat_or_leave_it() -> None:
+    of_class = ("FromClass", CONFIG | {"class": "latency"})
+    assert read(with_config(of_class, ("FromClaim", CONFIG | {"class": "latency"}))).words.service_class == "latency"
+    assert read(with_config(of_class, ("FromClaim", CONFIG | {"class": "batch"}))).words.service_class == "batch"
+
+
+@pytest.mark.parametrize("field", ["class", "weight", "priority", "apiVersion", "kind", ""])
+def test_a_configuration_as_deep_as_a_parser_reads_is_refused_with_a_sentence(field: str) -> None:
+    """Without nesting, what is wrong would be shown by its text, which no stack is deep enough for."""
+    deep: list[Any] = []
+    for _ in range(4000):
+        deep = [deep]
+    given: Any = CONFIG | {field: deep} if field else deep
+    with pytest.raises(ClaimError, match="a list"):
+        read(with_config(("FromClaim", given)))
 
 
 def test_others_configurations_are_not_read() -> None:

@@ -95,8 +95,23 @@ def test_a_fixed_part_is_prepared_with_the_memory_that_is_published_in_whole_gra
         assert granted.mem_min_bytes == granted.mem_max_bytes == amount
 
 
+def test_attributes_say_which_gpu_it_is() -> None:
+    (spec,) = specs(gpus(compute_capability="9.0", pci_root="pci0000:00"), NODE, Policy(fixed_sizes=False))
+    assert spec["devices"][0]["attributes"] == {
+        "uuid": {"string": "GPU-0"},
+        "index": {"int": 0},
+        "size": {"string": "free"},
+        "productName": {"string": "NVIDIA H200"},
+        "simulated": {"bool": False},
+        "cudaComputeCapability": {"version": "9.0.0"},  # a semantic version, as CEL compares it
+        "resource.kubernetes.io/pcieRoot": {"string": "pci0000:00"},
+    }
+    (unknown,) = specs(gpus(), NODE, Policy(fixed_sizes=False))
+    assert not {"cudaComputeCapability", "resource.kubernetes.io/pcieRoot"} & set(unknown["devices"][0]["attributes"])
+
+
 def test_the_bounds_of_the_api_are_kept() -> None:
-    made = specs(gpus(16), NODE, Policy())
+    made = specs(gpus(16, compute_capability="9.0", pci_root="pci0000:00"), NODE, Policy())
     sets = [len(one["sharedCounters"]) for one in made if "sharedCounters" in one]
     devices = [len(one["devices"]) for one in made if "devices" in one]
     assert sets == [8, 8] and sum(devices) == 16 * 17 and max(devices) <= 64

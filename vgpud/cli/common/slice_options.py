@@ -9,8 +9,7 @@ import click
 
 from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
-from vgpud.core.admit import PRIORITY_MAX, WEIGHT_MAX
-from vgpud.core.model import CLASSES
+from vgpud.core.model import CLASSES, PRIORITY_MAX, WEIGHT_MAX
 from vgpud.core.units import GPUS_MAX
 
 if TYPE_CHECKING:

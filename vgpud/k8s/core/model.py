@@ -22,7 +22,7 @@ class Gpu:
     memory_bytes: int  # what slices can have, in whole mebibytes
     granule_bytes: int
     simulated: bool = False
-    compute_capability: str = ""
+    compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
     pci_root: str = ""
     drained: str = ""  # an operator's reason
     fault: str = ""  # an Xid's

@@ -118,7 +118,7 @@ def _attributes(offer: Offer) -> dict[str, Any]:
         "simulated": {"bool": gpu.simulated},
     }
     if gpu.compute_capability:
-        made["cudaComputeCapability"] = {"version": gpu.compute_capability}
+        made["cudaComputeCapability"] = {"version": f"{gpu.compute_capability}.0"}  # semantic versions have three parts
     if gpu.pci_root:
         made["resource.kubernetes.io/pcieRoot"] = {"string": gpu.pci_root}
     return made

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core.admit import PRIORITY_MAX, WEIGHT_MAX
-from vgpud.core.model import CLASSES
+from vgpud.core.model import CLASSES, LATENCY, PRIORITY_MAX, WEIGHT_MAX
 from vgpud.k8s.core.model import Words
 from vgpud.k8s.core.names import CONFIG_API, CONFIG_KIND
 
@@ -33,20 +32,23 @@ def words_of(configs: Iterable[tuple[str, Any]], priority_max: int) -> Words:
     claim's own configuration. Raises ConfigError."""
     words = Words()
     for source, parameters in configs:
-        words = _over(words, parameters)
+        before, words = words, _over(words, parameters)
         if source == FROM_CLAIM and "priority" in parameters and words.priority > priority_max:
             text = f"priority: {words.priority} is above {priority_max}, the highest that a claim may ask for"
             raise ConfigError(f"{text}: use a DeviceClass of the administrator's")
+        if source == FROM_CLAIM and words.service_class == LATENCY != before.service_class:
+            text = "class: latency is not a claim's own to ask for: use the DeviceClass vgpu-latency"
+            raise ConfigError(f"{text}, whose use an administrator can limit")
     return words
 
 
 def _over(words: Words, parameters: Any) -> Words:
     if not isinstance(parameters, Mapping):
-        raise ConfigError(f"parameters: {str(parameters)[:40]!r} is no object")
+        raise ConfigError(f"parameters: {_shown(parameters)} is no object")
     version, kind = parameters.get("apiVersion"), parameters.get("kind")
     if (version, kind) != (CONFIG_API, CONFIG_KIND):
-        shown = f"{str(version)[:40]} {str(kind)[:40]}"
-        raise ConfigError(f"apiVersion: {shown!r} is not known: write {CONFIG_API} {CONFIG_KIND}")
+        shown = f"{_shown(version)} {_shown(kind)}"
+        raise ConfigError(f"apiVersion, kind: {shown} is not known: write {CONFIG_API} {CONFIG_KIND}")
     unknown = next((str(name)[:40] for name in parameters if name not in ("apiVersion", "kind", *_FIELDS)), None)
     if unknown is not None:
         shown = unknown if unknown.isprintable() else ascii(unknown)
@@ -54,7 +56,7 @@ def _over(words: Words, parameters: Any) -> Words:
     if "class" in parameters:
         named = parameters["class"]
         if named not in CLASSES:
-            raise ConfigError(f"class: {str(named)[:40]!r} is no class: write {' or '.join(CLASSES)}")
+            raise ConfigError(f"class: {_shown(named)} is no class: write {' or '.join(CLASSES)}")
         words = replace(words, service_class=named)
     if "weight" in parameters:
         words = replace(words, weight=_number("weight", parameters["weight"], WEIGHT_MAX))
@@ -65,5 +67,15 @@ def _over(words: Words, parameters: Any) -> Words:
 
 def _number(name: str, value: Any, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise ConfigError(f"{name}: {str(value)[:40]!r} is out of range: write 0 to {most}")
+        raise ConfigError(f"{name}: {_shown(value)} is out of range: write 0 to {most}")
     return value
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a value, in quotes. What is in a list or object is left out: it may be nested so deeply that
+    writing it ends in a RecursionError, and a number may be too long for a text."""
+    if isinstance(value, list | Mapping):
+        return "a list" if isinstance(value, list) else "an object"
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return "a number of more than 64 bits"
+    return repr(str(value)[:40])

@@ -167,6 +167,7 @@ def _gpu(device: pb.Device, slices: Sequence[str]) -> Gpu:
         memory_bytes=whole_mebibytes(device.memory_total_bytes - device.memory_total_bytes % device.granule_bytes),
         granule_bytes=device.granule_bytes,
         simulated=device.simulated,
+        compute_capability=device.compute_capability,
         pci_root=_pci_root(device.pci_bus_id),
         drained=device.drained,
         fault=device.drained if device.drained_by_fault else "",
