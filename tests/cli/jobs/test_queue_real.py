@@ -193,7 +193,7 @@ def test_an_array_and_a_gang(real: Any) -> None:
         (("--gpus", "0.5", "--mem", "999G"), "999GiB", 2),
         (("--gpus", "0.5", "--queue", "nobody"), "no queue 'nobody'", 4),
         (("--gpus", "0.5", "--after", "999999"), "no job 999999", 4),
-        (("--gpus", "0.5", "--array", "1-1000000"), "1000000 jobs", 2),
+        (("--gpus", "0.5", "--array", "1-1000000"), "more than 10000 jobs", 2),
         (("--gpus", "0.5", "--image", "--privileged"), "--privileged", 2),
         (("--gpus", "0.5", "--log", "out/"), "'out/' is a folder", 2),
     ],
