@@ -32,17 +32,17 @@ def context() -> None:
 
 @context.command("add", short_help="Add a daemon with a certificate.")
 @click.argument("name")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("credentials", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--host", "address", required=True, metavar="HOST:PORT", help="Address of the daemon.")
 @pass_settings
-def add(settings: Settings, name: str, file: Path, address: str) -> None:
+def add(settings: Settings, name: str, credentials: Path, address: str) -> None:
     """Keep the certificate in FILE, which `vgpu cert user` wrote, as context NAME. The first one is in use at once.
 
     FILE may be deleted afterwards.
     """
     from vgpud.client import contexts
 
-    _emit(settings, [contexts.add(name, address, file)])
+    _emit(settings, [contexts.add(name, address, credentials)])
 
 
 @context.command("use", short_help="Use a daemon from now on.")

@@ -53,6 +53,7 @@ class Board:
         self._slices_task: asyncio.Task[None] | None = None
         self._interval_ms = RECORDED_MS
         self._loaded = asyncio.Event()
+        self._awaited = {"_watch_slices", "_watch_queues", "_watch_events"}  # streams without an answer so far
         self._fragments: dict[object, tuple[object, bytes]] = {}
 
     # ---- life ----
@@ -75,6 +76,9 @@ class Board:
             try:
                 async for _ in work():
                     self._problems.pop(name, None)
+                    self._awaited.discard(name)
+                    if not self._awaited:
+                        self._loaded.set()
                     self._notify()
             except CliError as error:
                 self._problems[name] = error.message
@@ -96,7 +100,6 @@ class Board:
             self.slices, self.devices = list(answer.slices), list(answer.devices)
             self.history.add(time.time_ns() / 1e9, self.slices, self.devices)
             self.slices_tick += 1
-            self._loaded.set()
             yield
 
     async def _watch_queues(self) -> AsyncIterator[None]:
@@ -132,7 +135,7 @@ class Board:
     # ---- windows ----
 
     async def ready(self, timeout_s: float = 3.0) -> None:
-        """Until the first answer has come, or the reason why none does."""
+        """Until slices, queues and events have come for the first time."""
         self.used_s = time.monotonic()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._loaded.wait(), timeout_s)
