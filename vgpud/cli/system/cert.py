@@ -102,11 +102,11 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @cert.command("user", short_help="Issue a certificate for a user.")
 @click.argument("name")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("credentials", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @_days(USER_DAYS)
 @_tls_dir
 @pass_settings
-def user(settings: Settings, name: str, file: Path | None, days: int, tls_dir: Path | None) -> None:
+def user(settings: Settings, name: str, credentials: Path | None, days: int, tls_dir: Path | None) -> None:
     """Issue a certificate for the local user NAME, written with its key to FILE (default: NAME.json, mode 0600).
 
     Whoever has the file may do what NAME may do here: send it where only NAME reads, and delete your copy.
@@ -118,7 +118,7 @@ def user(settings: Settings, name: str, file: Path | None, days: int, tls_dir: P
     found = users.find(name)
     if found is None:
         raise CliError(f"there is no user {name!r} on this machine: create the user first", ExitCode.NOT_FOUND)
-    where = file or Path(f"{name}.json")
+    where = credentials or Path(f"{name}.json")
     issued = _issuing().user(_register(tls_dir), found, days, where)
     data = {"file": str(where), "certificate": _view(issued)}
     emit(settings, data, [where], lambda: Grid(_TITLES, [_row(issued)]))

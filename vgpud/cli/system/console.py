@@ -43,12 +43,11 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **given: object) -> i
     """
     from vgpud import paths
     from vgpud.cli.common.output import say
-    from vgpud.cli.common.target import chosen
-    from vgpud.client.target import unix_path
+    from vgpud.client.target import parse_target, unix_path
     from vgpud.console import main
 
     _check_installed()
-    socket_path = unix_path(chosen(settings)[0])
+    socket_path = unix_path(parse_target(settings.host))
     if socket_path is None:
         raise CliError(
             "the console acts for users at the daemon's unix socket: give --host unix:///PATH", ExitCode.USAGE
