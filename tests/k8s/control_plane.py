@@ -41,7 +41,7 @@ ADMIN = "admin-token"
 KUBELET, KUBELET_NODE = "kubelet-token", "n1"
 
 _NAMESPACED = {"Pod", "ResourceClaim", "ResourceClaimTemplate", "ServiceAccount", "ConfigMap", "DaemonSet", "Service"}
-_NAMESPACED |= {"Deployment", "Job", "Event"}
+_NAMESPACED |= {"Deployment", "Job", "Event", "ResourceQuota"}
 _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "DeviceClass": "deviceclasses",

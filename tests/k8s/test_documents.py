@@ -218,17 +218,20 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 def test_a_real_server_takes_every_object(api: ControlPlane) -> None:
-    def policy_holds() -> bool:
+    def refused(asked: dict[str, Any], why: str) -> bool:
+        """Whether a claim that differs from the documented one is refused for that reason."""
         given = next(one for one in objects() if one["kind"] == "ResourceClaim")
         bad = yaml.safe_load(yaml.safe_dump(given))
         bad["metadata"]["name"] = f"bad-{time.monotonic_ns()}"
-        bad["spec"]["devices"]["requests"][0]["exactly"]["capacity"]["requests"] = {"sm": "500"}
+        bad["spec"]["devices"]["requests"][0]["exactly"] |= asked
         try:
             api.create(bad)
-        except ApiError:
-            return True
+        except ApiError as error:
+            return why in str(error)
         return False
 
-    eventually(policy_holds, "the chart's policy")
-    for one in objects():
+    too_little = {"capacity": {"requests": {"sm": "500"}}}
+    eventually(lambda: refused(too_little, "sm below 1000 needs memory"), "the chart's policy")
+    for one in sorted(objects(), key=lambda one: str(one["kind"]) == "ResourceQuota"):
         api.create(one)
+    eventually(lambda: refused({"deviceClassName": "vgpu-latency"}, "exceeded quota: gpus"), "the documented quota")
