@@ -108,7 +108,7 @@ async def test_users_take_turns_and_what_has_begun_goes_first(clock: Clock) -> N
 
 @on_a_clock
 async def test_another_users_debt_delays_nobody(clock: Clock) -> None:
-    """The timer was set to when Alice may go on, seconds later; who comes meanwhile need not wait for that."""
+    """The timer was set to when Alice may go on, seconds later; users that arrive meanwhile need not wait."""
     clock.overdraw(ALICE)
     clock.turns.charge(BOB, 1)
     assert clock.turns.is_free(BOB)

@@ -99,7 +99,7 @@ ALLOWED: dict[str, set[str]] = {
 #: library -> the only packages that may import it
 OWNERS = {
     "cryptography": {"certs"},
-    "grpc": {"api", "daemon", "cli.common", "client", "console.live", "k8s", "k8s.shell", "serve"},
+    "grpc": {"api", "daemon", "cli.common", "client", "k8s", "k8s.shell", "serve"},
     "lightkube": {"k8s", "k8s.shell"},
     "sqlite3": {"store"},
     "pynvml": {"devices"},

@@ -131,9 +131,12 @@ class AsyncConnection:
             request.page_token = answer.next_page_token
 
     async def watch(self, watched: Watched[T]) -> AsyncIterator[T]:
-        """The answers of a stream, as they come."""
+        """The answers of a stream, as they come. Closing it ends the call."""
+        stream = self._method(watched.service, watched.method)(watched.request, metadata=self._metadata)
         try:
-            async for answer in self._method(watched.service, watched.method)(watched.request, metadata=self._metadata):
+            async for answer in stream:
                 yield watched.read(answer)
         except grpc.RpcError as error:
             raise await self._failed(error, self.timeout_s) from error
+        finally:
+            stream.cancel()

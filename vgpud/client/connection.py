@@ -128,9 +128,12 @@ class Connection:
             request.page_token = answer.next_page_token
 
     def watch(self, watched: Watched[T]) -> Iterator[T]:
-        """The answers of a stream, as they come."""
+        """The answers of a stream, as they come. Closing it ends the call."""
+        stream = self._method(watched.service, watched.method)(watched.request, metadata=self._metadata)
         try:
-            for answer in self._method(watched.service, watched.method)(watched.request, metadata=self._metadata):
+            for answer in stream:
                 yield watched.read(answer)
         except grpc.RpcError as error:
             raise self._failed(error, self.timeout_s) from error
+        finally:
+            stream.cancel()

@@ -112,14 +112,14 @@ class Board:
     async def _watch_events(self) -> AsyncIterator[None]:
         self.events = (await self.api.events())[-EVENTS_MAX:]
         yield
-        async for answer in self.api.watch_events(self.events[-1].sequence if self.events else 0):
-            self.events = [*self.events[-EVENTS_MAX + 1 :], answer.event]
+        async for event in self.api.watch_events(self.events[-1].sequence if self.events else 0):
+            self.events = [*self.events[-EVENTS_MAX + 1 :], event]
             yield
 
     async def _watch_jobs(self) -> AsyncIterator[None]:
         self.jobs = {}
-        async for answer in self.api.watch_jobs():
-            for job in answer.jobs:
+        async for jobs in self.api.watch_jobs():
+            for job in jobs:
                 self.jobs[job.job_id] = job
             if len(self.jobs) > ENDED_KEPT_MAX:
                 self._forget_ended()

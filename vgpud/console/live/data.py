@@ -1,178 +1,142 @@
-"""The API for one user: one coroutine per call. The only module of the console that imports grpc.
-
-Errors are vgpud.cli.common.exits.CliError, with the sentence that the command line prints.
-"""
+"""The API for one user: vgpud.client's connection and calls, with errors as vgpud.cli.common.exits.CliError."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.cli.common.client import told
-from vgpud.client.channel import ANSWER_BYTES_MAX
-from vgpud.client.failures import explain
-from vgpud.client.grpc_import import grpc
+from vgpud.client import calls
+from vgpud.client.async_connection import AsyncConnection
+from vgpud.client.calls import Call, Listed, Watched
+from vgpud.client.failures import ClientError
 from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
 
-TIMEOUT_S = 10.0
-PAGE_SIZE = 1000
+T = TypeVar("T")
+
+#: the daemon's own deadlines for pausing a slice and for letting it continue
+PAUSE_S, RESUME_S = 2.0, 30.0
 
 
 def span(span_ns: int) -> Duration:
     return Duration(seconds=span_ns // 10**9, nanos=span_ns % 10**9)
 
 
-def stamp(wall_ns: int) -> Timestamp:
-    return Timestamp(seconds=wall_ns // 10**9, nanos=wall_ns % 10**9)
-
-
 class Api:
     """A connection with one user's rights. All calls raise CliError."""
 
     def __init__(self, target: str) -> None:
-        options: list[tuple[str, Any]] = [("grpc.enable_http_proxy", 0)]
-        options.append(("grpc.max_receive_message_length", ANSWER_BYTES_MAX))
-        options += [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
-        self._channel = grpc.aio.insecure_channel(target, options=options)
-        self._node = stubs.NodeServiceStub(self._channel)
-        self._slices = stubs.SliceServiceStub(self._channel)
-        self._events = stubs.EventServiceStub(self._channel)
-        self._jobs = stubs.JobServiceStub(self._channel)
-        self._queues = stubs.QueueServiceStub(self._channel)
+        self._connection = AsyncConnection(target, check=False)
 
     async def close(self) -> None:
-        await self._channel.close(None)
+        await self._connection.close()
 
-    async def _call(self, method: Callable[..., Any], request: Any, timeout_s: float = TIMEOUT_S) -> Any:
+    async def _send(self, call: Call[T]) -> T:
         try:
-            return await method(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise told(explain(error, "vgpud", timeout_s)) from error
+            return await self._connection.send(call)
+        except ClientError as error:
+            raise told(error) from error
 
-    async def _stream(self, method: Callable[..., Any], request: Any) -> AsyncIterator[Any]:
-        call = method(request)
+    async def _all(self, listed: Listed[T]) -> list[T]:
         try:
-            async for answer in call:
+            return await self._connection.all(listed)
+        except ClientError as error:
+            raise told(error) from error
+
+    async def _watch(self, watched: Watched[T]) -> AsyncIterator[T]:
+        try:
+            async for answer in self._connection.watch(watched):
                 yield answer
-        except grpc.RpcError as error:
-            raise told(explain(error, "vgpud", TIMEOUT_S)) from error
-        finally:
-            call.cancel()
-
-    async def _pages(self, method: Callable[..., Any], request: Any, field: str) -> list[Any]:
-        rows: list[Any] = []
-        request.page_size = PAGE_SIZE
-        while True:
-            answer = await self._call(method, request)
-            rows.extend(getattr(answer, field))
-            if not answer.next_page_token:
-                return rows
-            request.page_token = answer.next_page_token
+        except ClientError as error:
+            raise told(error) from error
 
     # ---- nodes, slices, events ----
 
     async def node(self) -> pb.Node:
-        answer: pb.GetNodeResponse = await self._call(self._node.GetNode, pb.GetNodeRequest())
-        return answer.node
+        return await self._send(calls.node())
 
     async def devices(self) -> list[pb.Device]:
-        return await self._pages(self._node.ListDevices, pb.ListDevicesRequest(), "devices")
+        return await self._all(calls.devices())
 
     async def drain(self, device: str, reason: str) -> None:
-        await self._call(self._node.DrainDevice, pb.DrainDeviceRequest(device_uuid=device, reason=reason))
+        await self._send(calls.drain_device(device, reason))
 
     async def undrain(self, device: str) -> None:
-        await self._call(self._node.UndrainDevice, pb.UndrainDeviceRequest(device_uuid=device))
+        await self._send(calls.undrain_device(device))
 
     def watch_slices(self, interval_ms: int) -> AsyncIterator[pb.WatchSlicesResponse]:
-        return self._stream(self._slices.WatchSlices, pb.WatchSlicesRequest(interval_ms=interval_ms))
+        return self._watch(calls.watch_slices(interval_ms))
 
     async def slice(self, name: str) -> pb.Slice:
-        answer: pb.GetSliceResponse = await self._call(self._slices.GetSlice, pb.GetSliceRequest(name=name))
-        return answer.slice
+        return await self._send(calls.get_slice(name))
 
     async def processes(self, slice_name: str) -> list[pb.Process]:
-        return await self._pages(self._slices.ListProcesses, pb.ListProcessesRequest(slice=slice_name), "processes")
+        return await self._all(calls.processes(slice_name))
 
     async def update_slice(self, name: str, spec: pb.SliceSpec, fields: Sequence[str]) -> None:
-        request = pb.UpdateSliceRequest(request_id=str(uuid.uuid4()), name=name, spec=spec)
-        request.update_mask.paths.extend(fields)
-        await self._call(self._slices.UpdateSlice, request)
+        await self._send(calls.update_slice(name, spec, fields))
 
     async def pause_slice(self, name: str) -> None:
-        await self._call(self._slices.SuspendSlice, pb.SuspendSliceRequest(name=name, deadline=span(2 * 10**9)))
+        await self._send(calls.suspend_slice(name, False, PAUSE_S))
 
     async def resume_slice(self, name: str) -> None:
-        request = pb.ResumeSliceRequest(name=name, deadline=span(30 * 10**9))
-        await self._call(self._slices.ResumeSlice, request, 45.0)
+        await self._send(calls.resume_slice(name, RESUME_S))
 
     async def delete_slice(self, name: str, force: bool) -> None:
-        request = pb.DeleteSliceRequest(request_id=str(uuid.uuid4()), name=name, force=force)
-        await self._call(self._slices.DeleteSlice, request)
+        await self._send(calls.delete_slice(name, force))
 
     async def events(self) -> list[pb.Event]:
-        return await self._pages(self._events.ListEvents, pb.ListEventsRequest(), "events")
+        return await self._all(calls.events())
 
-    def watch_events(self, after_sequence: int) -> AsyncIterator[pb.WatchEventsResponse]:
-        return self._stream(self._events.WatchEvents, pb.WatchEventsRequest(after_sequence=after_sequence))
+    def watch_events(self, after_sequence: int) -> AsyncIterator[pb.Event]:
+        return self._watch(calls.watch_events(after_sequence))
 
     # ---- jobs ----
 
     async def submit(self, spec: pb.JobSpec, request_id: str) -> list[int]:
-        answer = await self._call(self._jobs.SubmitJob, pb.SubmitJobRequest(request_id=request_id, spec=spec))
-        return list(answer.job_ids)
+        return await self._send(calls.submit(spec, request_id))
 
     async def job(self, job_id: int) -> pb.Job:
-        answer: pb.GetJobResponse = await self._call(self._jobs.GetJob, pb.GetJobRequest(job_id=job_id))
-        return answer.job
+        return await self._send(calls.job(job_id))
 
     async def explain(self, job_id: int) -> pb.ExplainJobResponse:
-        answer: pb.ExplainJobResponse = await self._call(self._jobs.ExplainJob, pb.ExplainJobRequest(job_id=job_id))
-        return answer
+        return await self._send(calls.explain_job(job_id))
 
     async def jobs(self, states: Sequence[str]) -> list[pb.Job]:
         """In one of these states; final ones include jobs that have ended."""
-        return await self._pages(self._jobs.ListJobs, pb.ListJobsRequest(states=states), "jobs")
+        return await self._all(calls.jobs(False, "", None, states, None))
 
     async def update_job(self, job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> None:
-        request = pb.UpdateJobRequest(job_id=job_id, spec=spec)
-        request.update_mask.paths.extend(fields)
-        await self._call(self._jobs.UpdateJob, request)
+        await self._send(calls.update_job(job_id, spec, fields))
 
-    def watch_jobs(self) -> AsyncIterator[pb.WatchJobsResponse]:
+    def watch_jobs(self) -> AsyncIterator[list[pb.Job]]:
         """All jobs that have not ended, then the changed ones."""
-        return self._stream(self._jobs.WatchJobs, pb.WatchJobsRequest())
+        return self._watch(calls.watch_jobs(()))
 
     async def cancel(self, job_id: int, array: bool) -> None:
-        await self._call(self._jobs.CancelJob, pb.CancelJobRequest(job_id=job_id, array=array))
+        await self._send(calls.cancel(job_id, array))
 
     async def hold(self, job_id: int) -> None:
-        await self._call(self._jobs.HoldJob, pb.HoldJobRequest(job_id=job_id))
+        await self._send(calls.hold(job_id))
 
     async def release(self, job_id: int) -> None:
-        await self._call(self._jobs.ReleaseJob, pb.ReleaseJobRequest(job_id=job_id))
+        await self._send(calls.release(job_id))
 
     async def requeue(self, job_id: int) -> None:
-        await self._call(self._jobs.RequeueJob, pb.RequeueJobRequest(job_id=job_id))
+        await self._send(calls.requeue(job_id))
 
     # ---- queues ----
 
     async def queues(self) -> list[pb.Queue]:
-        return await self._pages(self._queues.ListQueues, pb.ListQueuesRequest(), "queues")
+        return await self._all(calls.queues())
 
     async def set_queue(self, queue: pb.Queue, fields: Sequence[str]) -> None:
-        request = pb.SetQueueRequest(queue=queue)
-        request.update_mask.paths.extend(fields)
-        await self._call(self._queues.SetQueue, request)
+        await self._send(calls.set_queue(queue, fields))
 
     async def delete_queue(self, name: str) -> None:
-        await self._call(self._queues.DeleteQueue, pb.DeleteQueueRequest(name=name))
+        await self._send(calls.delete_queue(name))
 
     async def usage(self, since_ns: int | None, by: str) -> list[pb.Usage]:
-        request = pb.GetUsageRequest(by=by, since=None if since_ns is None else stamp(since_ns))
-        return await self._pages(self._queues.GetUsage, request, "usage")
+        return await self._all(calls.usage(since_ns, None, by, None))
