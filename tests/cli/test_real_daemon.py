@@ -376,4 +376,4 @@ def test_another_users_slice_is_refused_before_the_program_starts(real: Any, mon
     result = real("run", "--slice", "theirs", "--", "echo", "started")
     assert result.code == 125
     assert result.stdout == ""
-    assert "belongs to 65533" in result.stderr
+    assert "belongs to uid:65533" in result.stderr

@@ -89,6 +89,8 @@ def test_every_driver_call_fails_once_and_the_ledger_is_exact(bench: Bench) -> N
     assert bench.once("first", VGPU_SIM_COUNT_CALLS=str(counts)) == ""
     calls: dict[str, int] = {}
     for file in (counts, counts.with_suffix(".peer")):
+        # the peer writes its own when it ends, which may be after the program
+        assert wait_until(lambda file=file: file.exists() and file.stat().st_size > 0, 10)
         for name, number in (line.split() for line in file.read_text().splitlines()):
             calls[name] = max(int(number), calls.get(name, 0))
     faults = [f"{name}:{i}=999" for name, count in calls.items() for i in range(1, count + 1)]

@@ -232,6 +232,7 @@ def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.Mon
     monkeypatch.setattr(jobs, "process_events", lambda *_: decided.append("room"))
     jobs.machine, jobs.clock, jobs.runner, jobs.progress = MagicMock(), MagicMock(), AsyncMock(), MagicMock()
     jobs.store, jobs._unsaved_groups = MagicMock(), {}
+    jobs.notifier, jobs.reservations, jobs._pending = AsyncMock(), MagicMock(), []
     jobs._kept, jobs._histories, jobs._history_at_ns, jobs._unsaved = (), {}, 0, {}
 
     async def start() -> None:
@@ -286,6 +287,7 @@ def test_the_history_is_saved_when_the_database_is_held_for_a_moment_at_the_end(
     store = Store(tmp_path)
     jobs = JobController.__new__(JobController)
     vars(jobs).update(_timer=None, _tasks=set(), runner=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
+    vars(jobs).update(notifier=MagicMock())
     vars(jobs).update(_unsaved={}, _unsaved_requests=[], _unsaved_groups={}, _unsaved_notes=[])
     vars(jobs).update(next_id=1, _histories={})
     vars(jobs).update(queues=MagicMock(unsaved=(), specs=[QueueSpec("default")]), store=JobStore(store))
