@@ -280,13 +280,28 @@ def test_a_job_is_submitted(post: Post, daemon: FakeDaemon, monkeypatch: pytest.
     assert "Jobs 1 to 3 were queued." in html
 
 
+def test_a_job_is_submitted_for_later_with_news_of_it(post: Post, daemon: FakeDaemon) -> None:
+    news = {"notify": "start, failure", "notify_mail": "ann@example.org", "notify_command": "/bin/sh -c 'echo done'"}
+    post("/submit", command="true", gpus="0.5", array="1-9:2%2", begin="2096-01-02T03:04Z", **news)
+    spec = daemon.queue.requests[-1].spec
+    assert (list(spec.array_indices), spec.array_limit) == ([1, 3, 5, 7, 9], 2)
+    assert spec.begin.ToJsonString() == "2096-01-02T03:04:00Z"
+    assert list(spec.notification.events) == ["start", "failure"]
+    assert (spec.notification.mail, spec.notification.webhook) == ("ann@example.org", "")
+    assert list(spec.notification.command) == ["/bin/sh", "-c", "echo done"]
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
         ({"gpus": "0.5"}, "a job needs a command"),
         ({"command": "x", "gpus": "half"}, "gpus: 'half' is not a number of GPUs"),
         ({"command": "x 'y", "gpus": "1"}, "close the quote"),
-        ({"command": "x", "gpus": "1", "array": "8-1"}, "is not a range"),
+        ({"command": "x", "gpus": "1", "array": "8-1"}, "array: '8-1' of the array '8-1' is an empty range"),
+        ({"command": "x", "gpus": "1", "begin": "soon"}, "begin: 'soon' is not a point in time"),
+        ({"command": "x", "gpus": "1", "notify": "end"}, "notify: write where the news goes"),
+        ({"command": "x", "gpus": "1", "notify": "lunch"}, "notify: 'lunch' is no event of a job"),
+        ({"command": "x", "gpus": "1", "notify_command": "mail x"}, "notify_command: write the whole path of 'mail'"),
         ({"command": "x", "gpus": "1", "time_limit": "soon"}, "time_limit: 'soon' is not a time"),
         ({"command": "x", "gpus": "1", "priority": "high"}, "is not a whole number from -1000 to 1000"),
         ({"command": "x", "gpus": "1", "environment": "A"}, "is not a variable"),

@@ -197,7 +197,7 @@ def _spec(
     fill_notification(spec, given)
     if given["begin"]:
         spec.begin.FromNanoseconds(given["begin"])
-    _set_array(spec, *(given["array"] or ((), 0)))
+    set_array(spec, *(given["array"] or ((), 0)))
     spec.after.extend(given["after"] or ())
     spec.cpu_milli, spec.ram_bytes = given["cpus"] or 0, given["ram"] or 0
     spec.not_preemptible = given["no_preempt"]
@@ -217,8 +217,8 @@ def _spec(
     return spec
 
 
-def _set_array(spec: pb.JobSpec, indices: Sequence[int], limit: int) -> None:
-    """Consecutive indices from 1 on as first and last, as older daemons take them."""
+def set_array(spec: pb.JobSpec, indices: Sequence[int], limit: int) -> None:
+    """An array of these indices, `limit` of them at once (0: all). Consecutive indices from 1 on as first and last, as older daemons take them."""
     spec.array_limit = limit
     if indices and indices[0] and indices[-1] - indices[0] == len(indices) - 1:
         spec.array_first, spec.array_last = indices[0], indices[-1]

@@ -11,11 +11,15 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import click
 from starlette.requests import Request
 from starlette.responses import Response
 
 from vgpud.cli.common.exits import CliError
-from vgpud.cli.common.times import parse_span
+from vgpud.cli.common.times import Begin, parse_span
+from vgpud.cli.jobs.notify_options import Events
+from vgpud.cli.jobs.quantities import parse_array
+from vgpud.cli.jobs.submit import set_array
 from vgpud.console.live.data import span
 from vgpud.console.login.client import RefusedError, User
 from vgpud.console.pages import commands
@@ -51,11 +55,11 @@ def spec_of(form: Form, user: User) -> pb.JobSpec:
     spec.priority = _number(form, "priority", -1000, 1000, 0)
     spec.retries = _number(form, "retries", 0, 1000, 0)
     spec.hold = form.get("hold") == "yes"
-    first, dash, last = form.get("array", "").strip().partition("-")
-    if first:
-        if not (dash and first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last) < 10**9):
-            raise ValueError(f"array {form['array']!r} is not a range: write for example 1-8")
-        spec.array_first, spec.array_last = int(first), int(last)
+    if form.get("array", "").strip():
+        set_array(spec, *_field(form, "array", parse_array))
+    if form.get("begin", "").strip():
+        spec.begin.FromNanoseconds(_field(form, "begin", lambda text: Begin().convert(text, None, None)))
+    _notification(spec, form)
     for name, field in (("time_limit", spec.time_limit), ("expected", spec.expected_duration)):
         if form.get(name, "").strip():
             field.CopyFrom(span(_field(form, name, parse_span)))
@@ -74,9 +78,26 @@ def spec_of(form: Form, user: User) -> pb.JobSpec:
     return spec
 
 
+def _notification(spec: pb.JobSpec, form: Form) -> None:
+    """The command's program is not looked for: the console may see more of this machine than the user does."""
+    mail, webhook, command = (form.get(f"notify_{way}", "").strip() for way in ("mail", "webhook", "command"))
+    words = _words(command)
+    if words and not words[0].startswith("/"):
+        raise ValueError(f"notify_command: write the whole path of {words[0]!r}")
+    if form.get("notify", "").strip():
+        spec.notification.events.extend(_field(form, "notify", lambda text: Events().convert(text, None, None)))
+        if not (mail or webhook or words):
+            raise ValueError("notify: write where the news goes: an address, a URL or a command")
+    if mail or webhook or words:
+        spec.notification.mail, spec.notification.webhook = mail, webhook
+        spec.notification.command.extend(words)
+
+
 def _field(form: Form, name: str, parse: Any) -> Any:
     try:
         return parse(form.get(name, "").strip())
+    except click.UsageError as error:
+        raise ValueError(f"{name}: {error.message}") from error
     except (UnitError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from error
 
