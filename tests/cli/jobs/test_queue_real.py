@@ -309,6 +309,27 @@ def test_nobody_sees_or_changes_anothers_job(real: Any, nobody: Any) -> None:
     assert real("queue", "cancel", theirs).code == 0, job(real, theirs)["reason"]  # root may
 
 
+def test_a_running_job_is_resized(real: Any) -> None:
+    job_id = submit(real, "--gpus", "0.5", "--mem", "8G", "--", "sleep", "600")
+    eventually(lambda: job(real, job_id)["state"] == "running")
+    (name,) = job(real, job_id)["slices"]
+
+    def shares() -> set[int]:
+        return {part["min_milli"] for part in real("slice", "show", name, "-o", "json").json["slice"]["devices"]}
+
+    assert real("queue", "set", job_id, "--gpus", "0.25").code == 0
+    eventually(lambda: shares() == {250})
+    assert (job(real, job_id)["gpus_milli"], job(real, job_id)["attempt"]) == (250, 1)
+    assert real("queue", "set", job_id, "--gpus", "0.75").code == 0
+    eventually(lambda: shares() == {750})
+    facts = real("explain", job_id, "-o", "json").json["facts"]
+    resized = [fact["text"] for fact in facts if fact["kind"] == "resize"]
+    assert resized[-1] == "from 0.25 GPU to 0.75 GPU: its user, or an admin, has asked for it"
+    refused = real("queue", "set", job_id, "--priority", "3", "--gpus", "1")
+    assert refused.code != 0 and "only its time limit and GPUs can be changed" in refused.stderr
+    assert real("queue", "cancel", job_id).code == 0
+
+
 def test_an_elastic_slice_grows_gives_room_and_says_why(real: Any) -> None:
     assert real("quota", "set", "default", "--elastic-wait", "2s", "--elastic-idle", "1s").code == 0
     try:

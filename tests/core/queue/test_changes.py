@@ -1,4 +1,4 @@
-"""Users change jobs: waiting ones as a whole, of others the time limit."""
+"""Users change jobs: waiting ones as a whole, of others the time limit and the GPUs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_changed_time_limit_outlives_a_restart() -> None:
 @pytest.mark.parametrize(
     ("job_id", "fields", "by_admin", "reason", "says"),
     [
-        (1, {"priority": 1}, True, Reason.PRECONDITION, "job 1 is running: only its time limit can be changed"),
+        (1, {"priority": 1}, True, Reason.PRECONDITION, "job 1 is running: only its time limit and GPUs can be"),
         (1, {"time_limit_ns": NEVER_NS}, False, Reason.DENIED, "only admins raise the time limit of a job"),
         (1, {"time_limit_ns": 0}, False, Reason.INVALID, "a time limit of 0 ns is out of range"),
         (2, {"queue": "none"}, False, Reason.NOT_FOUND, "there is no queue 'none': choose one of default"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.core.queue.test_invariants import PHASES, QUEUES, ROOMS, Driver, finish, happenings, sound
 from tests.core.queue.world import gpus, make_policy
 from tests.examples import examples
-from vgpud.core.jobs.events import Note, Resized, ResizeJob, Submitted, Wished
+from vgpud.core.jobs.events import Changed, Note, Resized, ResizeJob, Submitted, Wished
 from vgpud.core.jobs.model import SECOND_NS, Elastic, How, Job, JobState
 from vgpud.core.queue import sizes
 from vgpud.core.queue.machine import Machine
@@ -33,9 +33,8 @@ def elastic_happenings(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     )
     slices = st.tuples(st.just("slice"), names, st.integers(1, 12), st.integers(0, 12), st.just(0), fields)
     number = st.integers(0, 50)
-    other = st.tuples(
-        st.sampled_from(["resized", "resized", "resized", "fails", "in part", "lost", "wish", "sleep", "sleep"]), number
-    )
+    words = ["resized", "resized", "resized", "fails", "in part", "lost", "wish", "sleep", "sleep"]
+    other = st.tuples(st.sampled_from([*words, *["resize"] * 4]), number)
     own = draw(st.lists(st.one_of(workers, slices, other, other), max_size=30))
     return draw(st.permutations([*own, *draw(happenings())]))
 
@@ -63,6 +62,11 @@ class Stretching(Driver):
                 at.next_id += 1
         elif what[0] in ("resized", "fails", "in part") and at.resizes:
             self.answer_resize(at.resizes[what[1] % len(at.resizes)], what[0])
+        elif what[0] == "resize":
+            for job_id in sorted(at.running):
+                spec = machine.jobs[job_id].spec
+                sized = replace(spec.ask.spec, gpus_milli=what[1] * 170 % 1000 + 50)
+                self.send(Changed(job_id, replace(spec, ask=replace(spec.ask, spec=sized)), what[1] % 2 == 0))
         elif what[0] == "lost":
             for job in self.stretchable():
                 if not job.resizing and len(job.placement) > 1:
@@ -78,7 +82,9 @@ class Stretching(Driver):
     def stretchable(self) -> list[Job]:
         jobs = [self.shell.machine.jobs[job_id] for job_id in sorted(self.shell.running)]
         told = {stop.job_id for stop in self.shell.stops}
-        return [j for j in jobs if j.spec.elastic and j.job_id not in told and j.state is JobState.RUNNING]
+        return [
+            j for j in jobs if (j.spec.elastic or j.resizing) and j.job_id not in told and j.state is JobState.RUNNING
+        ]
 
     def resizes(self, one: ResizeJob) -> bool:
         """Whether that is still to be done: a stop wins."""
@@ -114,6 +120,7 @@ def stretched_soundly(driver: Stretching) -> None:
     world = driver.shell.machine._world
     for job in driver.shell.machine.jobs.values():
         spec = job.spec
+        assert not job.resizing or (job.state is JobState.RUNNING and job.job_id not in world.going), job
         if spec.elastic is None:
             continue
         least, most = sizes.least(spec), spec.elastic.most_members or spec.elastic.most_milli

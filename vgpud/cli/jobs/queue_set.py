@@ -1,4 +1,4 @@
-"""`vgpu queue set`: changes jobs that wait, and the time limit of those that run."""
+"""`vgpu queue set`: changes jobs that wait, and the time limit and GPUs of those that run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **asked: Any) -> None:
     vgpu queue set 12 13 --gpus 0.25 --mem 4G --queue team
     vgpu queue set 12 --time-limit default         as if --time-limit had never been given
 
-    Of a job that runs only the time limit can be changed: its user may lower it, admins may raise it, too.
+    Of a job that runs the time limit and --gpus can be changed. Its user may lower the time limit, admins may raise
+    it, too. A job with one slice on one device becomes smaller at any time; it grows into what is free on its device
+    while no other job waits. Its programs go on.
     """
     fields = [f"slice.{field}" for field in changed_fields({name: asked[name] for name in _SIZES})]
     fields += [field for name, field in _PLAIN.items() if asked[name] is not None]

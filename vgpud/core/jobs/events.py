@@ -45,7 +45,7 @@ class Requeued:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """By a user: a job that waits has this specification from now on, another one only its time limit. Checked by
+    """By a user: a job that waits has this specification from now on, another one its time limit and GPUs. Checked by
     machine.refusal() before."""
 
     job_id: int

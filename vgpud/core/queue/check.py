@@ -7,7 +7,7 @@ from dataclasses import replace
 from vgpud.core.jobs.events import Cancelled, Changed, Event, Held, Released, Requeued
 from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Denied, Reason
-from vgpud.core.queue import elastic_bounds, quota
+from vgpud.core.queue import elastic_bounds, quota, running_size
 from vgpud.core.queue.reasons import holders
 from vgpud.core.queue.state import QueueState
 from vgpud.core.units import format_bytes, format_gpus
@@ -159,17 +159,22 @@ def _refuse_change(world: QueueState, job: Job, event: Changed) -> Denied | None
     state, limit_ns = job.state, event.spec.time_limit_ns
     if state.ended:
         return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: there is nothing to change")
-    if state not in (JobState.PENDING, JobState.HELD):
-        if replace(event.spec, time_limit_ns=job.spec.time_limit_ns) != job.spec:
-            text = f"job {job.job_id} is {state.value}: only its time limit can be changed, the rest while it waits"
-            return Denied(Reason.PRECONDITION, f"{text} (vgpu queue requeue, then hold)")
-        if limit_ns > job.spec.time_limit_ns and not event.by_admin:
-            text = f"job {job.job_id} is {state.value}: only admins raise the time limit of a job that has started"
-            return Denied(Reason.DENIED, f"{text}, its user may lower it", field="time_limit")
-        return _check_numbers(event.spec, 1)
     if job.spec.elastic and (event.spec.ask.spec, event.spec.members) != (job.spec.ask.spec, job.spec.members):
         text = f"job {job.job_id} is elastic: its size stays within its bounds by itself; cancel it and submit another"
         return Denied(Reason.PRECONDITION, text, field="gpus_milli")
+    if state not in (JobState.PENDING, JobState.HELD):
+        other = event.spec.ask.spec.gpus_milli != job.spec.ask.spec.gpus_milli
+        sized = running_size.resized(job, event.spec) if other else job.spec
+        if event.spec != replace(sized, time_limit_ns=limit_ns):
+            text = f"job {job.job_id} is {state.value}: only its time limit and GPUs can be changed, the rest while it"
+            return Denied(Reason.PRECONDITION, f"{text} waits (vgpu queue requeue, then hold)")
+        if limit_ns > job.spec.time_limit_ns and not event.by_admin:
+            text = f"job {job.job_id} is {state.value}: only admins raise the time limit of a job that has started"
+            return Denied(Reason.DENIED, f"{text}, its user may lower it", field="time_limit")
+        if not other:
+            return _check_numbers(event.spec, 1)
+        checked = check_job(world, replace(event.spec, after=()), 1)
+        return checked or running_size.refusal(world, job, event.spec, event.by_admin)
     return check_job(world, replace(event.spec, after=()), 1)
 
 

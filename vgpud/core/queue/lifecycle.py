@@ -21,7 +21,7 @@ from vgpud.core.jobs.events import (
 )
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, START, How, Job, JobSpec, JobState, Reservation
 from vgpud.core.jobs.states import END_EVENTS, JobEvent, enter
-from vgpud.core.queue import estimate, reasons, sizes
+from vgpud.core.queue import estimate, reasons, running_size, sizes
 from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.reservations import touches
 from vgpud.core.queue.resizing import Resizing
@@ -204,6 +204,9 @@ class Lifecycle:
             estimate.expect(self._world, job, now_ns)
             self.admit(job, now_ns)
         else:
+            if spec.ask.spec.gpus_milli != job.spec.ask.spec.gpus_milli:
+                before = running_size.begin(self._world, job, spec, now_ns)
+                self.resizing.begin(job, before, "its user, or an admin, has asked for it", now_ns)
             job.spec = replace(job.spec, time_limit_ns=spec.time_limit_ns)
             self._limit(job, now_ns)
         self._save(job)
@@ -262,7 +265,7 @@ class Lifecycle:
             self._leave(job, now_ns)
         world.hold(job, ())
         world.unwatch(job)
-        if job.spec.elastic:
+        if job.spec.elastic or job.resizing:
             self.resizing.gone(job)
         if running:
             estimate.stops(world, job)
@@ -341,7 +344,7 @@ class Lifecycle:
         if job is None or event.attempt != job.attempt or job.state is not JobState.RUNNING:
             return
         stop_to, why = job.stop_to, job.stopping
-        if job.spec.elastic:  # it ran, perhaps with more than one size: that cannot be taken back
+        if job.spec.elastic or job.changed:  # it ran, perhaps with more than one size: that cannot be taken back
             job.attained = job.attained_at(now_ns)
         job.started_ns = now_ns  # nothing of it ran
         self._gone(job, now_ns)

@@ -1,4 +1,5 @@
-"""Elastic jobs change their size while they run: commands to the shell, and its answers.
+"""Jobs change their size while they run, elastic ones by themselves, others as asked (running_size.py): commands to the
+shell, and its answers.
 
 From the decision on, a job's spec, its quota and its reservation are those of the new size; `resizing` is set until the
 shell has done it. A job that gets what another one gives has a claim until then.
@@ -61,7 +62,7 @@ class Resizing:
         job = world.jobs.get(event.job_id)
         if job is None or job.state is not JobState.RUNNING or event.attempt != job.attempt:
             return False
-        if job.job_id in world.going or job.spec.elastic is None or not event.placement:
+        if job.job_id in world.going or not event.placement or not (job.spec.elastic or job.resizing):
             return False
         # the shell reports where it is; what is known of the job there comes from the queue
         has, decided = (world.room.noted(job, room) for room in (event.placement, world.held[job.job_id]))
@@ -77,7 +78,8 @@ class Resizing:
             world.resize(job, spec, has, now_ns)
             self._run_again(job, now_ns)
             if asked:
-                world.left_alone_ns[job.job_id] = now_ns + world.line(job).spec.elastic_idle_ns
+                if spec.elastic:
+                    world.left_alone_ns[job.job_id] = now_ns + world.line(job).spec.elastic_idle_ns
                 have = sizes.words(spec, sizes.size(spec))
                 self._say(Note("job.resize_failed", job.job_id, f"it has {have}: {event.why or 'no reason was given'}"))
         self._say(SaveJob(job))

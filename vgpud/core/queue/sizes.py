@@ -1,4 +1,5 @@
-"""The size of an elastic job: a number of members (workers), or the milli-GPU of its one slice.
+"""The size of a job: a number of members (workers) if that is what its elasticity changes, or the milli-GPU of its one
+slice.
 
 Also what a job of another size asks for, and its placement then: remaining members stay where they are.
 """
@@ -21,7 +22,7 @@ def size(spec: JobSpec) -> int:
 
 def by_members(spec: JobSpec) -> bool:
     """Whether its number of workers changes; else its slice grows and shrinks."""
-    return bounds(spec).most_members > 0
+    return spec.elastic is not None and spec.elastic.most_members > 0
 
 
 def bounds(spec: JobSpec) -> Elastic:
@@ -79,7 +80,7 @@ def has(spec: JobSpec, placement: Placement) -> int:
 
 
 def slice_of(placement: Placement, wanted: int) -> Placement:
-    """The placement of an elastic slice at this size: same device, same memory."""
+    """The placement of a slice at this size: same device, same memory."""
     (place,) = placement
     (share,) = place.shares
     highest = wanted if share.max_milli == share.min_milli else max(share.max_milli, wanted)

@@ -1,0 +1,154 @@
+"""Users make running jobs smaller and larger."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.core.queue.test_changes import change
+from tests.core.queue.test_elastic_properties import Stretching, all_happens
+from tests.core.queue.test_invariants import finish
+from tests.core.queue.world import Shell, gpus, queue, shell
+from vgpud.core.jobs.events import Changed, Note, Resized, ResizeJob
+from vgpud.core.jobs.model import SECOND_NS, How
+from vgpud.core.model import Denied
+
+
+def refused(at: Shell, job_id: int, amount: float, *, by_admin: bool = False, **fields: Any) -> str:
+    spec = replace(at.job(job_id).spec, ask=gpus(amount).ask, **fields)
+    denied = at.machine.refusal(Changed(job_id, spec, by_admin))
+    assert isinstance(denied, Denied)
+    return denied.message
+
+
+def notes(at: Shell, kind: str) -> list[str]:
+    return [command.text for command in at.log if isinstance(command, Note) and command.kind == kind]
+
+
+def test_what_a_running_job_gives_starts_another_one() -> None:
+    at = shell(1)
+    job, waits = at.submit(gpus(1)), at.submit(gpus(0.5))
+    change(at, job, ask=gpus(0.5).ask)
+    assert at.running == {job, waits}
+    assert at.job(job).placement[0].shares[0].min_milli == at.job(job).spec.width_milli == 500
+    assert notes(at, "job.resized") == ["from 1 GPU to 0.5 GPU: its user, or an admin, has asked for it"]
+
+
+def test_what_is_given_is_free_when_the_slice_is_smaller() -> None:
+    at = shell(1, slow=True)
+    job, waits = at.submit(gpus(1)), at.submit(gpus(0.5))
+    change(at, job, ask=gpus(0.5).ask)
+    told = [command for command in at.log if isinstance(command, ResizeJob)][-1]
+    assert at.running == {job} and at.job(job).resizing == told.placement
+    assert refused(at, job, 0.25) == f"job {job} is being resized: try again in a moment"
+    at.send(Resized(job, told.attempt, told.placement))
+    assert at.running == {job, waits}
+
+
+def test_a_job_grows_into_free_capacity() -> None:
+    at = shell(1)
+    job = at.submit(gpus(0.25))
+    change(at, job, ask=gpus(1).ask, time_limit_ns=60 * SECOND_NS)
+    assert (at.job(job).spec.width_milli, at.job(job).spec.time_limit_ns) == (1000, 60 * SECOND_NS)
+    waits = at.submit(gpus(0.25))
+    assert at.running == {job}
+    at.end(job)
+    assert at.running == {waits}
+
+
+def test_service_before_counts_with_the_size_before() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1))
+    at.sleep(10)
+    change(at, job, ask=gpus(0.5).ask)
+    at.sleep(10)
+    assert at.job(job).attained_at(at.now_ns) == 15_000 * SECOND_NS
+
+
+def test_a_slice_that_cannot_be_resized_leaves_the_job_as_it_was() -> None:
+    at = shell(1, slow=True)
+    job = at.submit(gpus(0.5))
+    before = at.job(job).placement
+    change(at, job, ask=gpus(1).ask)
+    at.send(Resized(job, at.job(job).attempt, before, "the device is full"))
+    assert (at.job(job).spec.width_milli, at.job(job).placement) == (500, before)
+    assert notes(at, "job.resize_failed") == ["it has 0.5 GPU: the device is full"]
+    other = at.submit(gpus(0.5))
+    assert other in at.running, "what it did not get is free"
+
+
+def test_a_resize_under_way_is_told_again_after_a_restart() -> None:
+    at = shell(1, slow=True)
+    job = at.submit(gpus(0.5))
+    change(at, job, ask=gpus(1).ask)
+    after = shell(1)
+    after.running = {job}
+    after.restore([at.job(job)])
+    assert [command.job_id for command in after.log if isinstance(command, ResizeJob)] == [job]
+    assert (after.job(job).spec.width_milli, after.job(job).resizing) == (1000, ())
+
+
+def test_who_waits_is_not_overtaken() -> None:
+    at = shell(2)
+    job, _ = at.submit(gpus(0.5)), at.submit(gpus(1))
+    at.submit(gpus(1))
+    assert refused(at, job, 0.75) == f"job {job} cannot grow while other jobs wait: only admins let it overtake them"
+    change(at, job, ask=gpus(0.25).ask)
+    change(at, job, by_admin=True, ask=gpus(1).ask)
+    assert at.job(job).spec.width_milli == 1000
+
+
+def test_growth_that_is_refused() -> None:
+    at = shell(2, queue(limit_milli=900), queue("team", guarantee_milli=1500))
+    job = at.submit(gpus(0.5))
+    fixed = at.submit(gpus(0.25, preemptible=False))
+    assert "queue default has 0.75 of its limit" in refused(at, job, 0.8)
+    assert "would take what other queues are guaranteed" in refused(at, fixed, 0.65)
+    full = shell(1)
+    one = full.submit(gpus(0.5))
+    full.submit(gpus(0.25))
+    assert refused(full, one, 0.8) == f"job {one} cannot grow: its device has less than 0.3 GPU free"
+
+
+def test_jobs_that_are_not_resized() -> None:
+    at = shell(4, queue(policy="priority"), slow=True)
+    wide = at.submit(gpus(1))
+    assert "runs on one device: queue it again" in refused(at, wide, 2)
+    held = replace(gpus(0.5), ask=replace(gpus(0.5).ask, spec=replace(gpus(0.5).ask.spec, min_milli=250)))
+    bounded = at.submit(held)
+    smaller = replace(held.ask, spec=replace(held.ask.spec, gpus_milli=400))
+    denied = at.machine.refusal(Changed(bounded, replace(held, ask=smaller), True))
+    assert denied is not None and "has several slices, or a minimum of its own" in denied.message
+    assert "only its time limit and GPUs can be changed" in refused(at, wide, 0.5, priority=3)
+    goes = at.submit(gpus(0.5))
+    at.submit(gpus(4, priority=9))
+    assert "is being stopped" in refused(at, goes, 0.25) or "is suspended" in refused(at, goes, 0.25)
+
+
+@pytest.mark.parametrize("amount", [0.001, 0.3, 0.999])
+def test_any_fraction_of_a_device_is_a_size(amount: float) -> None:
+    at = shell(1)
+    job = at.submit(gpus(0.5))
+    change(at, job, ask=gpus(amount).ask)
+    assert at.job(job).placement[0].shares[0].min_milli == round(amount * 1000)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_to_jobs_that_are_resized(seed: int) -> None:
+    """Long runs in which most of what happens is a change of size, its answer, or a stop in between."""
+    chosen, driver = random.Random(seed), Stretching("cluster", (How.PAUSE, How.EVICT, How.REQUEUE), moves=seed % 2 > 0)
+    words = ["resize"] * 3 + ["resized"] * 4 + ["sleep"] * 2
+    words += ["fails", "answer", "end", "cancel", "requeue", "fail", "restart", "slices"]
+    happenings: list[tuple[Any, ...]] = []
+    for _ in range(200):
+        name = chosen.choice(["plain", "ann", "bob", "team"])
+        fields = {"members": 1, "priority": chosen.randrange(4), "preemptible": chosen.random() < 0.8}
+        submit = ("submit", name, chosen.choice([0.25, 0.5, 1]), fields, 1, chosen.choice([None, 1]), False, 0)
+        happenings.append(submit if chosen.random() < 0.2 else (chosen.choice(words), chosen.randrange(50)))
+    all_happens(driver, happenings)
+    resized = [command for command in driver.shell.log if isinstance(command, ResizeJob)]
+    assert len(resized) > 10, "what is tried here has happened"
+    finish(driver)

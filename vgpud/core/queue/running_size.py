@@ -1,0 +1,69 @@
+"""A user makes a running job smaller or larger: one slice on one device, while its programs go on.
+
+What it asks for and what it has move together, as those of an elastic job do (resizing.py). It grows only into
+capacity that nobody waits for: a small job that grows as soon as something is free would overtake the line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vgpud.core.jobs.model import Job, JobSpec, JobState
+from vgpud.core.model import Denied, Reason
+from vgpud.core.queue import sizes
+from vgpud.core.queue.state import QueueState
+from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
+
+
+def resized(job: Job, wanted: JobSpec) -> JobSpec:
+    """The job's present specification with the wanted GPUs and the class of similar jobs that they bring."""
+    return replace(sizes.sized(job.spec, sizes.size(wanted)), kinds=wanted.kinds)
+
+
+def refusal(world: QueueState, job: Job, wanted: JobSpec, by_admin: bool) -> Denied | None:
+    """Why a running job does not get this size. Its specification at this size has been checked."""
+    text = _unfit(world, job) or _no_room(world, job, sizes.size(wanted), by_admin)
+    return Denied(Reason.PRECONDITION, f"job {job.job_id} {text}", field="gpus_milli") if text else None
+
+
+def _unfit(world: QueueState, job: Job) -> str:
+    """Why it cannot be resized at all now, from its verb on."""
+    if job.state is not JobState.RUNNING:
+        return f"is {job.state.value}: its GPUs can be changed while it runs or waits"
+    if job.job_id in world.going:
+        return f"is being stopped ({job.stopping}): wait for its end"
+    if job.resizing:
+        return "is being resized: try again in a moment"
+    one_slice = job.spec.members == 1 and [len(place.shares) for place in job.placement] == [1]
+    if not one_slice or job.spec.ask.spec.min_milli is not None:
+        return "has several slices, or a minimum of its own: only a job with one slice on one device is resized"
+    return ""
+
+
+def _no_room(world: QueueState, job: Job, wanted_milli: int, by_admin: bool) -> str:
+    more_milli = wanted_milli - sizes.size(job.spec)
+    if more_milli <= 0:
+        return ""
+    if wanted_milli > MILLI_PER_DEVICE:
+        return "runs on one device: queue it again (vgpu queue requeue, then hold) for more"
+    account, more = world.line(job).account, sizes.sized(job.spec, more_milli)
+    over = account.limit_for_amount(more_milli, 0, 0) or account.limit_for_amount(more_milli, 0, 0, standing=True)
+    if over is not None:
+        return f"cannot grow: {over.sentence()}"
+    if not job.spec.preemptible and not world.keeps_guarantees(more):
+        return "cannot grow: it cannot be preempted, and would take what other queues are guaranteed"
+    if not by_admin and any(other.state is JobState.PENDING for other in world.jobs.values()):
+        return "cannot grow while other jobs wait: only admins let it overtake them"
+    if world.going or world.leaving or world.claims:
+        return "cannot grow while other jobs are being stopped or started: try again in a moment"
+    if world.could_have(job, sizes.slice_of(world.held[job.job_id], wanted_milli)):
+        return ""
+    return f"cannot grow: its device has less than {format_gpus(more_milli)} GPU free"
+
+
+def begin(world: QueueState, job: Job, wanted: JobSpec, now_ns: int) -> JobSpec:
+    """The queue counts the new size from now on. Returns the specification before."""
+    before = job.spec
+    room = sizes.slice_of(world.held[job.job_id], sizes.size(wanted))
+    world.resize(job, resized(job, wanted), room, now_ns)
+    return before
