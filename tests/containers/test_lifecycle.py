@@ -71,13 +71,13 @@ def test_kill_releases_the_slice(either: Engine, system: OwnSystem, programs: Pa
 
 
 def test_restart_gives_the_slice_again(either: Engine, system: OwnSystem, programs: Path) -> None:
-    container, pid = busy(either, system, programs)
+    container, pid = busy(either, system, programs, *HALF, "--name", "my.trainer")
     made = slices(system)[own_name(container)]
     either.cli("restart", "-t", "0", container)
     until("the new process", lambda: pid not in until_attached(system, own_name(container)))
     again = slices(system)[own_name(container)]
     assert again.spec == made.spec
-    assert [c.id for c in again.containers] == [container]
+    assert [(c.id, c.name) for c in again.containers] == [(container, "my.trainer")]
     until_it_computes(either, container)
 
 

@@ -291,7 +291,8 @@ class SliceService(Service, stubs.SliceServiceServicer):
         for process in shown:
             if process.slice_name in self.backend.state.slices:  # else both have gone meanwhile
                 counters = self.backend.process_counters(process)
-                answer.processes.append(views.process_view(process, self.backend.node, indexes, counters))
+                container = state.containers.get(process.container_id)
+                answer.processes.append(views.process_view(process, container, self.backend.node, indexes, counters))
             await breathe()
         return answer
 

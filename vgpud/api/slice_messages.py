@@ -68,6 +68,7 @@ def container_view(container: Container, node: str) -> pb.Container:
         pid=container.pid if container.started else 0,
         cgroup=container.cgroup,
         created_at=timestamp(container.created_wall_ns),
+        name=container.engine_name,
     )
 
 
@@ -222,8 +223,14 @@ def arbiter_view(device_uuid: str, now: Standing) -> pb.ArbiterThread:
     )
 
 
-def process_view(process: Process, node: str, indexes: dict[str, int], counters: dict[str, ProcessStats]) -> pb.Process:
-    """A process with its counters by device UUID."""
+def process_view(
+    process: Process,
+    container: Container | None,
+    node: str,
+    indexes: dict[str, int],
+    counters: dict[str, ProcessStats],
+) -> pb.Process:
+    """A process with its container, if it is in one, and its counters by device UUID."""
     view = pb.Process(
         node=node,
         slice=process.slice_name,
@@ -234,6 +241,7 @@ def process_view(process: Process, node: str, indexes: dict[str, int], counters:
         attached_at=timestamp(process.attached_wall_ns),
         resumed=process.resumed,
         container=process.container_id,
+        container_name=container.engine_name if container else "",
     )
     for uuid, now in counters.items():
         view.devices.add(

@@ -308,6 +308,8 @@ class Container:
     cgroup: str = ""
     #: by the node's clock
     created_at: datetime | None = None
+    #: as the engine shows it, of a pod's POD/NAME; empty where it is not known
+    name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,6 +336,8 @@ class Process:
     devices: tuple[ProcessDevice, ...] = ()
     #: id of the container that it runs in, empty outside
     container: str = ""
+    #: that container's name, empty where it is not known
+    container_name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ from vgpud.core.model import Container, Denied, Slice
 from vgpud.errors import VgpudError
 from vgpud.host import cgroups, processes
 from vgpud.libraries.tree import library_tree
+from vgpud.oci.engine_name import engine_name
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Limits, Request, RequestError, parse_request
 from vgpud.oci.rootfs import Root
@@ -329,12 +330,19 @@ class Containers:
                 f"container {header.container_id[:80]!r} is already running: end it first, or choose another id"
             )
         site = self._backend.site()
-        asked, nvidia, cgroup = await self._work("reading config.json", _read_request, body, site, header.bundle)
+
+        def read() -> tuple[Request | None, bool, str, str]:
+            with Root.at(peer.root_path) as root:
+                name = engine_name(body, header.container_id, header.bundle, root)
+            return *_read_request(body, site, header.bundle), name
+
+        asked, nvidia, cgroup, name = await self._work("reading config.json", read)
         if asked is None and nvidia:
             raise Refusal(NVIDIA_ALONE)
         if asked is None:
             return wire.reply(wire.PASS)
-        event = _created(header.container_id, asked, peer.uid, peer.pid, processes.start_time(peer.pid), (cgroup,))
+        begun = processes.start_time(peer.pid)
+        event = _created(header.container_id, name, asked, peer.uid, peer.pid, begun, (cgroup,))
         made = await self._admitted(event)
         container = self._backend.container(header.container_id)
         if isinstance(made, Denied) or container is None:
@@ -398,21 +406,24 @@ class Containers:
         path = posixpath.join(state.bundle, "config.json")
         site = self._backend.site()
 
-        def read() -> tuple[Request | None, bool]:  # (the request, whether the container has one of our devices)
+        def read() -> tuple[Request | None, bool, str]:  # (the request, whether it has one of our devices, its name)
             with Root.at(peer.root_path) as root:
                 raw = root.read(path, wire.BODY_BYTES_MAX)
-            if raw is None:
-                raise Refusal(
-                    f"{path} does not exist or is not a regular file: the engine gave its hook another bundle"
-                )
-            return _read_request(raw, site, state.bundle)[0], _has_mount(raw, str(shared_attach_dir(site.runtime)))
+                if raw is None:
+                    raise Refusal(
+                        f"{path} does not exist or is not a regular file: the engine gave its hook another bundle"
+                    )
+                name = engine_name(raw, state.container_id, state.bundle, root)
+            has_device = _has_mount(raw, str(shared_attach_dir(site.runtime)))
+            return _read_request(raw, site, state.bundle)[0], has_device, name
 
-        asked, by_device = await self._work("reading config.json", read)
+        asked, by_device, name = await self._work("reading config.json", read)
         if not by_device:
             raise Refusal("the container's slice was removed while the container was created: start it again")
         if asked is None:
             raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
-        event = _created(state.container_id, asked, peer.uid, state.pid, started, cgroups.paths_of(state.pid))
+        paths = cgroups.paths_of(state.pid)
+        event = _created(state.container_id, name, asked, peer.uid, state.pid, started, paths)
         made = await self._admitted(event)
         if isinstance(made, Denied):
             raise Refusal(made.message)
@@ -446,10 +457,11 @@ def _has_mount(raw: bytes, source: str) -> bool:
 
 
 def _created(
-    container_id: str, asked: Request, caller_uid: int, pid: int, pid_start: int, paths: Iterable[str]
+    container_id: str, engine_name: str, asked: Request, caller_uid: int, pid: int, pid_start: int, paths: Iterable[str]
 ) -> ContainerCreated:
     return ContainerCreated(
         container_id=container_id,
+        engine_name=engine_name,
         spec=asked.spec,
         join=asked.join,
         name=asked.name or slice_name(container_id),

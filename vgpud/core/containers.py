@@ -25,7 +25,7 @@ from vgpud.core.events import (
     SaveSlice,
 )
 from vgpud.core.model import Asker, Container, Denied, Reason, Slice, State
-from vgpud.core.slices import end, in_use, make, owner_refusal, short, unknown
+from vgpud.core.slices import end, in_use, make, owner_refusal, short, shown, unknown
 
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
 _ID_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
@@ -80,9 +80,18 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
         return [*before, *unknown_pod, Answer(answer)]
     used, commands = answer
     state.grace_ns.pop(used.name, None)
-    container = Container(event.container_id, used.name, not event.join, event.pid, event.pid_start, "", event.wall_ns)
+    container = Container(
+        container_id=event.container_id,
+        slice_name=used.name,
+        own_slice=not event.join,
+        pid=event.pid,
+        pid_start=event.pid_start,
+        cgroup="",
+        created_wall_ns=event.wall_ns,
+        engine_name=event.engine_name,
+    )
     state.containers[container.container_id] = container
-    log = Log("container.created", f"container {short(container.container_id)} has slice {used.name}", used.name)
+    log = Log("container.created", f"container {shown(container)} has slice {used.name}", used.name)
     return [*before, *commands, SaveContainer(container), log, Answer(used)]
 
 
@@ -144,7 +153,7 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
 
 
 def _taken(state: State, name: str) -> Denied:
-    owner = next((short(c.container_id) for c in state.containers_of(name)), "")
+    owner = next((shown(c) for c in state.containers_of(name)), "")
     whose = f"is the slice of container {owner}" if owner else "exists already"
     text = f"slice {name} {whose}: choose another VGPU_NAME, or join it with VGPU_SLICE={name}"
     return Denied(Reason.EXISTS, text, field="name")
@@ -158,7 +167,7 @@ def on_started(state: State, event: ContainerStarted, now_ns: int) -> list[Comma
         return [Answer(Denied(Reason.NOT_FOUND, text, field="id"))]
     same = next((c for c in state.containers.values() if c.cgroup == event.cgroup != "" and c is not known), None)
     if same and same.slice_name != known.slice_name:
-        text = f"container {short(same.container_id)} has the cgroup {event.cgroup} as well, and another slice:"
+        text = f"container {shown(same)} has the cgroup {event.cgroup} as well, and another slice:"
         return [Answer(Denied(Reason.PRECONDITION, f"{text} give each a cgroup of its own", field="cgroup"))]
     cgroup = "" if same else event.cgroup
     now = replace(known, pid=event.pid, pid_start=event.pid_start, cgroup=cgroup, started=True)
@@ -166,7 +175,7 @@ def on_started(state: State, event: ContainerStarted, now_ns: int) -> list[Comma
     if now == known:
         return [Answer(made)]
     state.containers[now.container_id] = now
-    name = short(now.container_id)
+    name = shown(now)
     logs = [Log("container.started", f"container {name} started as pid {now.pid}", now.slice_name)]
     if not cgroup:
         text = f"container {name} has no cgroup of its own: its programs are known by their uid alone"
@@ -186,10 +195,10 @@ def release(state: State, old: Container, why: str) -> list[Command]:
     for process in [p for p in state.processes.values() if p.container_id == old.container_id]:
         state.processes[process.process_id] = replace(process, container_id="")  # its own end will be noticed, too
     commands: list[Command] = [ForgetContainer(old.container_id)]
-    commands.append(Log("container.ended", f"container {short(old.container_id)}: {why}", old.slice_name))
+    commands.append(Log("container.ended", f"container {shown(old)}: {why}", old.slice_name))
     left = state.slices.get(old.slice_name)
     if left is None or state.containers_of(left.name):
         return commands
     if old.own_slice or (left.ephemeral and not in_use(state, left.name)):
-        commands += end(state, left, f"container {short(old.container_id)} ended")
+        commands += end(state, left, f"container {shown(old)} ended")
     return commands

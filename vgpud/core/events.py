@@ -164,6 +164,7 @@ class ContainerCreated:
     queue: str = ""  # of its own slice; "" = the caller's default one
     open_queue: bool = False  # named by the environment (perhaps the image's): every user must have access to it
     pod: str = ""  # uid of the pod whose cgroup it is in; "" outside Kubernetes
+    engine_name: str = ""  # for people; "" = not known
 
 
 @dataclass(frozen=True, slots=True)

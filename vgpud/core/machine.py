@@ -57,7 +57,7 @@ from vgpud.core.slices import (
     in_use,
     job_refusal,
     make,
-    short,
+    shown,
     unknown,
 )
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
@@ -300,7 +300,7 @@ def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Comm
         return _refused(Reason.PRECONDITION, text)
     inside = state.containers_of(old.name)
     if inside and not event.force:
-        text = f"slice {old.name} is that of container {short(inside[0].container_id)}: end it,"
+        text = f"slice {old.name} is that of container {shown(inside[0])}: end it,"
         text += f" or let it lose it: vgpu slice rm --force {old.name}"
         return _refused(Reason.PRECONDITION, text)
     ended = end(state, old, "removed")

@@ -194,6 +194,7 @@ class Container:
     cgroup: str  # by which its programs are known; "" until it has started, or when it has none of its own
     created_wall_ns: int  # display only
     started: bool = False
+    engine_name: str = ""  # for people; "" = not known
 
 
 @dataclass(frozen=True, slots=True)

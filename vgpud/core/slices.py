@@ -23,7 +23,7 @@ from vgpud.core.events import (
     RemoveSlice,
     SaveSlice,
 )
-from vgpud.core.model import ANYONE, UID_MAX, Denied, Policy, Reason, Slice, Spec, State
+from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Policy, Reason, Slice, Spec, State
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -156,7 +156,7 @@ def end(state: State, old: Slice, why: str) -> list[Command]:
         commands.append(DropProcess(process.process_id))
     for container in state.containers_of(old.name):
         del state.containers[container.container_id]
-        text = f"container {short(container.container_id)} has lost its slice: {why}"
+        text = f"container {shown(container)} has lost its slice: {why}"
         commands += [ForgetContainer(container.container_id), Log("container.warning", text, old.name)]
     del state.slices[old.name]
     state.grace_ns.pop(old.name, None)
@@ -195,8 +195,14 @@ def attach_refusal(state: State, found: Slice, uid: int, container_id: str) -> D
         return owner_refusal(found, uid, state.policy)
     if container.slice_name == found.name:
         return None
-    text = f"container {short(container_id)} has slice {container.slice_name}, it cannot use slice {found.name}:"
+    text = f"container {shown(container)} has slice {container.slice_name}, it cannot use slice {found.name}:"
     return Denied(Reason.DENIED, text + f" start it with VGPU_SLICE={found.name}")
+
+
+def shown(container: Container) -> str:
+    """A container for people: its name and its short id."""
+    short_id = short(container.container_id)
+    return f"{container.engine_name} ({short_id})" if container.engine_name else short_id
 
 
 def short(container_id: str) -> str:

@@ -78,6 +78,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # jobs have a time before which they do not start
     (),  # jobs have notifications
     jobs.RESERVATIONS_TABLE,
+    (),  # containers have a name
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

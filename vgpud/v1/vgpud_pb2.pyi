@@ -273,21 +273,23 @@ class ClaimShare(_message.Message):
     def __init__(self, device_uuid: _Optional[str] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ...) -> None: ...
 
 class Container(_message.Message):
-    __slots__ = ("node", "id", "pid", "cgroup", "created_at")
+    __slots__ = ("node", "id", "pid", "cgroup", "created_at", "name")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     CGROUP_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     node: str
     id: str
     pid: int
     cgroup: str
     created_at: _timestamp_pb2.Timestamp
-    def __init__(self, node: _Optional[str] = ..., id: _Optional[str] = ..., pid: _Optional[int] = ..., cgroup: _Optional[str] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    name: str
+    def __init__(self, node: _Optional[str] = ..., id: _Optional[str] = ..., pid: _Optional[int] = ..., cgroup: _Optional[str] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Process(_message.Message):
-    __slots__ = ("node", "slice", "process_id", "pid", "uid", "program", "attached_at", "resumed", "devices", "container")
+    __slots__ = ("node", "slice", "process_id", "pid", "uid", "program", "attached_at", "resumed", "devices", "container", "container_name")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +300,7 @@ class Process(_message.Message):
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_NAME_FIELD_NUMBER: _ClassVar[int]
     node: str
     slice: str
     process_id: int
@@ -308,7 +311,8 @@ class Process(_message.Message):
     resumed: bool
     devices: _containers.RepeatedCompositeFieldContainer[ProcessDevice]
     container: str
-    def __init__(self, node: _Optional[str] = ..., slice: _Optional[str] = ..., process_id: _Optional[int] = ..., pid: _Optional[int] = ..., uid: _Optional[int] = ..., program: _Optional[str] = ..., attached_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., resumed: bool = ..., devices: _Optional[_Iterable[_Union[ProcessDevice, _Mapping]]] = ..., container: _Optional[str] = ...) -> None: ...
+    container_name: str
+    def __init__(self, node: _Optional[str] = ..., slice: _Optional[str] = ..., process_id: _Optional[int] = ..., pid: _Optional[int] = ..., uid: _Optional[int] = ..., program: _Optional[str] = ..., attached_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., resumed: bool = ..., devices: _Optional[_Iterable[_Union[ProcessDevice, _Mapping]]] = ..., container: _Optional[str] = ..., container_name: _Optional[str] = ...) -> None: ...
 
 class ProcessDevice(_message.Message):
     __slots__ = ("node", "device_uuid", "device_index", "mem_used_bytes", "mem_peak_bytes", "mem_held_bytes", "launches", "throttled_ns", "denied", "mem_unattributed_bytes")

@@ -147,7 +147,7 @@ def _line(row: Sequence[Cell], widths: Sequence[int], right: Sequence[bool]) -> 
     pieces: Line = []
     blanks = 0  # not written yet: a line has no blanks at its end
     for cell, width, is_right in zip(row, widths, right, strict=True):
-        text = _shortened(cell.text, width)
+        text = shortened(cell.text, width)
         fill = width - cells_of(text)
         if text:
             pieces.append((" " * (blanks + (fill if is_right else 0)), ""))
@@ -157,7 +157,7 @@ def _line(row: Sequence[Cell], widths: Sequence[int], right: Sequence[bool]) -> 
     return [piece for piece in pieces if piece[0]]
 
 
-def _shortened(text: str, width: int) -> str:
+def shortened(text: str, width: int) -> str:
     """The text, or its first characters and "~" in place of the rest."""
     if cells_of(text) <= width:
         return text

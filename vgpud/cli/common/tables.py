@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vgpud.cli.common.fit import Cell, Grid
+from vgpud.cli.common.fit import Cell, Grid, shortened
 from vgpud.cli.common.text import duration
 from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
@@ -14,6 +14,9 @@ from vgpud.core.units import format_bytes, format_gpus
 
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
+
+#: of a container's name, which may be as long as a host's
+_NAME_CELLS = 32
 
 
 def percent(ratio: float) -> str:
@@ -126,7 +129,7 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
                     str(item["processes"]),
                     item["suspended"] or d["gate"] or "-",
                     age(item["created_at"], now),
-                    container_label([c["id"] for c in item["containers"]]),
+                    containers_label(item["containers"]),
                     *claim,
                 )
             )
@@ -147,7 +150,7 @@ def holder_label(item: View) -> str:
         return job_label(item)
     if item["claim"]:
         return claim_label(item["claim"])
-    return container_label([c["id"] for c in item["containers"]])
+    return containers_label(item["containers"])
 
 
 def claim_label(claim: View | None) -> str:
@@ -155,11 +158,17 @@ def claim_label(claim: View | None) -> str:
     return f"{claim['namespace']}/{claim['name']}" if claim else "-"
 
 
-def container_label(ids: Sequence[str]) -> str:
-    """Containers as engines show them, one word: "-", or the first id's 12 characters and the number of others."""
-    if not ids:
+def containers_label(containers: Sequence[View]) -> str:
+    """A slice's containers, one word: "-", or the first one and the number of others."""
+    if not containers:
         return "-"
-    return ids[0][:12] + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
+    others = f"+{len(containers) - 1}" if len(containers) > 1 else ""
+    return container_label(containers[0]["name"], containers[0]["id"]) + others
+
+
+def container_label(name: str | None, container_id: str | None) -> str:
+    """A container as its engine lists it, one word: its name, else the id's first 12 characters; "-" for none."""
+    return shortened(name, _NAME_CELLS) if name else (container_id or "-")[:12]
 
 
 def _memory_cell(device: View) -> Cell:
@@ -210,7 +219,7 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
                     format_bytes(d["mem_peak_bytes"]),
                     str(d["launches"]),
                     age(p["attached_at"], now),
-                    container_label([p["container"]] if p["container"] else []),
+                    container_label(p["container_name"], p["container"]),
                     p["program"],
                 )
             )

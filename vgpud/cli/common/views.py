@@ -105,6 +105,7 @@ def container_view(container: pb.Container) -> View:
     return {
         "node": container.node,
         "id": container.id,
+        "name": container.name or None,
         "pid": container.pid or None,
         "cgroup": container.cgroup or None,
         "created_at": _time(container.created_at),
@@ -155,6 +156,7 @@ def process_view(process: pb.Process, simulated: frozenset[str]) -> View:
         "attached_at": _time(process.attached_at),
         "resumed": process.resumed,
         "container": process.container or None,
+        "container_name": process.container_name or None,
         "devices": [
             {
                 "node": d.node,

@@ -68,7 +68,8 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
         pairs.append(("suspended", SUSPENDED[item["suspended"]]))
     for container in item["containers"]:
         state = f"pid {container['pid']}, {container['cgroup']}" if container["pid"] else "being created"
-        pairs.append(("container", f"{container['id'][:12]}, {state}"))
+        name = f"{container['name']}, " if container["name"] else ""
+        pairs.append(("container", f"{name}{container['id'][:12]}, {state}"))
     if item["cdi_device"]:
         pairs.append(("CDI device", item["cdi_device"]))
     return [*pairs, ("socket", item["attach_socket"]), ("uid", f"{item['uid']}, revision {item['revision']}")]

@@ -1,0 +1,80 @@
+"""The name that a container has for people, which an engine does not tell its runtime: docker and podman keep it beside
+the bundle, containerd's and CRI-O's Kubernetes side and nerdctl put it into the annotations.
+
+Shown, never relied on: an image may bring annotations, and engines rename containers.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from typing import Any
+
+from vgpud.oci import edit
+from vgpud.oci.rootfs import Root
+
+#: of docker's config.v2.json, and of podman's list of all its containers
+STATE_BYTES_MAX = 8 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
+#: files that docker makes for a container, in the directory that also has its state
+_DOCKER_MOUNTS = ("/etc/hostname", "/etc/resolv.conf", "/etc/hosts")
+#: (pod, container) by annotations of containerd and of CRI-O
+_POD_ANNOTATIONS = (
+    ("io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.container-name"),
+    ("io.kubernetes.pod.name", "io.kubernetes.container.name"),
+)
+
+
+def engine_name(raw_config: bytes, container_id: str, bundle: str, root: Root) -> str:
+    """The name, of a pod's container POD/NAME; "" where none is found. `bundle` and the paths of the configuration are
+    as the engine names them, below `root`. A name is not worth a container: what cannot be read has none."""
+    config = _json(raw_config)
+    if not isinstance(config, dict):
+        return ""
+    try:
+        beside = _of_docker(config, container_id, root) or _of_podman(container_id, bundle, root)
+    except OSError:
+        beside = ""
+    return beside or _of_annotations(config)
+
+
+def _of_docker(config: dict[str, Any], container_id: str, root: Root) -> str:
+    for mount in edit.entries(config, "mounts"):
+        if not isinstance(mount, dict) or mount.get("destination") not in _DOCKER_MOUNTS:
+            continue
+        folder = posixpath.dirname(str(mount.get("source") or ""))
+        if posixpath.basename(folder) == container_id:
+            state = _json(root.read(f"{folder}/config.v2.json", STATE_BYTES_MAX))
+            return _checked(str(state.get("Name") or "").removeprefix("/")) if isinstance(state, dict) else ""
+    return ""
+
+
+def _of_podman(container_id: str, bundle: str, root: Root) -> str:
+    folder = posixpath.dirname(bundle.rstrip("/"))  # of the container, beside its userdata
+    if posixpath.basename(folder) != container_id:
+        return ""
+    known = _json(root.read(f"{posixpath.dirname(folder)}/containers.json", STATE_BYTES_MAX))
+    for one in known if isinstance(known, list) else []:
+        if isinstance(one, dict) and one.get("id") == container_id and isinstance(one.get("names"), list):
+            return next((name for item in one["names"] if (name := _checked(str(item)))), "")
+    return ""
+
+
+def _of_annotations(config: dict[str, Any]) -> str:
+    found = {str(name): str(value or "") for name, value in edit.parts(config, "annotations").items()}
+    for pod, container in _POD_ANNOTATIONS:
+        if _checked(found.get(pod, "")) and _checked(found.get(container, "")):
+            return f"{found[pod]}/{found[container]}"
+    return _checked(found.get("nerdctl/name", ""))
+
+
+def _checked(name: str) -> str:
+    return name if _NAME.fullmatch(name) else ""
+
+
+def _json(text: bytes | None) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
