@@ -67,6 +67,11 @@ def floor(folder: Path, count: int) -> dict[str, list[float]]:
     return took
 
 
+def spread(took: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Of each step the milliseconds of the quickest tenth, the median, the slowest tenth and hundredth, and the last."""
+    return {step: [quantile(times, part) for part in (0.1, 0.5, 0.9, 0.99, 1.0)] for step, times in took.items()}
+
+
 def main() -> int:
     """Measures, prints and writes the result. Exit code 1 when the goal is missed."""
     made = harness.parser(__doc__)
@@ -101,7 +106,7 @@ def main() -> int:
         parameters={"processes": args.processes, "repeats": args.repeats, "processors": os.cpu_count()},
         goals={"all_p99_ms": GOAL_P99_MS},
         figures=figures,
-        raw={"alone": alone, "crowds": runs, "floors": floors},
+        raw={"alone": alone, "crowds": [spread(run) for run in runs], "floors": [spread(run) for run in floors]},
         folder=args.results,
     )
     print(path)
