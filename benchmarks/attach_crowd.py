@@ -68,7 +68,7 @@ def floor(folder: Path, count: int) -> dict[str, list[float]]:
 
 
 def spread(took: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Of each step the milliseconds of the quickest tenth, the median, the slowest tenth and hundredth, and the last."""
+    """Of each step the milliseconds of the quickest tenth, the median, the slowest tenth and hundredth, the last."""
     return {step: [quantile(times, part) for part in (0.1, 0.5, 0.9, 0.99, 1.0)] for step, times in took.items()}
 
 
