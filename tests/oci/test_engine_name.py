@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from vgpud.oci.engine_name import engine_name
-from vgpud.oci.rootfs import Root
 
 ID = "0123456789ab" * 5 + "cdef"
 POD = {"io.kubernetes.cri.sandbox-name": "train-0", "io.kubernetes.cri.container-name": "main"}
@@ -18,8 +17,7 @@ CRIO = {"io.kubernetes.pod.name": "train-0", "io.kubernetes.container.name": "si
 
 def name(root: Path, config: Any, bundle: str = "/run/bundle", container_id: str = ID) -> str:
     raw = config if isinstance(config, bytes) else json.dumps(config).encode()
-    with Root.at(root) as opened:
-        return engine_name(raw, container_id, bundle, opened)
+    return engine_name(raw, container_id, bundle, root)
 
 
 def docker(root: Path, state: Any, container_id: str = ID) -> dict[str, Any]:
@@ -77,6 +75,10 @@ def test_what_is_no_state_has_no_name(tmp_path: Path, state: bytes) -> None:
 )
 def test_what_is_no_configuration_has_no_name(tmp_path: Path, config: Any) -> None:
     assert name(tmp_path, config) == ""
+
+
+def test_a_root_that_is_gone_has_no_names(tmp_path: Path) -> None:
+    assert name(tmp_path / "gone", {"annotations": POD}) == "train-0/main"
 
 
 def test_a_state_that_is_not_a_file_is_not_waited_for(tmp_path: Path) -> None:

@@ -332,9 +332,9 @@ class Containers:
         site = self._backend.site()
 
         def read() -> tuple[Request | None, bool, str, str]:
-            with Root.at(peer.root_path) as root:
-                name = engine_name(body, header.container_id, header.bundle, root)
-            return *_read_request(body, site, header.bundle), name
+            found = _read_request(body, site, header.bundle)
+            name = engine_name(body, header.container_id, header.bundle, peer.root_path) if found[0] else ""
+            return *found, name
 
         asked, nvidia, cgroup, name = await self._work("reading config.json", read)
         if asked is None and nvidia:
@@ -409,11 +409,11 @@ class Containers:
         def read() -> tuple[Request | None, bool, str]:  # (the request, whether it has one of our devices, its name)
             with Root.at(peer.root_path) as root:
                 raw = root.read(path, wire.BODY_BYTES_MAX)
-                if raw is None:
-                    raise Refusal(
-                        f"{path} does not exist or is not a regular file: the engine gave its hook another bundle"
-                    )
-                name = engine_name(raw, state.container_id, state.bundle, root)
+            if raw is None:
+                raise Refusal(
+                    f"{path} does not exist or is not a regular file: the engine gave its hook another bundle"
+                )
+            name = engine_name(raw, state.container_id, state.bundle, peer.root_path)
             has_device = _has_mount(raw, str(shared_attach_dir(site.runtime)))
             return _read_request(raw, site, state.bundle)[0], has_device, name
 

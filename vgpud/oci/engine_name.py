@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from pathlib import Path
 from typing import Any
 
 from vgpud.oci import edit
@@ -26,14 +27,15 @@ _POD_ANNOTATIONS = (
 )
 
 
-def engine_name(raw_config: bytes, container_id: str, bundle: str, root: Root) -> str:
+def engine_name(raw_config: bytes, container_id: str, bundle: str, root: Path) -> str:
     """The name, of a pod's container POD/NAME; "" where none is found. `bundle` and the paths of the configuration are
     as the engine names them, below `root`. A name is not worth a container: what cannot be read has none."""
     config = _json(raw_config)
     if not isinstance(config, dict):
         return ""
     try:
-        beside = _of_docker(config, container_id, root) or _of_podman(container_id, bundle, root)
+        with Root.at(root) as opened:
+            beside = _of_docker(config, container_id, opened) or _of_podman(container_id, bundle, opened)
     except OSError:
         beside = ""
     return beside or _of_annotations(config)

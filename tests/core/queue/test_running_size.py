@@ -11,10 +11,14 @@ import pytest
 from tests.core.queue.test_changes import change
 from tests.core.queue.test_elastic_properties import Stretching, all_happens
 from tests.core.queue.test_invariants import finish
-from tests.core.queue.world import Shell, gpus, queue, shell
-from vgpud.core.jobs.events import Changed, Note, Resized, ResizeJob
-from vgpud.core.jobs.model import SECOND_NS, How
-from vgpud.core.model import Denied
+from tests.core.queue.world import Shell, gpus, make_policy, queue, shell
+from vgpud.core.jobs.events import Changed, Note, QueuesChanged, ReservationsChanged, Resized, ResizeJob
+from vgpud.core.jobs.model import SECOND_NS, How, Node, Reservation
+from vgpud.core.model import Denied, Device
+from vgpud.core.placement.cluster import Cluster
+from vgpud.core.queue.machine import Machine
+
+GIB = 1 << 30
 
 
 def refused(at: Shell, job_id: int, amount: float, *, by_admin: bool = False, **fields: Any) -> str:
@@ -99,6 +103,58 @@ def test_who_waits_is_not_overtaken() -> None:
     change(at, job, ask=gpus(0.25).ask)
     change(at, job, by_admin=True, ask=gpus(1).ask)
     assert at.job(job).spec.width_milli == 1000
+
+
+def test_only_jobs_that_could_run_are_overtaken() -> None:
+    """Not those that wait for a time, or for their own queue's limit; but those that have been suspended for others."""
+    at = shell(2, queue(), queue("team", limit_milli=250), queue("urgent", policy="priority"))
+    job = at.submit(gpus(0.5))
+    at.submit(gpus(0.5, begin_ns=10**6 * SECOND_NS))
+    at.submit(gpus(0.25, queue="team"))
+    at.submit(gpus(0.25, queue="team"))
+    change(at, job, ask=gpus(0.75).ask)
+    evicting = shell(1, queue(policy="priority"))
+    low, high = evicting.submit(gpus(1)), evicting.submit(gpus(0.5, priority=9))
+    assert evicting.running == {high} and evicting.state(low) == "suspended"
+    assert "while other jobs wait" in refused(evicting, high, 0.75, priority=9)
+
+
+def test_a_reserved_device_is_not_grown_on() -> None:
+    at = shell(1, queue(), queue("team"))
+    job = at.submit(gpus(0.25, preemptible=False))
+    at.send(ReservationsChanged((Reservation("exam", "n", ("all",), 0, 10**6 * SECOND_NS, "team"),)))
+    assert "its device is reserved" in refused(at, job, 0.5, preemptible=False)
+
+
+def test_memory_that_followed_the_gpus_stays() -> None:
+    device = Device("d", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
+    room = Cluster([Node("n", (device,))])
+    at = Shell(Machine((queue(),), room, make_policy))
+    job = at.submit(gpus(0.5))
+    before = at.job(job).placement[0].shares[0].mem_max_bytes
+    change(at, job, ask=gpus(0.25).ask)
+    share = at.job(job).placement[0].shares[0]
+    assert (share.min_milli, share.mem_max_bytes, at.job(job).spec.ask.spec.mem_max_bytes) == (250, before, before)
+
+
+def test_a_smaller_job_is_one_even_where_a_new_one_of_its_size_would_be_refused() -> None:
+    at = shell(2)
+    job = at.submit(gpus(1))
+    at.send(QueuesChanged((queue(limit_milli=500),)))
+    change(at, job, ask=gpus(0.75).ask)
+    assert "it needs a part of a GPU" in refused(at, job, 0)
+
+
+def test_what_is_learned_of_jobs_like_it_follows_its_size() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1, kinds=("large",)))
+    change(at, job, ask=gpus(0.5).ask, kinds=("small",))
+    at.sleep(10)
+    at.end(job)
+    assert at.job(job).spec.kinds == ("small",)
+    classes = at.machine._world.estimates._classes
+    assert classes.keys() >= {"large", "small"}
+    assert not any(known.running for known in classes.values()), "none runs any more"
 
 
 def test_growth_that_is_refused() -> None:

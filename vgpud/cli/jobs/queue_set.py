@@ -52,7 +52,7 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **asked: Any) -> None:
 
     Of a job that runs the time limit and --gpus can be changed. Its user may lower the time limit, admins may raise
     it, too. A job with one slice on one device becomes smaller at any time; it grows into what is free on its device
-    while no other job waits. Its programs go on.
+    while no other job waits. Its programs go on, and its memory stays.
     """
     fields = [f"slice.{field}" for field in changed_fields({name: asked[name] for name in _SIZES})]
     fields += [field for name, field in _PLAIN.items() if asked[name] is not None]

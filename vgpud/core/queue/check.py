@@ -173,7 +173,8 @@ def _refuse_change(world: QueueState, job: Job, event: Changed) -> Denied | None
             return Denied(Reason.DENIED, f"{text}, its user may lower it", field="time_limit")
         if not other:
             return _check_numbers(event.spec, 1)
-        checked = check_job(world, replace(event.spec, after=()), 1)
+        larger = running_size.grows(job, event.spec)
+        checked = check_job(world, replace(event.spec, after=()), 1) if larger else _check_numbers(event.spec, 1)
         return checked or running_size.refusal(world, job, event.spec, event.by_admin)
     return check_job(world, replace(event.spec, after=()), 1)
 

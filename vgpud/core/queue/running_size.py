@@ -1,7 +1,8 @@
 """A user makes a running job smaller or larger: one slice on one device, while its programs go on.
 
-What it asks for and what it has move together, as those of an elastic job do (resizing.py). It grows only into
-capacity that nobody waits for: a small job that grows as soon as something is free would overtake the line.
+What it asks for and what it has move together, as those of an elastic job do (resizing.py). Its memory stays: programs
+hold it. It grows only into capacity that nobody waits for: a small job that grows as soon as something is free would
+overtake the line.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from dataclasses import replace
 
 from vgpud.core.jobs.model import Job, JobSpec, JobState
 from vgpud.core.model import Denied, Reason
-from vgpud.core.queue import sizes
+from vgpud.core.queue import estimate, sizes
+from vgpud.core.queue.reservations import devices_of, touches
 from vgpud.core.queue.state import QueueState
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 
@@ -20,14 +22,21 @@ def resized(job: Job, wanted: JobSpec) -> JobSpec:
     return replace(sizes.sized(job.spec, sizes.size(wanted)), kinds=wanted.kinds)
 
 
+def grows(job: Job, wanted: JobSpec) -> bool:
+    """Whether that is more than it has."""
+    return sizes.size(wanted) > sizes.size(job.spec)
+
+
 def refusal(world: QueueState, job: Job, wanted: JobSpec, by_admin: bool) -> Denied | None:
-    """Why a running job does not get this size. Its specification at this size has been checked."""
-    text = _unfit(world, job) or _no_room(world, job, sizes.size(wanted), by_admin)
+    """Why a running job does not get this size. If it is larger, a job of this size has been checked."""
+    text = _unfit(world, job, wanted) or _no_room(world, job, sizes.size(wanted), by_admin)
     return Denied(Reason.PRECONDITION, f"job {job.job_id} {text}", field="gpus_milli") if text else None
 
 
-def _unfit(world: QueueState, job: Job) -> str:
+def _unfit(world: QueueState, job: Job, wanted: JobSpec) -> str:
     """Why it cannot be resized at all now, from its verb on."""
+    if sizes.size(wanted) < 1:
+        return "runs: it needs a part of a GPU"
     if job.state is not JobState.RUNNING:
         return f"is {job.state.value}: its GPUs can be changed while it runs or waits"
     if job.job_id in world.going:
@@ -52,8 +61,10 @@ def _no_room(world: QueueState, job: Job, wanted_milli: int, by_admin: bool) -> 
         return f"cannot grow: {over.sentence()}"
     if not job.spec.preemptible and not world.keeps_guarantees(more):
         return "cannot grow: it cannot be preempted, and would take what other queues are guaranteed"
-    if not by_admin and any(other.state is JobState.PENDING for other in world.jobs.values()):
+    if not by_admin and _others_wait(world):
         return "cannot grow while other jobs wait: only admins let it overtake them"
+    if touches(world.held[job.job_id], devices_of(world.reserved_from(job))):
+        return "cannot grow: its device is reserved (vgpu reserve ls)"
     if world.going or world.leaving or world.claims:
         return "cannot grow while other jobs are being stopped or started: try again in a moment"
     if world.could_have(job, sizes.slice_of(world.held[job.job_id], wanted_milli)):
@@ -61,9 +72,24 @@ def _no_room(world: QueueState, job: Job, wanted_milli: int, by_admin: bool) -> 
     return f"cannot grow: its device has less than {format_gpus(more_milli)} GPU free"
 
 
+def _others_wait(world: QueueState) -> bool:
+    """For capacity: not for a time, for other jobs or for a quota of their own. Suspended ones wait, too."""
+    return any(
+        not line.account.limit_for(world.jobs[job_id].spec) for line in world.lines.values() for job_id in line.waiting
+    )
+
+
 def begin(world: QueueState, job: Job, wanted: JobSpec, now_ns: int) -> JobSpec:
     """The queue counts the new size from now on. Returns the specification before."""
     before = job.spec
     room = sizes.slice_of(world.held[job.job_id], sizes.size(wanted))
-    world.resize(job, resized(job, wanted), room, now_ns)
+    (share,) = room[0].shares
+    spec = resized(job, wanted)
+    # memory that followed the GPUs is what it has, also when it starts again
+    asked, lowest, highest = spec.ask.spec, share.mem_min_bytes or None, share.mem_max_bytes or None
+    if asked.mem_min_bytes is None and asked.mem_max_bytes is None:
+        asked = replace(asked, mem_min_bytes=lowest, mem_max_bytes=highest)
+    estimate.stops(world, job)
+    world.resize(job, replace(spec, ask=replace(spec.ask, spec=asked)), room, now_ns)
+    estimate.runs(world, job)
     return before
