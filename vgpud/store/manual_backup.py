@@ -1,6 +1,6 @@
 """The copy of the state that `vgpu backup` makes, of a database in use or not; vgpud/store/restore.py takes it back.
 
-The daemon is not asked: SQLite's backup API reads one state of the database and of its log, and keeps no writer waiting.
+The daemon is not asked: SQLite's backup API reads one state of the database with its log, and no writer waits for it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ def make(directory: Path, target: Path) -> Contents:
 
 
 def _sign(copy: sqlite3.Connection) -> None:
-    """Notes the release by which the copy can be read: not known where a newer daemon wrote what an older `vgpu` copies.
-    A copy of a restored copy is signed anew."""
+    """Notes the release that can read the copy: not known where a newer daemon wrote what an older `vgpu` copies."""
     copy.execute("DROP TABLE IF EXISTS origin")
     copy.execute(ORIGIN_TABLE)
     (version,) = copy.execute("PRAGMA user_version").fetchone()

@@ -273,7 +273,8 @@ def _open_copy(path: Path, migrations: Migrations, told: list[str]) -> sqlite3.C
 
 
 def read_into(db: sqlite3.Connection, path: Path) -> None:
-    """Reads the file with its log into an empty database in memory. SQLite wants to write beside a log that it reads, so both are copied to memory."""
+    """Reads the file with its log into an empty database. SQLite wants to write beside a log that it reads, so both are
+    copied to memory."""
     folders: list[Callable[[], str | None]] = [lambda: "/dev/shm", lambda: None]
     problem: Exception | None = None
     for folder in folders:
