@@ -37,8 +37,8 @@ class BuildLibraries(Command):
         return base / "vgpud" / "lib"
 
     def run(self) -> None:
-        """Warnings are errors for those who work on the sources, and for tools/build_wheel.py, which takes their objects: a
-        user's compiler may be newer than ours."""
+        """Warnings are errors for those who work on the sources, and for tools/build_wheel.py, which takes their
+        objects: a user's compiler may be newer than ours."""
         extra = [] if self.editable_mode or "VGPU_OBJECTS" in os.environ else ["-Wno-error"]
         for name in build_shim.targets():
             build_shim.build_target(name, self._out(), extra)

@@ -23,8 +23,8 @@ from vgpud.libraries import elf
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "shim")]
-import build_shim
-import build_wheel as wheels
+import build_shim  # noqa: E402
+import build_wheel as wheels  # noqa: E402
 
 LIB = ROOT / "vgpud" / "lib"
 LIBRARIES = ("libvgpu.so", "libvgpu-ml.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1")

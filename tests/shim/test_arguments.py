@@ -12,7 +12,7 @@ import hookdef
 import pytest
 
 from tests.shim import tiny_driver
-from tests.shim.conftest import ROOT, Run
+from tests.shim.conftest import Run
 from tests.shim.tiny_driver import TinyDriver
 from vgpud.libraries import elf, fit
 
