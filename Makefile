@@ -99,8 +99,8 @@ qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everythi
 wheel: $(VENV)/.test ## the wheel for every distribution, in dist/ (MACHINE=aarch64: by a cross compiler), checked by auditwheel
 	@$(PY) tools/build_wheel.py $(if $(MACHINE),--machine $(MACHINE))
 
-deb: $(VENV)/.test ## a Debian package in dist/, for this system's Python (PYTHON=3.12; MACHINE=aarch64)
-	@$(PY) tools/build_deb.py $(if $(MACHINE),--machine $(MACHINE)) $(if $(PYTHON),--python $(PYTHON))
+deb: $(VENV)/.test ## a Debian package in dist/, for this system's Python (TARGET_PYTHON=3.12; MACHINE=aarch64)
+	@$(PY) tools/build_deb.py $(if $(MACHINE),--machine $(MACHINE)) $(if $(TARGET_PYTHON),--python $(TARGET_PYTHON))
 
 clean: ## everything that make made
 	rm -rf $(VENV) build dist *.egg-info vgpud/lib vgpud/_shim.c vgpud/_shim.abi3.so .mypy_cache .ruff_cache .pytest_cache

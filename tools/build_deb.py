@@ -1,9 +1,9 @@
 """`make deb`: a Debian package of the wheel, with units, completion, manual pages and documents.
 
-`tools/build_deb.py [--machine aarch64] [--python 3.11] [--wheel FILE] [--out DIRECTORY]`. The Python packages that vgpud
-needs are in it: Debian's are older. They lie in a virtual environment, /usr/lib/vgpud, of Debian's own interpreter, so
-that vgpud finds itself and them wherever it starts a further interpreter. Compiled ones are for one version of Python:
-a package is for the distributions that have it, by default that of /usr/bin/python3 here.
+`tools/build_deb.py [--machine aarch64] [--python 3.11] [--wheel FILE] [--out DIRECTORY]`. The Python packages that
+vgpud needs are in it: Debian's are older. They lie in a virtual environment, /usr/lib/vgpud, of Debian's own
+interpreter, so that vgpud finds itself and them wherever it starts a further interpreter. Compiled ones are for one
+version of Python: a package is for the distributions that have it, by default that of /usr/bin/python3 here.
 """
 
 from __future__ import annotations

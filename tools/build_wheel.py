@@ -1,7 +1,7 @@
 """`make wheel`: the wheel that is published, for every distribution with glibc 2.17 or newer (manylinux2014).
 
-`tools/build_wheel.py [--machine aarch64] [--out DIRECTORY]`: a source distribution of what git knows, a wheel of nothing but
-that, and auditwheel's answer whether the wheel is what its name says. Nothing is repaired: that renames and edits
+`tools/build_wheel.py [--machine aarch64] [--out DIRECTORY]`: a source distribution of what git knows, a wheel of
+nothing but that, and auditwheel's answer whether it is what its name says. Nothing is repaired: that renames and edits
 libraries, which the loader must find under the driver's names, and there is nothing to add to them, since they need
 the C library alone. Another machine's wheel takes a cross compiler (Debian's gcc-aarch64-linux-gnu).
 """

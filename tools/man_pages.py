@@ -1,4 +1,4 @@
-"""Manual pages of all commands, made of what `--help` says: `tools/man_pages.py DIRECTORY` writes vgpu.1, vgpu-run.1 ...
+"""Manual pages of all commands, made of what `--help` says: `tools/man_pages.py DIRECTORY` writes vgpu.1 and so on.
 
 A page for each command of `vgpu` and `vgpud`, from the same click commands that print the help, so that nothing is
 written twice. Our commands are imported when they are called, and their examples are blocks that are not filled: the

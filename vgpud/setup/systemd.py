@@ -49,7 +49,7 @@ def supervisor_program() -> Path:
 
 
 def unit_text(name: str, program: Path, supervisor: Path | None = None) -> str:
-    """A unit with the installed paths: of vgpud, with vgpu beside it, and of vgpu-job (default: this installation's)."""
+    """A unit with the paths of vgpud, which vgpu lies beside, and of vgpu-job (None: this installation's)."""
     text = Path(__file__).with_name(name).read_text().replace(_PLACEHOLDER, str(program))
     text = text.replace(_VGPU_PLACEHOLDER, f"{program.with_name('vgpu')} ")
     return text.replace(_JOB_PLACEHOLDER, str(supervisor or supervisor_program()))
