@@ -135,6 +135,11 @@ def next_release() -> Iterator[None]:
         yield
 
 
+def without_names(text: str) -> str:
+    """A sentence without the numbers of versions and times in it."""
+    return re.sub(r"\d+", "0", text)
+
+
 def test_a_newer_database_is_refused_with_the_command_that_leads_back(tmp_path: Path) -> None:
     filled(tmp_path)
     before, _ = contents(tmp_path)
@@ -142,6 +147,10 @@ def test_a_newer_database_is_refused_with_the_command_that_leads_back(tmp_path: 
         Store(tmp_path).close()
     with pytest.raises(StoreError, match="install that one again, or go back to the state from before") as error:
         Store(tmp_path)
+    quoted = re.search("vgpud: (.+was written by a newer vgpud.+)", (ROOT / "docs/upgrade.md").read_text())
+    assert quoted and without_names(quoted[1]) == without_names(
+        str(error.value).replace(str(tmp_path), "/var/lib/vgpud")
+    )
     command = re.search(r"`vgpu restore --state-dir (\S+) (\S+)`", str(error.value))
     (copy,) = backups.existing(tmp_path / stores.FILE_NAME)
     assert command and command.groups() == (str(tmp_path), str(copy))
