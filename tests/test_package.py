@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.published import published
 from vgpud.cli.demo.private_system import wait_for
 from vgpud.libraries import elf
 
@@ -84,14 +85,13 @@ def fresh_environment(venv: Path) -> Path:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `make wheel` builds it: from the source distribution alone, so what MANIFEST.in forgets is missed here."""
-    work = tmp_path_factory.mktemp("package")
-    archive = wheels.source_distribution(work)
+    archive, built = published(tmp_path_factory)
     with tarfile.open(archive) as tar:
         inside = {name.partition("/")[2] for name in tar.getnames()}
     assert not [name for name in inside if name.endswith((".so", ".so.1", ".pyc"))]
     missing = {name for name in wheels.known_files() if not name.startswith(NOT_IN_SDIST)} - inside
     assert not missing, f"MANIFEST.in forgets {sorted(missing)}"
-    return wheels.build(archive, os.uname().machine, work / "out")
+    return built
 
 
 @pytest.mark.slow

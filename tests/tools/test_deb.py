@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.published import published
 from tests.rules.tree import ROOT
 from vgpud import __version__
 
 sys.path.insert(0, str(ROOT / "tools"))
-import build_deb  # noqa: E402
-import build_wheel  # noqa: E402
+import build_deb
+import build_wheel
 
 pytestmark = pytest.mark.slow
 MACHINE = os.uname().machine
@@ -43,10 +44,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the wheel that `make wheel` builds, for the Python of this system."""
     if shutil.which("dpkg-deb") is None:
         pytest.skip("no dpkg-deb here")
-    work = tmp_path_factory.mktemp("deb")
-    wheel = build_wheel.build(build_wheel.source_distribution(work), MACHINE, work / "wheel")
+    _, wheel = published(tmp_path_factory)
     try:
-        return build_deb.build(wheel, MACHINE, build_deb.system_python(), work / "out")
+        return build_deb.build(wheel, MACHINE, build_deb.system_python(), tmp_path_factory.mktemp("deb"))
     except build_wheel.WheelError as error:
         if "/usr/bin/python3" in str(error):
             pytest.skip(str(error))

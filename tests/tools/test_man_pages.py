@@ -15,7 +15,7 @@ from tests.rules.tree import ROOT
 from vgpud.cli.main import COMMANDS, cli
 
 sys.path.insert(0, str(ROOT / "tools"))
-import man_pages  # noqa: E402
+import man_pages
 
 
 @pytest.fixture(scope="module")
