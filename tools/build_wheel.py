@@ -29,12 +29,14 @@ class WheelError(Exception):
     """No wheel was made: one line that says why, and what to do."""
 
 
-def _python(cwd: Path, program: str, **env: str) -> None:
-    """Runs a program of setuptools' build backend, which works on the current directory."""
-    command = [sys.executable, "-c", f"from setuptools import build_meta; {program}"]
+def _build(cwd: Path, call: str, **env: str) -> str:
+    """Runs a call of setuptools' build backend, which works on the current directory; returns the name of what it has
+    made. Raises WheelError."""
+    command = [sys.executable, "-c", f"from setuptools import build_meta; print(build_meta.{call})"]
     done = subprocess.run(command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise WheelError(f"the build failed:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+    return done.stdout.splitlines()[-1]
 
 
 def known_files() -> list[str]:
@@ -49,9 +51,7 @@ def source_distribution(work: Path) -> Path:
     for name in known_files():
         (work / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, work / "tree" / name)
-    _python(work / "tree", f"build_meta.build_sdist({str(work)!r})")
-    (archive,) = work.glob("*.tar.gz")
-    return archive
+    return work / _build(work / "tree", f"build_sdist({str(work)!r})")
 
 
 def compiler(machine: str) -> str:
@@ -73,9 +73,7 @@ def build(archive: Path, machine: str, out: Path) -> Path:
         options = {"--build-option": ["--plat-name", f"{PLATFORM}_{machine}"]}
         env = {"CC": command, "LDSHARED": f"{command} -shared", "VGPU_OBJECTS": str(ROOT / "build" / "objects")}
         out.mkdir(parents=True, exist_ok=True)
-        _python(tree, f"build_meta.build_wheel({str(out.resolve())!r}, {options!r})", **env)
-    (wheel,) = out.glob(f"vgpud-*-{PLATFORM}_{machine}.whl")
-    return wheel
+        return out / _build(tree, f"build_wheel({str(out.resolve())!r}, {options!r})", **env)
 
 
 def check(wheel: Path, machine: str) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
-import subprocess
-import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +11,7 @@ import pytest
 
 import vgpud
 from tests.daemon.test_shells import made
+from tests.older import Sources, older_sources, versions_of
 from tests.rules.tree import ROOT
 from tests.store.test_damaged_state import contents, filled
 from vgpud.core.events import SaveSlice
@@ -24,9 +20,6 @@ from vgpud.store import backups, manual_backup, restore
 from vgpud.store import database as stores
 from vgpud.store.database import MIGRATIONS, Store
 from vgpud.store.jobs import JobStore
-
-#: how many changes of the database are looked at for one with an older version
-CHANGES_MAX = 20
 
 WRITE = """
 from tests.store.test_damaged_state import filled
@@ -51,60 +44,21 @@ state = Path(sys.argv[1])
 """
 
 
-class Older:
-    """The sources of an older vgpud, which work with a state directory in a process of their own."""
-
-    def __init__(self, commit: str, directory: Path) -> None:
-        self._directory = directory
-        archive = git("archive", "--format=tar", commit, "vgpud", "tests")
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            tar.extractall(directory, filter="data")
-
-    def run(self, program: str, state: Path) -> str:
-        env = os.environ | {"PYTHONPATH": str(self._directory)}
-        command = [sys.executable, "-c", HEAD + program, str(state)]
-        done = subprocess.run(command, cwd=self._directory, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-
-def git(*words: str) -> bytes:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=False)
-    return done.stdout if done.returncode == 0 else b""
-
-
-def versions_of(commit: str) -> int:
-    """How many entries MIGRATIONS has in a commit: each begins or is a tuple in four columns, or a name."""
-    source = git("show", f"{commit}:vgpud/store/database.py").decode()
-    body = source.partition("\nMIGRATIONS")[2].partition("= (\n")[2].partition("\n)\n")[0]
-    return len(re.findall(r"^    (?:\(|[a-z])", body, re.MULTILINE))
-
-
-def older_commit() -> str:
-    """The tag before this one, else the newest commit with an older version of the database; "" in a shallow clone."""
-    tag = git("describe", "--tags", "--abbrev=0", "HEAD^").decode().strip()
-    changes = git("log", f"-{CHANGES_MAX}", "--format=%H", "--", "vgpud/store/database.py").decode().split()
-    return tag or next((one for one in changes if 0 < versions_of(one) < len(MIGRATIONS)), "")
-
-
 @pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Older:
-    commit = older_commit()
-    if not commit:
-        pytest.skip("no older vgpud in this clone: git fetch --unshallow --tags")
-    return Older(commit, tmp_path_factory.mktemp("older"))
+def older(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    return older_sources(tmp_path_factory.mktemp("older"), "vgpud", "tests")
 
 
 def test_versions_are_counted() -> None:
     assert versions_of("HEAD") in (0, len(MIGRATIONS), len(MIGRATIONS) - 1)  # 0: a clone without history
 
 
-def test_from_the_release_before_and_back(older: Older, tmp_path: Path) -> None:
+def test_from_the_release_before_and_back(older: Sources, tmp_path: Path) -> None:
     """Written by its code, kept by this one, refused by its code and, once restored, read by it as it was."""
     state = tmp_path / "state"
     state.mkdir(0o700)
-    version = int(older.run(WRITE, state))
-    as_it_was = older.run(READ, state)
+    version = int(older.run("-c", HEAD + WRITE, state))
+    as_it_was = older.run("-c", HEAD + READ, state)
 
     store = Store(state)  # the upgrade
     told = list(store.told)
@@ -117,13 +71,13 @@ def test_from_the_release_before_and_back(older: Older, tmp_path: Path) -> None:
     (copy,) = backups.existing(state / stores.FILE_NAME)
     assert told == [f"the database is brought from version {version} to this one's; as it was, it is kept as {copy}"]
 
-    refused = older.run(READ, state)  # the downgrade, which is refused and changes nothing
+    refused = older.run("-c", HEAD + READ, state)  # the downgrade, which is refused and changes nothing
     assert "was written by a newer vgpud" in refused
     assert "later" in [one.name for one in contents(state)[0]["slices"]]
 
     restored = restore.restore(state, copy)  # the rollback
     assert restored.contents.version == version and restored.replaced
-    assert older.run(READ, state) == as_it_was
+    assert older.run("-c", HEAD + READ, state) == as_it_was
 
 
 @contextmanager
