@@ -176,11 +176,12 @@ def test_wheel_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     run(python, "-m", "pip", "install", "-q", "--no-index", "--disable-pip-version-check", wheel)
     values = "vgpud.__file__, s.lib.VG_ABI_VERSION, s.ffi.sizeof('struct vg_attach_reply')"
     program = f"import vgpud, vgpud._shim as s; print({values})"
-    where, version, size = run(python, "-c", program, cwd=tmp_path).split()
+    alone = {"PYTHONPATH": ""}  # else these sources would be imported
+    where, version, size = run(python, "-c", program, cwd=tmp_path, env=alone).split()
     assert where.startswith(str(site))
     assert (int(version), int(size) > 0) == (3, True)
-    assert wheel.name.split("-")[1] in run(venv / "bin" / "vgpud", "version", cwd=tmp_path)
-    assert "Exit codes" in run(venv / "bin" / "vgpu", "--help", cwd=tmp_path)
+    assert wheel.name.split("-")[1] in run(venv / "bin" / "vgpud", "version", cwd=tmp_path, env=alone)
+    assert "Exit codes" in run(venv / "bin" / "vgpu", "--help", cwd=tmp_path, env=alone)
 
 
 # ---- README's way from the wheel to two programs ----

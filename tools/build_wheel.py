@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -67,8 +66,7 @@ def build(archive: Path, machine: str, out: Path) -> Path:
     """The wheel of a source distribution. Objects are taken from the clone where they are of the same sources."""
     command = compiler(machine)
     with tempfile.TemporaryDirectory(prefix="vgpud-wheel-") as work:
-        with tarfile.open(archive) as tar:
-            tar.extractall(work, filter="data")
+        subprocess.run(["tar", "-xf", archive, "-C", work], check=True)
         (tree,) = Path(work).iterdir()
         options = {"--build-option": ["--plat-name", f"{PLATFORM}_{machine}"]}
         env = {"CC": command, "LDSHARED": f"{command} -shared", "VGPU_OBJECTS": str(ROOT / "build" / "objects")}
