@@ -154,9 +154,9 @@ def build(wheel: Path, machine: str, python: str, out: Path) -> Path:
         environment(root, wheel, machine, python)
         units(root, python)
         documents(root)
-        for folder in root.rglob("*"):
-            if folder.is_dir():
-                folder.chmod(0o755)
+        for path in root.rglob("*"):  # pip and we have followed the umask of whoever builds
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
         control(root, machine, python)
         command = ["dpkg-deb", "--root-owner-group", "-Zzstd", "--build", str(root), str(made)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

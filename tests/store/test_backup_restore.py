@@ -188,10 +188,11 @@ def test_a_replaced_state_is_kept_with_its_log(state: Path, copy: Path) -> None:
     assert "newest" in [one.name for one in contents(state)[0]["slices"]]
 
 
-def test_at_most_three_replaced_states_are_kept(state: Path, copy: Path) -> None:
+def test_every_replaced_state_is_kept(state: Path, copy: Path) -> None:
+    """Whoever tries one backup after another may want the state from before the first."""
     for _ in range(5):
         restore.restore(state, copy)
-    assert len(backups.existing(state / stores.FILE_NAME, "replaced")) == backups.KEPT_MAX
+    assert len(backups.existing(state / stores.FILE_NAME, "replaced")) == 5
 
 
 def test_numbers_of_jobs_are_not_given_twice(state: Path, copy: Path) -> None:
@@ -312,3 +313,31 @@ def test_a_running_daemon_is_backed_up_and_gets_the_state_back(node: Node, tmp_p
     restore.restore(node.state, restored.replaced)
     node.start()
     assert node.names() == ["kept", "later"]
+
+
+def test_a_backup_is_not_put_into_what_others_have_made(state: Path, tmp_path: Path) -> None:
+    """Neither through a link to another file, nor into a file that belongs to somebody else."""
+    victim = tmp_path / "victim"
+    victim.write_text("as it was")
+    link = tmp_path / "backup"
+    link.symlink_to(victim)
+    with pytest.raises(ConflictError, match="exists"):
+        manual_backup.make(state, link)
+    assert victim.read_text() == "as it was"
+
+
+def test_a_name_that_is_taken_meanwhile_is_left_alone(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "backup"
+
+    def taken(path: Path) -> manual_backup.Contents:
+        target.write_text("somebody else's")
+        return checked(path)
+
+    checked = manual_backup._checked
+    monkeypatch.setattr(manual_backup, "_checked", taken)
+    with pytest.raises(ConflictError, match="exists"):
+        manual_backup.make(state, target)
+    assert target.read_text() == "somebody else's"
+    assert [one.name for one in tmp_path.iterdir() if "backup" in one.name] == ["backup"]

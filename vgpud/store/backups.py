@@ -21,8 +21,9 @@ from vgpud.store.connecting import connect
 
 log = logging.getLogger("vgpud")
 
-#: of each kind; the oldest goes first
+#: of each kind that the daemon makes itself; the oldest goes first
 KEPT_MAX = 3
+DAMAGED = "damaged"
 
 
 def stamped(path: Path, kind: str) -> Path:
@@ -119,7 +120,7 @@ def _warn(name: Path, error: str) -> None:
     log.warning(text, name, error)
 
 
-def replace(path: Path, new: Path, kind: str = "damaged") -> Path:
+def replace(path: Path, new: Path, kind: str = DAMAGED) -> Path:
     """Replaces a database by another file; returns its new name, under which it is kept with its log. At no moment is
     there no database: a daemon that was killed meanwhile would begin with an empty one. Raises OSError."""
     aside = stamped(path, kind)
@@ -130,5 +131,6 @@ def replace(path: Path, new: Path, kind: str = "damaged") -> Path:
         log.unlink()  # SQLite would take it for the log of the new one
     path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
     new.replace(path)
-    prune(path, kind)
+    if kind == DAMAGED:  # of what an administrator has replaced, the first may be the one that is wanted again
+        prune(path, kind)
     return aside

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import sqlite3
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import vgpud
 from vgpud.errors import ConflictError, DeniedError, ExitCode, StoreError
+from vgpud.host import private_files
 from vgpud.store import backups
 from vgpud.store.connecting import connect
 from vgpud.store.database import FILE_NAME, MIGRATIONS
@@ -49,24 +52,40 @@ def make(directory: Path, target: Path) -> Contents:
             raise StoreError(text, ExitCode.NOT_FOUND)
         check_head(source)
         if os.path.lexists(target):
-            raise ConflictError(f"{target} exists: choose a name that is not taken")
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-        with contextlib.closing(connect(source, _BUSY_S)) as db:
-            db.execute("BEGIN")
-            db.execute("SELECT count(*) FROM sqlite_master")  # now one that locks the file is waited for, or an error
-            backups.copy_to(db, unfinished, _sign)
-        try:
-            found = _checked(unfinished)
-            unfinished.replace(target)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
-        backups.sync(target)
+            raise _taken(target)
+        with tempfile.TemporaryDirectory(prefix="vgpu-backup-") as ours:
+            made = Path(ours) / FILE_NAME
+            with contextlib.closing(connect(source, _BUSY_S)) as db:
+                db.execute("BEGIN")
+                db.execute("SELECT count(*) FROM sqlite_master")  # one that locks the file is waited for, or an error
+                backups.copy_to(db, made, _sign)
+            found = _checked(made)
+            _put(made, target)
     except PermissionError as error:
         raise DeniedError(f"cannot back up {source} to {target}: {error}; run it as the user of the daemon") from error
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"cannot back up {source} to {target}: {error}; {fault_of(error).value}") from error
     return found
+
+
+def _put(made: Path, target: Path) -> None:
+    """Copies a file to a new one. Others may write to the directory, so SQLite, which follows names, has worked in one
+    of ours; what has come under this name meanwhile is left as it is. Raises ConflictError, OSError."""
+    try:
+        copy = open(target, "xb", opener=private_files.opener)  # noqa: SIM115  not ours if that fails
+    except FileExistsError:
+        raise _taken(target) from None
+    try:
+        with made.open("rb") as source, copy:
+            shutil.copyfileobj(source, copy)
+        backups.sync(target)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _taken(target: Path) -> ConflictError:
+    return ConflictError(f"{target} exists: choose a name that is not taken")
 
 
 def _sign(copy: sqlite3.Connection) -> None:
