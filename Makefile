@@ -11,7 +11,7 @@ QUICK += --ignore=tests/predict/test_torch.py --ignore=tests/predict/test_collec
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-k8s test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify clean
+.PHONY: help demo demo-k8s test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify wheel deb clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -95,6 +95,12 @@ bench-predict: $(VENV)/.test $(NATIVE) ## prediction, co-location, elasticity be
 
 qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes; 4: steps were skipped; PYTHON=..., RESUME=1, SIM=1)
 	@$(PY) -m benchmarks.qualify $(if $(SIM),--sim) $(if $(RESUME),--resume) $(if $(PYTHON),--python $(PYTHON))
+
+wheel: $(VENV)/.test ## the wheel for every distribution, in dist/ (MACHINE=aarch64: by a cross compiler), checked by auditwheel
+	@$(PY) tools/build_wheel.py $(if $(MACHINE),--machine $(MACHINE))
+
+deb: $(VENV)/.test ## a Debian package in dist/, for this system's Python (TARGET_PYTHON=3.12; MACHINE=aarch64)
+	@$(PY) tools/build_deb.py $(if $(MACHINE),--machine $(MACHINE)) $(if $(TARGET_PYTHON),--python $(TARGET_PYTHON))
 
 clean: ## everything that make made
 	rm -rf $(VENV) build dist *.egg-info vgpud/lib vgpud/_shim.c vgpud/_shim.abi3.so .mypy_cache .ruff_cache .pytest_cache

@@ -6,6 +6,7 @@ Python's link flags nor a name with an ABI tag (DESIGN D1).
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,8 +37,9 @@ class BuildLibraries(Command):
         return base / "vgpud" / "lib"
 
     def run(self) -> None:
-        """Warnings are errors for those who work on the sources only: a user's compiler may be newer than ours."""
-        extra = [] if self.editable_mode else ["-Wno-error"]
+        """Warnings are errors for those who work on the sources, and for tools/build_wheel.py, which takes their
+        objects: a user's compiler may be newer than ours."""
+        extra = [] if self.editable_mode or "VGPU_OBJECTS" in os.environ else ["-Wno-error"]
         for name in build_shim.targets():
             build_shim.build_target(name, self._out(), extra)
 

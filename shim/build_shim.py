@@ -23,8 +23,8 @@ import cffi
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
-#: object files, a folder for each compiler and set of flags
-OBJECTS = ROOT / "build" / "objects"
+#: object files, a folder for each compiler and set of flags; those of other sources are used where contents are equal
+OBJECTS = Path(os.environ.get("VGPU_OBJECTS") or ROOT / "build" / "objects")
 ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "admission/admission.h")
 
 #: folders whose files are loaded into every tenant's process
@@ -41,8 +41,9 @@ SIMGPU_FOLDERS = (
 
 #: targets that are programs, not shared libraries
 PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")
-#: those that run inside engines, and in roots that may hold no C library of ours; and what must start in a moment
-STATIC = ("vgpu-runtime", "vgpu-job")
+#: those that run inside engines, and in roots that may hold no C library of ours; and what must start in a moment. So
+#: they run on any glibc, too
+STATIC = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")
 
 #: data that a target reads at run time: output under vgpud/lib -> source
 DATA = {"sim/libcuda.so.1": {"sim/kernels.model": "shim/simgpu/kernels.model"}}
@@ -51,12 +52,30 @@ CFLAGS = ["-O2", "-g", "-std=gnu11", "-fPIC", "-Wall", "-Wextra", "-Werror", "-f
 CFLAGS += ["-iquote", "shim"]  # ours are named from here: "gate/gate.h"
 #: for shared libraries: nothing newer than GLIBC_2.17 is asked for, and functions are looked for where old glibcs have
 #: them (glibc_floor.h)
-OLD_GLIBC_CFLAGS = ["-include", str(SHIM / "base" / "glibc_floor.h")]
+OLD_GLIBC_CFLAGS = ["-include", "shim/base/glibc_floor.h"]
 OLD_GLIBC_LDFLAGS = ["-Wl,--push-state,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--pop-state"]
 CFLAGS += OLD_GLIBC_CFLAGS
 LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=both", *OLD_GLIBC_LDFLAGS]
 #: Code and constants in one segment: two mappings less for the dynamic loader to make, in every process that starts.
 LDFLAGS += ["-Wl,-z,noseparate-code"]
+
+
+def compiler() -> list[str]:
+    return shlex.split(os.environ.get("CC", "gcc"))
+
+
+def machine() -> str:
+    """What the compiler compiles for, as uname -m has it: CC=aarch64-linux-gnu-gcc builds for another machine."""
+    return _machine(tuple(compiler()))
+
+
+@functools.cache
+def _machine(command: tuple[str, ...]) -> str:
+    try:
+        target = subprocess.run([*command, "-dumpmachine"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):  # the build itself says what is wrong with it
+        return os.uname().machine
+    return target.partition("-")[0]
 
 
 def cdef() -> str:
@@ -73,7 +92,8 @@ def cdef() -> str:
 def python_headers() -> list[str]:
     """Include directories of the cffi module: our stand-in for Python.h only where the interpreter's own is missing."""
     own = Path(sysconfig.get_path("include")) / "Python.h"
-    return [str(SHIM)] if own.exists() else [str(SHIM), str(SHIM / "pyabi")]
+    its_machine = own.exists() and machine() == os.uname().machine
+    return [str(SHIM)] if its_machine else [str(SHIM), str(SHIM / "pyabi")]
 
 
 def _in(*folders: str) -> list[str]:
@@ -105,15 +125,14 @@ ffibuilder.set_source(
 
 def targets() -> dict[str, tuple[list[str], list[str]]]:
     """Output under vgpud/lib -> (sources, linker flags)."""
-    machine = os.uname().machine
     return {
         "libvgpu.so": (
             ["cuda_hook.c", *_in(*TENANT_FOLDERS), *_parts("gen/abi/entries")]
-            + [f"shim/driver/lazy_{machine}.S", f"shim/driver/dlopen_{machine}.S"],
+            + [f"shim/driver/lazy_{machine()}.S", f"shim/driver/dlopen_{machine()}.S"],
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/hooks/libvgpu.map"],
         ),
         "libvgpu-ml.so": (
-            _parts(*NVML_PARTS) + _in("nvml") + [f"shim/nvml/lazy_{machine}.S"],
+            _parts(*NVML_PARTS) + _in("nvml") + [f"shim/nvml/lazy_{machine()}.S"],
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/nvml/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
@@ -130,10 +149,6 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
         "vgpu-runtime": (_in("runtime"), []),
         "vgpu-job": (_in("job"), []),
     }
-
-
-def compiler() -> list[str]:
-    return shlex.split(os.environ.get("CC", "gcc"))
 
 
 @functools.cache
@@ -197,7 +212,8 @@ def static_flags() -> list[str]:
     done = subprocess.run([*compiler(), *probe], input=source, text=True, capture_output=True, check=False)
     if done.returncode == 0:
         return ["-static"]
-    print("note: no static C library here (libc6-dev, glibc-static): vgpu-runtime and vgpu-job are linked dynamically")
+    names = " and ".join(name.rpartition("/")[2] for name in STATIC)
+    print(f"note: no static C library here (libc6-dev, glibc-static): {names} are linked dynamically")
     return []
 
 

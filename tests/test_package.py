@@ -12,16 +12,21 @@ import shutil
 import struct
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.published import published
+from vgpud.cli.demo.private_system import wait_for
 from vgpud.libraries import elf
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "shim")]
+import build_shim  # noqa: E402
+import build_wheel as wheels  # noqa: E402
+
 LIB = ROOT / "vgpud" / "lib"
 LIBRARIES = ("libvgpu.so", "libvgpu-ml.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1")
 PRELOADED = ("libvgpu.so", "libvgpu-ml.so")
@@ -62,31 +67,76 @@ def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | Non
 # ---- the wheel ----
 
 
+def fresh_environment(venv: Path) -> Path:
+    """A new environment in which pip finds the dependencies that are installed here, as from an index, but no vgpud.
+    Returns its site-packages."""
+    run(sys.executable, "-m", "venv", venv)
+    folder = venv / "dependencies"
+    folder.mkdir()
+    for place in dict.fromkeys(path for path in sys.path if path.endswith("site-packages")):
+        for entry in Path(place).iterdir():
+            if "vgpud" not in entry.name and entry.suffix != ".pth" and not (folder / entry.name).exists():
+                (folder / entry.name).symlink_to(entry)
+    site = next((venv / "lib").glob("python*/site-packages"))
+    (site / "dependencies.pth").write_text(f"{folder}\n")
+    return site
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the source distribution alone, so what MANIFEST.in forgets is missed here."""
-    work = tmp_path_factory.mktemp("package")
-    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
-    for name in listed:
-        if (ROOT / name).is_file():
-            (work / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, work / "tree" / name)
-    sdist = f"from setuptools import build_meta; build_meta.build_sdist({str(work)!r})"
-    run(sys.executable, "-c", sdist, cwd=work / "tree")
-    (archive,) = work.glob("*.tar.gz")
+    """As `make wheel` builds it: from the source distribution alone, so what MANIFEST.in forgets is missed here."""
+    archive, built = published(tmp_path_factory)
     with tarfile.open(archive) as tar:
         inside = {name.partition("/")[2] for name in tar.getnames()}
     assert not [name for name in inside if name.endswith((".so", ".so.1", ".pyc"))]
-    missing = {name for name in listed if (ROOT / name).is_file() and not name.startswith(NOT_IN_SDIST)} - inside
+    missing = {name for name in wheels.known_files() if not name.startswith(NOT_IN_SDIST)} - inside
     assert not missing, f"MANIFEST.in forgets {sorted(missing)}"
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", work / "out", archive)
-    (built,) = (work / "out").glob("*.whl")
     return built
 
 
 @pytest.mark.slow
 def test_one_wheel_serves_every_python(wheel: Path) -> None:
-    assert re.fullmatch(r"vgpud-[\d.]+-cp310-abi3-linux_\w+\.whl", wheel.name)
+    assert re.fullmatch(rf"vgpud-[\d.]+-cp310-abi3-manylinux2014_{os.uname().machine}\.whl", wheel.name)
+
+
+@pytest.mark.slow
+def test_the_wheel_is_what_its_name_says(wheel: Path) -> None:
+    """Auditwheel's answer: no symbol newer than glibc 2.17, no library that is not in every distribution."""
+    wheels.check(wheel, os.uname().machine)
+
+
+@pytest.mark.slow
+def test_auditwheel_sees_a_newer_symbol(wheel: Path, tmp_path: Path) -> None:
+    """The check can fail: with a library that asks for memfd_create of glibc 2.27 the wheel is no manylinux2014."""
+    call = "int memfd_create(const char *, unsigned); int new(void) { return memfd_create(0, 0); }"
+    (tmp_path / "new.c").write_text(call)
+    run("gcc", "-shared", "-fPIC", "-o", tmp_path / "new.so", tmp_path / "new.c")
+    spoiled = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as good, zipfile.ZipFile(spoiled, "w") as bad:
+        for name in good.namelist():
+            listed = b"vgpud/lib/new.so,,\n" if name.endswith(".dist-info/RECORD") else b""
+            bad.writestr(name, good.read(name) + listed)
+        bad.write(tmp_path / "new.so", "vgpud/lib/new.so")
+    with pytest.raises(wheels.WheelError, match="is no manylinux2014 wheel"):
+        wheels.check(spoiled, os.uname().machine)
+
+
+@pytest.mark.slow
+def test_a_wheel_for_the_other_machine(tmp_path: Path) -> None:
+    """The same command with a cross compiler. What is in it is compared with that of this machine elsewhere."""
+    other = next(machine for machine in wheels.MACHINES if machine != os.uname().machine)
+    try:
+        wheels.compiler(other)
+    except wheels.WheelError as error:
+        pytest.skip(str(error))
+    done = run(sys.executable, ROOT / "tools/build_wheel.py", "--machine", other, "--out", tmp_path)
+    (made,) = tmp_path.glob("*.whl")
+    assert done == f"{made} (manylinux2014: checked by auditwheel)\n" and made.name.endswith(f"_{other}.whl")
+    with zipfile.ZipFile(made) as archive:
+        programs = [n for n in archive.namelist() if archive.read(n)[:4] == b"\x7fELF"]
+        machines = {archive.read(name)[18:20] for name in programs}
+    assert machines == {struct.pack("<H", elf.MACHINES[other])}
+    assert {Path(name).name for name in programs} == {Path(n).name for n in (*SHARED, *build_shim.PROGRAMS)}
 
 
 @pytest.mark.slow
@@ -121,19 +171,98 @@ def test_wheel_contents(wheel: Path) -> None:
 @pytest.mark.slow
 def test_wheel_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
-    run(sys.executable, "-m", "venv", venv)
+    site = fresh_environment(venv)
     python = venv / "bin" / "python"
-    run(python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check", wheel)
-    # The dependencies come from this environment: a plain line of a .pth file adds the folder and nothing of its own.
-    site = next((venv / "lib").glob("python*/site-packages"))
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    run(python, "-m", "pip", "install", "-q", "--no-index", "--disable-pip-version-check", wheel)
     values = "vgpud.__file__, s.lib.VG_ABI_VERSION, s.ffi.sizeof('struct vg_attach_reply')"
     program = f"import vgpud, vgpud._shim as s; print({values})"
-    where, version, size = run(python, "-c", program, cwd=tmp_path).split()
+    alone = {"PYTHONPATH": ""}  # else these sources would be imported
+    where, version, size = run(python, "-c", program, cwd=tmp_path, env=alone).split()
     assert where.startswith(str(site))
     assert (int(version), int(size) > 0) == (3, True)
-    assert wheel.name.split("-")[1] in run(venv / "bin" / "vgpud", "version", cwd=tmp_path)
-    assert "Exit codes" in run(venv / "bin" / "vgpu", "--help", cwd=tmp_path)
+    assert wheel.name.split("-")[1] in run(venv / "bin" / "vgpud", "version", cwd=tmp_path, env=alone)
+    assert "Exit codes" in run(venv / "bin" / "vgpu", "--help", cwd=tmp_path, env=alone)
+
+
+# ---- README's way from the wheel to two programs ----
+
+#: what a shell and its commands need; no compiler, no linker, no make
+TOOLS = ("bash", "sh", "wc")
+
+
+def quick_start() -> list[str]:
+    """The commands of README from `pip install` of the wheel to two programs that share a simulated device."""
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    (block,) = (block for block in blocks if "pip install vgpud-*.whl" in block and "vgpu sim start" in block)
+    return [line.partition("  #")[0].rstrip() for line in block.splitlines() if line]
+
+
+def tool(name: str) -> str:
+    return str(shutil.which(name))
+
+
+def own_places(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """A prefix of a command and variables that give it directories of its own, root's system directories too."""
+    env = {f"XDG_{name}_{end}": str(folder / name.lower()) for name, end in XDG}
+    for path in env.values():
+        Path(path).mkdir(mode=0o700)
+    if os.geteuid() != 0:
+        return [], env
+    mounts = " && ".join(
+        f"{tool('mount')} -t tmpfs -o mode=755 own {place}" for place in ("/run", "/var/lib", "/var/cache")
+    )
+    return [tool("unshare"), "-m", "--propagation", "private", tool("sh"), "-c", f'{mounts} && exec "$@"', "sh"], env
+
+
+XDG = (("RUNTIME", "DIR"), ("STATE", "HOME"), ("CONFIG", "HOME"), ("CACHE", "HOME"))
+
+
+@pytest.mark.slow
+def test_four_commands_from_the_wheel_to_two_programs(wheel: Path, short_dir: Path) -> None:
+    """As README has them, one by one in one shell that finds no compiler: the shares are those that were asked for."""
+    commands = quick_start()
+    assert len(commands) == 4 and commands[0].startswith("pip install vgpud-*.whl")
+    fresh_environment(short_dir / "v")
+    shutil.copy(wheel, short_dir)
+    (short_dir / "bin").mkdir()
+    for name in TOOLS:
+        (short_dir / "bin" / name).symlink_to(tool(name))
+    prefix, env = own_places(short_dir)
+    env |= {
+        "PATH": f"{short_dir}/v/bin:{short_dir}/bin",
+        "HOME": str(short_dir),
+        "PIP_NO_INDEX": "1",
+        "LANG": "C.UTF-8",
+    }
+    assert not [name for name in ("gcc", "cc", "clang", "ld", "make") if shutil.which(name, path=env["PATH"])]
+    log = short_dir / "log"
+    with log.open("wb") as out:
+        command = [*prefix, tool("bash")]
+        shell = subprocess.Popen(command, cwd=short_dir, env=env, stdin=subprocess.PIPE, stdout=out, stderr=out)
+    assert shell.stdin
+
+    def enter(command: str, sign: str) -> str:
+        """Types a command, waits for the sign of its success, as a person does, and returns what is on the screen."""
+        assert shell.stdin
+        shell.stdin.write(f"{command}\n".encode())
+        shell.stdin.flush()
+        wait_for(f"{sign!r} after {command} in {log}", lambda: sign in log.read_text() or shell.poll() is not None)
+        assert sign in log.read_text(), log.read_text()
+        return log.read_text()
+
+    try:
+        for command, sign in zip(
+            commands, ("Successfully installed vgpud", "SIMULATED", "serving on", ""), strict=True
+        ):
+            enter(command, sign)
+        enter('until [ "$(vgpu ps -o name | wc -l)" = 2 ]; do :; done; echo both run', "both run\n")
+        shown = enter("vgpu slice ls -o json; echo all shown", "all shown\n").partition("both run\n")[2]
+        assert sorted(re.findall(r'"gpus_milli": (\d+)', shown)) == ["250", "750"], shown
+    finally:
+        shell.stdin.write(b"vgpu sim stop --force; kill $(jobs -p); wait\n")
+        shell.stdin.close()
+        shell.wait()
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ ALLOWED: dict[str, set[str]] = {
         "oci",
         "paths",
     }
-    | {"setup", "simdevice"},
+    | {"setup", "simdevice", "store"},
 }
 #: library -> the only packages that may import it
 OWNERS = {

@@ -12,7 +12,7 @@ import hookdef
 import pytest
 
 from tests.shim import tiny_driver
-from tests.shim.conftest import ROOT, Run
+from tests.shim.conftest import Run
 from tests.shim.tiny_driver import TinyDriver
 from vgpud.libraries import elf, fit
 
@@ -72,12 +72,11 @@ def test_every_argument_arrives_through_spare_entries(
 def arm_shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which(CROSS) is None:
         pytest.skip(f"no {CROSS} here: install gcc-aarch64-linux-gnu")
-    output = tmp_path_factory.mktemp("arm") / "libvgpu.so"
-    sources, flags = build_shim.targets()["libvgpu.so"]
-    sources = [s.replace("_x86_64.S", "_aarch64.S") for s in sources]
-    command = [CROSS, *build_shim.CFLAGS, "-o", str(output), *sources, *build_shim.LDFLAGS, *flags, "-ldl"]
-    subprocess.run(command, cwd=ROOT, check=True)
-    return output
+    folder = tmp_path_factory.mktemp("arm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CC", CROSS)
+        build_shim.build_target("libvgpu.so", folder)
+    return folder / "libvgpu.so"
 
 
 def test_aarch64_exports_the_same(arm_shim: Path, shim: Path) -> None:

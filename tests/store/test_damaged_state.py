@@ -416,8 +416,8 @@ def test_only_so_many_copies_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("message", "fault", "remedy"),
     [
-        ("no such table: slices", Fault.SCHEMA, "put a backup"),
-        ("no such column: crc", Fault.SCHEMA, "put a backup"),
+        ("no such table: slices", Fault.SCHEMA, "`vgpu restore` a backup"),
+        ("no such column: crc", Fault.SCHEMA, "`vgpu restore` a backup"),
         ("database or disk is full", Fault.FULL, "has free space"),
         ("attempt to write a readonly database", Fault.READ_ONLY, "written to"),
         ("disk I/O error", Fault.DEVICE, "has free space and works"),

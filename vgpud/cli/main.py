@@ -38,6 +38,8 @@ COMMANDS = {
     "context": ("vgpud.cli.system.context:context", "Choose among daemons of several machines."),
     "cert": ("vgpud.cli.system.cert:cert", "Issue and revoke certificates for users of other machines."),
     "setup": ("vgpud.cli.system.setup:setup", "Register vgpud with docker, podman, containerd or systemd."),
+    "backup": ("vgpud.cli.system.backup:backup", "Copy the daemon's state to a file while it runs."),
+    "restore": ("vgpud.cli.system.backup:restore", "Put a copy of the state back while no daemon runs."),
     "doctor": ("vgpud.cli.system.doctor:doctor", "Find what is wrong and how to fix it."),
     "predict": ("vgpud.cli.predict.predict:predict", "Predict a model's use of a GPU before it runs."),
     "simulate": ("vgpud.cli.jobs.simulate:simulate", "Replay a trace of jobs under another policy."),

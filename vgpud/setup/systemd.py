@@ -48,11 +48,11 @@ def supervisor_program() -> Path:
     return paths.lib_dir() / "vgpu-job"
 
 
-def unit_text(name: str, program: Path) -> str:
-    """A unit with the installed paths."""
+def unit_text(name: str, program: Path, supervisor: Path | None = None) -> str:
+    """A unit with the paths of vgpud, which vgpu lies beside, and of vgpu-job (None: this installation's)."""
     text = Path(__file__).with_name(name).read_text().replace(_PLACEHOLDER, str(program))
     text = text.replace(_VGPU_PLACEHOLDER, f"{program.with_name('vgpu')} ")
-    return text.replace(_JOB_PLACEHOLDER, str(supervisor_program()))
+    return text.replace(_JOB_PLACEHOLDER, str(supervisor or supervisor_program()))
 
 
 def plan_setup(site: Site) -> Plan:

@@ -1,4 +1,4 @@
-"""Copies of the database that are kept beside it: before a migration, and what was set aside as damaged.
+"""Copies of the database that are kept beside it: before a migration, and what was set aside as damaged or replaced.
 
 Names end in the time (UTC), so that the newest is the last. All of them are 0600.
 """
@@ -21,8 +21,9 @@ from vgpud.store.connecting import connect
 
 log = logging.getLogger("vgpud")
 
-#: of each kind; the oldest goes first
+#: of each kind that the daemon makes itself; the oldest goes first
 KEPT_MAX = 3
+DAMAGED = "damaged"
 
 
 def stamped(path: Path, kind: str) -> Path:
@@ -47,23 +48,32 @@ def prune(path: Path, kind: str) -> None:
 
 
 def back_up(db: sqlite3.Connection, path: Path, version: int) -> str:
-    """Copies the database as it is now; returns a sentence with the name of the copy. Environments of ended jobs are
-    not in the copy, those of other jobs are. Raises sqlite3.Error, OSError: there is no copy."""
+    """Copies the database as it is now; returns a sentence with the name of the copy. Raises sqlite3.Error, OSError:
+    there is no copy."""
     copy_path = stamped(path, "backup")
+    copy_to(db, copy_path)
+    prune(path, "backup")
+    return f"the database is brought from version {version} to this one's; as it was, it is kept as {copy_path}"
+
+
+def copy_to(db: sqlite3.Connection, path: Path, also: Callable[[sqlite3.Connection], object] | None = None) -> None:
+    """Copies the database as it is now to a new private file without a log. Environments of ended jobs are not in the
+    copy, those of other jobs are. `also`: what else is done to the copy. Raises sqlite3.Error, OSError: there is none.
+    """
     try:
-        private_files.create(copy_path)
-        with contextlib.closing(connect(copy_path)) as copy:
+        private_files.create(path)
+        with contextlib.closing(connect(path)) as copy:
             db.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
+            if also:
+                also(copy)
             if _has_jobs(copy):
                 _at_once(copy, lambda: environments.forget_all_ended(copy))
                 copy.execute("VACUUM")  # so that leftovers of overwritten environments are not copied
-        _sync(copy_path)
+        sync(path)
     except BaseException:
-        copy_path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
-    prune(path, "backup")
-    return f"the database is brought from version {version} to this one's; as it was, it is kept as {copy_path}"
 
 
 def _has_jobs(db: sqlite3.Connection) -> bool:
@@ -78,7 +88,8 @@ def _at_once(copy: sqlite3.Connection, work: Callable[[], bool]) -> bool:
     return result
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """A file and its name are on the disk afterwards. Raises OSError."""
     for name in (path, path.parent):
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -109,10 +120,10 @@ def _warn(name: Path, error: str) -> None:
     log.warning(text, name, error)
 
 
-def replace(path: Path, new: Path) -> Path:
-    """Replaces a damaged database by another file; returns its new name, under which it is kept with its log. At no
-    moment is there no database: a daemon that was killed meanwhile would begin with an empty one. Raises OSError."""
-    aside = stamped(path, "damaged")
+def replace(path: Path, new: Path, kind: str = DAMAGED) -> Path:
+    """Replaces a database by another file; returns its new name, under which it is kept with its log. At no moment is
+    there no database: a daemon that was killed meanwhile would begin with an empty one. Raises OSError."""
+    aside = stamped(path, kind)
     log, its_log = path.with_name(f"{path.name}-wal"), aside.with_name(f"{aside.name}-wal")
     os.link(path, aside)
     if log.exists():
@@ -120,5 +131,6 @@ def replace(path: Path, new: Path) -> Path:
         log.unlink()  # SQLite would take it for the log of the new one
     path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
     new.replace(path)
-    prune(path, "damaged")
+    if kind == DAMAGED:  # of what an administrator has replaced, the first may be the one that is wanted again
+        prune(path, kind)
     return aside

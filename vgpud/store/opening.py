@@ -65,7 +65,7 @@ def _open_file(path: Path, migrations: Migrations, busy_s: float, told: list[str
     private_files.create(path)
     _check_log(path, told)
     try:
-        _check_head(path)
+        check_head(path)
         return _prepared(path, migrations, busy_s, told, began_empty=was_empty)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if fault_of(error) not in (Fault.DAMAGED, Fault.SCHEMA, Fault.CONTENT):
@@ -74,7 +74,7 @@ def _open_file(path: Path, migrations: Migrations, busy_s: float, told: list[str
     return _prepared(path, migrations, busy_s, told)
 
 
-def _check_head(path: Path) -> None:
+def check_head(path: Path) -> None:
     """SQLite opens a file of an unknown format read-only, without an error. Raises DamagedError."""
     with path.open("rb") as file:
         head = file.read(20)
@@ -107,7 +107,7 @@ def _prepared(
     try:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA secure_delete = ON")
-        _check(db, path, migrations)
+        check(db, path, migrations)
         if began_empty and backups.existing(path):
             raise DamagedError("the file is empty")
         _migrate(db, path, migrations, told)
@@ -132,21 +132,39 @@ def _made_by(migrations: Migrations) -> dict[str, str]:
         return _schema(db)
 
 
-def _check(db: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
-    """Raises DamagedError, StoreError."""
+def check(db: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
+    """Whether it is a sound database of a version that this vgpud reads. Raises DamagedError, StoreError."""
     faults = [row[0] for row in db.execute(f"PRAGMA integrity_check({_FAULTS_MAX})")]
     if faults != ["ok"]:
         raise DamagedError(str(faults[0])[:200].replace("\n", " "))
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if not 0 <= version <= len(migrations):
-        text = f"{path} was written by a newer vgpud (version {version}): use that one,"
-        raise StoreError(f"{text} or put the backup from before its upgrade (vgpud.sqlite3.backup-*) in its place")
+        raise StoreError(_newer(path, version, len(migrations)))
     there, wanted = _schema(db), _made_by(migrations[:version])
     missing = sorted(name for name, sql in wanted.items() if there.get(name) != sql)
     if missing:
         raise DamagedError(f"{missing[0]} is not as version {version} made it")
     if version == 0 and there:
         raise DamagedError("it has tables, but no version")
+
+
+def _newer(path: Path, version: int, known: int) -> str:
+    """The refusal of a newer vgpud's database, with the way back where there is one."""
+    text = f"{path} was written by a newer vgpud (version {version}, this one knows {known}): install that one again"
+    fitting = [one for one in backups.existing(path) if 0 < _version(one) <= known]
+    if not fitting:
+        return text
+    command = f"vgpu restore --state-dir {path.parent} {fitting[-1]}"
+    return f"{text}, or go back to the state from before its upgrade: `{command}`"
+
+
+def _version(path: Path) -> int:
+    """The version of a backup, 0 if it cannot be read."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+            return int(db.execute("PRAGMA user_version").fetchone()[0])
+    except sqlite3.Error:
+        return 0
 
 
 def _migrate(db: sqlite3.Connection, path: Path, migrations: Migrations, told: list[str]) -> None:
@@ -240,8 +258,8 @@ def _open_copy(path: Path, migrations: Migrations, told: list[str]) -> sqlite3.C
     db = connect(":memory:")
     try:
         if path.exists() and path.stat().st_size:
-            _read_into(db, path)
-        _check(db, path, migrations)
+            read_into(db, path)
+        check(db, path, migrations)
         (version,) = db.execute("PRAGMA user_version").fetchone()
         for statements in migrations[version:]:
             for statement in statements:
@@ -254,8 +272,9 @@ def _open_copy(path: Path, migrations: Migrations, told: list[str]) -> sqlite3.C
     return db
 
 
-def _read_into(db: sqlite3.Connection, path: Path) -> None:
-    """Reads the file with its log. SQLite wants to write beside a log that it reads, so both are copied to memory."""
+def read_into(db: sqlite3.Connection, path: Path) -> None:
+    """Reads the file with its log into an empty database. SQLite wants to write beside a log that it reads, so both are
+    copied to memory."""
     folders: list[Callable[[], str | None]] = [lambda: "/dev/shm", lambda: None]
     problem: Exception | None = None
     for folder in folders:

@@ -16,8 +16,8 @@ class Fault(Enum):
     DEVICE = "check that its disk has free space and works (dmesg)"
     MISSING = "check that its directory exists and that vgpud's user may read and write it"
     MEMORY = "check that the machine has free memory"
-    DAMAGED = "the file is damaged: put a backup (vgpud.sqlite3.backup-*) in its place, or move it away to begin empty"
-    SCHEMA = "its tables are not those of this version: put a backup (vgpud.sqlite3.backup-*) in its place"
+    DAMAGED = "the file is damaged: `vgpu restore` a backup (vgpud.sqlite3.backup-*), or move it away to begin empty"
+    SCHEMA = "its tables are not those of this version: `vgpu restore` a backup (vgpud.sqlite3.backup-*)"
     CONTENT = "a value in it is not what vgpud writes: when it starts it checks all rows and sets bad ones aside"
     OTHER = "please report this"
 

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from vgpud.cli.common.exits import CliError
+from vgpud.errors import ExitCode
+
 #: the command line with an environment that preloads nothing
 UNHOOKED = (
     "import contextlib; from vgpud.cli import main; from vgpud.cli.common import hold_slice; "
@@ -327,3 +330,20 @@ def test_ctrl_z_stops_both_and_fg_goes_on(daemon: Any) -> None:
     os.waitpid(pid, 0)
     os.close(terminal)
     wait_until(lambda: daemon.slices == {})
+
+
+def test_a_daemon_that_is_being_started_is_waited_for(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`vgpud serve &` and `vgpu run` may be two lines of one paste."""
+    from vgpud.cli.common import client
+
+    refusals = iter([True, True])
+
+    class Starting(client.Client):
+        def node(self) -> Any:
+            if next(refusals, False):
+                raise CliError("vgpud is not running", ExitCode.UNREACHABLE)
+            return super().node()
+
+    monkeypatch.setattr(client, "Client", Starting)
+    assert run("--", "true").code == 0
+    assert next(refusals, None) is None

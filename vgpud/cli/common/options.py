@@ -55,6 +55,11 @@ def _global_options() -> list[click.Option]:
     ]
 
 
+def global_names() -> set[str]:
+    """The spellings of the global options."""
+    return {name for option in _global_options() for name in option.opts}
+
+
 class _WithGlobals(click.Command):
     """Adds the global options that the command does not redefine, in a section below its own options."""
 

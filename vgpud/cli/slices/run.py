@@ -19,6 +19,8 @@ from vgpud.errors import ExitCode
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
 
+#: for a daemon that is being started
+_START_S = 3.0
 _CODES_OF_THE_COMMAND = (ExitCode.NOT_RUNNABLE, ExitCode.COMMAND_NOT_FOUND)
 
 
@@ -94,8 +96,8 @@ def _slice(
     from vgpud.cli.common import views
     from vgpud.cli.common.client import Client
 
+    node = _node(settings)
     with Client(settings) as client:
-        node = client.node()
         simulated = views.simulated_uuids(client.devices())
         if spec is None:
             item = client.get_slice(name)
@@ -107,6 +109,21 @@ def _slice(
     finally:
         if spec is not None:
             _remove(settings, item)
+
+
+def _node(settings: Settings) -> pb.Node:
+    """The node. A daemon that was started in the background a moment ago, `vgpud serve &`, is waited for."""
+    from vgpud.cli.common.client import Client
+
+    until_s = time.monotonic() + _START_S
+    while True:
+        try:
+            with Client(settings) as client:
+                return client.node()
+        except CliError as error:
+            if error.exit_code != ExitCode.UNREACHABLE or time.monotonic() >= until_s:
+                raise
+        time.sleep(0.1)
 
 
 def _check_owner(item: pb.Slice) -> None:

@@ -1,0 +1,148 @@
+"""Upgrade, rollback and downgrade as docs/upgrade.md has them: with the code of the release before, and by versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import vgpud
+from tests.daemon.test_shells import made
+from tests.older import Sources, older_sources, versions_of
+from tests.rules.tree import ROOT
+from tests.store.test_damaged_state import contents, filled
+from vgpud.core.events import SaveSlice
+from vgpud.errors import StoreError
+from vgpud.store import backups, manual_backup, restore
+from vgpud.store import database as stores
+from vgpud.store.database import MIGRATIONS, Store
+from vgpud.store.jobs import JobStore
+
+WRITE = """
+from tests.store.test_damaged_state import filled
+filled(state)
+print(len(MIGRATIONS))
+"""
+READ = """
+try:
+    store = Store(state)
+except StoreError as error:
+    print(error)
+else:
+    print(sorted(one.name for one in store.load(10).slices), len(JobStore(store).load().jobs))
+"""
+HEAD = """
+import sys
+from pathlib import Path
+from vgpud.errors import StoreError
+from vgpud.store.database import MIGRATIONS, Store
+from vgpud.store.jobs import JobStore
+state = Path(sys.argv[1])
+"""
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    return older_sources(tmp_path_factory.mktemp("older"), "vgpud", "tests")
+
+
+def test_versions_are_counted() -> None:
+    assert versions_of("HEAD") in (0, len(MIGRATIONS), len(MIGRATIONS) - 1)  # 0: a clone without history
+
+
+def test_from_the_release_before_and_back(older: Sources, tmp_path: Path) -> None:
+    """Written by its code, kept by this one, refused by its code and, once restored, read by it as it was."""
+    state = tmp_path / "state"
+    state.mkdir(0o700)
+    version = int(older.run("-c", HEAD + WRITE, state))
+    as_it_was = older.run("-c", HEAD + READ, state)
+
+    store = Store(state)  # the upgrade
+    told = list(store.told)
+    names = sorted(one.name for one in store.load(10).slices)
+    assert f"{names} {len(JobStore(store).load().jobs)}" == as_it_was and len(names) == 4
+    store.apply([SaveSlice(made("later"))])
+    store.close()
+    if version == len(MIGRATIONS):
+        pytest.skip("the release before has the same version of the database: nothing to go back to")
+    (copy,) = backups.existing(state / stores.FILE_NAME)
+    assert told == [f"the database is brought from version {version} to this one's; as it was, it is kept as {copy}"]
+
+    refused = older.run("-c", HEAD + READ, state)  # the downgrade, which is refused and changes nothing
+    assert "was written by a newer vgpud" in refused
+    assert "later" in [one.name for one in contents(state)[0]["slices"]]
+
+    restored = restore.restore(state, copy)  # the rollback
+    assert restored.contents.version == version and restored.replaced
+    assert older.run("-c", HEAD + READ, state) == as_it_was
+
+
+@contextmanager
+def next_release() -> Iterator[None]:
+    """This code is that of a later release, whose database has a further table."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (stores, manual_backup, restore):
+            patch.setattr(module, "MIGRATIONS", (*MIGRATIONS, ("CREATE TABLE further (name TEXT)",)))
+        yield
+
+
+def without_names(text: str) -> str:
+    """A sentence without the numbers of versions and times in it."""
+    return re.sub(r"\d+", "0", text)
+
+
+def test_a_newer_database_is_refused_with_the_command_that_leads_back(tmp_path: Path) -> None:
+    filled(tmp_path)
+    before, _ = contents(tmp_path)
+    with next_release():
+        Store(tmp_path).close()
+    with pytest.raises(StoreError, match="install that one again, or go back to the state from before") as error:
+        Store(tmp_path)
+    quoted = re.search("vgpud: (.+was written by a newer vgpud.+)", (ROOT / "docs/upgrade.md").read_text())
+    assert quoted and without_names(quoted[1]) == without_names(
+        str(error.value).replace(str(tmp_path), "/var/lib/vgpud")
+    )
+    command = re.search(r"`vgpu restore --state-dir (\S+) (\S+)`", str(error.value))
+    (copy,) = backups.existing(tmp_path / stores.FILE_NAME)
+    assert command and command.groups() == (str(tmp_path), str(copy))
+    restored = restore.restore(tmp_path, copy)
+    assert contents(tmp_path) == (before, [])
+
+    with next_release():  # and forward again, to the state of then
+        assert restored.replaced
+        restore.restore(tmp_path, restored.replaced)
+        Store(tmp_path).close()
+
+
+def test_without_a_copy_from_before_only_the_newer_release_is_named(tmp_path: Path) -> None:
+    with next_release():
+        Store(tmp_path).close()
+    with pytest.raises(StoreError, match=r"this one knows \d+\): install that one again$"):
+        Store(tmp_path)
+
+
+def test_a_backup_of_an_older_release_is_restored_and_upgraded(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for directory in (old, new):
+        directory.mkdir(0o700)
+    filled(old)
+    manual_backup.make(old, tmp_path / "copy")
+    with next_release():
+        assert restore.restore(new, tmp_path / "copy").contents.version == len(MIGRATIONS)
+        store = Store(new)
+        assert len(store.load(10).slices) == 4 and "is brought from version" in store.told[0]
+        store.close()
+
+
+def test_a_backup_of_a_newer_release_is_refused(tmp_path: Path) -> None:
+    with next_release():
+        filled(tmp_path)
+        manual_backup.make(tmp_path, tmp_path / "copy")
+    with pytest.raises(StoreError, match=f"install vgpud {vgpud.__version__} or newer, then restore it"):
+        restore.restore(tmp_path, tmp_path / "copy")
+    manual_backup.make(tmp_path, tmp_path / "by-an-older-vgpu")  # which cannot say which release reads it
+    with pytest.raises(StoreError, match="install the vgpud that made it, then restore it"):
+        restore.restore(tmp_path, tmp_path / "by-an-older-vgpu")
