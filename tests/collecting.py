@@ -26,7 +26,7 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
     worker = getattr(collector.config, "workerinput", None)
-    if worker and collector.path == TESTS and isinstance(collector, pytest.Directory):
+    if worker and collector.path == TESTS:
         found = report.result
         collector.config.stash[_PLACE] = {node: place for place, node in enumerate(found)}
         order = turned(len(found), int(worker["workerid"].removeprefix("gw")), worker["workercount"])
