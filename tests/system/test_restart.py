@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.shares import shares_come_to
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 from .conftest import started
 
 MEMORY = ("--mem", "1G")
-pytestmark = pytest.mark.alone
 
 
 def test_tenants_survive_a_killed_daemon_and_return(system: OwnSystem, tenant: Callable[..., Part]) -> None:

@@ -1,5 +1,6 @@
 """Two tenants through daemon, arbiter and shim on one simulated device. Shares come from the device's own log; limits
-are wide, since test machines are busy: the exact figures are in benchmarks/.
+are wide, since test machines are busy: the exact figures are in benchmarks/. Alone are the tests of what nobody may
+exceed or lose at any time; the others ask for shares that show themselves once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from .conftest import SECOND_NS, started, waited_ns
 
 Tenant = Callable[..., Part]
 MEMORY = ("--mem", "1G")
-pytestmark = pytest.mark.alone
 
 
 def test_two_saturating_tenants_share_as_their_slices_say(system: OwnSystem, tenant: Tenant) -> None:
@@ -29,6 +29,7 @@ def test_two_saturating_tenants_share_as_their_slices_say(system: OwnSystem, ten
     shares_come_to(system, pids, 2, lambda small, big: small + big > 0.7 and 2 * small < big < 4.5 * small)
 
 
+@pytest.mark.alone
 def test_a_cap_holds_alone_and_a_live_change_moves_it(system: OwnSystem, tenant: Tenant) -> None:
     pid = started(tenant("capped", "--gpus", "0.3", *MEMORY))["pid"]
     shares_come_to(system, [pid], 2, lambda capped: capped > 0.2, most=0.36)
@@ -43,6 +44,7 @@ def test_idle_time_is_borrowed_and_given_back(system: OwnSystem, tenant: Tenant)
     shares_come_to(system, [borrower, owner], 2, lambda borrowed, owned: owned > 0.55 and borrowed < 0.45)
 
 
+@pytest.mark.alone
 def test_a_stopped_holder_does_not_stop_the_other(system: OwnSystem, tenant: Tenant) -> None:
     """By what the other loses at its gate: on a machine that starves it, it gets less of the device than it may."""
     stopped, other = (
@@ -83,9 +85,9 @@ def test_streams_that_wait_for_each_other_end_hooked_as_unhooked(
     system: OwnSystem, tenant: Tenant, programs: dict[str, str]
 ) -> None:
     unhooked = [sys.executable, "-m", "vgpud.cli.main", "sim", "run", "--dir", str(system.sim_dir), "--"]
-    subprocess.run([*unhooked, programs["wait_value"]], env=system.env, check=True, timeout=60)
+    subprocess.run([*unhooked, programs["wait_value"]], env=system.env, check=True, timeout=120)
     alone = system.run("alone", ("--gpus", "0.5", *MEMORY), [programs["wait_value"]])
-    assert alone.process.wait(60) == 0
+    assert alone.process.wait(120) == 0
     started(tenant("neighbour", "--gpus", "0.5", *MEMORY))
     beside = system.run("beside", ("--gpus", "0.5", *MEMORY), [programs["wait_value"]])
-    assert beside.process.wait(60) == 0
+    assert beside.process.wait(120) == 0
