@@ -15,7 +15,7 @@ import pytest
 import vgpud.client.grpc_import  # noqa: F401  before any test imports grpc: it tells grpc how to behave around forks
 from vgpud.cli.demo.private_system import OwnSystem
 
-pytest_plugins = ["tests.examples", "tests.scheduling", "tests.times", "tests.daemon.node"]
+pytest_plugins = ["tests.collecting", "tests.examples", "tests.scheduling", "tests.times", "tests.daemon.node"]
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"
 #: of a test that is marked alone

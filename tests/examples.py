@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
 from hypothesis import settings
 
 QUICK = 25
@@ -13,6 +17,18 @@ settings.register_profile("nightly", deadline=None)
 settings.load_profile("quick")
 
 
+def is_nightly() -> bool:
+    """Also when a test module is imported: hypothesis chooses the profile before anything is collected."""
+    return settings().max_examples > QUICK
+
+
 def examples(nightly: int) -> int:
     """max_examples of a test that needs more or fewer than others."""
-    return nightly if settings().max_examples > QUICK else min(nightly, QUICK)
+    return nightly if is_nightly() else min(nightly, QUICK)
+
+
+def combined(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Cases of a test with several parameters: every value of each at least once, and `nightly` all combinations."""
+    if is_nightly():
+        return list(product(*axes))
+    return [tuple(axis[n % len(axis)] for axis in axes) for n in range(max(map(len, axes)))]

@@ -1,5 +1,5 @@
-"""How tests are spread over the workers of pytest-xdist: by file, and tests marked `alone` at the end, on the only
-worker that is left.
+"""How tests are spread over the workers of pytest-xdist: by file, the longest files first, and tests marked `alone` at
+the end, on the only worker that is left.
 """
 
 from __future__ import annotations
@@ -18,34 +18,51 @@ from xdist.workermanage import WorkerController
 ONE_AT_A_TIME = ("tests/containers/", "tests/oci/")
 #: the unit of work that is run last
 ALONE = "alone"
-
-
-def _is_mark(node: ast.expr) -> bool:
-    return ast.unparse(node) == "pytest.mark.alone"
+#: a test that is marked slow is as long as so many others
+SLOW = 50
 
 
 @functools.cache
-def _alone(path: str) -> frozenset[str]:
-    """Functions of a file that are marked; "" for all of it. The controller imports no tests: it reads the text."""
-    text = Path(path).read_text()
-    if "pytest.mark.alone" not in text:
+def _marked(path: str, mark: str) -> frozenset[str]:
+    """Functions of a file that have a mark; "" for all of it. The controller imports no tests: it reads the text."""
+    text, wanted = Path(path).read_text(), f"pytest.mark.{mark}"
+    if wanted not in text:
         return frozenset()
+
+    def is_mark(node: ast.expr) -> bool:
+        return ast.unparse(node) == wanted
+
     body = ast.parse(text).body
-    marked = {n.name for n in body if isinstance(n, ast.FunctionDef) and any(map(_is_mark, n.decorator_list))}
+    marked = {n.name for n in body if isinstance(n, ast.FunctionDef) and any(map(is_mark, n.decorator_list))}
     whole = [n for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark"]
-    return frozenset(marked | ({""} if any(_is_mark(n.value) for n in whole) else set()))
+    return frozenset(marked | ({""} if any(is_mark(n.value) for n in whole) else set()))
 
 
 class ByFile(LoadScopeScheduling):
     """A unit of work is a file, a folder of ONE_AT_A_TIME, or all tests that are marked alone."""
 
-    def _split_scope(self, nodeid: str) -> str:
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        self._lengths: dict[str, int] = {}
+
+    def _has_mark(self, nodeid: str, mark: str) -> bool:
         path, _, test = nodeid.partition("::")
-        if _alone(str(self.config.rootpath / path)) & {"", test.partition("[")[0]}:
+        return bool(_marked(str(self.config.rootpath / path), mark) & {"", test.partition("[")[0]})
+
+    def _split_scope(self, nodeid: str) -> str:
+        if self._has_mark(nodeid, ALONE):
             return ALONE
+        path = nodeid.partition("::")[0]
         return next((folder for folder in ONE_AT_A_TIME if path.startswith(folder)), path)
 
+    def _length(self, unit: str) -> int:
+        if unit not in self._lengths:
+            slow = (SLOW if self._has_mark(nodeid, "slow") else 1 for nodeid in self.workqueue[unit])
+            self._lengths[unit] = sum(slow)
+        return self._lengths[unit]
+
     def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(max(self.workqueue, key=self._length), last=False)
         if ALONE in self.workqueue:
             self.workqueue.move_to_end(ALONE)
             if len(self.workqueue) == 1 and len(self.nodes) > 1:  # the last worker gets it when the others have ended

@@ -13,7 +13,7 @@ from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.simdevice import busy_log
 
 #: looked at before a test gives up: about a minute of them
-WINDOWS = 20
+WINDOWS = 30
 
 
 def shares(system: OwnSystem, pids: Sequence[int], seconds: float, device: int = 0) -> list[float]:

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from xdist.workermanage import WorkerController
 
-from tests import scheduling
+from tests import collecting, scheduling
+from tests.collecting import turned
 from tests.scheduling import ByFile
 
 BESIDE = [f"tests/test_{name}.py::test_{number}" for name in "abc" for number in range(3)]
@@ -36,8 +37,8 @@ class Run:
     def __init__(self, rootpath: Path, workers: int, ids: list[str]) -> None:
         (rootpath / "tests").mkdir()
         for name in {nodeid.split("::")[0] for nodeid in ids}:
-            mark = "pytestmark = pytest.mark.alone" if "measured" in name else ""
-            (rootpath / name).write_text(mark)
+            marks = [mark for word, mark in (("measured", "alone"), ("long", "slow")) if word in name]
+            (rootpath / name).write_text("".join(f"pytestmark = pytest.mark.{mark}" for mark in marks))
         option = SimpleNamespace(loadscopereorder=True, maxprocesses=None)
         config = SimpleNamespace(
             rootpath=rootpath, option=option, getvalue=lambda name: [f"{workers}*popen"] if name == "tx" else []
@@ -103,9 +104,54 @@ def test_only_marked_tests_of_a_file_are_alone(tmp_path: Path) -> None:
     (tmp_path / path).write_text(
         "@pytest.mark.parametrize('x', [])\n@pytest.mark.alone\ndef test_shares(): ...\n\n\ndef test_other(): ...\n"
     )
-    scheduling._alone.cache_clear()
+    scheduling._marked.cache_clear()
     units = {test: run.scheduler._split_scope(test) for test in run.ids}
     assert {test for test, unit in units.items() if unit == scheduling.ALONE} == set(run.ids[1:3])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_files_with_slow_tests_come_first(tmp_path: Path, workers: int) -> None:
+    """Begun at the end, such a file would be waited for by all other workers."""
+    slow = "tests/test_long.py::test_0"
+    run = Run(tmp_path, workers, [*LAST, *BESIDE, slow])
+    run.to_the_end()
+    assert run.ran[0][1] == slow
+    assert [test for _, test, _ in run.ran[-2:]] == LAST
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_each_worker_begins_to_collect_at_another_place(workers: int) -> None:
+    orders = [turned(35, worker, workers) for worker in range(workers)]
+    assert all(sorted(order) == list(range(35)) for order in orders)
+    assert len({order[0] for order in orders}) == workers
+
+
+class Child:
+    """A file or folder of tests/."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@pytest.mark.parametrize("worker", [0, 1, 2])
+def test_what_was_collected_in_another_order_is_told_in_the_same(worker: int) -> None:
+    """Two folders with two tests each and a file with one."""
+    config: Any = SimpleNamespace(stash=pytest.Stash(), workerinput={"workerid": f"gw{worker}", "workercount": 3})
+    nodes = [Child(name) for name in ("a", "b", "test_c.py")]
+    folder = SimpleNamespace(config=config, path=collecting.TESTS)
+    hook = collecting.pytest_make_collect_report(cast(Any, folder))
+    next(hook)
+    with pytest.raises(StopIteration) as ended:
+        hook.send(cast(Any, SimpleNamespace(result=list(nodes))))
+    found = ended.value.value.result
+    assert found[0] is nodes[worker]
+    items: list[Any] = [
+        SimpleNamespace(name=f"{node.name}-{n}", listchain=lambda node=node: [Child("tests"), node])
+        for node in found
+        for n in range(1 if node.name == "test_c.py" else 2)
+    ]
+    collecting.pytest_collection_modifyitems(config, items)
+    assert [item.name for item in items] == ["a-0", "a-1", "b-0", "b-1", "test_c.py-0"]
 
 
 def test_a_worker_that_dies_is_replaced_and_its_test_has_failed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ leaves nothing behind.
 from __future__ import annotations
 
 import asyncio
+import gc
 import grp
 import logging
 import os
@@ -121,7 +122,12 @@ async def run(
     lock: DirectoryLock,
 ) -> None:
     """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
+    # What is imported stays: to look for garbage in it again and again would be a seventh of the start.
+    gc.disable()
     from vgpud.daemon.daemon import Daemon
+
+    gc.freeze()
+    gc.enable()
 
     devices, inventory = opened
     daemon = Daemon(config, devices, inventory, store)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from models.arbiter.model import GANG_FOLLOWER, GANG_LEADER, Params, Slice, SliceParams, State
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, NEVER, SECOND, US, Load, Tenant, World, tenant
+from tests.examples import combined
 
 
 def launch_bound(ident: int, minimum: int, **params: Any) -> Tenant:
@@ -222,29 +222,31 @@ def test_a_change_is_in_force_with_the_next_step(change: str, moment: str) -> No
 # ---- paused ----
 
 
-@pytest.mark.parametrize("neighbour", [saturating(2, 500), launch_bound(2, 500), tenant(2, 500, 1000)], ids=repr)
-@pytest.mark.parametrize(
-    "paused",
-    [
-        saturating(1, 500),
-        saturating(1, 500, kernel_us=40_000),
-        launch_bound(1, 500),
-        tenant(1, 500, 500),
-        launch_bound(1, 500, latency=True),
-        saturating(1, 500, gang=GANG_LEADER),
-        saturating(1, 500, priority=3),
-    ],
-    ids=repr,
-)
-def test_a_paused_slice_runs_nothing_and_costs_its_neighbour_nothing(paused: Tenant, neighbour: Tenant) -> None:
+PAUSED: dict[str, Callable[[], Tenant]] = {
+    "saturating": lambda: saturating(1, 500),
+    "long kernels": lambda: saturating(1, 500, kernel_us=40_000),
+    "launch-bound": lambda: launch_bound(1, 500),
+    "at its maximum": lambda: tenant(1, 500, 500),
+    "latency": lambda: launch_bound(1, 500, latency=True),
+    "leader": lambda: saturating(1, 500, gang=GANG_LEADER),
+    "priority": lambda: saturating(1, 500, priority=3),
+}
+BESIDE: dict[str, Callable[[], Tenant]] = {
+    "saturating": lambda: saturating(2, 500),
+    "launch-bound": lambda: launch_bound(2, 500),
+}
+
+
+@pytest.mark.parametrize(("paused", "neighbour"), combined(list(PAUSED), list(BESIDE)))
+def test_a_paused_slice_runs_nothing_and_costs_its_neighbour_nothing(paused: str, neighbour: str) -> None:
     """Its threads wait at the gate all the time, and are let in at once when it goes on."""
-    world = World(deepcopy([paused, neighbour]), Pair())
+    world = World([PAUSED[paused](), BESIDE[neighbour]()], Pair())
     first, second = world.tenants
     world.run(SECOND)
     before = first.share(500 * MS, SECOND)
     world.change(first, paused=True)
     world.run(2 * SECOND)
-    alone = World(deepcopy([neighbour]), None)
+    alone = World([BESIDE[neighbour]()], None)
     alone.run(2 * SECOND)
     assert first.share(SECOND + 100 * MS, 2 * SECOND) == 0
     begin_ns = SECOND + 200 * MS

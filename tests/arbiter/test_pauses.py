@@ -14,6 +14,7 @@ from models.arbiter.model import Slice, SliceParams
 from models.arbiter.slot import join_slot, leave_slot
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, SECOND, US, Load, Tenant, World, tenant
+from tests.examples import combined
 
 
 def pausing(burst_ms: int, pause_us: int) -> Tenant:
@@ -32,11 +33,14 @@ ENTITLED_PPM = (500_000, 300_000, 200_000)
 NEW: dict[str, Any] = {"told_ns": MS}
 
 
-@pytest.mark.parametrize("more", [{}, NEW], ids=["known", "new"])
-@pytest.mark.parametrize(("burst_ms", "pause_us"), [(20, 300), (100, 2000), (8, 1000), (200, 10_000)])
+@pytest.mark.parametrize(
+    ("pauses", "kernel"), combined([(20, 300), (100, 2000), (8, 1000), (200, 10_000)], ["known", "new"])
+)
 def test_pauses_let_no_kernels_of_a_second_in_beyond_what_their_owner_is_due(
-    burst_ms: int, pause_us: int, more: dict[str, Any]
+    pauses: tuple[int, int], kernel: str
 ) -> None:
+    burst_ms, pause_us = pauses
+    more = NEW if kernel == "new" else {}
     first, second = shares(18, pausing(burst_ms, pause_us), tenant(2, 250, 1000, Load(SECOND, 1, **more)))
     assert second <= 0.28  # half of a kernel more or less in 16 s
     assert first >= 0.66

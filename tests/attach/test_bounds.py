@@ -108,7 +108,8 @@ def test_a_closed_connection_frees_its_place_and_its_descriptors_at_once(node: N
         other.stdin.flush()
         assert other.stdout.readline() == "closed\n"
         eventually(lambda: client.attach(node.socket()).status == client.OK, "a place")
-        assert len(node.processes()) == 3, "the other process lives, so it is known still"
+        # the other process lives, so it is known still
+        eventually(lambda: len(node.processes()) == 3, "both of its connections and ours")
         # for each of its two connections a pidfd is left; our own takes a socket, a pidfd and a doorbell
         eventually(lambda: len(list(table.iterdir())) <= before + 2 + 3, "the descriptors")
     eventually(lambda: len(node.processes()) == 1, "the end of the other process")

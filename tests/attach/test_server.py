@@ -87,7 +87,7 @@ def test_attach_gives_pages_and_numbers(node: Node) -> None:
     magic, abi, count = struct.unpack_from("<III", control)
     assert (magic, abi, count) == (client.MAGIC, client.ABI_VERSION, 3)
     assert len(report) == 4 * client.PAGE
-    (shown,) = node.processes()
+    (shown,) = eventually(node.processes, "the program in the list")
     assert (shown.pid, shown.program, shown.resumed, shown.uid) == (os.getpid(), "test", False, os.getuid())
     assert [d.device_index for d in shown.devices] == [1, 3, 4]
     tenant.close()
@@ -251,6 +251,7 @@ def test_other_users_are_refused(node: Node) -> None:
     assert "uid 12345" in told[0]
     assert "54321" in told[0]
     assert told[1].startswith(f"{client.OK} ")
+    eventually(lambda: "attach.refused" in node.kinds(), "the event")
     assert node.kinds().count("attach.refused") == 1
 
 
@@ -340,6 +341,7 @@ def listed(node: Node) -> Path:
 
 def test_memory_is_free_when_the_driver_has_let_go(node: Node, listed: Path) -> None:
     program = spawn(node)
+    eventually(node.processes, "the program in the list")
     listed.write_text(str(program.pid))
     kill(program)
     time.sleep(0.3)
@@ -399,6 +401,7 @@ def test_forked_child_keeps_what_its_parent_had(node: Node) -> None:
     node.start()
     node.create()
     program = spawn(node, "fork")
+    eventually(node.processes, "the program in the list")
     kill(program)
     time.sleep(0.3)
     assert len(node.processes()) == 1
@@ -412,6 +415,7 @@ def test_exec_replaces_the_old_program(node: Node) -> None:
     node.start()
     node.create()
     old = client.attach(node.socket())
+    eventually(node.processes, "the program in the list")
     old.close()
     time.sleep(0.2)
     assert len(node.processes()) == 1, "the process lives, and may hold memory"

@@ -70,6 +70,7 @@ def losses(module: str, *options: str) -> list[float]:
     return [line["loss"] for line in lines if line["event"] == "progress"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "options"),
     [

@@ -20,7 +20,6 @@ from vgpud.cli.main import invoke
 demo_programs.installed = lambda name: False
 sys.exit(invoke(sys.argv[1:]))
 """
-pytestmark = pytest.mark.alone
 
 
 def environment(short_dir: Path) -> dict[str, str]:
@@ -38,10 +37,11 @@ def left_running(short_dir: Path) -> list[str]:
     return found
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_the_demo_needs_nothing_but_vgpud(short_dir: Path) -> None:
     out = short_dir / "out"
-    command = [sys.executable, "-c", BARE, "demo", "--sim", "--seconds", "3", "--out", str(out)]
+    command = [sys.executable, "-c", BARE, "demo", "--sim", "--seconds", "2", "--out", str(out)]
     done = subprocess.run(command, env=environment(short_dir), capture_output=True, text=True, timeout=280)
     assert "vgpu sim load trainer" in done.stdout and "no plot" in done.stdout
     figures = json.loads((out / "demo.json").read_text())
@@ -56,6 +56,7 @@ def test_the_demo_needs_nothing_but_vgpud(short_dir: Path) -> None:
     assert [p.name for p in out.iterdir()] == ["demo.json"]
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_the_demo_ends_with_table_plot_and_figures_and_leaves_nothing(short_dir: Path) -> None:
     pytest.importorskip("tinygrad")

@@ -75,7 +75,6 @@ def test_two_containers_see_what_each_was_given(either: Engine, programs: Path) 
     assert view(either.cli("exec", second, "/programs/view"))["nvml_bytes"] == [2 << 30]
 
 
-@pytest.mark.alone
 def test_shares_hold_and_move_live(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
     """Wide bounds; the exact figures are a benchmark's."""
     pids = []
@@ -84,7 +83,7 @@ def test_shares_hold_and_move_live(docker: engine.Docker, system: OwnSystem, pro
         options = ("-e", f"VGPU={amount}", "-e", "VGPU_MEM=1g", *at(programs))
         names.append(own_name(docker.start_container(*options, engine.BASE, "/programs/tenant")))
         pids += until_attached(system, names[-1])
-    shares_come_to(system, pids, 3, lambda small, big: 2 * small < big < 4.5 * small)
+    shares_come_to(system, pids, 2, lambda small, big: 2 * small < big < 4.5 * small)
     system.vgpu("slice", "set", names[1], "--gpus", "0.25")
     system.vgpu("slice", "set", names[0], "--gpus", "0.75")
-    shares_come_to(system, pids, 3, lambda big, small: 2 * small < big < 4.5 * small)
+    shares_come_to(system, pids, 2, lambda big, small: 2 * small < big < 4.5 * small)

@@ -160,7 +160,7 @@ def test_the_cgroup_says_whose_a_program_is(made: Engine, site: Node, cgroups: l
     site.create("anyone", 250, owner_uid=-1)
     status, _program = attach_from(made, cgroups[0], site.socket(NAME), SOMEBODY)
     assert status == client.OK, "any user of the container"
-    (listed,) = site.processes()
+    (listed,) = eventually(site.processes, "the program in the list")
     assert (listed.container, listed.slice, listed.uid) == (ID, NAME, 12345)
     status, _program = attach_from(made, cgroups[0], site.socket("anyone"))
     assert status == client.DENIED, "no other slice, though it is root and the slice is anyone's"
@@ -181,7 +181,7 @@ def test_the_shared_socket_finds_the_slice(made: Engine, site: Node, cgroups: li
     shared = str(site.runtime / "cdi" / "attach.sock")
     status, _program = attach_from(made, cgroups[0], shared, SOMEBODY)
     assert status == client.OK
-    assert [p.slice for p in site.processes()] == [NAME]
+    assert [p.slice for p in eventually(site.processes, "the program in the list")] == [NAME]
     outside = client.attach(shared)
     assert outside.status == client.NO_SLICE and "--device vgpu.dev/gpu=" in outside.text
     outside.close()

@@ -272,6 +272,7 @@ def test_full_disk_refuses_new_slices_only(node: Node) -> None:
     node.start()
     node.create("a", 100)
     tenant = client.attach(node.socket())
+    eventually(node.processes, "the program in the list")
     assert node.process
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))

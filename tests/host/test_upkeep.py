@@ -121,7 +121,7 @@ def test_a_removed_runtime_directory_comes_back_whole(node: Node) -> None:
     node.start()
     node.create()
     program = spawn(node)
-    attached = node.processes()[0].process_id
+    attached = eventually(node.processes, "the program in the list")[0].process_id
     for _ in range(2):  # what was repaired can be repaired
         shutil.rmtree(node.runtime)
         eventually(lambda: _answers(node), "the API")

@@ -17,8 +17,8 @@ from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from .conftest import started
 
 HALVES = ("--gpus", "1", "--max", "2", "--spread", "2", "--mem", "2G")
-SECONDS = 1.5
-WINDOWS = 20
+SECONDS = 1.0
+WINDOWS = 30
 Gang = Callable[[str], Part]
 pytestmark = pytest.mark.alone
 

@@ -1,5 +1,6 @@
 """Two tenants through daemon, arbiter and shim on one simulated device. Shares come from the device's own log; limits
-are wide, since test machines are busy: the exact figures are in benchmarks/.
+are wide, since test machines are busy: the exact figures are in benchmarks/. Alone are the tests of what nobody may
+exceed or lose at any time; the others ask for shares that show themselves once.
 """
 
 from __future__ import annotations
@@ -20,29 +21,30 @@ from .conftest import SECOND_NS, started, waited_ns
 
 Tenant = Callable[..., Part]
 MEMORY = ("--mem", "1G")
-pytestmark = pytest.mark.alone
 
 
 def test_two_saturating_tenants_share_as_their_slices_say(system: OwnSystem, tenant: Tenant) -> None:
     pair = [tenant("quarter", "--gpus", "0.25", *MEMORY), tenant("rest", "--gpus", "0.75", *MEMORY)]
     pids = [started(part)["pid"] for part in pair]
-    shares_come_to(system, pids, 4, lambda small, big: small + big > 0.7 and 2 * small < big < 4.5 * small)
+    shares_come_to(system, pids, 2, lambda small, big: small + big > 0.7 and 2 * small < big < 4.5 * small)
 
 
+@pytest.mark.alone
 def test_a_cap_holds_alone_and_a_live_change_moves_it(system: OwnSystem, tenant: Tenant) -> None:
     pid = started(tenant("capped", "--gpus", "0.3", *MEMORY))["pid"]
-    shares_come_to(system, [pid], 3, lambda capped: capped > 0.2, most=0.36)
+    shares_come_to(system, [pid], 2, lambda capped: capped > 0.2, most=0.36)
     system.vgpu("slice", "set", "capped", "--min", "0.6", "--max", "0.6")
-    shares_come_to(system, [pid], 3, lambda capped: capped > 0.45, most=0.68)
+    shares_come_to(system, [pid], 2, lambda capped: capped > 0.45, most=0.68)
 
 
 def test_idle_time_is_borrowed_and_given_back(system: OwnSystem, tenant: Tenant) -> None:
     borrower = started(tenant("borrower", "--gpus", "0.25", "--max", "1.0", *MEMORY))["pid"]
-    shares_come_to(system, [borrower], 2, lambda alone: alone > 0.8)
+    shares_come_to(system, [borrower], 1, lambda alone: alone > 0.8)
     owner = started(tenant("owner", "--gpus", "0.75", *MEMORY))["pid"]
-    shares_come_to(system, [borrower, owner], 4, lambda borrowed, owned: owned > 0.55 and borrowed < 0.45)
+    shares_come_to(system, [borrower, owner], 2, lambda borrowed, owned: owned > 0.55 and borrowed < 0.45)
 
 
+@pytest.mark.alone
 def test_a_stopped_holder_does_not_stop_the_other(system: OwnSystem, tenant: Tenant) -> None:
     """By what the other loses at its gate: on a machine that starves it, it gets less of the device than it may."""
     stopped, other = (
@@ -67,7 +69,7 @@ def test_a_killed_tenant_leaves_everything_to_the_others(system: OwnSystem, tena
     killed_pid, other_pid = started(killed)["pid"], started(other)["pid"]
     os.kill(killed_pid, signal.SIGKILL)
     assert killed.process.wait(20) == 128 + signal.SIGKILL
-    shares_come_to(system, [other_pid], 2, lambda alone: alone > 0.75)
+    shares_come_to(system, [other_pid], 1, lambda alone: alone > 0.75)
     with system.client() as client:
         wait_for("the slice's end", lambda: [s.name for s in client.slices()] == ["other"])
 
@@ -76,16 +78,16 @@ def test_two_processes_of_a_slice_count_as_one_tenant(system: OwnSystem, tenant:
     system.vgpu("slice", "create", "pair", "--gpus", "0.5", "--mem", "2G")
     parts = [tenant("pair"), tenant("pair"), tenant("single", "--gpus", "0.5", *MEMORY)]
     pids = [started(part)["pid"] for part in parts]
-    shares_come_to(system, pids, 4, lambda one, two, single: 0.5 * single < one + two < 1.7 * single)
+    shares_come_to(system, pids, 2, lambda one, two, single: 0.5 * single < one + two < 1.7 * single)
 
 
 def test_streams_that_wait_for_each_other_end_hooked_as_unhooked(
     system: OwnSystem, tenant: Tenant, programs: dict[str, str]
 ) -> None:
     unhooked = [sys.executable, "-m", "vgpud.cli.main", "sim", "run", "--dir", str(system.sim_dir), "--"]
-    subprocess.run([*unhooked, programs["wait_value"]], env=system.env, check=True, timeout=60)
+    subprocess.run([*unhooked, programs["wait_value"]], env=system.env, check=True, timeout=120)
     alone = system.run("alone", ("--gpus", "0.5", *MEMORY), [programs["wait_value"]])
-    assert alone.process.wait(60) == 0
+    assert alone.process.wait(120) == 0
     started(tenant("neighbour", "--gpus", "0.5", *MEMORY))
     beside = system.run("beside", ("--gpus", "0.5", *MEMORY), [programs["wait_value"]])
-    assert beside.process.wait(60) == 0
+    assert beside.process.wait(120) == 0

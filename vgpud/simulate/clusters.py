@@ -16,6 +16,8 @@ GRANULE_BYTES = 2 * MIB
 #: maximum of one node in a description; the openb list has 8
 GPUS_PER_NODE_MAX = 100_000
 EXAMPLE = "write NODESxGPUS, for example 8x8, or 4x8:V100+2x4:T4, or name a file"
+#: GPUs, model, CPU, memory of a node
+Kind = tuple[int, str, int, int]
 _PART = re.compile(r"(\d{1,7})x(\d{1,7})(?::([\w.-]+))?")
 
 
@@ -24,9 +26,7 @@ def parse(text: str) -> tuple[Node, ...]:
     parts = [_PART.fullmatch(part.strip()) for part in text.split("+")]
     if all(parts):
         kinds = [(int(found[1]), int(found[2]), found[3] or "") for found in parts if found]
-        return _numbered(
-            [(gpus, model, NEVER_NS, NEVER_NS) for count, gpus, model in kinds for _ in range(count)], text
-        )
+        return _numbered([(count, (gpus, model, NEVER_NS, NEVER_NS)) for count, gpus, model in kinds], text)
     if not Path(text).is_file():
         raise TraceError(f"cluster {text!r} is neither a file nor nodes x GPUs: {EXAMPLE}")
     return _from_file(Path(text))
@@ -35,7 +35,7 @@ def parse(text: str) -> tuple[Node, ...]:
 def _from_file(path: Path) -> tuple[Node, ...]:
     columns, rows = table(path)
     if {"num_node_p_switch", "num_gpu_p_node"} <= columns:
-        return _numbered([node for row in rows for node in _tiresias(row)], str(path))
+        return _numbered([_tiresias(row) for row in rows], str(path))
     if {"sn", "gpu"} <= columns:
         nodes = tuple(_openb(row, index) for index, row in enumerate(rows))
         names: set[str] = set()
@@ -49,10 +49,10 @@ def _from_file(path: Path) -> tuple[Node, ...]:
     )
 
 
-def _tiresias(row: Row) -> list[tuple[int, str, int, int]]:
+def _tiresias(row: Row) -> tuple[int, Kind]:
     switches = row.positive("num_switch") if "num_switch" in row.values else 1
     gpus = row.whole("num_gpu_p_node", GPUS_PER_NODE_MAX)
-    return [(gpus, "", NEVER_NS, NEVER_NS)] * (switches * row.positive("num_node_p_switch"))
+    return switches * row.positive("num_node_p_switch"), (gpus, "", NEVER_NS, NEVER_NS)
 
 
 def _openb(row: Row, index: int) -> Node:
@@ -66,11 +66,12 @@ def _openb(row: Row, index: int) -> Node:
     )
 
 
-def _numbered(kinds: list[tuple[int, str, int, int]], what: str) -> tuple[Node, ...]:
-    """Nodes n0, n1, ... of (GPUs, model, CPU, memory)."""
-    if sum(max(1, gpus) for gpus, *_ in kinds) > GPUS_MAX:
+def _numbered(kinds: list[tuple[int, Kind]], what: str) -> tuple[Node, ...]:
+    """Nodes n0, n1, ..., so many of each kind."""
+    if sum(count * max(1, gpus) for count, (gpus, *_) in kinds) > GPUS_MAX:
         raise TraceError(f"cluster {what!r} is too large: at most {GPUS_MAX} GPUs or nodes are possible")
-    return _checked(tuple(make_node(f"n{index}", index, *kind) for index, kind in enumerate(kinds)), what)
+    each = [kind for count, kind in kinds for _ in range(count)]
+    return _checked(tuple(make_node(f"n{index}", index, *kind) for index, kind in enumerate(each)), what)
 
 
 def _checked(nodes: tuple[Node, ...], what: str) -> tuple[Node, ...]:

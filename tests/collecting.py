@@ -1,0 +1,41 @@
+"""Workers of pytest-xdist collect the same tests, each beginning with another folder: in a fresh clone they would all
+compile the assertions of the same file at the same time, and now find what another has compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+#: a file or folder of tests/ -> its place in the order in which pytest collects and runs them
+_PLACE = pytest.StashKey[dict[pytest.Item | pytest.Collector, int]]()
+
+
+def turned(length: int, worker: int, workers: int) -> list[int]:
+    """Places 0 to length - 1, beginning with the first one of a worker's part."""
+    begin = length * worker // workers
+    return [*range(begin, length), *range(begin)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker and collector.path == TESTS:
+        found = report.result
+        collector.config.stash[_PLACE] = {node: place for place, node in enumerate(found)}
+        order = turned(len(found), int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+        report.result = [found[place] for place in order]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """All workers must tell the controller the same order."""
+    places = config.stash.get(_PLACE, {})
+    items.sort(key=lambda item: next((places[node] for node in item.listchain() if node in places), 0))
