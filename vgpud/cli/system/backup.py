@@ -40,10 +40,10 @@ def _place(function: F) -> F:
 
 
 @click.command("backup", cls=VgpuCommand, short_help="Copy the daemon's state to a file while it runs.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("copy", metavar="FILE", type=click.Path(path_type=Path))
 @_place
 @pass_settings
-def backup(settings: Settings, file: Path, state_dir: Path | None, config_path: Path | None) -> None:
+def backup(settings: Settings, copy: Path, state_dir: Path | None, config_path: Path | None) -> None:
     """Copy the daemon's state to the new FILE: slices, jobs, queues, quotas, reservations, accounting and events.
 
     The daemon may run meanwhile and need not be told. Copying vgpud.sqlite3 itself loses what is still in its log. Run
@@ -56,15 +56,15 @@ def backup(settings: Settings, file: Path, state_dir: Path | None, config_path: 
     from vgpud.store import manual_backup
 
     config = _config(state_dir, config_path)
-    contents = manual_backup.make(config.state.absolute(), file.absolute())
-    _show(settings, file, contents, {})
+    contents = manual_backup.make(config.state.absolute(), copy.absolute())
+    _show(settings, copy, contents, {})
 
 
 @click.command("restore", cls=VgpuCommand, short_help="Put a copy of the state back while no daemon runs.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("copy", metavar="FILE", type=click.Path(path_type=Path))
 @_place
 @pass_settings
-def restore(settings: Settings, file: Path, state_dir: Path | None, config_path: Path | None) -> None:
+def restore(settings: Settings, copy: Path, state_dir: Path | None, config_path: Path | None) -> None:
     """Put the copy FILE in the place of the daemon's state: one of `vgpu backup`, or one that lies in the state
     directory (vgpud.sqlite3.backup-*, made before an upgrade; vgpud.sqlite3.replaced-*, by this command).
 
@@ -85,8 +85,8 @@ def restore(settings: Settings, file: Path, state_dir: Path | None, config_path:
     directory = config.state.absolute()
     for changed in make_state_dir(directory, config.runtime):
         say(changed)
-    restored = restoring.restore(directory, file.absolute())
-    _show(settings, file, restored.contents, {"replaced": restored.replaced and str(restored.replaced)})
+    restored = restoring.restore(directory, copy.absolute())
+    _show(settings, copy, restored.contents, {"replaced": restored.replaced and str(restored.replaced)})
     if settings.output == "table":
         if restored.replaced:
             say(f"the state that it replaces is kept as {restored.replaced}")
@@ -100,14 +100,14 @@ def _config(state_dir: Path | None, config_path: Path | None) -> Config:
     return config.load(config_path, state_dir=None if state_dir is None else str(state_dir))
 
 
-def _show(settings: Settings, file: Path, contents: Contents, further: dict[str, Any]) -> None:
+def _show(settings: Settings, copy: Path, contents: Contents, further: dict[str, Any]) -> None:
     from vgpud.certs.register import stamp, when
     from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit
 
     made_s = contents.made_wall_ns / 1e9
     data: dict[str, Any] = {
-        "file": str(file),
+        "file": str(copy),
         "database_version": contents.version,
         "release": contents.release or None,
         "node": contents.node or None,
@@ -116,7 +116,7 @@ def _show(settings: Settings, file: Path, contents: Contents, further: dict[str,
         "queues": contents.queues,
         "jobs": contents.jobs,
     }
-    row = [str(file), when(made_s) if made_s else "-", contents.node or "-", contents.release or "-"]
+    row = [str(copy), when(made_s) if made_s else "-", contents.node or "-", contents.release or "-"]
     row += [str(number) for number in (contents.slices, contents.queues, contents.jobs)]
     titles = ("FILE", "MADE", "NODE", "RELEASE", ">SLICES", ">QUEUES", ">JOBS")
-    emit(settings, data | further, [file], lambda: Grid(titles, [row], first_to_go=("NODE", "RELEASE", "QUEUES")))
+    emit(settings, data | further, [copy], lambda: Grid(titles, [row], first_to_go=("NODE", "RELEASE", "QUEUES")))
