@@ -51,6 +51,7 @@ static void end(struct job *job, uint64_t grace_ns) {
     return;
   }
   vj_tree_signal(job->cgroups, SIGTERM);
+  if (job->launch->has_terminal) vj_tree_hang_up(job->cgroups);
   vj_tree_signal(job->cgroups, SIGCONT);
 }
 
@@ -139,7 +140,8 @@ static void run(struct job *job, int signals) {
     reap(job);
     if (!job->alive) {
       if (vj_tree_is_empty(job->cgroups)) return;
-      end(job, job->launch->grace_ns < LEFTOVER_GRACE_NS ? job->launch->grace_ns : LEFTOVER_GRACE_NS);
+      bool is_short = job->launch->grace_ns < LEFTOVER_GRACE_NS && !job->launch->has_terminal;
+      end(job, is_short ? job->launch->grace_ns : LEFTOVER_GRACE_NS); /* a terminal's keeper has output to pass on */
     }
     if (job->phase != RUNNING && vj_now_ns() >= job->deadline_ns) {
       if (job->phase != KILLING) {
