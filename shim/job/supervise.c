@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define LEFTOVER_GRACE_NS (2 * VJ_NS_PER_S)
+#define TERMINAL_GRACE_NS (5 * VJ_NS_PER_S) /* its keeper passes the last output on */
 /* Between checks of a tree that is ending; doubled each time, since a process may hang in a driver for long. */
 #define LOOK_MS 5
 #define LOOK_MS_MAX 320
@@ -140,8 +141,8 @@ static void run(struct job *job, int signals) {
     reap(job);
     if (!job->alive) {
       if (vj_tree_is_empty(job->cgroups)) return;
-      bool is_short = job->launch->grace_ns < LEFTOVER_GRACE_NS && !job->launch->has_terminal;
-      end(job, is_short ? job->launch->grace_ns : LEFTOVER_GRACE_NS); /* a terminal's keeper has output to pass on */
+      uint64_t grace_ns = job->launch->grace_ns < LEFTOVER_GRACE_NS ? job->launch->grace_ns : LEFTOVER_GRACE_NS;
+      end(job, job->launch->has_terminal ? TERMINAL_GRACE_NS : grace_ns);
     }
     if (job->phase != RUNNING && vj_now_ns() >= job->deadline_ns) {
       if (job->phase != KILLING) {

@@ -33,7 +33,7 @@
 #define STALL_NS (5 * VJ_NS_PER_S)
 /* Once the job's programs have closed the terminal: for a viewer to take the rest; for a first one to come. */
 #define FLUSH_NS (2 * VJ_NS_PER_S)
-#define LINGER_NS (1 * VJ_NS_PER_S)
+#define LINGER_NS (3 * VJ_NS_PER_S)
 #define ROWS 24 /* before anybody has said the size of a window */
 #define COLUMNS 80
 #define BACKLOG 8

@@ -35,7 +35,9 @@ class Who(Enum):
     SLICE_OWNER = "the slice's owner"
     JOB_OWNER = "the job's owner"
     WORKER = "the job's owner, for the job that the stream names first"
-    VIEWER = "the job's owner, for the job that the stream names first; admins only if they say so, as an event of the job"
+    VIEWER = (
+        "the job's owner, for the job that the stream names first; admins only if they say so, as an event of the job"
+    )
     ADMIN = "admins"
 
 

@@ -160,10 +160,11 @@ class Viewing:
                     job = await self._backend.job(job_id)
                     if job is None:
                         return
-                    if (job.state, job.reason, job.attempt) != shown:
+                    is_draining = job.state.ended and viewer.terminal is not None  # its last output comes first
+                    if (job.state, job.reason, job.attempt) != shown and not is_draining:
                         shown = (job.state, job.reason, job.attempt)
                         yield pb.AttachJobResponse(job=self._show(job))
-                    if job.state.ended:
+                    if job.state.ended and not is_draining:
                         return
                     if viewer.terminal is None and (found := self._backend.join_terminal(job)):
                         self._viewers[job_id] = viewer

@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.node import PATIENCE_S, Node, eventually
+from tests.daemon.node import PATIENCE_S, eventually
 from vgpud.v1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the native part is not built: python shim/build_shim.py")
