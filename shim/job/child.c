@@ -21,7 +21,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-#define CAPABILITY_VERSION_3 0x20080522u
 #define KEYCTL_JOIN_SESSION 1
 
 enum step { STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_TERMINAL, STEP_EXEC, STEP_INTERPRETER };
@@ -52,31 +51,6 @@ static int set_limits(const struct vj_launch *launch) {
     wanted.rlim_cur = lower(wanted.rlim_cur, wanted.rlim_max);
     if (setrlimit((__rlimit_resource_t)i, &wanted)) return errno;
   }
-  return 0;
-}
-
-/* Also those that a parent of ours has arranged to be kept over a change of user. */
-static int drop_capabilities(void) {
-  struct {
-    uint32_t version;
-    int pid;
-  } header = {CAPABILITY_VERSION_3, 0};
-  uint32_t none[6] = {0};
-  return syscall(SYS_capset, &header, none) ? errno : 0;
-}
-
-/* For good: going back is tried, and must fail. */
-int vj_become_user(const struct vj_launch *launch) {
-  bool is_root = !geteuid();
-  if (!is_root && (launch->uid != geteuid() || launch->gid != getegid())) return EPERM;
-  if (is_root && setgroups(launch->group_count, launch->groups)) return errno;
-  if (setresgid(launch->gid, launch->gid, launch->gid)) return errno;
-  if (setresuid(launch->uid, launch->uid, launch->uid)) return errno;
-  int error = launch->uid ? drop_capabilities() : 0;
-  if (error) return error;
-  if (launch->uid && (!setuid(0) || !setresuid((uid_t)-1, 0, (uid_t)-1))) return EPERM;
-  if (getuid() != launch->uid || geteuid() != launch->uid || getgid() != launch->gid || getegid() != launch->gid)
-    return EPERM;
   return 0;
 }
 

@@ -145,6 +145,11 @@ void vj_tree_kill(const struct vj_cgroups *cgroups);
 
 bool vj_tree_is_empty(const struct vj_cgroups *cgroups);
 
+/* ---- the job's user (user.c) ---- */
+
+/* Changes to it, with no way back. 0 or an error number. */
+int vj_become_user(const struct vj_launch *launch);
+
 /* ---- a member's first process (child.c) ---- */
 
 /* Starts a member, in its cgroups when this returns, so that no signal to the tree misses it. Returns its pid and a
@@ -154,9 +159,6 @@ pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cg
 
 /* Reads that pipe once it can be read. 0: the program runs; else its exit code, and a sentence. */
 int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_fd, char *text);
-
-/* Changes to the job's user, with no way back. 0 or an error number. */
-int vj_become_user(const struct vj_launch *launch);
 
 /* ---- a terminal (terminal.c) ---- */
 

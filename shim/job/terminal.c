@@ -1,13 +1,19 @@
-/* terminal.c - the keeper of a job's terminal: it holds the master side, so that the job outlives the daemon and
- * whoever looks at it. Forked by child.c; speaks with vgpud/jobs/terminal.py.
+/* terminal.c - the keeper of a job's terminal: it holds the master side, so that the job outlives the daemon and its
+ * viewers. Made by main.c and child.c; speaks with vgpud/jobs/terminal.py.
  *
- * It runs as the job's user, in the job's cgroup, and trusts nobody: bytes from the job are passed on as they are, and
- * of the daemon's messages each is checked. All output goes to the log and into a ring; a viewer (one at a time, the
- * next one takes over) first gets the ring. Nobody waits for a viewer that takes nothing: after a while its output is
- * left out, and counted. Messages on the SEQPACKET socket, a letter and what follows:
- *   to us   I bytes: keys.  W rows columns (uint16_t each): the size of the window
- *   from us R bytes: output of before.  A: that was all of it.  O bytes: output.  L count (uint64_t): so many bytes
- * were left out.  T: another viewer has taken over */
+ * It runs as the job's user, in the job's cgroup, and trusts neither side: bytes from the job are passed on as they
+ * are, each message of the daemon is checked. All output goes to the log and into a ring; a viewer (one at a time, the
+ * next one takes over) first gets the ring. The job does not wait for a viewer that takes nothing: after a while output
+ * is left out, and counted. Messages on the SEQPACKET socket: a letter and what follows, numbers in little-endian
+ * order.
+ *
+ * - I bytes (to us): keys
+ * - W rows columns (to us; uint16_t each): the size of the window
+ * - R bytes: output of before
+ * - A: that was all of it
+ * - O bytes: output
+ * - L count (uint64_t): so many bytes were left out
+ * - T: another viewer has taken over */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

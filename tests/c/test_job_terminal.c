@@ -1,5 +1,5 @@
-/* test_job_terminal.c - the keeper of a job's terminal and its ring, under AddressSanitizer and UBSan: what is kept for a
- * viewer that comes late, who may look, hostile messages, and a viewer that takes nothing. */
+/* test_job_terminal.c - the keeper of a job's terminal and its ring, under AddressSanitizer and UBSan: what is kept for
+ * a viewer that comes late, who may look, hostile messages, and a viewer that takes nothing. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,10 +20,6 @@
 
 #define PATIENCE_MS 60000
 #define FLOOD_BYTES (4u << 20)
-
-int vj_become_user(const struct vj_launch *launch) { /* child.c's, which this program does without */
-  return launch->uid == geteuid() ? 0 : EPERM;
-}
 
 /* ---- the ring ---- */
 
@@ -213,7 +209,8 @@ static void test_hostile(void) {
   for (int round = 0; round < 300; round++) {
     int viewer = join(&kept);
     for (uint64_t messages = check_below(&random, 4); messages; messages--) {
-      size_t count = check_below(&random, 6) ? (size_t)check_below(&random, 12) : (size_t)check_below(&random, sizeof huge);
+      size_t count =
+          check_below(&random, 6) ? (size_t)check_below(&random, 12) : (size_t)check_below(&random, sizeof huge);
       for (size_t i = 0; i < count && i < 16; i++) huge[i] = (char)check_random(&random);
       if (count && check_below(&random, 2)) huge[0] = check_below(&random, 2) ? 'I' : 'W';
       send(viewer, huge, count, MSG_DONTWAIT | MSG_NOSIGNAL);

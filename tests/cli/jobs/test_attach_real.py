@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import pty
 import re
-import select
 import shutil
-import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.screen import PROMPT, SHELL, Screen
 from vgpud import paths
 from vgpud.cli.demo.private_system import OwnSystem
-from vgpud.cli.jobs.attach import attach as _attach  # loaded before another user's rights: see AS_USER
 
 BUILT = all((paths.sim_lib_dir() / name).exists() for name in ("vgpu-simd", "libcuda.so.1"))
 pytestmark = [
     pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py"),
     pytest.mark.timeout(200),
+    pytest.mark.slow,
 ]
-PATIENCE_S = 60.0
-PROMPT = b"READY> "
-SHELL = ("env", f"PS1={PROMPT.decode()}", "bash", "--norc", "--noprofile", "-i")
 #: the command line as another user, who may not read where it is installed
 AS_USER = (
     "import os, grpc_status.rpc_status, vgpud.cli.jobs.attach, vgpud.cli.jobs.submit, vgpud.cli.jobs.queue\n"
@@ -41,91 +31,6 @@ AS_USER = (
     "from vgpud.cli.main import main\n"
     "os.setgroups([4]); os.setgid(65534); os.setuid(65534); main()"
 )
-assert _attach
-
-
-class Screen:
-    """A command at a terminal of its own."""
-
-    def __init__(self, *command: str, size: tuple[int, int] = (30, 90)) -> None:
-        self.pid, self._fd = pty.fork()
-        if not self.pid:
-            os.environ.pop("PYTEST_CURRENT_TEST", None)
-            with contextlib.suppress(OSError):
-                os.execv(sys.executable, [sys.executable, *command])
-            os._exit(99)
-        self.resize(*size)
-        self.output = b""
-        self.code: int | None = None
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def type(self, keys: str) -> None:
-        os.write(self._fd, keys.encode())
-
-    def _read(self, wait_s: float) -> bool:
-        """Whether there was something."""
-        if not select.select([self._fd], [], [], wait_s)[0]:
-            return False
-        try:
-            got = os.read(self._fd, 65536)
-        except OSError:
-            got = b""
-        self.output += got
-        return bool(got)
-
-    @property
-    def text(self) -> str:
-        """Without control sequences, in one line."""
-        plain = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", self.output).decode(errors="replace")
-        return " ".join(plain.split())
-
-    def until(self, text: bytes | str, count: int = 1) -> None:
-        """`text`: bytes as they are, or words in `text`."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (self.output if isinstance(text, bytes) else self.text).count(text) < count:  # type: ignore[arg-type]
-            self._read(0.1)
-            assert time.monotonic() < deadline and self.code is None, f"{text!r} is not in {self.output!r}"
-
-    def run(self, line: str, answer: str) -> None:
-        self.until(PROMPT)
-        before = self.output.count(PROMPT)
-        self.type(f"{line}\r")
-        self.until(answer.encode())
-        self.until(PROMPT, before + 1)
-
-    def wait(self) -> int:
-        """Its exit code."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self.code is None:
-            self._read(0.05)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.code = os.waitstatus_to_exitcode(status)
-            assert time.monotonic() < deadline, f"it runs on: {self.output!r}"
-        while self._read(0.0):
-            pass
-        return self.code
-
-    def settings(self) -> list[Any]:
-        return termios.tcgetattr(self._fd)
-
-    def close_window(self) -> None:
-        """As a window that is closed: the kernel sends SIGHUP."""
-        os.close(self._fd)
-        self._fd = -1
-        os.waitpid(self.pid, 0)
-        self.code = -1
-
-    def end(self) -> None:
-        if self.code is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.pid, 0)
-        if self._fd >= 0:
-            os.close(self._fd)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +92,7 @@ def test_a_shell_from_its_first_line_to_its_last(screens: Any) -> None:
     screen.type("sh -c 'echo begun-$((2 + 2)); sleep 1000'\r")
     screen.until(b"begun-4")
     screen.type("\x03")
-    screen.until(b"^C")
+    screen.until_prompt_after(b"^C")
     screen.run("echo still-$((3 + 3))", "still-6")
     screen.type("exit 42\r")
     assert screen.wait() == 42

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import PATIENCE_S, eventually
+from vgpud.client import AsyncClient, Client
 from vgpud.v1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the native part is not built: python shim/build_shim.py")
@@ -287,6 +289,37 @@ def test_refused_calls(there: QueueNode, submit: Submit) -> None:
     call.until(PROMPT)
     call.send(input=b"x" * 4097)
     assert call.refusal() == (grpc.StatusCode.INVALID_ARGUMENT, "input of 4097 bytes: send at most 4096 in a message")
+
+
+def test_the_python_client(there: QueueNode, submit: Submit) -> None:
+    """Both clients: what is typed, what comes back, and the end."""
+    host = f"unix://{there.node.runtime / 'vgpud.sock'}"
+    lines = [b"echo sum-$((20 + 3))\n", b"exit\n"]
+    with Client(host) as client:
+        typed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        seen = b""
+        for output in client.attach_job(submit(), iter(typed.get, None), rows=12, columns=34):
+            seen += output
+            if seen.count(PROMPT.encode()) == 1 and lines:
+                for line in lines:
+                    typed.put(line)
+                lines = []
+    assert b"sum-23" in seen
+
+    async def other(job_id: int) -> bytes:
+        async def typed() -> AsyncIterator[bytes]:
+            await there_is.wait()
+            yield b"echo sum-$((30 + 4)); exit\n"
+
+        there_is, seen = asyncio.Event(), b""
+        async with AsyncClient(host) as client:
+            async for output in client.attach_job(job_id, typed()):
+                seen += output
+                if PROMPT.encode() in seen:
+                    there_is.set()
+        return seen
+
+    assert b"sum-34" in asyncio.run(asyncio.wait_for(other(submit()), PATIENCE_S))
 
 
 def test_nobody_else_reaches_the_socket(there: QueueNode, submit: Submit) -> None:

@@ -5,7 +5,6 @@ Pure. The keeper runs as the job's user, so nothing that it sends is taken for g
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,7 +46,7 @@ def parse(message: bytes) -> Heard:
     if kind is Kind.LOST:
         if len(data) != 8:
             raise ValueError(f"a count of {len(data)} bytes")
-        return Heard(kind, count=struct.unpack("=Q", data)[0])
+        return Heard(kind, count=int.from_bytes(data, "little"))
     if kind in (Kind.JOINED, Kind.TAKEN) and data:
         raise ValueError(f"{kind.name} with {len(data)} bytes")
     return Heard(kind, data)
@@ -60,4 +59,4 @@ def typed(keys: bytes) -> bytes:
 
 def sized(rows: int, columns: int) -> bytes:
     """The size of the window."""
-    return b"W" + struct.pack("=HH", rows, columns)
+    return b"W" + rows.to_bytes(2, "little") + columns.to_bytes(2, "little")
