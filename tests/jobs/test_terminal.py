@@ -66,10 +66,11 @@ def test_what_is_sent() -> None:
 async def test_the_replay_is_one_message() -> None:
     terminal, keeper = pair()
     with keeper:
-        for message in (b"Rone ", b"Rtwo", b"A", b"Othree"):
+        for message in (b"Rone ", b"Rtwo", b"A", b"Othree ", b"Ofour", b"T"):
             keeper.send(message)
         assert await terminal.hear() == Heard(Kind.REPLAY, b"one two")
-        assert await terminal.hear() == Heard(Kind.OUTPUT, b"three")
+        assert await terminal.hear() == Heard(Kind.OUTPUT, b"three four"), "what is there comes as one"
+        assert await terminal.hear() == Heard(Kind.TAKEN)
         await terminal.resize(30, 90)
         await terminal.type(b"x" * 5000)
         assert [len(keeper.recv(10_000)) for _ in range(3)] == [5, 4097, 905]

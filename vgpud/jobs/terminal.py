@@ -18,6 +18,9 @@ from vgpud.core.jobs.terminal import Heard, Kind
 
 log = logging.getLogger("vgpud.jobs")
 
+#: output that is passed on as one message, if there is so much
+OUTPUT_BYTES = 64 << 10
+
 
 class Terminal:
     """One connection, on the running loop. Closing it leaves the job running."""
@@ -27,25 +30,49 @@ class Terminal:
         self._loop = asyncio.get_running_loop()
         self._waiting = 0  # calls that wait for the socket, which must not be closed under them
         self._is_closed = False
+        self._ahead: Heard | None = None  # received together with the output before it
 
     async def hear(self) -> Heard:
-        """The next message; the output of before comes as one."""
-        replay = bytearray()
+        """The next message; the output of before comes as one, and so does the output that is there already."""
+        data = bytearray()
         while True:
             heard = await self._receive()
-            if heard.kind is Kind.REPLAY and len(replay) + len(heard.data) <= wire.REPLAY_BYTES_MAX:
-                replay += heard.data
+            if heard.kind is Kind.REPLAY and len(data) + len(heard.data) <= wire.REPLAY_BYTES_MAX:
+                data += heard.data
             elif heard.kind is Kind.JOINED:
-                return Heard(Kind.REPLAY, bytes(replay))
+                return Heard(Kind.REPLAY, bytes(data))
+            elif heard.kind is Kind.OUTPUT:
+                return Heard(Kind.OUTPUT, heard.data + self._more_output())
             else:
                 return Heard(Kind.ENDED) if heard.kind is Kind.REPLAY else heard
 
     async def _receive(self) -> Heard:
+        if self._ahead:
+            heard, self._ahead = self._ahead, None
+            return heard
         try:
             with self._open():
-                return wire.parse(await self._loop.sock_recv(self._socket, wire.MESSAGE_BYTES_MAX + 1))
+                return self._parse(await self._loop.sock_recv(self._socket, wire.MESSAGE_BYTES_MAX + 1))
         except OSError:
             return Heard(Kind.ENDED)
+
+    def _more_output(self) -> bytes:
+        data = bytearray()
+        try:
+            while not self._is_closed and len(data) < OUTPUT_BYTES:
+                heard = self._parse(self._socket.recv(wire.MESSAGE_BYTES_MAX + 1))
+                if heard.kind is not Kind.OUTPUT:
+                    self._ahead = heard
+                    break
+                data += heard.data
+        except OSError:
+            pass  # there is no more at present; an end is heard next
+        return bytes(data)
+
+    @staticmethod
+    def _parse(message: bytes) -> Heard:
+        try:
+            return wire.parse(message)
         except ValueError as error:
             log.error("the keeper of a terminal has sent %s: the connection is closed", error)
             return Heard(Kind.ENDED)
