@@ -264,8 +264,6 @@ def _terminal(asked: pb.JobSpec) -> bool:
     ):
         if several:
             raise _invalid(f"a terminal (--pty) for {what}: it is for one program, submit each by itself", "terminal")
-    if asked.image:
-        raise _invalid(f"a terminal (--pty) with image {asked.image!r}: run the container without one", "terminal")
     return True
 
 

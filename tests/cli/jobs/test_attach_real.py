@@ -214,7 +214,7 @@ def test_no_terminal(screens: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [("--array", "1-2"), ("--gang", "2"), ("--workers", "1-2"), ("--image", "some/image")]
+    "option", [("--array", "1-2"), ("--gang", "2"), ("--workers", "1-2")]
 )
 def test_refused_together(screens: Any, option: tuple[str, str]) -> None:
     screen = screens("submit", "--pty", "--gpus", "1", *option, "--", "true")

@@ -267,7 +267,6 @@ def test_much_output_with_nobody_there(there: QueueNode, submit: Submit) -> None
         ({"array_first": 1, "array_last": 2}, "for an array"),
         ({"members": 2}, "for a gang of 2"),
         ({"elastic": pb.ElasticSpec(workers_min=1, workers_max=2)}, "for elastic workers"),
-        ({"image": "some/image"}, "with image 'some/image'"),
     ],
 )
 def test_refused(there: QueueNode, fields: dict[str, Any], text: str) -> None:

@@ -75,9 +75,9 @@ def check_terminal() -> None:
 
 def check_pty(settings: Settings, given: Mapping[str, Any]) -> None:
     """What cannot be together with --pty. Raises CliError, UsageError."""
-    for name in ("array", "gang", "workers", "image"):
+    for name in ("array", "gang", "workers"):
         if given.get(name) not in (None, 1):
-            raise click.UsageError(f"--pty and --{name}: a terminal is for one program, without an image")
+            raise click.UsageError(f"--pty and --{name}: a terminal is for one program, submit each by itself")
     if settings.output != "table":
         raise click.UsageError(f"--pty and --output {settings.output}: the terminal is the job's, leave one out")
     check_terminal()
