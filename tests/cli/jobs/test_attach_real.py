@@ -213,9 +213,7 @@ def test_no_terminal(screens: Any) -> None:
         assert "stdin is not a terminal" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "option", [("--array", "1-2"), ("--gang", "2"), ("--workers", "1-2")]
-)
+@pytest.mark.parametrize("option", [("--array", "1-2"), ("--gang", "2"), ("--workers", "1-2")])
 def test_refused_together(screens: Any, option: tuple[str, str]) -> None:
     screen = screens("submit", "--pty", "--gpus", "1", *option, "--", "true")
     assert screen.wait() == 125
