@@ -37,8 +37,9 @@
 #define CHUNK_BYTES (16u << 10)
 #define INPUT_BYTES_MAX 4096
 #define STALL_NS (5 * VJ_NS_PER_S)
-/* Once the job's programs have closed the terminal: for a viewer to take the rest; for a first one to come. */
+/* Once the job's programs have closed the terminal: for a viewer to take the rest. */
 #define FLUSH_NS (2 * VJ_NS_PER_S)
+/* From the start: for a first viewer to come, also if the programs have ended. */
 #define LINGER_NS (3 * VJ_NS_PER_S)
 #define ROWS 24 /* before anybody has said the size of a window */
 #define COLUMNS 80
@@ -51,7 +52,7 @@ struct keeper {
   bool was_viewed, is_replaying, is_sized, is_stalled, has_ended;
   uint64_t sent, replay_until; /* positions in the output: the viewer has it up to there */
   uint64_t lost;               /* bytes left out that the viewer has not been told of */
-  uint64_t progress_ns, deadline_ns;
+  uint64_t began_ns, progress_ns, deadline_ns;
   size_t input_at, input_end;
   char input[INPUT_BYTES_MAX];
   struct vj_ring ring;
@@ -148,7 +149,7 @@ static void read_output(struct keeper *keeper) {
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (count <= 0) { /* EIO: no program has the terminal open any more */
     keeper->has_ended = true;
-    keeper->deadline_ns = vj_now_ns() + (keeper->was_viewed ? FLUSH_NS : LINGER_NS);
+    keeper->deadline_ns = keeper->was_viewed ? vj_now_ns() + FLUSH_NS : keeper->began_ns + LINGER_NS;
     return;
   }
   vj_write_all(keeper->log_fd, bytes, (size_t)count);          /* a full disk costs the log, not the terminal */
@@ -226,6 +227,7 @@ void vj_terminal_serve(int master_fd, int listen_fd, int log_fd, uid_t daemon_ui
   struct keeper *keeper = &kept;
   *keeper = (struct keeper){.master_fd = master_fd, .listen_fd = listen_fd, .log_fd = log_fd, .viewer_fd = -1};
   keeper->daemon_uid = daemon_uid;
+  keeper->began_ns = vj_now_ns();
   while (!is_done(keeper)) {
     bool has_input = keeper->input_at < keeper->input_end;
     short master = (short)((may_read(keeper) ? POLLIN : 0) | (has_input && !keeper->has_ended ? POLLOUT : 0));

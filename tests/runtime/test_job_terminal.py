@@ -1,4 +1,4 @@
-"""vgpu-job with a terminal: whose it is, who holds it, and that it goes with the job; with sanitizers, without cgroups."""
+"""vgpu-job with a terminal: whose it is, who holds it, and that it goes with the job; also without cgroups."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_a_pipe_that_is_not_read_as_its_log(world: World) -> None:
     assert result.exit_code == 126 and "cannot write the log" in result.why, "refused, and not waited for"
 
 
-def test_a_command_that_is_not_there(world: World) -> None:
-    running = world.start(world.attempt("no-such-command", terminal=True))
+def test_a_command_that_is_not_there(any_world: World) -> None:
+    running = any_world.start(any_world.attempt("no-such-command", terminal=True))
     result = running.wait()
     assert (result.exit_code, result.why) == (127, "command 'no-such-command' not found: check the name and PATH")
 
@@ -126,10 +126,10 @@ def test_it_goes_with_a_supervisor_that_is_killed(world: World) -> None:
     assert not cgroups_left(running.attempt.name)
 
 
-def test_processes_left_behind_are_ended(world: World) -> None:
+def test_processes_left_behind_are_ended(any_world: World) -> None:
     """Also those that keep the terminal open."""
-    result = start(world, "trap '' HUP; sleep 1000 & echo $! >pid; exit 2").wait()
-    (left,) = world.pids("pid")
+    result = start(any_world, "trap '' HUP; sleep 1000 & echo $! >pid; exit 2").wait()
+    (left,) = any_world.pids("pid")
     assert result.exit_code == 2 and not is_alive(left)
 
 
