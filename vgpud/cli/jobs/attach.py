@@ -130,12 +130,14 @@ class _Session:
 
     def leave(self, code: int, text: str = "") -> None:
         """Ends this command at once and from any thread: grpc's own would wait for its calls."""
-        self.window.restore()
-        if text and not self._options.quiet:
-            sys.stderr.write("\r\n")
-            say(text)
-            sys.stderr.flush()
-        os._exit(code)
+        try:
+            self.window.restore()
+            if text and not self._options.quiet:
+                sys.stderr.write("\r\n")
+                say(text)
+                sys.stderr.flush()
+        finally:  # also if the window has gone
+            os._exit(code)
 
     def resized(self, *_: object) -> None:
         if self._is_connected:
