@@ -158,6 +158,27 @@ def test_waiting_and_ctrl_c(screens: Any) -> None:
     assert first.wait() == 0
 
 
+def test_joining_a_job_that_waits(screens: Any) -> None:
+    """Ctrl-C ends the waiting and not the job; a closed window does not end it either."""
+    first = screens("submit", "--pty", "--hold", "--gpus", "0.2", "--", *SHELL)
+    first.until("is held")
+    (job_id,) = words_of("queue", "ls", "-o", "name").split()
+    first.close_window()
+    second = screens("queue", "attach", job_id)
+    second.until("is held")
+    second.type("\x03")
+    assert second.wait() == 130
+    assert f"vgpu: job {job_id} continues: `vgpu queue cancel {job_id}` would end it" in second.text
+    third = screens("queue", "attach", job_id)
+    third.until("is held")
+    words_of("queue", "release", job_id)
+    third.run("echo at-last-$((5 * 9))", "at-last-45")
+    third.type("exit 5\r")
+    assert third.wait() == 5
+    ended = screens("queue", "attach", job_id)
+    assert ended.wait() == 125 and f"job {job_id} has ended (failed): `vgpu queue logs {job_id}`" in ended.text
+
+
 def test_much_output_and_ctrl_c(screens: Any) -> None:
     screen, job_id = new_shell(screens)
     screen.type("yes ' is printed again and again'\r")
