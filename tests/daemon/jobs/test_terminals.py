@@ -248,7 +248,7 @@ def test_a_shell_that_ignores_sigterm_is_hung_up(there: QueueNode, submit: Submi
 
 
 def test_a_preempted_job_continues(there: QueueNode, submit: Submit) -> None:
-    """Said as its state; it holds still, and its terminal is the same afterwards."""
+    """Said as its state; its GPU calls wait, and its terminal stays."""
     rules = pb.Queue(name="gives-way", policy="priority(preempt)", min_run=Duration(nanos=1))
     there.queues.SetQueue(pb.SetQueueRequest(queue=rules))
     job_id = submit(milli=1000, queue=rules.name)
@@ -256,6 +256,7 @@ def test_a_preempted_job_continues(there: QueueNode, submit: Submit) -> None:
     call.run("here=$$", "here")
     others = [submit("sleep 1000", 1000, priority=5, queue=rules.name) for _ in range(2)]
     eventually(lambda: call.jobs[-1].state == "suspended", "its suspension")
+    call.run("echo meanwhile-$((2 * 8))", "meanwhile-16")
     for other in others:
         there.jobs.CancelJob(pb.CancelJobRequest(job_id=other))
     eventually(lambda: call.jobs[-1].state == "running", "its continuation")
