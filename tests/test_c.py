@@ -54,6 +54,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (ADDRESS,),
     ),
     "test_job": (("shim/job/instructions.c", "shim/job/file.c"), (ADDRESS,)),
+    "test_job_terminal": (("shim/job/terminal.c", "shim/job/ring.c", "shim/job/user.c", "shim/job/file.c"), (ADDRESS,)),
     "test_job_cgroup": (("shim/job/file.c",), (ADDRESS,)),
     "test_ledger": (
         ("shim/ledger/credit.c", "shim/ledger/stock.c", "shim/base/lock.c", "shim/session/helper_wake.c", *ARBITER),

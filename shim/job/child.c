@@ -14,15 +14,16 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <termios.h>
 #include <unistd.h>
 
-#define CAPABILITY_VERSION_3 0x20080522u
 #define KEYCTL_JOIN_SESSION 1
 
-enum step { STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_EXEC, STEP_INTERPRETER };
+enum step { STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_TERMINAL, STEP_EXEC, STEP_INTERPRETER };
 
 struct failure {
   int step, error;
@@ -53,31 +54,6 @@ static int set_limits(const struct vj_launch *launch) {
   return 0;
 }
 
-/* Also those that a parent of ours has arranged to be kept over a change of user. */
-static int drop_capabilities(void) {
-  struct {
-    uint32_t version;
-    int pid;
-  } header = {CAPABILITY_VERSION_3, 0};
-  uint32_t none[6] = {0};
-  return syscall(SYS_capset, &header, none) ? errno : 0;
-}
-
-/* For good: going back is tried, and must fail. */
-static int become_user(const struct vj_launch *launch) {
-  bool is_root = !geteuid();
-  if (!is_root && (launch->uid != geteuid() || launch->gid != getegid())) return EPERM;
-  if (is_root && setgroups(launch->group_count, launch->groups)) return errno;
-  if (setresgid(launch->gid, launch->gid, launch->gid)) return errno;
-  if (setresuid(launch->uid, launch->uid, launch->uid)) return errno;
-  int error = launch->uid ? drop_capabilities() : 0;
-  if (error) return error;
-  if (launch->uid && (!setuid(0) || !setresuid((uid_t)-1, 0, (uid_t)-1))) return EPERM;
-  if (getuid() != launch->uid || geteuid() != launch->uid || getgid() != launch->gid || getegid() != launch->gid)
-    return EPERM;
-  return 0;
-}
-
 /* An engine's client keeps our user; until its log is open it has the job's user's rights. */
 static int borrow_user(const struct vj_launch *launch) {
   if (geteuid()) return launch->uid == geteuid() ? 0 : EPERM;
@@ -92,11 +68,29 @@ static int return_user(void) {
   return 0;
 }
 
-static int open_output(const char *log, int null_fd) {
-  if (dup2(null_fd, 0) < 0) return errno;
-  int fd = *log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666) : null_fd;
-  if (fd < 0) return errno;
-  return dup2(fd, 1) < 0 || dup2(fd, 2) < 0 ? errno : 0;
+static int open_log(const char *log, int null_fd, int flags) {
+  return *log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | flags, 0666) : null_fd;
+}
+
+static struct failure open_output(const char *log, int null_fd) {
+  int fd = open_log(log, null_fd, 0);
+  bool is_done = fd >= 0 && dup2(null_fd, 0) >= 0 && dup2(fd, 1) >= 0 && dup2(fd, 2) >= 0;
+  return (struct failure){STEP_LOG, is_done ? 0 : errno};
+}
+
+/* The controlling terminal of this process, and its input and output; the log is its keeper's. */
+static struct failure open_terminal(const struct vj_launch *launch, const char *log, int null_fd) {
+  int master_fd, slave_fd, error;
+  if (launch->terminal_fd < 0) return (struct failure){STEP_TERMINAL, -launch->terminal_fd};
+  int log_fd = open_log(log, null_fd, O_NONBLOCK); /* a pipe that nobody reads holds nothing up */
+  if (log_fd < 0) return (struct failure){STEP_LOG, errno};
+  if ((error = vj_terminal_open(&master_fd, &slave_fd))) return (struct failure){STEP_TERMINAL, error};
+  if ((error = vj_terminal_keep(launch, master_fd, log_fd, null_fd))) return (struct failure){STEP_TERMINAL, error};
+  close(master_fd);
+  if (ioctl(slave_fd, TIOCSCTTY, 0)) return (struct failure){STEP_TERMINAL, errno};
+  for (int fd = 0; fd < 3; fd++)
+    if (dup2(slave_fd, fd) < 0) return (struct failure){STEP_TERMINAL, errno};
+  return (struct failure){STEP_TERMINAL, 0};
 }
 
 static struct failure run(const struct vj_launch *launch, size_t member, int null_fd, pid_t supervisor) {
@@ -105,7 +99,7 @@ static struct failure run(const struct vj_launch *launch, size_t member, int nul
   setsid();
   vj_write_file("/proc/self/oom_score_adj", "0");
   if ((error = set_limits(launch))) return (struct failure){STEP_LIMITS, error};
-  if ((error = launch->is_client ? borrow_user(launch) : become_user(launch)))
+  if ((error = launch->is_client ? borrow_user(launch) : vj_become_user(launch)))
     return (struct failure){STEP_USER, error};
   /* Should the supervisor be killed, at least the first process goes with it; a change of user clears this. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != supervisor) return (struct failure){STEP_USER, ESRCH};
@@ -114,7 +108,9 @@ static struct failure run(const struct vj_launch *launch, size_t member, int nul
   umask(launch->umask);
   if (!launch->is_client && chdir(launch->cwd)) return (struct failure){STEP_CWD, errno};
   default_signals();
-  if ((error = open_output(self->log, null_fd))) return (struct failure){STEP_LOG, error};
+  struct failure opened =
+      launch->has_terminal ? open_terminal(launch, self->log, null_fd) : open_output(self->log, null_fd);
+  if (opened.error) return opened;
   if (launch->is_client && (error = return_user())) return (struct failure){STEP_USER, error};
   environ = self->env; /* execvp searches its PATH */
   execvp(*self->argv, self->argv);
@@ -189,6 +185,9 @@ int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_
     break;
   case STEP_CWD:
     vj_say(text, 0, "cannot enter directory %.400s as uid %u: %s", launch->cwd, (unsigned)launch->uid, reason);
+    break;
+  case STEP_TERMINAL:
+    vj_say(text, 0, "cannot open a terminal as uid %u: %s", (unsigned)launch->uid, reason);
     break;
   case STEP_LOG:
     vj_say(text, 0, "cannot write the log %.400s as uid %u: %s", self->log, (unsigned)launch->uid, reason);

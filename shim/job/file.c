@@ -1,4 +1,4 @@
-/* file.c - small files, texts and clocks. Called by everything of vgpu-job. */
+/* file.c - small files, descriptors, texts and clocks. Called by everything of vgpu-job. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -7,8 +7,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
 
 int vj_say(char *text, int error, const char *format, ...) {
   va_list arguments;
@@ -70,6 +75,11 @@ static int64_t clock_ns(clockid_t clock) {
   struct timespec now;
   clock_gettime(clock, &now);
   return (int64_t)now.tv_sec * (int64_t)VJ_NS_PER_S + now.tv_nsec;
+}
+
+void vj_close_above(int lowest) {
+  if (!syscall(SYS_close_range, (unsigned)lowest, ~0u, 0)) return;
+  for (int fd = (int)sysconf(_SC_OPEN_MAX) - 1; fd >= lowest; fd--) close(fd);
 }
 
 uint64_t vj_now_ns(void) {

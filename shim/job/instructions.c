@@ -61,6 +61,7 @@ static bool parse_common(const char *key, char *value, struct vj_launch *launch)
   if (!strcmp(key, "gid")) return parse_id(value, &launch->gid);
   if (!strcmp(key, "group")) return parse_id(value, &launch->groups[launch->group_count++]);
   if (!strcmp(key, "limit")) return parse_limit(value, launch);
+  if (!strcmp(key, "terminal")) return launch->has_terminal = !strcmp(value, "1");
   if (!strcmp(key, "client")) return launch->is_client = !strcmp(value, "1");
   if (!strcmp(key, "cleanup")) return *(launch->cleanup = value) == '/';
   if (!strcmp(key, "cpu_milli")) return parse_number(value, &launch->cpu_milli);
@@ -109,6 +110,8 @@ static bool parse_member(const char *key, char *value, struct vj_launch *launch,
 static int check(const struct vj_launch *launch, char *text) {
   if (!launch->directory || !launch->name || !launch->cwd || !launch->member_count)
     return vj_say(text, EINVAL, "the instructions have no directory, name, cwd or member");
+  if (launch->has_terminal && launch->member_count != 1)
+    return vj_say(text, EINVAL, "a terminal is for one member, not for %zu", launch->member_count);
   for (size_t i = 0; i < launch->member_count; i++)
     if (!*launch->members[i].argv) return vj_say(text, EINVAL, "member %zu has no command", i);
   return 0;

@@ -43,6 +43,9 @@ struct vj_launch {
   mode_t umask;
   bool has_limit[RLIM_NLIMITS];
   struct rlimit limits[RLIM_NLIMITS];
+  bool has_terminal; /* the one member gets one; terminal_fd is the socket where it is joined, by daemon_uid only */
+  int terminal_fd;   /* or -errno */
+  uid_t daemon_uid;
   bool is_client; /* the programs are an engine's client and run as we do: only the logs are opened as the user */
   char *cleanup;  /* a command, words separated by blanks, run as we are when all has ended; NULL: none */
   uint64_t cpu_milli, ram_bytes, pids_max; /* of each member; 0 = no limit */
@@ -133,11 +136,19 @@ void vj_cgroups_remove(const struct vj_cgroups *cgroups);
 /* Sends a signal to each process of the tree. */
 void vj_tree_signal(const struct vj_cgroups *cgroups, int signal);
 
+/* SIGHUP to each process that ignores SIGTERM, as a shell at a terminal does. */
+void vj_tree_hang_up(const struct vj_cgroups *cgroups);
+
 /* SIGKILL to all, also to processes that are forking; where the kernel cannot do it at once, call it again until the
  * tree is empty. */
 void vj_tree_kill(const struct vj_cgroups *cgroups);
 
 bool vj_tree_is_empty(const struct vj_cgroups *cgroups);
+
+/* ---- the job's user (user.c) ---- */
+
+/* Changes to it, with no way back. 0 or an error number. */
+int vj_become_user(const struct vj_launch *launch);
 
 /* ---- a member's first process (child.c) ---- */
 
@@ -148,6 +159,20 @@ pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cg
 
 /* Reads that pipe once it can be read. 0: the program runs; else its exit code, and a sentence. */
 int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_fd, char *text);
+
+/* ---- a terminal (terminal.c) ---- */
+
+/* Makes the socket `terminal` in an attempt's directory. Its descriptor or -errno. */
+int vj_terminal_listen(const char *directory);
+
+/* Opens both sides, as the present effective user. 0 or an error number. */
+int vj_terminal_open(int *ret_master_fd, int *ret_slave_fd);
+
+/* Starts the keeper of a terminal: a process of its own, as the job's user. 0 or an error number. */
+int vj_terminal_keep(const struct vj_launch *launch, int master_fd, int log_fd, int null_fd);
+
+/* What the keeper does: returns when the job's programs have closed the terminal. */
+void vj_terminal_serve(int master_fd, int listen_fd, int log_fd, uid_t daemon_uid);
 
 /* ---- from the first process to the last (supervise.c) ---- */
 
@@ -174,6 +199,8 @@ ssize_t vj_read_file(const char *path, char *ret_text, size_t text_bytes);
 int vj_write_file(const char *path, const char *text);
 
 int vj_write_all(int fd, const char *bytes, size_t count);
+
+void vj_close_above(int lowest);
 
 uint64_t vj_now_ns(void);
 int64_t vj_wall_ns(void);

@@ -14,17 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-
-static void close_above(int lowest) {
-  if (!syscall(SYS_close_range, (unsigned)lowest, ~0u, 0)) return;
-  for (int fd = (int)sysconf(_SC_OPEN_MAX) - 1; fd >= lowest; fd--) close(fd);
-}
 
 /* Leaves the daemon's session, ignores signals of terminals, is exempt from the OOM killer, reaps orphans. */
 static void detach(void) {
@@ -68,7 +58,7 @@ int main(int argc, char **argv) {
   static struct vj_attempt attempt;
   static struct vj_outcome outcome;
   bool here = argc > 1 && !strcmp(argv[1], "--here");
-  close_above(3);
+  vj_close_above(3);
   detach();
   int error = vj_launch_read(0, &launch, text);
   if (error) return refuse(error, text);
@@ -79,6 +69,8 @@ int main(int argc, char **argv) {
     vj_cgroups_remove(&cgroups);
     return refuse(error, text);
   }
+  launch.daemon_uid = geteuid();
+  if (launch.has_terminal) launch.terminal_fd = vj_terminal_listen(attempt.path);
   accept_job(&cgroups);
   for (int fd = 0; fd < 3; fd++) dup2(null_fd, fd);
   vj_supervise(&launch, &cgroups, &attempt, null_fd, &outcome);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define LEFTOVER_GRACE_NS (2 * VJ_NS_PER_S)
+#define TERMINAL_GRACE_NS (5 * VJ_NS_PER_S) /* its keeper passes the last output on */
 /* Between checks of a tree that is ending; doubled each time, since a process may hang in a driver for long. */
 #define LOOK_MS 5
 #define LOOK_MS_MAX 320
@@ -51,6 +52,7 @@ static void end(struct job *job, uint64_t grace_ns) {
     return;
   }
   vj_tree_signal(job->cgroups, SIGTERM);
+  if (job->launch->has_terminal) vj_tree_hang_up(job->cgroups);
   vj_tree_signal(job->cgroups, SIGCONT);
 }
 
@@ -139,7 +141,8 @@ static void run(struct job *job, int signals) {
     reap(job);
     if (!job->alive) {
       if (vj_tree_is_empty(job->cgroups)) return;
-      end(job, job->launch->grace_ns < LEFTOVER_GRACE_NS ? job->launch->grace_ns : LEFTOVER_GRACE_NS);
+      uint64_t grace_ns = job->launch->grace_ns < LEFTOVER_GRACE_NS ? job->launch->grace_ns : LEFTOVER_GRACE_NS;
+      end(job, job->launch->has_terminal ? TERMINAL_GRACE_NS : grace_ns);
     }
     if (job->phase != RUNNING && vj_now_ns() >= job->deadline_ns) {
       if (job->phase != KILLING) {

@@ -139,6 +139,22 @@ void vj_tree_signal(const struct vj_cgroups *cgroups, int signal) {
   send_all(cgroups, signal);
 }
 
+static bool ignores_sigterm(pid_t pid) {
+  char path[64], text[8192];
+  unsigned long long ignored = 0;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  if (vj_read_file(path, text, sizeof text) <= 0) return false;
+  const char *line = strstr(text, "\nSigIgn:");
+  return line && sscanf(line, " SigIgn: %llx", &ignored) == 1 && (ignored >> (SIGTERM - 1) & 1);
+}
+
+void vj_tree_hang_up(const struct vj_cgroups *cgroups) {
+  struct processes all = collect(cgroups);
+  for (size_t i = 0; i < all.count; i++)
+    if (!all.items[i].ended && ignores_sigterm(all.items[i].pid)) send_signal(&all.items[i], SIGHUP);
+  free(all.items);
+}
+
 static bool put(const struct vj_cgroups *cgroups, const char *file, const char *value) {
   char path[PATH_MAX];
   return !vj_path(path, "%s/%s", cgroups->track, file) && !vj_write_file(path, value);

@@ -54,6 +54,9 @@ RPCS[V1ALPHA.replace("v1alpha", "v1")] = RPCS[V1ALPHA]  # the same messages, und
 #: methods of others' services that they do not implement
 NOT_SERVED = {"/grpc.health.v1.Health/List"}
 
+#: a stream says later which job it is about
+NAMED_BY_STREAM = (Who.WORKER, Who.VIEWER)
+
 
 class Everybody:
     """A node that lets every user connect, and one asker of each role."""
@@ -171,6 +174,7 @@ def expected(role: str, who: Who) -> bool:
             Who.SLICE_USER: role == "owner",
             Who.JOB_OWNER: role == "owner",
             Who.WORKER: role == "owner",
+            Who.VIEWER: role == "owner",
             Who.ADMIN: False,
         }[who]
     )
@@ -184,8 +188,10 @@ def request_of(path: str, slice_name: str, job_id: int) -> Any:
         request.device_uuid = "0"
     if path.endswith("/CreateSlice"):
         request.name, request.spec.gpus_milli = slice_name + "-x", 10
-    if row.who is Who.WORKER:
+    if row.who in NAMED_BY_STREAM:
         request.job_id = job_id
+        if row.who is Who.VIEWER:
+            request.as_admin = True
     elif row.who is Who.JOB_OWNER:
         if isinstance(getattr(request, row.field), int):
             setattr(request, row.field, job_id)
@@ -208,7 +214,7 @@ def test_the_table_alone_decides(path: str) -> None:
     row = METHODS[path]
     for role, uid, admin in (("root", 0, True), ("owner", OWNER, False), ("other", OTHER, False)):
         who = Caller(uid, uid, (), 1, admin=admin)
-        at_once = row.who is Who.WORKER or expected(role, row.who)  # a stream says later which job it is about
+        at_once = row.who in NAMED_BY_STREAM or expected(role, row.who)
         assert (asked(row, who, request_of(path, "s", 7), site) is None) == at_once, role
         if row.who is not Who.ADMIN:
             assert asked(row, who, request_of(path, "none", 8), site) is None, "the method says that there is none"
@@ -237,7 +243,7 @@ def test_users_do_not_say_how_important_they_are(priority: int, most: int, may: 
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_every_method_by_every_role(all_of_them: Everybody, path: str, role: str) -> None:
     row = METHODS[path]
-    job_id = all_of_them.submit() if row.who in (Who.JOB_OWNER, Who.WORKER) else 0
+    job_id = all_of_them.submit() if row.who in (Who.JOB_OWNER, *NAMED_BY_STREAM) else 0
     with all_of_them.slice() as made:
         request = request_of(path, made.name, job_id)
         deadline_s = 0.5 if RPCS[path].server_streaming and expected(role, row.who) else 30.0

@@ -15,6 +15,7 @@ from tests.jobs.test_runner import Place, daemon, on_a_loop, until
 from tests.runtime.supervisors import USER
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.core.jobs.image_name import image_error
+from vgpud.core.jobs.terminal import Kind
 from vgpud.jobs.image import Engine
 from vgpud.jobs.messages import Attempt, Member
 from vgpud.jobs.runner import StartError
@@ -132,6 +133,31 @@ async def test_log_is_opened_as_the_user(place: Place, site: Engine) -> None:
         result = (await ends.next())[2]
         assert result.exit_code == 126 and "cannot write the log" in result.why
         assert not (place.jobs / "log").exists()
+
+
+@on_a_loop
+async def test_a_terminal(place: Place, site: Engine) -> None:
+    """The container's own, of the window's size; no keys leave the engine's client, which would end the job."""
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        script = "test -t 0 && test -t 2 && echo begun-$((1 + 1)); read word; echo got-$word; id -u; exit 4"
+        attempt = replace(in_image(place, script), terminal=True)
+        await jobs.start(attempt)
+        terminal = jobs.terminal(attempt.key)
+        assert terminal
+        await terminal.resize(33, 99)
+        seen = b""
+        for wanted, keys in ((b"begun-2", b"\x10\x11word\n"), (b"word\r\n%d" % USER, b"")):
+            while wanted not in seen:
+                heard = await terminal.hear()
+                assert heard.kind is not Kind.ENDED, seen
+                seen += heard.data
+            await terminal.type(keys)
+        assert b"got-" in seen
+        terminal.close()
+        result = (await ends.next())[2]
+        assert result.exit_code == 4
+        assert (place.home / "log").stat().st_uid == USER and "begun-2" in place.read("log")
+        assert not left(site, attempt)
 
 
 @on_a_loop

@@ -249,7 +249,22 @@ def launch_from(
         batch_max=asked.elastic.batch_max,
         prediction=prediction_from(asked),
         notice=notice_from(asked),
+        terminal=_terminal(asked),
     )
+
+
+def _terminal(asked: pb.JobSpec) -> bool:
+    """A terminal is one program's."""
+    if not asked.terminal:
+        return False
+    for several, what in (
+        (asked.array_last or asked.array_indices, "an array"),
+        (asked.members > 1, f"a gang of {asked.members}"),
+        (asked.elastic.workers_max > 0, "elastic workers"),
+    ):
+        if several:
+            raise _invalid(f"a terminal (--pty) for {what}: it is for one program, submit each by itself", "terminal")
+    return True
 
 
 def _check_words(asked: pb.JobSpec) -> None:
@@ -406,6 +421,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         elastic=elastic_view(spec.elastic, launch),
         prediction=prediction_view(launch.prediction) if whole else None,
         notification=notification_view(spec, launch.notice) if whole else None,
+        terminal=launch.terminal,
     )
 
 

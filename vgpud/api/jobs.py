@@ -19,6 +19,7 @@ from vgpud.api.message_cache import MessageCache
 from vgpud.api.reservation_messages import reservation_from, reservation_view
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.slice_messages import page_token
+from vgpud.api.terminals import TerminalBackend, Viewing
 from vgpud.api.turns import breathe
 from vgpud.api.workers import WorkCalls, WorkerBackend
 from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, UsageRow
@@ -46,7 +47,7 @@ SUMMED_MAX = 4
 USAGE_BY = ("job", "user", "queue")
 
 
-class JobBackend(WorkerBackend, Protocol):
+class JobBackend(WorkerBackend, TerminalBackend, Protocol):
     """What the daemon does for these services. Called on the loop; what is not `async` must not wait.
 
     What changes something answers when it is on the disk.
@@ -158,6 +159,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         super().__init__()
         WorkCalls.__init__(self)
         self.backend = backend  # as unary() calls it
+        self._viewing = Viewing(backend, self._own, self._listed)
         self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
         self._told: MessageCache[pb.Job] = MessageCache(TOLD_BYTES_MAX)
 
@@ -314,6 +316,13 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
                     yield part
 
         async for message in self._watching(context, changes()):
+            yield message
+
+    async def AttachJob(
+        self, requests: AsyncIterator[pb.AttachJobRequest], context: Any
+    ) -> AsyncIterator[pb.AttachJobResponse]:
+        """One viewer of a job's terminal."""
+        async for message in self._watching(context, self._viewing.view(requests)):
             yield message
 
     async def _watched(self, named: Sequence[int]) -> Sequence[Job]:

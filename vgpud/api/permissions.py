@@ -35,6 +35,9 @@ class Who(Enum):
     SLICE_OWNER = "the slice's owner"
     JOB_OWNER = "the job's owner"
     WORKER = "the job's owner, for the job that the stream names first"
+    VIEWER = (
+        "the job's owner, for the job that the stream names first; admins only if they say so, as an event of the job"
+    )
     ADMIN = "admins"
 
 
@@ -100,6 +103,7 @@ METHODS: dict[str, Row] = {
     ),
     _JOB + "ReportProgress": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "Work": Row(Who.WORKER),
+    _JOB + "AttachJob": Row(Who.VIEWER),
     _QUEUE + "ListQueues": Row(Who.EVERY_USER, shows="all; other users' shares as sums"),
     _QUEUE + "SetQueue": Row(Who.ADMIN),
     _QUEUE + "DeleteQueue": Row(Who.ADMIN),

@@ -161,6 +161,22 @@ class AsyncClient(AsyncConnection):
             for one in found:
                 yield read(model.Job, one)
 
+    async def attach_job(
+        self, job_id: int, typed: AsyncIterator[bytes], *, rows: int = 24, columns: int = 80
+    ) -> AsyncIterator[bytes]:
+        """What a job prints at its terminal, its last output of before first; `typed` is typed there, at most 4096
+        bytes at a time. Waits for the job's start, ends with the job or when another viewer joins; a job that has
+        ended is an error. Closing the iterator leaves the job running."""
+
+        async def requests() -> AsyncIterator[pb.AttachJobRequest]:
+            yield pb.AttachJobRequest(job_id=job_id, size=pb.TerminalSize(rows=rows, columns=columns))
+            async for keys in typed:
+                yield pb.AttachJobRequest(input=keys)
+
+        async for answer in self.watch(calls.attach_job(requests())):
+            if answer.replay or answer.output:
+                yield answer.replay + answer.output
+
     async def queues(self) -> list[model.Queue]:
         """All queues, by name."""
         return [read(model.Queue, one) for one in await self.all(calls.queues())]

@@ -54,7 +54,7 @@ class Listed(Generic[T]):
 
 @dataclass(frozen=True)
 class Watched(Generic[T]):
-    """A stream of answers."""
+    """A stream of answers, to one request or to a stream of them."""
 
     service: str
     method: str
@@ -216,6 +216,11 @@ def update_job(job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> Call[pb.
 
 def watch_jobs(job_ids: Sequence[int]) -> Watched[list[pb.Job]]:
     return Watched("Job", "WatchJobs", pb.WatchJobsRequest(job_ids=job_ids), lambda answer: list(answer.jobs))
+
+
+def attach_job(requests: Any) -> Watched[pb.AttachJobResponse]:
+    """`requests`: an iterator, or an asynchronous one for the client for asyncio, of AttachJobRequest."""
+    return Watched("Job", "AttachJob", requests, lambda answer: answer)
 
 
 def queues() -> Listed[pb.Queue]:

@@ -464,6 +464,8 @@ class JobSpec:
     notification: Notification | None = None
     #: does not start before; unset = as soon as there is capacity
     begin: datetime | None = None
+    #: it runs at a terminal, which AttachJob joins; for one member, neither array nor elastic workers
+    terminal: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -620,6 +622,16 @@ class Fact:
     kind: str = ""
     #: one sentence, with the numbers that decided
     text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TerminalSize:
+    """The size of a terminal's window in characters, each 1 to 65535."""
+
+    #: lines
+    rows: int = 0
+    #: characters in a line
+    columns: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

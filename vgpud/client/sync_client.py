@@ -160,6 +160,20 @@ class Client(Connection):
             for one in found:
                 yield read(model.Job, one)
 
+    def attach_job(self, job_id: int, typed: Iterator[bytes], *, rows: int = 24, columns: int = 80) -> Iterator[bytes]:
+        """What a job prints at its terminal, its last output of before first; `typed` is typed there, at most 4096
+        bytes at a time. Waits for the job's start, ends with the job or when another viewer joins; a job that has
+        ended is an error. Closing the iterator leaves the job running."""
+
+        def requests() -> Iterator[pb.AttachJobRequest]:
+            yield pb.AttachJobRequest(job_id=job_id, size=pb.TerminalSize(rows=rows, columns=columns))
+            for keys in typed:
+                yield pb.AttachJobRequest(input=keys)
+
+        for answer in self.watch(calls.attach_job(requests())):
+            if answer.replay or answer.output:
+                yield answer.replay + answer.output
+
     def queues(self) -> list[model.Queue]:
         """All queues, by name."""
         return [read(model.Queue, one) for one in self.all(calls.queues())]

@@ -24,6 +24,8 @@ _VARIABLE_BYTES_MAX = 60_000
 _ULIMITS = {"core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice"}
 _ULIMITS |= {"nofile", "nproc", "rss", "rtprio", "rttime", "sigpending", "stack"}
 ENGINES = ("docker", "podman")
+#: keys that leave an engine's client, which then ends: long enough that no user types them
+_NO_DETACH = ",".join(["ctrl-@", "ctrl-^"] * 8)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -89,6 +91,7 @@ def _words(attempt: Attempt, engine: Engine, member: Member, name: str, variable
     words = [*engine.program, "run", "--rm", "--name", name, "--label", f"dev.vgpu.job={attempt.name}"]
     words += ["--user", f"{attempt.uid}:{attempt.gid}", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
     words += ["--stop-timeout=0"]  # when `rm` comes its grace is over
+    words += ["--interactive", "--tty", f"--detach-keys={_NO_DETACH}"] if attempt.terminal else []
     words += ["--log-driver=none", "--env-file", str(variables)]  # its output is the job's log
     words += [f"--network={engine.network}"] if engine.network else []
     if member.slice_name:

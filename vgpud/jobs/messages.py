@@ -54,6 +54,7 @@ class Attempt:
     image: str = ""  # its members are containers: argv is what follows the image
     client: bool = False  # its programs are an engine's client, which runs as the daemon does; logs are the user's
     cleanup: tuple[str, ...] = ()  # a command that removes its containers, run as the daemon when all has ended
+    terminal: bool = False  # its one member has one
     worker: int = -1  # of an elastic job, each of whose workers is supervised by itself; -1: it is all of the attempt
 
     @property
@@ -154,6 +155,8 @@ def _pairs(attempt: Attempt, directory: str) -> Iterator[tuple[str, str]]:
     yield "ram_bytes", str(attempt.ram_bytes)
     yield "pids_max", str(attempt.pids_max)
     yield "grace_ms", str(attempt.grace_ms)
+    if attempt.terminal:
+        yield "terminal", "1"
     if attempt.client:
         yield "client", "1"
     if attempt.cleanup:

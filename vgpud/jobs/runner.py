@@ -44,6 +44,7 @@ from vgpud.jobs.messages import (
     parse_begun,
     parse_result,
 )
+from vgpud.jobs.terminal import Terminal, join
 
 T = TypeVar("T")
 
@@ -448,6 +449,10 @@ class Jobs:
         names = (entry.name.split(".") for entry in self._directory.iterdir())
         found = [tuple(map(int, n)) for n in names if len(n) in (2, 3) and all(part.isdigit() for part in n)]
         return sorted(set(found) - known)
+
+    def terminal(self, key: Key) -> Terminal | None:
+        """Joins the terminal of an attempt; None: it is not there, not yet or not any more."""
+        return join(self._path(key))
 
     async def forget(self, job_id: int, attempt: int, worker: int = -1) -> None:
         """Removes the directory of an attempt whose result the store has."""

@@ -707,7 +707,7 @@ class WatchEventsResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "array_first", "array_last", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction", "array_indices", "array_limit", "notification", "begin")
+    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "array_first", "array_last", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction", "array_indices", "array_limit", "notification", "begin", "terminal")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -745,6 +745,7 @@ class JobSpec(_message.Message):
     ARRAY_LIMIT_FIELD_NUMBER: _ClassVar[int]
     NOTIFICATION_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_FIELD_NUMBER: _ClassVar[int]
     slice: SliceSpec
     members: int
     name: str
@@ -775,7 +776,8 @@ class JobSpec(_message.Message):
     array_limit: int
     notification: Notification
     begin: _timestamp_pb2.Timestamp
-    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., array_first: _Optional[int] = ..., array_last: _Optional[int] = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., array_indices: _Optional[_Iterable[int]] = ..., array_limit: _Optional[int] = ..., notification: _Optional[_Union[Notification, _Mapping]] = ..., begin: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    terminal: bool
+    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., array_first: _Optional[int] = ..., array_last: _Optional[int] = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., array_indices: _Optional[_Iterable[int]] = ..., array_limit: _Optional[int] = ..., notification: _Optional[_Union[Notification, _Mapping]] = ..., begin: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., terminal: bool = ...) -> None: ...
 
 class Notification(_message.Message):
     __slots__ = ("events", "mail", "webhook", "command")
@@ -1121,6 +1123,38 @@ class WorkResponse(_message.Message):
     batch: int
     reason: str
     def __init__(self, generation: _Optional[int] = ..., workers: _Optional[_Iterable[int]] = ..., store: _Optional[str] = ..., batch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class AttachJobRequest(_message.Message):
+    __slots__ = ("job_id", "as_admin", "input", "size")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    AS_ADMIN_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    as_admin: bool
+    input: bytes
+    size: TerminalSize
+    def __init__(self, job_id: _Optional[int] = ..., as_admin: bool = ..., input: _Optional[bytes] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+
+class TerminalSize(_message.Message):
+    __slots__ = ("rows", "columns")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    columns: int
+    def __init__(self, rows: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
+
+class AttachJobResponse(_message.Message):
+    __slots__ = ("job", "replay", "output", "notice")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    job: Job
+    replay: bytes
+    output: bytes
+    notice: str
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., replay: _Optional[bytes] = ..., output: _Optional[bytes] = ..., notice: _Optional[str] = ...) -> None: ...
 
 class Queue(_message.Message):
     __slots__ = ("name", "parent", "guarantee_milli", "limit_milli", "weight", "policy", "placement", "spread", "strict", "backfill", "min_run", "cpu_limit_milli", "ram_limit_bytes", "members", "elastic_wait", "elastic_idle", "elastic_eager", "used_milli", "running", "pending", "history_gpu_seconds")

@@ -1060,6 +1060,11 @@ class JobServiceStub(object):
                 request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.FromString,
                 _registered_method=True)
+        self.AttachJob = channel.stream_stream(
+                '/vgpud.v1.JobService/AttachJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.AttachJobResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -1150,6 +1155,14 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AttachJob(self, request_iterator, context):
+        """Joins the terminal of a job, also of one that has not started yet, until the job has ended or another call has
+        joined it. Ending the call leaves the job running.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1212,6 +1225,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.Work,
                     request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.FromString,
                     response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.SerializeToString,
+            ),
+            'AttachJob': grpc.stream_stream_rpc_method_handler(
+                    servicer.AttachJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.AttachJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.AttachJobResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1539,6 +1557,33 @@ class JobService(object):
             '/vgpud.v1.JobService/Work',
             vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.SerializeToString,
             vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AttachJob(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/vgpud.v1.JobService/AttachJob',
+            vgpud_dot_v1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.AttachJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

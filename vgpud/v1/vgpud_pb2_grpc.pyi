@@ -386,6 +386,10 @@ class JobServiceStub:
     """A running program's report of its progress: `vgpud.client.report`."""
     Work: _grpc.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
+    AttachJob: _grpc.StreamStreamMultiCallable[_vgpud_pb2.AttachJobRequest, _vgpud_pb2.AttachJobResponse]
+    """Joins the terminal of a job, also of one that has not started yet, until the job has ended or another call has
+    joined it. Ending the call leaves the job running.
+    """
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -416,6 +420,10 @@ class JobServiceAsyncStub(JobServiceStub):
     """A running program's report of its progress: `vgpud.client.report`."""
     Work: _aio.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]  # type: ignore[assignment]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
+    AttachJob: _aio.StreamStreamMultiCallable[_vgpud_pb2.AttachJobRequest, _vgpud_pb2.AttachJobResponse]  # type: ignore[assignment]
+    """Joins the terminal of a job, also of one that has not started yet, until the job has ended or another call has
+    joined it. Ending the call leaves the job running.
+    """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Jobs."""
@@ -515,6 +523,16 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WorkResponse], _abc.AsyncIterator[_vgpud_pb2.WorkResponse]]:
         """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
+
+    @_abc_1.abstractmethod
+    def AttachJob(
+        self,
+        request_iterator: _MaybeAsyncIterator[_vgpud_pb2.AttachJobRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.AttachJobResponse], _abc.AsyncIterator[_vgpud_pb2.AttachJobResponse]]:
+        """Joins the terminal of a job, also of one that has not started yet, until the job has ended or another call has
+        joined it. Ending the call leaves the job running.
+        """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.screen import SHELL, Screen
 from vgpud import paths
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, PartError
 from vgpud.cli.main import invoke
@@ -100,6 +101,26 @@ def test_a_job_from_another_machine(site: Site, here: Any) -> None:
     run = here("run", "--gpus", "0.2", "--", "true")
     assert run.code == 125
     assert f"vgpu run needs the daemon of this machine, and {site.host} is another one's" in run.stderr
+
+
+def test_a_terminal_on_another_machine(site: Site, here: Any) -> None:
+    """Typed at, left and joined again over TLS."""
+    words = ("submit", "--pty", "--gpus", "0.2", "--directory", "/tmp", "--log", "/dev/null", "--", *SHELL)
+    first = Screen("-m", "vgpud.cli.main", *words)
+    second: Screen | None = None
+    try:
+        first.run("here=$$; stty size", "30 90")
+        (job_id,) = here("queue", "ls", "-o", "name").stdout.split()
+        first.type("\x1cd")
+        assert first.wait() == 0
+        second = Screen("-m", "vgpud.cli.main", "queue", "attach", job_id, size=(20, 70))
+        second.run("test $here = $$ && stty size", "20 70")
+        second.type("exit 11\r")
+        assert second.wait() == 11
+    finally:
+        for screen in (first, second):
+            if screen:
+                screen.end()
 
 
 def test_addresses_without_a_certificate_or_a_daemon(site: Site, here: Any, tmp_path: Path) -> None:

@@ -58,6 +58,10 @@ class JobClient(Client):
         for jobs in self.watch(calls.watch_jobs(job_ids)):
             yield from jobs
 
+    def attach(self, requests: Iterator[pb.AttachJobRequest]) -> Iterator[pb.AttachJobResponse]:
+        """One call of AttachJob; `requests` may come as they like, the first one names the job."""
+        return self.watch(calls.attach_job(requests))
+
     def queues(self) -> list[pb.Queue]:
         return self.all(calls.queues())
 

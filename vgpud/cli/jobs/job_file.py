@@ -21,6 +21,7 @@ from vgpud.userfiles import bounded, toml
 META = "vgpud.job_file"
 #: options that make no sense in a file, and the argument, which is read below
 _NOT_IN_A_FILE = {"file", "wait", "quiet", "output", "host", "headers", "color", "timeout_s", "help", "command", "env"}
+_NOT_IN_A_FILE |= {"pty", "detach_keys"}  # of the terminal where it is submitted
 _NOT_IN_A_FILE |= {"request_id"}  # each submission has its own
 
 

@@ -15,6 +15,7 @@ from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.cli.jobs.detach_keys import check_terminal, detach_keys_option
 from vgpud.cli.jobs.quantities import JobId
 from vgpud.cli.slices.run import RunningCommand
 from vgpud.errors import ExitCode
@@ -196,6 +197,25 @@ def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, membe
     from vgpud.cli.jobs.wait import show_log
 
     show_log(settings, job_id, follow, lines, member)
+
+
+@queue.command("attach", cls=RunningCommand, short_help="Join the terminal of a job of `vgpu submit --pty`.")
+@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
+@click.option("--as-admin", is_flag=True, help="Join another user's terminal (admins only); it is an event of the job.")
+@detach_keys_option
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but the job's output.")
+@pass_settings
+def attach(settings: Settings, job_id: int, as_admin: bool, detach_keys: bytes, quiet: bool) -> int:
+    """Join the terminal of JOB, waiting for its start if need be; whoever had joined it before leaves it.
+
+    Ctrl-\\ d, or a closed window, leaves the job running. Exits with the job's code when it ends, with 0 when it was
+    left; 125 means that vgpu itself failed. Joining continues across a restart of the daemon.
+    """
+    from vgpud.cli.jobs.attach import Options
+    from vgpud.cli.jobs.attach import attach as join
+
+    check_terminal()
+    return join(settings, job_id, Options(detach_keys, as_admin=as_admin, quiet=quiet))
 
 
 @queue.command("wait", cls=RunningCommand, short_help="Wait until jobs have ended.")

@@ -18,6 +18,7 @@ from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Begin, Span
 from vgpud.cli.jobs import elastic_options, job_file
+from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable
@@ -36,10 +37,10 @@ _PLAIN = ("name", "queue", "priority", "retries", "after_any", "hold", "image", 
 
 
 class SubmitCommand(VgpuCommand):
-    """With --wait it exits with the job's code, so failures of vgpu itself are 125, as for `vgpu run`."""
+    """With --wait or --pty it exits with the job's code, so failures of vgpu itself are 125, as for `vgpu run`."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        with failures_are_125() if ctx.params.get("wait") else nullcontext():
+        with failures_are_125() if ctx.params.get("wait") or ctx.params.get("pty") else nullcontext():
             return super().invoke(ctx)
 
 
@@ -119,12 +120,22 @@ class SubmitCommand(VgpuCommand):
     help="Repeat a submission whose answer was lost: within 10 minutes the same ID never queues it twice.",
 )
 @click.option("-w", "--wait", is_flag=True, help="Wait for the job's end, and exit with its code.")
+@click.option("--pty", is_flag=True, help="Run it at a terminal, which is this one until it is left.")
+@detach_keys_option
 @click.option("-q", "--quiet", is_flag=True, help="Print only the number.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
 @click.pass_context
 @pass_settings
 def submit(
-    settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, request_id: str | None, **given: Any
+    settings: Settings,
+    ctx: click.Context,
+    /,
+    wait: bool,
+    pty: bool,
+    detach_keys: bytes,
+    quiet: bool,
+    request_id: str | None,
+    **given: Any,
 ) -> int:
     """Queue COMMAND as a job and print its number. It starts, as you, as soon as enough capacity is free.
 
@@ -139,6 +150,7 @@ def submit(
     vgpu submit --gpus 1 --image my/image -- ./train     in a container
     vgpu submit -f job.toml --gpus 2                     as in the file, but on two devices
     vgpu submit --wait --gpus 1 -- ./train               wait, and exit with the job's code
+    vgpu submit --pty --gpus 0.5 -- bash                 a shell at this terminal; Ctrl-\\ d leaves it running
 
     While the daemon does not answer, the request is repeated under the same ID for --timeout. If it is still not known
     whether the job was queued, the exit code is 3 or 7 (125 with --wait), and the ID is printed: repeat the command
@@ -161,13 +173,21 @@ def submit(
         raise click.UsageError("specify a size: for example --gpus 0.5")
     from vgpud.cli.common.target import chosen
 
+    if pty:
+        check_pty(settings, given)
     remote = chosen(settings)[1] is not None
     spec = _spec(given, command, from_file.get("env", ()), remote)
     from vgpud.cli.common.job_client import JobClient
 
     with JobClient(settings) as client:
         spec.slice.device_uuids.extend(_devices(client, given["devices"]))
+        spec.terminal = pty
         ids = client.submit(spec, request_id or "")
+    if pty:
+        from vgpud.cli.jobs.attach import Options, attach
+
+        return attach(settings, ids[0], Options(detach_keys, quiet=quiet, is_new=True))
+    with JobClient(settings) as client:
         if not wait:
             _tell(settings, client, ids, quiet=quiet, wait=False)
             return 0

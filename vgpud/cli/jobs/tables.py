@@ -189,6 +189,8 @@ def _program(job: View) -> list[tuple[str, str]]:
     rows = [("image", job["image"])] if job["image"] else []
     if job["command"]:
         rows.append(("command", shlex.join(job["command"])))
+    if job["terminal"] and job["state"] not in ENDED:
+        rows.append(("terminal", f"`vgpu queue attach {job['job_id']}` joins it"))
     return [*rows, ("directory", job["directory"]), ("log", job["log"])]
 
 

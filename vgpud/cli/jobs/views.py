@@ -86,6 +86,7 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "samples_per_second": round(job.samples_per_second, 3) or None,
         "utilisation": round(job.utilisation, 3) or None,
         "utilisation_measured": job.utilisation_measured,
+        "terminal": spec.terminal,
         "notification": _notification(spec.notification) if spec.HasField("notification") else None,
         "prediction": _prediction(spec.prediction) if spec.HasField("prediction") else None,
     }

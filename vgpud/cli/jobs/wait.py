@@ -91,7 +91,7 @@ def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) ->
     """Waits until these jobs have ended. Returns the greatest of their exit codes."""
     ids = list(dict.fromkeys(job_ids))
     ended: dict[int, pb.Job] = {}
-    with _Progress(settings, len(ids), quiet) as progress:
+    with Progress(settings, len(ids), quiet) as progress:
         with leaving(ids, progress.stop):
             for job in changes(settings, ids):
                 if job.state in ENDED and job.job_id not in ended:
@@ -105,7 +105,7 @@ def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) ->
     return max(exit_code(job) for job in ended.values())
 
 
-class _Progress:
+class Progress:
     """On a terminal: one job's state, or how many of several have ended. Elsewhere: a line for each job that did not
     complete."""
 
@@ -115,7 +115,7 @@ class _Progress:
         self._quiet = quiet
         self._live = not quiet and sys.stderr.isatty()
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Progress:
         if self._live:
             from rich.progress import (
                 BarColumn,

@@ -53,6 +53,7 @@ class Launch:
     batch_max: int = 0  # it grows with the workers up to this; 0 = it stays
     prediction: Predicted | None = None
     notice: NoticeTo | None = None
+    terminal: bool = False  # it runs at one, which its user joins by AttachJob
 
     def log_path(self, job_id: int, index: int) -> str:
         """Where this job's output goes."""

@@ -18,6 +18,9 @@ from vgpud.v1 import vgpud_pb2 as pb
 #: what the daemon says in every environment; taken out of the submitter's
 _OURS = ("VGPU_DRIVER", "VGPU_NVML", "VGPU_SOCKET", "VGPU_SIM_DIR", "VGPU_MODE")
 
+#: of a job at a terminal that was submitted without the variable: what all emulations understand
+TERM = "xterm"
+
 
 class LaunchError(Exception):
     """It cannot be started here; one line for people."""
@@ -51,6 +54,7 @@ def attempt_of(
         cpu_milli=job.spec.ask.cpu_milli,
         ram_bytes=job.spec.ask.ram_bytes,
         grace_ms=grace_s * 1000,
+        terminal=launch.terminal,
         worker=worker,
     )
 
@@ -77,6 +81,8 @@ def _member(
     elif job.spec.members > 1:
         own |= {"VGPU_MEMBER": str(number), "VGPU_MEMBERS": str(job.spec.members)}
         log = f"{log}.{number}" if number and log else log
+    if launch.terminal and not launch.image and "TERM" not in dict(launch.environment):
+        own["TERM"] = TERM
     submitted = {name: value for name, value in launch.environment if name not in _OURS}
     if launch.image:
         return Member(launch.command, submitted | own, log, given[0] if given else "")

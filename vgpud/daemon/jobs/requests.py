@@ -36,6 +36,7 @@ from vgpud.daemon.jobs.explain import Known, explain
 from vgpud.daemon.jobs.queues import WAITING
 from vgpud.daemon.jobs.slices import Host
 from vgpud.errors import StoreError
+from vgpud.jobs.terminal import Terminal
 from vgpud.store.jobs import Request
 
 #: a queue's history is an average that is halved every half-life: so long a time is in it (half-life / ln 2)
@@ -265,6 +266,14 @@ class JobRequests:
 
     async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None:
         return await self._request(Changed(job_id, spec, by_admin))
+
+    # ---- terminals ----
+
+    def join_terminal(self, job: Job) -> Terminal | None:
+        return self._jobs.runner.terminal((job.job_id, job.attempt)) if job.attempt else None
+
+    def note_joined(self, job: Job, text: str) -> None:
+        self._jobs.note("job.joined", job, text)
 
     # ---- reports of jobs' programs ----
 
