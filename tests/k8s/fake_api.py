@@ -29,6 +29,7 @@ class FakeApi:
         self.reads: list[str] = []
         self.dropped = set(dropped)
         self.broken = False
+        self.has_no_paths = False  # what is not there is unknown as a path, as while a server starts
         self.token = ""  # that every request must bring
         self.forgotten = 0  # versions up to this one: a watch of what came after them is answered with "gone"
         self.watches = 0
@@ -147,7 +148,10 @@ class FakeApi:
             if path == SLICES:
                 found = [one for key, one in self.objects.items() if key.startswith(SLICES) and selected(one, query)]
                 return 200, {"kind": "List", "metadata": {"resourceVersion": str(self._version)}, "items": found}
-            return 404, status(404, f"{path} not found")
+            if self.has_no_paths:
+                return 404, status(404, "the server could not find the requested resource")
+            resource, name = path.split("/")[-2:]
+            return 404, status(404, f"{path} not found") | {"details": {"kind": resource, "name": name}}
 
     def changes(self, query: dict[str, str], until_s: float) -> Iterable[dict[str, Any]]:
         """Watch events after a version, for a while."""

@@ -25,7 +25,8 @@ from vgpud.k8s.core.published import Changes, Write, generate_name, generation, 
 log = logging.getLogger("vgpud.k8s")
 
 _GROUP, _VERSION = API.split("/")
-Claim = create_namespaced_resource(_GROUP, _VERSION, "ResourceClaim", "resourceclaims")
+_CLAIMS = "resourceclaims"
+Claim = create_namespaced_resource(_GROUP, _VERSION, "ResourceClaim", _CLAIMS)
 Slice = create_global_resource(_GROUP, _VERSION, "ResourceSlice", "resourceslices")
 Node = create_global_resource("", "v1", "Node", "nodes")
 #: a call that takes longer has failed: kubelet waits 45 s for the whole of an answer
@@ -47,6 +48,14 @@ def reason_of(error: BaseException) -> str:
 def _code(error: BaseException) -> int:
     """HTTP's code of a failed call; 0 when there was no answer."""
     return int(error.status.code or 0) if isinstance(error, ApiError) else 0
+
+
+def _is_gone(error: ApiError, ref: Ref) -> bool:
+    """Whether the API server has said that there is no such claim. A server that is starting, or something before it,
+    may not find the path, and then a claim's slice must not be ended."""
+    details = error.status.details
+    found = (details.kind, details.name) if details else ()
+    return _code(error) == _NOT_FOUND and found == (_CLAIMS, ref.name)
 
 
 def _is_identity(error: BaseException | None) -> bool:
@@ -90,8 +99,7 @@ class ApiServer:
         try:
             found = await self._call(self._client.get(Claim, ref.name, namespace=ref.namespace))
         except ApiError as error:
-            missing = _code(error) == _NOT_FOUND
-            return ClaimRead(ref.uid) if missing else ClaimRead(ref.uid, error=reason_of(error))
+            return ClaimRead(ref.uid) if _is_gone(error, ref) else ClaimRead(ref.uid, error=reason_of(error))
         except Exception as error:
             return ClaimRead(ref.uid, error=reason_of(error))
         return ClaimRead(ref.uid, dict(found))
