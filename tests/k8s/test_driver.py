@@ -94,6 +94,24 @@ def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     assert not released.error
 
 
+def test_an_alternative_is_answered_by_the_name_of_its_request(cluster: FakeCluster) -> None:
+    """kubelet compares the names with those of the pod's containers, which do not know the alternatives."""
+    claim = half(cluster, request="gpu/large")
+    (answer,) = cluster.kubelet.prepare(claim).values()
+    assert [list(device.request_names) for device in answer.devices] == [["gpu"]]
+
+
+def test_two_halves_of_one_gpu_are_one_slice_of_it(cluster: FakeCluster) -> None:
+    """As the scheduler gives `limits: {vgpu.dev/half: 2}`, or two containers a half each."""
+    claim = cluster.add(allocated("halves", ("gpu-0-half-0", {}), ("gpu-0-half-1", {}), pods=(POD,)))
+    (answer,) = cluster.kubelet.prepare(claim).values()
+    assert not answer.error
+    assert [list(device.request_names) for device in answer.devices] == [["r0", "r1"], ["r1"]]
+    assert [len(device.cdi_device_ids) for device in answer.devices] == [1, 0]
+    (made,) = cluster.slices().values()
+    assert [one.min_milli for one in made.devices] == [1000]
+
+
 def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster: FakeCluster) -> None:
     claim = half(cluster)
     before = cluster.kubelet.prepare(claim)

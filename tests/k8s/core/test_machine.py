@@ -119,6 +119,52 @@ def test_a_fixed_part_outlives_the_setting_that_published_it() -> None:
     assert world.run() and list(world.slices) == [ref.uid]
 
 
+@pytest.mark.parametrize("device", ["gpu-0-half-0", "gpu-0"])
+def test_memory_that_is_reckoned_stays_as_it_was_prepared(device: str) -> None:
+    """What NVIDIA's driver keeps for itself changes with its version, and kubelet asks again for pods that run."""
+    world = ready()
+    ref = world.add(allocated("part", (device, {}), pods=(POD,)))
+    first = world.prepare(ref)
+    world.gpus = tuple(replace(gpu, memory_bytes=gpu.memory_bytes - (64 << 20)) for gpu in world.gpus)
+    world.start()
+    assert replace(world.prepare(ref), call=first.call) == first
+    world.claims[ref.namespace, ref.name]["status"]["reservedFor"] = [{"resource": "pods", "uid": POD_2}]
+    world.tick(600)
+    assert world.run() and world.made == 1, "the same allocation, for another pod"
+    assert world.slices[ref.uid].asked.pods == (POD_2,)
+
+
+def test_a_fixed_part_of_another_size_is_not_the_same() -> None:
+    world = ready()
+    ref = world.add(allocated("part", ("gpu-0-half-0", {}), pods=(POD,)))
+    world.prepare(ref)
+    world.post(world.node_seen())
+    result = world.claims[ref.namespace, ref.name]["status"]["allocation"]["devices"]["results"][0]
+    result["device"] = "gpu-0-quarter-0"
+    assert "was prepared here with other devices or amounts" in world.prepare(ref).error
+
+
+def test_a_second_answer_about_a_claim_ends_no_slice_that_was_just_made() -> None:
+    """A check has asked, then kubelet calls for a claim that was allocated again to another pod: two answers come."""
+    world = ready()
+    ref = claim(world)
+    world.prepare(ref)
+    world.post(world.node_seen())
+    again = claim(world, milli=600, pods=(POD_2,))
+    world.claims[ref.namespace, ref.name]["metadata"]["uid"] = ref.uid
+    world.state.reconciled_ns = None
+    world.tick(0)
+    number = world.call(ref)
+    assert [type(one) for one in world.commands].count(ev.ReadClaim) == 2 and again.name == ref.name
+    first, second = list(world.commands)
+    world.commands.clear()
+    world.carry_out(first)
+    world.carry_out(second)
+    assert [type(one) for one in world.commands] == [ev.EndSlice]
+    assert world.run() and not world.answers[number].error
+    assert [one.asked.granted[0].min_milli for one in world.slices.values()] == [600]
+
+
 def test_a_claim_waits_for_a_vgpud_that_starts_together_with_the_driver() -> None:
     world = ready()
     world.state.gpus = None

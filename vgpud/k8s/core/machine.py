@@ -172,7 +172,8 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
     work = state.work.get(event.uid)
     if checked and (work is None or work.ending):
         return _checked(state, checked, event)
-    if work is None or work.ending or work.waits:
+    # asked: the answer to a second question (that of a check, say), after what the first one said has begun
+    if work is None or work.ending or work.waits or work.asked:
         return []
     if event.error:
         return _done(state, work, f"the API server cannot be asked for claim {work.ref}: {event.error}")
@@ -181,15 +182,20 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
     if state.gpus is None:
         state.early[event.uid] = (event, now_ns + FIRST_SEEN_NS)
         return []
-    offers = published.offers(state.gpus)
+    known = state.claims.get(event.uid)
     try:
-        work.asked = read_claim(event.claim, work.ref, offers, state.node, state.policy.priority_max)
+        work.asked = _read(state, event.claim, work.ref, known)
         work.claim = event.claim
     except ClaimError as error:
         return _done(state, work, str(error))
-    known = state.claims.get(event.uid)
     work.remakes = known is not None and known.is_for_another(work.asked)
     return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
+
+
+def _read(state: State, claim: Mapping[str, Any], ref: Ref, known: Known | None) -> Asked:
+    """Raises ClaimError."""
+    offers = published.offers(state.gpus or ())
+    return read_claim(claim, ref, offers, state.node, state.policy.priority_max).as_prepared(known)
 
 
 def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
@@ -201,7 +207,7 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
     asked = work.asked
     if event.full and not work.retried:
         # slices of claims that are gone may be in the way: they are ended, and then this is tried once more
-        work.retried = work.waits = True
+        work.retried, work.waits, work.asked = True, True, None
         return _reconcile(state, now_ns) or _concluded(state, "")
     if event.error:
         return _done(state, work, f"claim {asked}: {event.error}")
@@ -289,10 +295,8 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
     now = state.claims.get(known.uid)  # it may have been resized since it was asked for
     if state.gpus is None or now is None:
         return _concluded(state, known.uid)
-    offers = published.offers(state.gpus)
-    ref = Ref(known.uid, known.namespace, known.name)
     try:
-        asked = read_claim(event.claim, ref, offers, state.node, state.policy.priority_max)
+        asked = _read(state, event.claim, Ref(known.uid, known.namespace, known.name), now)
     except ClaimError as error:
         return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
     if now.is_for_another(asked):
