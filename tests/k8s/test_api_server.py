@@ -113,6 +113,23 @@ def test_a_claim_is_gone_only_if_the_server_says_so_of_that_claim(
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("version", "seen"),
+    [("v1.34.1", (1, 34)), ("v1.35.2-gke.1", (1, 35)), ("", None), ("unknown", None)],
+)
+def test_a_list_says_the_servers_version(
+    api: FakeApi, connect: Callable[[], AsyncClient], version: str, seen: tuple[int, int] | None
+) -> None:
+    api.version = version
+
+    async def story() -> None:
+        async with watching(connect) as watched:
+            await watched.until()
+            assert watched.seen[0].server == seen
+
+    asyncio.run(story())
+
+
 def test_a_silent_watch_is_opened_again_and_nothing_is_read_again(
     api: FakeApi, connect: Callable[[], AsyncClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -549,3 +549,41 @@ def test_slices_of_the_device_plugin_are_no_claims_and_their_gpu_is_tainted() ->
     devices = [device for one in world.pool.values() for device in one["spec"].get("devices", ())]
     tainted = {device["name"][:5] for device in devices if device.get("taints")}
     assert tainted == {"gpu-1"}
+
+
+# ---- the server's version ----
+
+
+def names_of(world: World) -> list[str]:
+    return [device["name"] for one in world.pool.values() for device in one["spec"].get("devices", [])]
+
+
+def test_before_1_35_a_gpu_is_published_by_amounts_alone() -> None:
+    """Counters may not be in a ResourceSlice of their own there, so nothing at all would be stored."""
+    world = World(2, server=(1, 34))
+    assert world.run()
+    assert names_of(world) == ["gpu-0", "gpu-1"] == [name for name, _, _ in world.health]
+    assert not [one for one in world.pool.values() if "sharedCounters" in one["spec"]]
+    said = "Kubernetes 1.34 cannot store halves, quarters and tenths, which begin with 1.35"
+    assert [said in text for text in world.logs].count(True) == 1
+    world.post(world.pool_seen(listed=True))
+    assert world.run() and [said in text for text in world.logs].count(True) == 1
+
+
+def test_a_server_that_was_upgraded_gets_the_fixed_sizes() -> None:
+    world = World(1, server=(1, 34))
+    assert world.run()
+    world.server = (1, 35)
+    world.tick(2)
+    world.post(world.pool_seen(listed=True))
+    world.tick(31)
+    assert world.run() and len(names_of(world)) == 17 == len(world.health)
+    assert any("Kubernetes 1.35 can store halves" in text for text in world.logs)
+
+
+def test_a_server_that_does_not_say_its_version_is_taken_for_a_new_one() -> None:
+    world = World(1)
+    assert world.run()
+    before = dict(world.pool)
+    world.post(ev.PoolSeen(tuple(world.pool.values()), listed=True))
+    assert world.run() and world.pool == before and len(names_of(world)) == 17

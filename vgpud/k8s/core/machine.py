@@ -11,7 +11,7 @@ Of one claim, one thing is done at a time; calls that come meanwhile wait for it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vgpud.k8s.core import published, status
@@ -69,6 +69,7 @@ class Pool:
     """Our ResourceSlices, as far as is known."""
 
     stored: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
+    server: tuple[int, int] | None = None  # its version, None: it does not say
     dropped: tuple[str, ...] = ()
     writing: bool = False
     behind: bool = False  # it is not what is wanted, so that time alone can make a write due
@@ -139,7 +140,7 @@ def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
 def _health(state: State) -> list[Command]:
     devices = tuple(
         (offer.name, not offer.gpu.fault, offer.gpu.fault)
-        for offer in published.devices(state.gpus or (), state.policy.publish)
+        for offer in published.devices(state.gpus or (), _policy(state))
     )
     if devices == state.healthy:
         return []
@@ -337,6 +338,7 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
     """Deletions are repaired at once, since a kubelet that starts makes them; edits later, so that two that disagree
     do not write all the time."""
     pool = state.pool
+    told = _on_server(state, event.server)
     deleted = pool.stored is None or len(event.slices) < len(pool.stored)
     settled = not (pool.writing or pool.pending or pool.behind)
     pool.stored = event.slices
@@ -349,7 +351,28 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
         pool.repair_ns = None
     elif settled and _wanted_changes(state):
         pool.repair_ns = now_ns + REPAIR_NS
-    return _publish(state, now_ns)
+    return [*told, *_publish(state, now_ns)]
+
+
+def _on_server(state: State, server: tuple[int, int] | None) -> list[Command]:
+    """What a server of another version is given otherwise."""
+    before = _policy(state)
+    state.pool.server = server or state.pool.server
+    if server is None or _policy(state) == before:
+        return []
+    text = f"Kubernetes {server[0]}.{server[1]}"
+    if before.fixed_sizes:
+        text += " cannot store halves, quarters and tenths, which begin with 1.35: GPUs are published by amounts alone"
+    else:
+        text += " can store halves, quarters and tenths: they are published, too"
+    return [Log(text), *_health(state)]
+
+
+def _policy(state: State) -> published.Policy:
+    """The site's, as far as the server's version allows."""
+    policy, server = state.policy.publish, state.pool.server
+    old = server is not None and server < published.FIXED_SIZES_SINCE
+    return replace(policy, fixed_sizes=False) if old else policy
 
 
 def _not_shown(written: Mapping[str, int], there: Mapping[str, int]) -> dict[str, int]:
@@ -360,7 +383,7 @@ def _wanted_changes(state: State) -> published.Changes:
     pool = state.pool
     if state.gpus is None or pool.stored is None:
         return published.Changes()
-    wanted = published.specs(state.gpus, state.node, state.policy.publish)
+    wanted = published.specs(state.gpus, state.node, _policy(state))
     return published.changes(wanted, pool.stored, state.node, pool.dropped, pool.newest)
 
 

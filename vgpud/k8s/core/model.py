@@ -21,6 +21,7 @@ class Gpu:
     product: str
     memory_bytes: int  # what slices can have, in whole mebibytes
     granule_bytes: int
+    context_bytes: int = 0  # of one program, 0 = not known
     simulated: bool = False
     compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
     pci_root: str = ""

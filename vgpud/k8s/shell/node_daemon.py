@@ -166,6 +166,7 @@ def _gpu(device: pb.Device, slices: Sequence[str]) -> Gpu:
         product=device.name,
         memory_bytes=whole_mebibytes(device.memory_total_bytes - device.memory_total_bytes % device.granule_bytes),
         granule_bytes=device.granule_bytes,
+        context_bytes=device.context_bytes,
         simulated=device.simulated,
         compute_capability=device.compute_capability,
         pci_root=_pci_root(device.pci_bus_id),
