@@ -121,7 +121,8 @@ def test_a_fixed_part_is_prepared_with_the_memory_that_is_published_in_whole_gra
 
 
 def test_attributes_say_which_gpu_it_is() -> None:
-    (spec,) = specs(gpus(compute_capability="9.0", pci_root="pci0000:00"), NODE, Policy(fixed_sizes=False))
+    known = {"compute_capability": "9.0", "pci_root": "pci0000:00", "numa_node": 0, "driver_version": "580.95.05"}
+    (spec,) = specs(gpus(**known), NODE, Policy(fixed_sizes=False))
     assert spec["devices"][0]["attributes"] == {
         "uuid": {"string": "GPU-0"},
         "index": {"int": 0},
@@ -129,10 +130,20 @@ def test_attributes_say_which_gpu_it_is() -> None:
         "productName": {"string": "NVIDIA H200"},
         "simulated": {"bool": False},
         "cudaComputeCapability": {"version": "9.0.0"},  # a semantic version, as CEL compares it
+        "driverVersion": {"version": "580.95.5"},  # without the zero, which is none of a semantic version's
         "resource.kubernetes.io/pcieRoot": {"string": "pci0000:00"},
+        "resource.kubernetes.io/numaNode": {"int": 0},
     }
     (unknown,) = specs(gpus(), NODE, Policy(fixed_sizes=False))
-    assert not {"cudaComputeCapability", "resource.kubernetes.io/pcieRoot"} & set(unknown["devices"][0]["attributes"])
+    assert set(unknown["devices"][0]["attributes"]) == {"uuid", "index", "size", "productName", "simulated"}
+
+
+@pytest.mark.parametrize(
+    ("version", "published_"), [("999.1", "999.1.0"), ("1", "1.0.0"), ("", ""), ("unknown", ""), ("1.2.3.4", "")]
+)
+def test_a_driver_version_is_published_where_it_is_a_version(version: str, published_: str) -> None:
+    (spec,) = specs(gpus(driver_version=version), NODE, Policy(fixed_sizes=False))
+    assert spec["devices"][0]["attributes"].get("driverVersion", {}).get("version", "") == published_
 
 
 def test_the_bounds_of_the_api_are_kept() -> None:

@@ -25,8 +25,10 @@ class Gpu:
     simulated: bool = False
     compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
     pci_root: str = ""
+    numa_node: int | None = None
+    driver_version: str = ""  # of NVIDIA's driver, "580.95.05"; "" = not known
     drained: str = ""  # an operator's reason
-    fault: str = ""  # an Xid's
+    fault: str = ""  # an Xid's, or that it is lost
     taken_by: str = ""  # programs outside slices, or slices that are no claims'
     given: bool = True  # to Kubernetes; claims that were prepared before may still have one that is not
 

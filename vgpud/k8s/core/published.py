@@ -41,6 +41,7 @@ COUNTER_SETS_MAX = 8
 #: version of Kubernetes from which on counters may be in a ResourceSlice of their own
 FIXED_SIZES_SINCE = (1, 35)
 _LABEL_MAX = 63
+_VERSION = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,19 @@ def _attributes(offer: Offer) -> dict[str, Any]:
     }
     if gpu.compute_capability:
         made["cudaComputeCapability"] = {"version": f"{gpu.compute_capability}.0"}  # semantic versions have three parts
+    if version := _semantic(gpu.driver_version):
+        made["driverVersion"] = {"version": version}
     if gpu.pci_root:
         made["resource.kubernetes.io/pcieRoot"] = {"string": gpu.pci_root}
+    if gpu.numa_node is not None:
+        made["resource.kubernetes.io/numaNode"] = {"int": gpu.numa_node}
     return made
+
+
+def _semantic(version: str) -> str:
+    """A semantic version: three numbers without leading zeros ("580.95.05" -> "580.95.5"); "" where it is none."""
+    found = _VERSION.fullmatch(version)
+    return ".".join(str(int(part or 0)) for part in found.groups()) if found else ""
 
 
 def _capacity(gpu: Gpu, policy: Policy) -> dict[str, Any]:
