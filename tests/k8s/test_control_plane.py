@@ -247,6 +247,29 @@ def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: 
 # ---- the chart's policies ----
 
 
+LATENCY = {"deviceClassName": "vgpu-latency"}
+
+
+def alternatives(*given: dict[str, Any]) -> dict[str, Any]:
+    named = [{"name": f"s{n}", "deviceClassName": "vgpu", **one} for n, one in enumerate(given)]
+    return {"firstAvailable": named}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {},
+        LATENCY,
+        amounts(sm="0", memory="1Gi", smMax="1k", memoryMax="2Gi", slices="1"),
+        LATENCY | amounts(sm="1", memory="1Gi"),
+        amounts(sm="1000", memoryMax="0", smMax="0"),
+    ],
+)
+def test_claims_that_some_gpu_can_satisfy_are_let_through(cluster_api: ControlPlane, request_: dict[str, Any]) -> None:
+    cluster_api.create(claim("right", request_))
+    cluster_api.remove(plane.ResourceClaim, "right")
+
+
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
@@ -259,14 +282,24 @@ def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: 
         (amounts(sm="500", memory="1Gi", smMax="2000"), "smMax is at most 1000"),
         (amounts(sm="500", memory="20"), "memory is in bytes"),
         (amounts(cores="500"), "a capacity is not known"),
+        (amounts(sm="0", memory="1Gi", smMax="500m"), "smMax is in whole thousandths"),
+        (amounts(sm="1000", memoryMax="20Gi"), "memoryMax needs memory"),
+        (amounts(sm="500", memory="1Gi", slices="2"), "slices is 1 for each GPU"),
+        (LATENCY | amounts(sm="0", memory="1Gi", smMax="1000"), "class latency serves a guarantee"),
+        (alternatives(amounts(sm="500", memory="1Gi"), amounts(sm="500")), "sm below 1000 needs memory"),
+        (alternatives(LATENCY | amounts(sm="0", memory="1Gi", smMax="9")), "class latency serves a guarantee"),
     ],
 )
 def test_claims_that_would_wait_for_ever_are_refused(
     cluster_api: ControlPlane, request_: dict[str, Any], said: str
 ) -> None:
+    given = claim("wrong", request_)
+    if "firstAvailable" in request_:
+        given["spec"]["devices"]["requests"] = [{"name": "r0", **request_}]
+
     def refused() -> str:
         try:
-            cluster_api.create(claim("wrong", request_))
+            cluster_api.create(given)
         except ApiError as error:
             return str(error)
         cluster_api.remove(plane.ResourceClaim, "wrong")
