@@ -444,7 +444,8 @@ def test_nvml_that_is_lost_is_a_value(node: Node) -> None:
     flag.touch()
     eventually(lambda: device().utilization_ratio == 0 and not device().offered, "the loss")
     why = "lost: NVML says that the GPU is lost: see dmesg, then reset it or boot the machine"
-    assert device().taken_by == why and [f"device 0 is {why}: nothing new is placed there"] == node.messages("device.lost")
+    assert device().taken_by == why
+    assert node.messages("device.lost") == [f"device 0 is {why}: nothing new is placed there"]
     with pytest.raises(grpc.RpcError, match="lost: NVML says"):
         node.create()
     flag.unlink()

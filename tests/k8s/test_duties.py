@@ -10,7 +10,7 @@ F: tests/k8s/test_faults.py, A: tests/k8s/test_api_server.py, C: tests/k8s/core/
 | | calls about one claim at the same time | M calls_about_one_claim_are_served_one_after_another |
 | | a claim of a call has no answer | D each_claim_of_a_call_has_its_own_answer |
 | | an answer after 45 s | F an_answer_comes_within_kubelets_45_seconds |
-| | an alternative (firstAvailable) is answered by its own name | D an_alternative_is_answered_by_the_name_of_its_request |
+| | firstAvailable: the answer has the alternative | D an_alternative_is_answered_by_the_name_of_its_request |
 | | fixed parts of one GPU are taken for one GPU twice | C fixed_parts_of_one_gpu_are_one_share_of_it |
 | 2 two phases | answered before it is saved; not saved | T it_is_saved_before_it_has_a_device_and_answered_after_both |
 | | answered before vgpud has the slice | M prepare_makes_one_slice_and_answers_with_one_cdi_id |

@@ -284,7 +284,8 @@ def test_requests_of_one_class_have_its_words() -> None:
 def test_a_claims_own_config_for_another_class_is_not_let_through() -> None:
     claim = with_class_of("r0")
     own = {"driver": "gpu.vgpu.dev", "parameters": CONFIG | {"class": "latency", "priority": 900}}
-    claim["status"]["allocation"]["devices"]["config"].append({"source": "FromClaim", "requests": ["r1"], "opaque": own})
+    config = {"source": "FromClaim", "requests": ["r1"], "opaque": own}
+    claim["status"]["allocation"]["devices"]["config"].append(config)
     with pytest.raises(ClaimError, match="priority: 900 is above 0"):
         read(claim)
     own["parameters"] = CONFIG | {"class": "latency"}

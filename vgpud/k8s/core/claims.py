@@ -151,9 +151,7 @@ def _result(result: Mapping[str, Any], uuid: str) -> Result:
     return Result(request.partition("/")[0], pool, device, share, uuid)
 
 
-def _words(
-    ref: Ref, allocation: Mapping[str, Any], found: Sequence[Mapping[str, Any]], priority_max: int
-) -> Words:
+def _words(ref: Ref, allocation: Mapping[str, Any], found: Sequence[Mapping[str, Any]], priority_max: int) -> Words:
     configs = _configs(allocation)
     each: dict[str, Words] = {}  # by request
     for one in found:

@@ -131,8 +131,8 @@ _ABSENT = "vgpud on this node does not answer: see `vgpu doctor` there"
 
 
 def node_seen(answer: pb.WatchSlicesResponse, driver_version: str = "") -> NodeSeen:
-    """The devices, and the slices of claims. driver_version: of NVIDIA's driver. A device given to Kubernetes while other slices had parts of it is taken
-    until they end: the scheduler does not know of them."""
+    """The devices, and the slices of claims. A device given to Kubernetes while other slices had parts of it is taken
+    until they end: the scheduler does not know of them. driver_version: of NVIDIA's driver."""
     others: dict[str, list[str]] = {}
     for one in answer.slices:
         for device in () if one.HasField("claim") else one.devices:
