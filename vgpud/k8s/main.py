@@ -56,7 +56,7 @@ _CHANNEL: list[tuple[str, Any]] = [
     default=True,
     help="Publish halves, quarters and tenths, too, where Kubernetes is 1.35 or later.",
 )
-@click.option("--evict-on-fault", is_flag=True, help="Evict pods from a GPU with a fatal Xid (NoExecute).")
+@click.option("--evict-on-fault", is_flag=True, help="Evict pods from a GPU that has a fatal Xid or is lost.")
 @click.option(
     "--priority-max", type=click.IntRange(0, 1000), default=0, show_default=True, help="Of claims' own config."
 )

@@ -50,7 +50,7 @@ class Policy:
 
     slices_max: int = 96  # claims that may share one GPU; fewer where the node has many GPUs
     fixed_sizes: bool = True
-    evict_on_fault: bool = False  # pods that do not tolerate it, when the driver reports a fatal Xid
+    evict_on_fault: bool = False  # pods that do not tolerate it, when the driver reports a fatal Xid, or it is lost
 
 
 def offers(gpus: Iterable[Gpu]) -> dict[str, Offer]:
