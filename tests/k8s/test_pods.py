@@ -248,7 +248,7 @@ def test_pods_do_not_notice_the_restart_of(node: RealNode, part: str) -> None:
     eventually(node.published, "the ResourceSlices")
     use(node, "later", amounts(400, "1Gi"))
     node.at_work("later")
-    assert node.pids("stays") == pids
+    eventually(lambda: node.pids("stays") == pids, "the same program in its slice, to a vgpud that was started again")
     (status,) = node.pod("stays")["status"]["containerStatuses"]
     assert status["restartCount"] == 0
     done = node.said("stays")[-1]["completed"]
