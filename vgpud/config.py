@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from vgpud import paths
 from vgpud.core.enforce import VERBS
-from vgpud.core.model import DIRECTS, PRIORITY_MAX
+from vgpud.core.model import DIRECTS, PRIORITY_MAX, SLICES_MAX
 from vgpud.core.units import UnitError, parse_gpus
 from vgpud.errors import ConfigError
 from vgpud.oci.request import Limits
@@ -25,8 +25,7 @@ from vgpud.userfiles.bounded import FileError
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
 METRICS_OFF = "off"
-#: the arbiters hold this many slices and processes per device (shim/arbiter/arbiter.h)
-SLICES_MAX = 128
+#: the arbiters hold this many processes per device (shim/arbiter/arbiter.h)
 PROCESSES_MAX = 1024
 _MS = 1_000_000
 SYSTEM_CDI_DIR = Path("/var/run/cdi")

@@ -19,7 +19,8 @@ from benchmarks import harness, results
 from benchmarks.kubernetes.node import Api, Kubelet, node, part, resident_bytes
 from vgpud.cli.demo.private_system import PartError
 
-GOAL_BYTES = 60_000_000
+MEGABYTE = 1_000_000  # MB, here and in the goal: not MiB, of which 60 would be 62.9 MB
+GOAL_BYTES = 60 * MEGABYTE
 DEVICES = 8
 SIM = {"devices": str(DEVICES)}
 SETTLE_S = 3.0
@@ -105,7 +106,7 @@ def main() -> int:
     good = True
     for name in ("idle_bytes", "after_claims_bytes"):
         rss = figures[name]["rss"]
-        good &= harness.verdict(f"Rss, {name}, MB", rss / 1e6, "<= 60", rss <= GOAL_BYTES)
+        good &= harness.verdict(f"Rss, {name}, MB (10^6 bytes)", rss / MEGABYTE, "<= 60", rss <= GOAL_BYTES)
     path = results.write(
         "kubernetes_memory",
         simulated=True,

@@ -108,11 +108,12 @@ class Publisher:
         for command in step(self._state, event, time.monotonic_ns()):
             if isinstance(command, ev.Publish):
                 self._spawn(self._publish(command))
-            elif isinstance(command, ev.Log):
-                self.errors.append(command.text)
 
     async def _publish(self, command: ev.Publish) -> None:
-        self.post(await self._api.publish(command.changes))
+        done = await self._api.publish(command.changes)
+        if done.error or done.dropped:
+            self.errors.append(done.error or f"not stored: {', '.join(done.dropped)}")
+        self.post(done)
 
     async def _ticks(self) -> None:
         while True:

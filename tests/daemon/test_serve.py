@@ -443,10 +443,15 @@ def test_nvml_that_is_lost_is_a_value(node: Node) -> None:
     device = lambda: node.nodes.ListDevices(pb.ListDevicesRequest()).devices[0]  # noqa: E731
     eventually(lambda: device().utilization_ratio == 0.5, "the first reading")
     flag.touch()
-    eventually(lambda: device().utilization_ratio == 0, "the loss")
-    assert node.create().name == "a", "the daemon goes on"
+    eventually(lambda: device().utilization_ratio == 0 and not device().offered, "the loss")
+    why = "lost: NVML says that the GPU is lost: see dmesg, then reset it or boot the machine"
+    assert device().taken_by == why
+    assert node.messages("device.lost") == [f"device 0 is {why}: nothing new is placed there"]
+    with pytest.raises(grpc.RpcError, match="lost: NVML says"):
+        node.create()
     flag.unlink()
-    eventually(lambda: device().utilization_ratio == 0.5, "the return")
+    eventually(lambda: device().utilization_ratio == 0.5 and device().offered, "the return")
+    assert node.create().name == "a", "the daemon went on"
 
 
 def test_wall_clock_is_for_display_only() -> None:

@@ -29,6 +29,8 @@ class FakeApi:
         self.reads: list[str] = []
         self.dropped = set(dropped)
         self.broken = False
+        self.version = "v1.36.2"
+        self.has_no_paths = False  # what is not there is unknown as a path, as while a server starts
         self.token = ""  # that every request must bring
         self.forgotten = 0  # versions up to this one: a watch of what came after them is answered with "gone"
         self.watches = 0
@@ -97,6 +99,14 @@ class FakeApi:
             return f"{given[:-3]}k"  # as the server shortens quantities
         return given
 
+    def _refused(self, given: dict[str, Any]) -> str:
+        """Before 1.35 a counter that a device consumes had to be in the device's own ResourceSlice."""
+        spec = given.get("spec", {})
+        known = {one["name"] for one in spec.get("sharedCounters", [])}
+        used = {one["counterSet"] for device in spec.get("devices", []) for one in device.get("consumesCounters", [])}
+        is_old = self.version.startswith("v1.34.")
+        return "spec.devices[0].consumesCounters[0].counterSet: Not found" if is_old and used - known else ""
+
     def _note(self, kind: str, one: dict[str, Any]) -> None:
         self._log.append((self._version, kind, copy.deepcopy(one)))
         self._changed.notify_all()
@@ -105,6 +115,8 @@ class FakeApi:
 
     def create(self, path: str, given: dict[str, Any]) -> tuple[int, Any]:
         with self._changed:
+            if wrong := self._refused(given):
+                return 422, status(422, wrong)
             metadata = given["metadata"]
             name = metadata.get("name") or metadata["generateName"] + uuid.uuid4().hex[:5]
             metadata["name"] = name
@@ -118,6 +130,8 @@ class FakeApi:
                 return 404, status(404, "not found")
             if given["metadata"].get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
                 return 409, status(409, "the object has been modified")
+            if wrong := self._refused(given):
+                return 422, status(422, wrong)
             self.writes.append(("replace", path))
             return 200, self._store(path, given, "MODIFIED")
 
@@ -142,12 +156,17 @@ class FakeApi:
     def get(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
         with self._changed:
             self.reads.append(path)
+            if path == "/version":
+                return (200, {"gitVersion": self.version}) if self.version else (403, status(403, "forbidden"))
             if path in self.objects:
                 return 200, copy.deepcopy(self.objects[path])
             if path == SLICES:
                 found = [one for key, one in self.objects.items() if key.startswith(SLICES) and selected(one, query)]
                 return 200, {"kind": "List", "metadata": {"resourceVersion": str(self._version)}, "items": found}
-            return 404, status(404, f"{path} not found")
+            if self.has_no_paths:
+                return 404, status(404, "the server could not find the requested resource")
+            resource, name = path.split("/")[-2:]
+            return 404, status(404, f"{path} not found") | {"details": {"kind": resource, "name": name}}
 
     def changes(self, query: dict[str, str], until_s: float) -> Iterable[dict[str, Any]]:
         """Watch events after a version, for a while."""

@@ -14,7 +14,8 @@ from lightkube import AsyncClient, KubeConfig
 
 from tests.k8s.fake_api import SLICES, FakeApi
 from tests.k8s.parts import NODE, kubeconfig
-from vgpud.k8s.core.events import PoolSeen
+from vgpud.k8s.core.events import ClaimRead, PoolSeen
+from vgpud.k8s.core.model import Ref
 from vgpud.k8s.core.published import Changes, Write
 from vgpud.k8s.shell import api_server
 from vgpud.k8s.shell.api_server import ApiServer
@@ -92,6 +93,39 @@ def test_only_the_nodes_own_slices_are_watched(api: FakeApi, connect: Callable[[
             name = add(api)
             await watched.until(name)
             assert len(watched.seen) == 2
+
+    asyncio.run(story())
+
+
+def test_a_claim_is_gone_only_if_the_server_says_so_of_that_claim(
+    api: FakeApi, connect: Callable[[], AsyncClient]
+) -> None:
+    """A 404 may be of a server that starts and does not know the path yet, or of something before the server."""
+
+    async def story() -> None:
+        server = ApiServer(connect, NODE)
+        ref = Ref("u", "team", "half")
+        assert await server.read_claim(ref) == ClaimRead("u")
+        api.has_no_paths = True
+        assert "could not find the requested resource" in (await server.read_claim(ref)).error
+        await server.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("version", "seen"),
+    [("v1.34.1", (1, 34)), ("v1.35.2-gke.1", (1, 35)), ("", None), ("unknown", None)],
+)
+def test_a_list_says_the_servers_version(
+    api: FakeApi, connect: Callable[[], AsyncClient], version: str, seen: tuple[int, int] | None
+) -> None:
+    api.version = version
+
+    async def story() -> None:
+        async with watching(connect) as watched:
+            await watched.until()
+            assert watched.seen[0].server == seen
 
     asyncio.run(story())
 

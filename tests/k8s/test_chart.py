@@ -312,6 +312,19 @@ def test_each_policy_denies_and_fails_closed() -> None:
     assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
 
 
+@pytest.mark.parametrize(("version", "there"), [("1.34.7", False), ("1.35.0-eks-1", True), ("1.36.2", True)])
+def test_fixed_sizes_begin_with_kubernetes_1_35(tmp_path: Path, version: str, there: bool) -> None:
+    """Before, counters had to be in the ResourceSlice of their devices."""
+    made = [one for one in yaml.safe_load_all(template(version=version)) if one]
+    arguments = one(made, "DaemonSet", "-driver")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert ("--fixed-sizes" in arguments, "--no-fixed-sizes" in arguments) == (there, not there)
+    classes = [o["metadata"]["name"] for o in made if o["kind"] == "DeviceClass"]
+    assert ("vgpu-half" in classes) is there and "vgpu" in classes
+    notes = noted(tmp_path, version)
+    assert ("need Kubernetes 1.35: they are left out" in notes) is not there
+    assert ("PartitionableDevices" in notes) is there and "DRA(ConsumableCapacity" in notes
+
+
 def test_no_extended_resources_without_fixed_sizes() -> None:
     classes = [o["metadata"]["name"] for o in rendered("driver.fixedSizes=false") if o["kind"] == "DeviceClass"]
     assert classes == ["vgpu", "vgpu-latency"]
@@ -328,6 +341,7 @@ def test_no_extended_resources_without_fixed_sizes() -> None:
         ("image.digest=latest", "image.digest: Does not match pattern"),
         ("image.pullPolicy=Sometimes", "image.pullPolicy"),
         ("driver.slicesMax=0", "driver.slicesMax"),
+        ("driver.slicesMax=129", "driver.slicesMax"),
         ("driver.slicesMax=many", "driver.slicesMax: Invalid type"),
         ("driver.fixedSize=true", "Additional property fixedSize is not allowed"),
         ("driver.resources.limit.memory=1Gi", "Additional property limit is not allowed"),

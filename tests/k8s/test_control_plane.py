@@ -171,6 +171,40 @@ def test_an_extended_resource_is_a_fixed_part(cluster: Cluster, cluster_api: Con
     eventually(lambda: last in bound(), "the seventh pod")
 
 
+def test_two_halves_for_a_pod_may_be_of_one_gpu(cluster: Cluster, cluster_api: ControlPlane) -> None:
+    """In one container, and in two: the scheduler takes the first that are free, and the pod has one slice."""
+    cluster_api.create(pod("two", **{"vgpu.dev/half": "2"}))
+    each = pod("each", **{"vgpu.dev/half": "1"})
+    each["spec"]["containers"].append(each["spec"]["containers"][0] | {"name": "d"})
+    cluster_api.create(each)
+
+    def claims() -> list[dict[str, Any]]:
+        found = [dict(one) for one in cluster_api.client().list(plane.ResourceClaim, namespace="default")]
+        return found if len(found) == 2 and all("allocation" in one.get("status", {}) for one in found) else []
+
+    found = eventually(claims, "two allocations")
+    for one in found:
+        results = one["status"]["allocation"]["devices"]["results"]
+        assert len({result["device"].rpartition("-half-")[0] for result in results}) == 1 < len(results)
+    for answer in cluster.kubelet.prepare(*found).values():
+        assert not answer.error and [len(device.cdi_device_ids) for device in answer.devices] == [1, 0]
+    made = list(cluster.slices().values())
+    assert [[one.min_milli for one in each.devices] for each in made] == [[1000], [1000]]
+
+
+def test_an_alternative_is_prepared_under_its_requests_name(cluster: Cluster, cluster_api: ControlPlane) -> None:
+    many = amounts(sm="1000", memory="64Gi") | {"name": "large", "deviceClassName": "vgpu"}
+    few = amounts(sm="500", memory="1Gi") | {"name": "small", "deviceClassName": "vgpu"}
+    given = claim("either", {})
+    given["spec"]["devices"]["requests"] = [{"name": "gpu", "firstAvailable": [many, few]}]
+    cluster_api.create(given)
+    cluster_api.create(pod("either", "either"))
+    assert devices(cluster_api, "either") == ["gpu-0"]
+    (result,) = cluster_api.allocated("either")
+    (answer,) = cluster.kubelet.prepare(cluster_api.claim("either")).values()
+    assert (result["request"], [list(one.request_names) for one in answer.devices]) == ("gpu/small", [["gpu"]])
+
+
 def test_a_drained_gpu_gets_no_claim(cluster: Cluster, cluster_api: ControlPlane) -> None:
     for index in ("0", "1"):
         cluster.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid=index, reason="tried"))
@@ -213,6 +247,29 @@ def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: 
 # ---- the chart's policies ----
 
 
+LATENCY = {"deviceClassName": "vgpu-latency"}
+
+
+def alternatives(*given: dict[str, Any]) -> dict[str, Any]:
+    named = [{"name": f"s{n}", "deviceClassName": "vgpu", **one} for n, one in enumerate(given)]
+    return {"firstAvailable": named}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {},
+        LATENCY,
+        amounts(sm="0", memory="1Gi", smMax="1k", memoryMax="2Gi", slices="1"),
+        LATENCY | amounts(sm="1", memory="1Gi"),
+        amounts(sm="1000", memoryMax="0", smMax="0"),
+    ],
+)
+def test_claims_that_some_gpu_can_satisfy_are_let_through(cluster_api: ControlPlane, request_: dict[str, Any]) -> None:
+    cluster_api.create(claim("right", request_))
+    cluster_api.remove(plane.ResourceClaim, "right")
+
+
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
@@ -225,14 +282,24 @@ def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: 
         (amounts(sm="500", memory="1Gi", smMax="2000"), "smMax is at most 1000"),
         (amounts(sm="500", memory="20"), "memory is in bytes"),
         (amounts(cores="500"), "a capacity is not known"),
+        (amounts(sm="0", memory="1Gi", smMax="500m"), "smMax is in whole thousandths"),
+        (amounts(sm="1000", memoryMax="20Gi"), "memoryMax needs memory"),
+        (amounts(sm="500", memory="1Gi", slices="2"), "slices is 1 for each GPU"),
+        (LATENCY | amounts(sm="0", memory="1Gi", smMax="1000"), "class latency serves a guarantee"),
+        (alternatives(amounts(sm="500", memory="1Gi"), amounts(sm="500")), "sm below 1000 needs memory"),
+        (alternatives(LATENCY | amounts(sm="0", memory="1Gi", smMax="9")), "class latency serves a guarantee"),
     ],
 )
 def test_claims_that_would_wait_for_ever_are_refused(
     cluster_api: ControlPlane, request_: dict[str, Any], said: str
 ) -> None:
+    given = claim("wrong", request_)
+    if "firstAvailable" in request_:
+        given["spec"]["devices"]["requests"] = [{"name": "r0", **request_}]
+
     def refused() -> str:
         try:
-            cluster_api.create(claim("wrong", request_))
+            cluster_api.create(given)
         except ApiError as error:
             return str(error)
         cluster_api.remove(plane.ResourceClaim, "wrong")

@@ -149,7 +149,7 @@ def test_the_status_is_what_the_driver_writes() -> None:
     (shown,) = yaml.safe_load(text)["status"]["devices"]
     data = shown["data"]
     granted = Granted(data["uuid"], 500, 500, 20480 * MIB, 20480 * MIB)
-    result = Result("gpu", shown["pool"], shown["device"], shown["shareID"])
+    result = Result("gpu", shown["pool"], shown["device"], shown["shareID"], data["uuid"])
     asked = Asked("u", "team", "half", (), (result,), (granted,), Words())
     when = shown["conditions"][0]["lastTransitionTime"]
     assert dated(news({}, asked, data["slice"], (granted,)), when) == [shown]

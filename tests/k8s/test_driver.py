@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.daemon.node import eventually
-from tests.k8s.fake_api import FakeApi
+from tests.k8s.fake_api import SLICES, FakeApi
 from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.shell.node_daemon import CALL_S
@@ -76,6 +76,18 @@ def test_devices_are_published_once_and_nothing_is_written_while_nothing_changes
     assert len(cluster.api.writes) == 2
 
 
+def test_kubernetes_1_34_gets_what_it_can_store(cluster: FakeCluster) -> None:
+    cluster.stop()
+    cluster.api.version = "v1.34.3"
+    for one in cluster.api.slices():
+        cluster.api.remove(f"{SLICES}/{one['metadata']['name']}")
+    cluster.start()
+    (made,) = cluster.published(1)
+    assert [one["name"] for one in made["spec"]["devices"]] == ["gpu-0", "gpu-1"]
+    assert "consumesCounters" not in made["spec"]["devices"][0] and "sharedCounters" not in made["spec"]
+    eventually(lambda: "Kubernetes 1.34 cannot store halves" in cluster.log.read_text(), "a sentence about it")
+
+
 def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     claim = half(cluster)
     (answer,) = cluster.kubelet.prepare(claim).values()
@@ -92,6 +104,18 @@ def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     assert not released.error and not cluster.slices()
     (released,) = cluster.kubelet.unprepare(claim).values()
     assert not released.error
+
+
+def test_an_alternative_is_answered_by_the_name_of_its_request(cluster: FakeCluster) -> None:
+    """kubelet compares the names with those of the pod's containers, which do not know the alternatives. Both parts are
+    of one GPU, as the scheduler may give them, and the slice has their sum."""
+    claim = allocated("halves", ("gpu-0-half-0", {}), ("gpu-0-half-1", {}), pods=(POD,), request="gpu/large")
+    (answer,) = cluster.kubelet.prepare(cluster.add(claim)).values()
+    assert not answer.error
+    assert [list(device.request_names) for device in answer.devices] == [["gpu"], ["gpu"]]
+    assert [len(device.cdi_device_ids) for device in answer.devices] == [1, 0]
+    (made,) = cluster.slices().values()
+    assert [one.min_milli for one in made.devices] == [1000]
 
 
 def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster: FakeCluster) -> None:

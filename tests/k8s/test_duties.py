@@ -2,7 +2,7 @@
 
 Each was tried: the code was changed as the mutant says, and the test failed. T: tests/core/test_claims.py,
 M: tests/k8s/core/test_machine.py, P: tests/k8s/core/test_published.py, D: tests/k8s/test_driver.py,
-F: tests/k8s/test_faults.py, A: tests/k8s/test_api_server.py.
+F: tests/k8s/test_faults.py, A: tests/k8s/test_api_server.py, C: tests/k8s/core/test_claims.py.
 
 | duty | mutant | found by |
 | --- | --- | --- |
@@ -10,6 +10,8 @@ F: tests/k8s/test_faults.py, A: tests/k8s/test_api_server.py.
 | | calls about one claim at the same time | M calls_about_one_claim_are_served_one_after_another |
 | | a claim of a call has no answer | D each_claim_of_a_call_has_its_own_answer |
 | | an answer after 45 s | F an_answer_comes_within_kubelets_45_seconds |
+| | firstAvailable: the answer has the alternative | D an_alternative_is_answered_by_the_name_of_its_request |
+| | fixed parts of one GPU are taken for one GPU twice | C fixed_parts_of_one_gpu_are_one_share_of_it |
 | 2 two phases | answered before it is saved; not saved | T it_is_saved_before_it_has_a_device_and_answered_after_both |
 | | answered before vgpud has the slice | M prepare_makes_one_slice_and_answers_with_one_cdi_id |
 | | the boot id is not kept | T after_a_boot_it_is_the_same_slice_and_an_event_says_so |
@@ -22,6 +24,8 @@ F: tests/k8s/test_faults.py, A: tests/k8s/test_api_server.py.
 | 5 capacity | a device is given away twice | T a_device_that_the_scheduler_gave_away_twice_is_refused_here |
 | 6 reconcile | never | M every_ten_minutes_the_claims_are_compared_with_the_api_server |
 | | another uid is the same claim | the same |
+| | any 404 is a claim that is gone | A a_claim_is_gone_only_if_the_server_says_so_of_that_claim |
+| | two answers about a claim end the slice twice | M a_second_answer_about_a_claim_ends_no_slice_that_was_just_made |
 | | an API server that is away ends slices | M an_api_server_that_is_away_ends_no_slice |
 | 7 slices | no owner | D what_is_published_belongs_to_the_node |
 | | the generation stays | M a_watch_that_shows_nothing_does_not_make_the_driver_write_again_and_again |
@@ -59,7 +63,7 @@ def test_the_table_names_tests_that_there_are() -> None:
     here = Path(__file__).parent
     files = {"T": here.parent / "core" / "test_claims.py", "D": here / "test_driver.py", "F": here / "test_faults.py"}
     files |= {"M": here / "core" / "test_machine.py", "P": here / "core" / "test_published.py"}
-    files |= {"A": here / "test_api_server.py"}
-    named = re.findall(r"\b([TMPDFA]) ([a-z0-9_]{8,})", __doc__ or "")
+    files |= {"A": here / "test_api_server.py", "C": here / "core" / "test_claims.py"}
+    named = re.findall(r"\b([TMPDFAC]) ([a-z0-9_]{8,})", __doc__ or "")
     missing = [name for letter, name in named if f"def test_{name}" not in files[letter].read_text()]
     assert len(named) >= 25 and not missing

@@ -126,6 +126,34 @@ def test_two_containers_of_a_pod_are_in_one_slice(node: RealNode) -> None:
     assert len(node.slices()[node.slice_of("pair")].containers) == 2
 
 
+def test_fixed_parts_of_a_pods_containers_are_one_slice(node: RealNode) -> None:
+    """The scheduler makes one claim for both, and takes two halves of one GPU."""
+    given = pod("parts", VIEW_AND_LOAD, VIEW_AND_LOAD)
+    for container in given["spec"]["containers"]:
+        container["resources"] = {"limits": {"vgpu.dev/half": "1"}}
+    node.run(given)
+    node.running("parts")
+    first, second = (seen(node, "parts", name) for name in ("c0", "c1"))
+    (made,) = node.slices().values()
+    (share,) = made.devices
+    assert (share.min_milli, share.max_milli, len(made.containers)) == (1000, 1000, 2)
+    assert (first["count"], first["cuda_bytes"]) == (second["count"], second["cuda_bytes"]) == (1, share.mem_max_bytes)
+
+
+def test_a_container_gets_the_alternative_that_the_scheduler_took(node: RealNode) -> None:
+    """It names the request, and not one of the alternatives, which kubelet does not know."""
+    sizes = {"large": amounts(1000, "1Ti"), "small": amounts(500, "1Gi")}
+    alternatives = [{"name": name, "deviceClassName": "vgpu", **size} for name, size in sizes.items()]
+    wanted = claim("either")
+    wanted["spec"]["devices"]["requests"] = [{"name": "gpu", "firstAvailable": alternatives}]
+    node.api.create(wanted)
+    given = pod("either", VIEW_AND_LOAD, claim_name="either")
+    given["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu", "request": "gpu"}]}
+    node.run(given)
+    node.running("either")
+    assert seen(node, "either")["cuda_bytes"] == 1024 * MIB
+
+
 def test_a_container_that_restarts_is_in_its_slice_again(node: RealNode) -> None:
     node.api.create(claim("crash", amounts(500, "1Gi")))
     node.run(pod("crash", ("sh", "-c", f"{VIEW}; exit 1"), claim_name="crash", restart="Always"))
@@ -220,7 +248,7 @@ def test_pods_do_not_notice_the_restart_of(node: RealNode, part: str) -> None:
     eventually(node.published, "the ResourceSlices")
     use(node, "later", amounts(400, "1Gi"))
     node.at_work("later")
-    assert node.pids("stays") == pids
+    eventually(lambda: node.pids("stays") == pids, "the same program in its slice, to a vgpud that was started again")
     (status,) = node.pod("stays")["status"]["containerStatuses"]
     assert status["restartCount"] == 0
     done = node.said("stays")[-1]["completed"]

@@ -63,7 +63,7 @@ ALLOWED: dict[str, set[str]] = {
     # a node of Kubernetes: a process of its own, beside the daemon
     "k8s.core": {"core"},
     "k8s.shell": {"k8s.core"},
-    "k8s": {"errors", "k8s.core", "k8s.shell", "paths"},
+    "k8s": {"core", "errors", "k8s.core", "k8s.shell", "paths"},
     # the console in the browser: processes of its own, over the API
     "console.login": {"host"},
     "console.live": {"cli.common", "client", "console.login"},

@@ -15,6 +15,8 @@ LATENCY = "latency"  # its guarantee is served at once, before others'
 CLASSES = (BATCH, LATENCY)
 #: of borrowed time, of a slice
 WEIGHT_MAX, PRIORITY_MAX = 10_000, 1_000
+#: slices of a node: the arbiters hold this many (shim/arbiter/arbiter.h)
+SLICES_MAX = 128
 DEFAULT_QUEUE = "default"
 NO_LIMIT = 1 << 62
 #: Slice.suspended; the last two while the driver is at it

@@ -224,10 +224,11 @@ class Devices:
         return ()
 
     def lost(self) -> dict[str, str]:
-        """Why devices are missing, by UUID: those of a simulator that has ended. Finds them again in a simulator that
-        replaced it. For one thread only, that of faults()."""
+        """Why devices are missing, by UUID: those that NVML calls lost, or those of a simulator that has ended. Finds
+        them again in a simulator that replaced it. For one thread only, that of faults()."""
         if self._simulator is None:
-            return {}
+            why = "lost: NVML says that the GPU is lost: see dmesg, then reset it or boot the machine"
+            return {uuid: why for uuid, handle in self._handles.items() if _is_lost(handle)}
         lives, is_new = self._simulator.look()
         if not lives:
             why = f"lost: its simulator has ended: run `vgpu sim start --dir {self.sim_dir}`"
@@ -297,6 +298,14 @@ def _or_none(ask: Any) -> Any:
         return ask()
     except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, AttributeError):
         return None
+
+
+def _is_lost(handle: Any) -> bool:
+    try:
+        pynvml.nvmlDeviceGetMemoryInfo(handle)
+    except pynvml.NVMLError as error:
+        return bool(error.value == pynvml.NVML_ERROR_GPU_IS_LOST)
+    return False
 
 
 def _by_nvlink(a: Any, b: Any) -> bool:

@@ -17,6 +17,7 @@ import click
 import grpc
 
 from vgpud import __version__, paths
+from vgpud.core.model import SLICES_MAX
 from vgpud.errors import ConfigError, ConflictError, DeniedError, VgpudError
 from vgpud.k8s.core import published
 from vgpud.k8s.core.machine import Policy, State
@@ -43,9 +44,19 @@ _CHANNEL: list[tuple[str, Any]] = [
 @click.option("--kubelet-dir", type=click.Path(path_type=Path), default=KUBELET, show_default=True, help="Of kubelet.")
 @click.option("--socket", "host", help="Socket of vgpud (default: as `vgpu` finds it).")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Default: the pod's service account.")
-@click.option("--slices-max", type=click.IntRange(1, 1024), default=96, show_default=True, help="Claims on one GPU.")
-@click.option("--fixed-sizes/--no-fixed-sizes", default=True, help="Publish halves, quarters and tenths, too.")
-@click.option("--evict-on-fault", is_flag=True, help="Evict pods from a GPU with a fatal Xid (NoExecute).")
+@click.option(
+    "--slices-max",
+    type=click.IntRange(1, SLICES_MAX),
+    default=96,
+    show_default=True,
+    help=f"Claims on one GPU; a node has {SLICES_MAX} slices, so with many GPUs it is that by their number.",
+)
+@click.option(
+    "--fixed-sizes/--no-fixed-sizes",
+    default=True,
+    help="Publish halves, quarters and tenths, too, where Kubernetes is 1.35 or later.",
+)
+@click.option("--evict-on-fault", is_flag=True, help="Evict pods from a GPU that has a fatal Xid or is lost.")
 @click.option(
     "--priority-max", type=click.IntRange(0, 1000), default=0, show_default=True, help="Of claims' own config."
 )

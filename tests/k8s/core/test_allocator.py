@@ -179,3 +179,12 @@ def test_the_node_admits_what_the_scheduler_allocates(steps: list[tuple[Request,
         result = answer(send(state, event))
         assert isinstance(result, Slice), result
         assert result.shares == shares(read)
+
+
+@pytest.mark.parametrize("slices_max", [1, 100, 128])
+def test_as_many_borrowers_as_there_may_be_claims_and_no_maximum_binds(slices_max: int) -> None:
+    made, count = allocator(slices_max=slices_max, fixed_sizes=False), 0
+    all_ = f"{MEMORY_MIB}Mi"
+    while made.allocate(str(count), Request({"sm": "0", "memory": "2Mi", "smMax": "1000", "memoryMax": all_})):
+        count += 1
+    assert count == slices_max

@@ -81,6 +81,30 @@ def test_a_borrower_and_a_fixed_size_and_a_server_without_capacities() -> None:
     assert amounts(allocated("c", ("gpu-1", {}))) == [(1000, 1000, 140_400, 140_400)]
 
 
+@pytest.mark.parametrize(
+    ("devices", "share"),
+    [
+        (("gpu-0-half-0", "gpu-0-half-1"), [("GPU-0", 1000, 140_400)]),
+        (("gpu-0-quarter-1", "gpu-0-half-1"), [("GPU-0", 750, 105_300)]),
+        (("gpu-0-half-0", "gpu-1-half-0"), [("GPU-0", 500, 70_200), ("GPU-1", 500, 70_200)]),
+        (("gpu-2-half-0", "gpu-0-half-0", "gpu-2-half-1"), [("GPU-2", 1000, 140_400), ("GPU-0", 500, 70_200)]),
+    ],
+)
+def test_fixed_parts_of_one_gpu_are_one_share_of_it(devices: list[str], share: list[tuple[str, int, int]]) -> None:
+    """`limits: {vgpu.dev/half: 2}`, or two containers with a half each: the scheduler takes the first that are free."""
+    made = read(allocated("c", *((name, {}) for name in devices)))
+    assert [(one.uuid, one.min_milli, one.mem_min_bytes // MIB) for one in made.granted] == share
+    assert all((one.max_milli, one.mem_max_bytes) == (one.min_milli, one.mem_min_bytes) for one in made.granted)
+    assert [one.device for one in made.results] == list(devices)
+    assert [one.uuid for one in made.results] == [f"GPU-{name[4]}" for name in devices]
+
+
+def test_an_alternative_is_known_by_its_requests_name() -> None:
+    """kubelet and containers do not know which entry of firstAvailable was taken."""
+    made = read(allocated("c", ("gpu-0", {"sm": "5"}), request="gpu/large"))
+    assert [one.request for one in made.results] == ["gpu"]
+
+
 def test_memory_is_whole_granules() -> None:
     assert amounts(allocated("c", ("gpu-0", {"sm": "500", "memory": "71Mi"}))) == [(500, 500, 70, 70)]
 
@@ -111,6 +135,7 @@ def test_other_drivers_results_are_theirs() -> None:
             "has GPU gpu-0 twice: add a constraint with distinctAttribute gpu.vgpu.dev/uuid",
         ),
         ([("gpu-0", {"sm": "5"}), ("gpu-0-half-0", {})], "has GPU gpu-0-half-0 twice"),
+        ([("gpu-0-half-0", {}), ("gpu-0", {"sm": "5"})], "has GPU gpu-0 twice"),
     ],
 )
 def test_wrong_amounts_say_what_is_wrong(devices: list[tuple[str, dict[str, str]]], said: str) -> None:
@@ -155,8 +180,18 @@ def test_whatever_the_server_sends_is_refused_with_a_sentence(found: Any) -> Non
 
 def test_pods_are_those_it_is_reserved_for() -> None:
     claim = allocated("c", ("gpu-0", {"sm": "5"}), pods=("b", "a"))
-    claim["status"]["reservedFor"].append({"resource": "podgroups", "uid": "g"})
-    assert pods_of(claim) == ("a", "b")
+    assert pods_of(claim) == read(claim).pods == ("a", "b")
+
+
+def test_a_claim_of_a_podgroup_is_refused() -> None:
+    claim = allocated("half", ("gpu-0", {"sm": "5"}))
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "workers", "uid": "g"}
+    claim["status"]["reservedFor"] = [group]
+    with pytest.raises(ClaimError) as error:
+        read(claim)
+    assert str(error.value) == (
+        "claim team/half is reserved for podgroups workers: claims of a PodGroup do not work, name it in the pods"
+    )
 
 
 # ---- words ----
@@ -217,6 +252,55 @@ def test_a_configuration_as_deep_as_a_parser_reads_is_refused_with_a_sentence(fi
     given: Any = CONFIG | {field: deep} if field else deep
     with pytest.raises(ClaimError, match="a list"):
         read(with_config(("FromClaim", given)))
+
+
+def with_class_of(*requests: str) -> dict[str, Any]:
+    """A claim with requests r0 and r1, of which these are of a class with words."""
+    claim = allocated("half", ("gpu-0", {"sm": "1", "memory": "2Mi"}), ("gpu-1", {"sm": "1k"}))
+    words = CONFIG | {"class": "latency", "priority": 900}
+    claim["status"]["allocation"]["devices"]["config"] = [
+        {"source": "FromClass", "requests": [request], "opaque": {"driver": "gpu.vgpu.dev", "parameters": words}}
+        for request in requests
+    ]
+    return claim
+
+
+@pytest.mark.parametrize("request_", ["r0", "r1"])
+def test_a_class_gives_its_words_to_its_own_requests_only(request_: str) -> None:
+    """Else one GPU of a class with a small quota would make a claim's other GPUs class latency, too."""
+    with pytest.raises(ClaimError) as error:
+        read(with_class_of(request_))
+    assert str(error.value) == (
+        "claim team/half has requests of different classes: r1 has another SliceConfig than r0, and a claim has one"
+        " slice: use one DeviceClass for all, or a claim for each"
+    )
+
+
+def test_requests_of_one_class_have_its_words() -> None:
+    assert read(with_class_of("r0", "r1")).words == Words("latency", 0, 900)
+    assert read(with_class_of()).words == read(with_class_of("another drivers")).words == Words()
+
+
+def test_a_claims_own_config_for_another_class_is_not_let_through() -> None:
+    claim = with_class_of("r0")
+    own = {"driver": "gpu.vgpu.dev", "parameters": CONFIG | {"class": "latency", "priority": 900}}
+    config = {"source": "FromClaim", "requests": ["r1"], "opaque": own}
+    claim["status"]["allocation"]["devices"]["config"].append(config)
+    with pytest.raises(ClaimError, match="priority: 900 is above 0"):
+        read(claim)
+    own["parameters"] = CONFIG | {"class": "latency"}
+    with pytest.raises(ClaimError, match="class: latency is not a claim's own to ask for"):
+        read(claim)
+
+
+@pytest.mark.parametrize(
+    ("requests", "reaches"), [([], True), (["gpu"], True), (["gpu/large"], True), (["gpu/small"], False)]
+)
+def test_a_configuration_is_for_the_requests_and_alternatives_that_it_names(requests: list[str], reaches: bool) -> None:
+    claim = allocated("half", ("gpu-0", {"sm": "5"}), request="gpu/large")
+    own = {"driver": "gpu.vgpu.dev", "parameters": CONFIG | {"weight": 7}}
+    claim["status"]["allocation"]["devices"]["config"] = [{"source": "FromClaim", "requests": requests, "opaque": own}]
+    assert read(claim).words.weight == (7 if reaches else 0)
 
 
 def test_others_configurations_are_not_read() -> None:

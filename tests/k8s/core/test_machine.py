@@ -119,6 +119,52 @@ def test_a_fixed_part_outlives_the_setting_that_published_it() -> None:
     assert world.run() and list(world.slices) == [ref.uid]
 
 
+@pytest.mark.parametrize("device", ["gpu-0-half-0", "gpu-0"])
+def test_memory_that_is_reckoned_stays_as_it_was_prepared(device: str) -> None:
+    """What NVIDIA's driver keeps for itself changes with its version, and kubelet asks again for pods that run."""
+    world = ready()
+    ref = world.add(allocated("part", (device, {}), pods=(POD,)))
+    first = world.prepare(ref)
+    world.gpus = tuple(replace(gpu, memory_bytes=gpu.memory_bytes - (64 << 20)) for gpu in world.gpus)
+    world.start()
+    assert replace(world.prepare(ref), call=first.call) == first
+    world.claims[ref.namespace, ref.name]["status"]["reservedFor"] = [{"resource": "pods", "uid": POD_2}]
+    world.tick(600)
+    assert world.run() and world.made == 1, "the same allocation, for another pod"
+    assert world.slices[ref.uid].asked.pods == (POD_2,)
+
+
+def test_a_fixed_part_of_another_size_is_not_the_same() -> None:
+    world = ready()
+    ref = world.add(allocated("part", ("gpu-0-half-0", {}), pods=(POD,)))
+    world.prepare(ref)
+    world.post(world.node_seen())
+    result = world.claims[ref.namespace, ref.name]["status"]["allocation"]["devices"]["results"][0]
+    result["device"] = "gpu-0-quarter-0"
+    assert "was prepared here with other devices or amounts" in world.prepare(ref).error
+
+
+def test_a_second_answer_about_a_claim_ends_no_slice_that_was_just_made() -> None:
+    """A check has asked, then kubelet calls for a claim that was allocated again to another pod: two answers come."""
+    world = ready()
+    ref = claim(world)
+    world.prepare(ref)
+    world.post(world.node_seen())
+    again = claim(world, milli=600, pods=(POD_2,))
+    world.claims[ref.namespace, ref.name]["metadata"]["uid"] = ref.uid
+    world.state.reconciled_ns = None
+    world.tick(0)
+    number = world.call(ref)
+    assert [type(one) for one in world.commands].count(ev.ReadClaim) == 2 and again.name == ref.name
+    first, second = list(world.commands)
+    world.commands.clear()
+    world.carry_out(first)
+    world.carry_out(second)
+    assert [type(one) for one in world.commands] == [ev.EndSlice]
+    assert world.run() and not world.answers[number].error
+    assert [one.asked.granted[0].min_milli for one in world.slices.values()] == [600]
+
+
 def test_a_claim_waits_for_a_vgpud_that_starts_together_with_the_driver() -> None:
     world = ready()
     world.state.gpus = None
@@ -503,3 +549,41 @@ def test_slices_of_the_device_plugin_are_no_claims_and_their_gpu_is_tainted() ->
     devices = [device for one in world.pool.values() for device in one["spec"].get("devices", ())]
     tainted = {device["name"][:5] for device in devices if device.get("taints")}
     assert tainted == {"gpu-1"}
+
+
+# ---- the server's version ----
+
+
+def names_of(world: World) -> list[str]:
+    return [device["name"] for one in world.pool.values() for device in one["spec"].get("devices", [])]
+
+
+def test_before_1_35_a_gpu_is_published_by_amounts_alone() -> None:
+    """Counters may not be in a ResourceSlice of their own there, so nothing at all would be stored."""
+    world = World(2, server=(1, 34))
+    assert world.run()
+    assert names_of(world) == ["gpu-0", "gpu-1"] == [name for name, _, _ in world.health]
+    assert not [one for one in world.pool.values() if "sharedCounters" in one["spec"]]
+    said = "Kubernetes 1.34 cannot store halves, quarters and tenths, which begin with 1.35"
+    assert [said in text for text in world.logs].count(True) == 1
+    world.post(world.pool_seen(listed=True))
+    assert world.run() and [said in text for text in world.logs].count(True) == 1
+
+
+def test_a_server_that_was_upgraded_gets_the_fixed_sizes() -> None:
+    world = World(1, server=(1, 34))
+    assert world.run()
+    world.server = (1, 35)
+    world.tick(2)
+    world.post(world.pool_seen(listed=True))
+    world.tick(31)
+    assert world.run() and len(names_of(world)) == 17 == len(world.health)
+    assert any("Kubernetes 1.35 can store halves" in text for text in world.logs)
+
+
+def test_a_server_that_does_not_say_its_version_is_taken_for_a_new_one() -> None:
+    world = World(1)
+    assert world.run()
+    before = dict(world.pool)
+    world.post(ev.PoolSeen(tuple(world.pool.values()), listed=True))
+    assert world.run() and world.pool == before and len(names_of(world)) == 17

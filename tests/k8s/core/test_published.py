@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.k8s.parts import allocated
+from vgpud.core.model import SLICES_MAX
 from vgpud.k8s.core.claims import read_claim
 from vgpud.k8s.core.model import Gpu, Ref
 from vgpud.k8s.core.published import (
@@ -66,7 +67,31 @@ def test_capacities_are_whole_numbers_and_the_maxima_never_bind() -> None:
         policy = capacity[name]["requestPolicy"]
         assert policy["default"] == policy["validRange"]["min"] == "0"
         assert parse_quantity(policy["validRange"]["max"]) == most
-        assert parse_quantity(capacity[name]["value"]) >= 96 * most
+        assert parse_quantity(capacity[name]["value"]) == 50 * most, "as many as there can be claims"
+
+
+@pytest.mark.parametrize(("count", "each"), [(1, 96), (2, 64), (3, 42), (8, 16), (16, 8), (200, 1)])
+def test_a_node_promises_no_more_slices_than_it_has(count: int, each: int) -> None:
+    made = [one for spec in specs(gpus(count), NODE, Policy()) for one in spec.get("devices", [])]
+    free = [one["capacity"] for one in made if one.get("allowMultipleAllocations")]
+    assert {one["slices"]["value"] for one in free} == {str(each)} and len(free) == count
+    assert {one["smMax"]["value"] for one in free} == {str(1000 * each)}
+    assert each * count <= max(SLICES_MAX, count)
+
+
+def test_gpus_that_are_not_given_to_kubernetes_take_no_slices_from_those_that_are() -> None:
+    others = [replace(one, given=one.index == 0) for one in gpus(8)]
+    (spec,) = specs(others, NODE, Policy(slices_max=128, fixed_sizes=False))
+    assert [one["capacity"]["slices"]["value"] for one in spec["devices"]] == ["128"]
+
+
+@pytest.mark.parametrize(
+    ("context_mib", "least"), [(0, "2Mi"), (1, "2Mi"), (559, "560Mi"), (560, "560Mi"), (200_000, "140400Mi")]
+)
+def test_the_least_memory_is_that_of_one_programs_context(context_mib: int, least: str) -> None:
+    (spec,) = specs(gpus(context_bytes=context_mib * MIB), NODE, Policy(fixed_sizes=False))
+    policy = spec["devices"][0]["capacity"]["memory"]["requestPolicy"]
+    assert policy["validRange"] == {"min": least, "max": "140400Mi", "step": "2Mi"}
 
 
 def test_fixed_and_free_devices_of_a_gpu_consume_its_counters() -> None:
@@ -96,7 +121,8 @@ def test_a_fixed_part_is_prepared_with_the_memory_that_is_published_in_whole_gra
 
 
 def test_attributes_say_which_gpu_it_is() -> None:
-    (spec,) = specs(gpus(compute_capability="9.0", pci_root="pci0000:00"), NODE, Policy(fixed_sizes=False))
+    known = {"compute_capability": "9.0", "pci_root": "pci0000:00", "numa_node": 0, "driver_version": "580.95.05"}
+    (spec,) = specs(gpus(**known), NODE, Policy(fixed_sizes=False))
     assert spec["devices"][0]["attributes"] == {
         "uuid": {"string": "GPU-0"},
         "index": {"int": 0},
@@ -104,10 +130,20 @@ def test_attributes_say_which_gpu_it_is() -> None:
         "productName": {"string": "NVIDIA H200"},
         "simulated": {"bool": False},
         "cudaComputeCapability": {"version": "9.0.0"},  # a semantic version, as CEL compares it
+        "driverVersion": {"version": "580.95.5"},  # without the zero, which is none of a semantic version's
         "resource.kubernetes.io/pcieRoot": {"string": "pci0000:00"},
+        "resource.kubernetes.io/numaNode": {"int": 0},
     }
     (unknown,) = specs(gpus(), NODE, Policy(fixed_sizes=False))
-    assert not {"cudaComputeCapability", "resource.kubernetes.io/pcieRoot"} & set(unknown["devices"][0]["attributes"])
+    assert set(unknown["devices"][0]["attributes"]) == {"uuid", "index", "size", "productName", "simulated"}
+
+
+@pytest.mark.parametrize(
+    ("version", "published_"), [("999.1", "999.1.0"), ("1", "1.0.0"), ("", ""), ("unknown", ""), ("1.2.3.4", "")]
+)
+def test_a_driver_version_is_published_where_it_is_a_version(version: str, published_: str) -> None:
+    (spec,) = specs(gpus(driver_version=version), NODE, Policy(fixed_sizes=False))
+    assert spec["devices"][0]["attributes"].get("driverVersion", {}).get("version", "") == published_
 
 
 def test_the_bounds_of_the_api_are_kept() -> None:

@@ -22,7 +22,8 @@ NODE = "n1"
 class World:
     """gpus: of the node. claims: of the API server, by (namespace, name). slices: of vgpud, by the claim's uid."""
 
-    def __init__(self, gpus: int = 1) -> None:
+    def __init__(self, gpus: int = 1, server: tuple[int, int] = (1, 36)) -> None:
+        self.server = server
         self.gpus = tuple(Gpu(f"GPU-{n}", n, "H200", 140_400 * MIB, 2 * MIB) for n in range(gpus))
         self.claims: dict[tuple[str, str], dict[str, Any]] = {}
         self.slices: dict[str, ev.MakeSlice] = {}
@@ -31,6 +32,7 @@ class World:
         self.status: list[ev.WriteStatus] = []
         self.resized: dict[str, tuple[Granted, ...]] = {}  # by `vgpu slice set`, by the claim's uid
         self.logs: list[str] = []
+        self.health: tuple[tuple[str, bool, str], ...] = ()
         self.made = 0  # slices in all: one that is found again does not count
         self.writes = 0  # of ResourceSlices
         self.attempts = 0  # to write the pool
@@ -63,7 +65,7 @@ class World:
         return self.resized.get(asked.uid, asked.granted)
 
     def pool_seen(self, listed: bool = False) -> ev.PoolSeen:
-        return ev.PoolSeen(tuple(self.pool.values()), listed)
+        return ev.PoolSeen(tuple(self.pool.values()), listed, self.server if listed else None)
 
     def run(self, steps: int = 1000) -> bool:
         """Carries out commands; returns whether all are done."""
@@ -92,6 +94,8 @@ class World:
                 self._publish(command)
             case ev.WriteStatus():
                 self.post(self._write_status(command))
+            case ev.Health():
+                self.health = command.devices
             case ev.Log():
                 self.logs.append(command.text)
 

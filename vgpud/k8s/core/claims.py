@@ -1,7 +1,9 @@
 """A ResourceClaim, as the API server has it, into what vgpud is to prepare, or why it cannot be.
 
-Shares are read from the allocation's results, each by itself: two results may name one device. A claim has one slice
-and a slice has a device once, so that is refused here with the remedy.
+Shares are read from the allocation's results, each by itself: two results may name one device, or two parts of one. A
+claim has one slice and a slice has a GPU once. Fixed parts of a GPU are summed, since the scheduler may give
+`limits: {vgpu.dev/half: 2}` either way; amounts of one GPU in two results are refused here with the remedy. The words
+(class, weight, priority) are those of the slice, too, so all of a claim's requests must have the same.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
-from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result
+from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result, Words
 from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI, FREE, MEMORY, MEMORY_MAX, SM, SM_MAX
 from vgpud.k8s.core.quantities import MEBIBYTE, QuantityError, parse_quantity
-from vgpud.k8s.core.slice_config import ConfigError, words_of
+from vgpud.k8s.core.slice_config import FROM_CLAIM, ConfigError, words_of
 
 RESULTS_MAX = 32  # of a claim's allocation, in the API
 PODS = "pods"
@@ -45,22 +47,22 @@ def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], 
     allocation = _at(claim, "status", "allocation")
     if not isinstance(allocation, Mapping):
         raise ClaimError(f"claim {ref} is not allocated: the scheduler has not chosen devices for it")
-    found = [one for one in _list(allocation, "devices", "results") if one.get("driver") == DRIVER]
+    found = [one for one in _list(allocation, "devices", "results") if one.get("driver") == DRIVER][:RESULTS_MAX]
     if not found:
         raise ClaimError(f"claim {ref} has no device of {DRIVER}")
     if any(one.get("adminAccess") for one in found):
         raise ClaimError(f"claim {ref} has adminAccess, which {DRIVER} does not have: `vgpu status` shows all GPUs")
-    results = tuple(_result(one) for one in found[:RESULTS_MAX])
-    foreign = next((result.pool for result in results if result.pool != pool), None)
+    foreign = next((one.get("pool") for one in found if one.get("pool") != pool), None)
     if foreign is not None:
         raise ClaimError(f"claim {ref} has a device of pool {foreign}, and this node's is {pool}")
-    granted = tuple(_granted(ref, one, offers) for one in found)
-    _require_different(ref, granted, found)
-    try:
-        words = words_of(_configs(allocation), priority_max)
-    except ConfigError as error:
-        raise ClaimError(f"claim {ref}, {error}") from error
-    return Asked(ref.uid, ref.namespace, ref.name, pods_of(claim), results, granted, words)
+    _require_pods(ref, claim)
+    parts = [_granted(ref, one, offers) for one in found]
+    results = tuple(_result(one, part.uuid) for one, part in zip(found, parts, strict=True))
+    granted = _by_gpu(ref, parts, [str(one.get("device")) for one in found], offers)
+    reckoned = (part.uuid for one, part in zip(found, parts, strict=True) if not one.get("consumedCapacity"))
+    words = _words(ref, allocation, found, priority_max)
+    pods = pods_of(claim)
+    return Asked(ref.uid, ref.namespace, ref.name, pods, results, granted, words, reckoned=frozenset(reckoned))
 
 
 def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -> Granted:
@@ -115,28 +117,78 @@ def _amounts(ref: Ref, device: str, consumed: Any) -> dict[str, int]:
     return amounts
 
 
-def _require_different(ref: Ref, granted: Sequence[Granted], found: Sequence[Mapping[str, Any]]) -> None:
-    uuids = [one.uuid for one in granted]
-    twice = next((n for n, uuid in enumerate(uuids) if uuid in uuids[:n]), None)
-    if twice is None:
-        return
-    device = str(found[twice].get("device"))
-    text = f"claim {ref} has GPU {device} twice: add a constraint with distinctAttribute {DRIVER}/uuid,"
-    raise ClaimError(f"{text} or ask for the sum in one request")
+def _by_gpu(
+    ref: Ref, parts: Sequence[Granted], names: Sequence[str], offers: Mapping[str, Offer]
+) -> tuple[Granted, ...]:
+    """One share of each GPU, in the order of the results."""
+    made: dict[str, Granted] = {}
+    shared: set[str] = set()  # GPUs of which the claim has amounts
+    for part, name in zip(parts, names, strict=True):
+        before = made.get(part.uuid)
+        free = offers[name].size == FREE
+        if before and (free or part.uuid in shared):
+            text = f"claim {ref} has GPU {name} twice: add a constraint with distinctAttribute {DRIVER}/uuid,"
+            raise ClaimError(f"{text} or ask for the sum in one request")
+        if free:
+            shared.add(part.uuid)
+        made[part.uuid] = _sum(before, part) if before else part
+    return tuple(made.values())
 
 
-def _result(result: Mapping[str, Any]) -> Result:
-    names = ("request", "pool", "device", "shareID")
-    return Result(*(str(result.get(name) or "") for name in names))
+def _sum(a: Granted, b: Granted) -> Granted:
+    return Granted(
+        a.uuid,
+        a.min_milli + b.min_milli,
+        a.max_milli + b.max_milli,
+        a.mem_min_bytes + b.mem_min_bytes,
+        a.mem_max_bytes + b.mem_max_bytes,
+    )
 
 
-def _configs(allocation: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    ours = [
-        (str(one.get("source")), _at(one, "opaque", "parameters"))
-        for one in _list(allocation, "devices", "config")
-        if _at(one, "opaque", "driver") == DRIVER
-    ]
-    return sorted(ours, key=lambda config: config[0] == "FromClaim")  # the class's first, else in their order
+def _result(result: Mapping[str, Any], uuid: str) -> Result:
+    request, pool, device, share = (str(result.get(name) or "") for name in ("request", "pool", "device", "shareID"))
+    # kubelet and containers know a request by its own name, whichever of its alternatives (firstAvailable) it got
+    return Result(request.partition("/")[0], pool, device, share, uuid)
+
+
+def _words(ref: Ref, allocation: Mapping[str, Any], found: Sequence[Mapping[str, Any]], priority_max: int) -> Words:
+    configs = _configs(allocation)
+    each: dict[str, Words] = {}  # by request
+    for one in found:
+        request = str(one.get("request") or "")
+        theirs = [(str(given.get("source")), _at(given, "opaque", "parameters")) for given in configs]
+        theirs = [pair for pair, given in zip(theirs, configs, strict=True) if _is_for(given, request)]
+        try:
+            each[request] = words_of(theirs, priority_max)
+        except ConfigError as error:
+            raise ClaimError(f"claim {ref}, {error}") from error
+    words = next(iter(each.values()))
+    other = next((request for request, one in each.items() if one != words), None)
+    if other is not None:
+        first = next(iter(each))
+        text = f"claim {ref} has requests of different classes: {other[:80]} has another SliceConfig than {first[:80]},"
+        raise ClaimError(f"{text} and a claim has one slice: use one DeviceClass for all, or a claim for each")
+    return words
+
+
+def _configs(allocation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    ours = [one for one in _list(allocation, "devices", "config") if _at(one, "opaque", "driver") == DRIVER]
+    return sorted(ours, key=lambda one: one.get("source") == FROM_CLAIM)  # the class's first, else in their order
+
+
+def _is_for(config: Mapping[str, Any], request: str) -> bool:
+    """Whether a configuration is for a request. A name alone stands for all alternatives of that request, no name for
+    all requests."""
+    named = config.get("requests")
+    return not isinstance(named, list) or not named or request in named or request.partition("/")[0] in named
+
+
+def _require_pods(ref: Ref, claim: Mapping[str, Any]) -> None:
+    """Which pods are of a PodGroup is not said in the claim, so no container could be told to be of one."""
+    other = next((one for one in _list(claim, "status", "reservedFor") if one.get("resource") != PODS), None)
+    if other is not None:
+        what = f"{str(other.get('resource'))[:40]} {str(other.get('name'))[:80]}"
+        raise ClaimError(f"claim {ref} is reserved for {what}: claims of a PodGroup do not work, name it in the pods")
 
 
 def pods_of(claim: Mapping[str, Any]) -> tuple[str, ...]:

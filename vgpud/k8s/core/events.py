@@ -74,10 +74,11 @@ class PodUnknown:
 @dataclass(frozen=True, slots=True)
 class PoolSeen:
     """All ResourceSlices of this node and driver, as the API server has them. listed: read as a whole just now, and not
-    one after another by a watch, which may lag behind."""
+    one after another by a watch, which may lag behind. server: its version, major and minor; None: as it was."""
 
     slices: tuple[Mapping[str, Any], ...]
     listed: bool = False
+    server: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

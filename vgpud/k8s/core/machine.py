@@ -11,7 +11,7 @@ Of one claim, one thing is done at a time; calls that come meanwhile wait for it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vgpud.k8s.core import published, status
@@ -69,6 +69,7 @@ class Pool:
     """Our ResourceSlices, as far as is known."""
 
     stored: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
+    server: tuple[int, int] | None = None  # its version, None: it does not say
     dropped: tuple[str, ...] = ()
     writing: bool = False
     behind: bool = False  # it is not what is wanted, so that time alone can make a write due
@@ -139,7 +140,7 @@ def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
 def _health(state: State) -> list[Command]:
     devices = tuple(
         (offer.name, not offer.gpu.fault, offer.gpu.fault)
-        for offer in published.devices(state.gpus or (), state.policy.publish)
+        for offer in published.devices(state.gpus or (), _policy(state))
     )
     if devices == state.healthy:
         return []
@@ -172,7 +173,8 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
     work = state.work.get(event.uid)
     if checked and (work is None or work.ending):
         return _checked(state, checked, event)
-    if work is None or work.ending or work.waits:
+    # asked: the answer to a second question (that of a check, say), after what the first one said has begun
+    if work is None or work.ending or work.waits or work.asked:
         return []
     if event.error:
         return _done(state, work, f"the API server cannot be asked for claim {work.ref}: {event.error}")
@@ -181,15 +183,20 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
     if state.gpus is None:
         state.early[event.uid] = (event, now_ns + FIRST_SEEN_NS)
         return []
-    offers = published.offers(state.gpus)
+    known = state.claims.get(event.uid)
     try:
-        work.asked = read_claim(event.claim, work.ref, offers, state.node, state.policy.priority_max)
+        work.asked = _read(state, event.claim, work.ref, known)
         work.claim = event.claim
     except ClaimError as error:
         return _done(state, work, str(error))
-    known = state.claims.get(event.uid)
     work.remakes = known is not None and known.is_for_another(work.asked)
     return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
+
+
+def _read(state: State, claim: Mapping[str, Any], ref: Ref, known: Known | None) -> Asked:
+    """Raises ClaimError."""
+    offers = published.offers(state.gpus or ())
+    return read_claim(claim, ref, offers, state.node, state.policy.priority_max).as_prepared(known)
 
 
 def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
@@ -201,7 +208,7 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
     asked = work.asked
     if event.full and not work.retried:
         # slices of claims that are gone may be in the way: they are ended, and then this is tried once more
-        work.retried = work.waits = True
+        work.retried, work.waits, work.asked = True, True, None
         return _reconcile(state, now_ns) or _concluded(state, "")
     if event.error:
         return _done(state, work, f"claim {asked}: {event.error}")
@@ -289,10 +296,8 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
     now = state.claims.get(known.uid)  # it may have been resized since it was asked for
     if state.gpus is None or now is None:
         return _concluded(state, known.uid)
-    offers = published.offers(state.gpus)
-    ref = Ref(known.uid, known.namespace, known.name)
     try:
-        asked = read_claim(event.claim, ref, offers, state.node, state.policy.priority_max)
+        asked = _read(state, event.claim, Ref(known.uid, known.namespace, known.name), now)
     except ClaimError as error:
         return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
     if now.is_for_another(asked):
@@ -333,6 +338,7 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
     """Deletions are repaired at once, since a kubelet that starts makes them; edits later, so that two that disagree
     do not write all the time."""
     pool = state.pool
+    told = _on_server(state, event.server)
     deleted = pool.stored is None or len(event.slices) < len(pool.stored)
     settled = not (pool.writing or pool.pending or pool.behind)
     pool.stored = event.slices
@@ -345,7 +351,28 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
         pool.repair_ns = None
     elif settled and _wanted_changes(state):
         pool.repair_ns = now_ns + REPAIR_NS
-    return _publish(state, now_ns)
+    return [*told, *_publish(state, now_ns)]
+
+
+def _on_server(state: State, server: tuple[int, int] | None) -> list[Command]:
+    """What a server of another version is given otherwise."""
+    before = _policy(state)
+    state.pool.server = server or state.pool.server
+    if server is None or _policy(state) == before:
+        return []
+    text = f"Kubernetes {server[0]}.{server[1]}"
+    if before.fixed_sizes:
+        text += " cannot store halves, quarters and tenths, which begin with 1.35: GPUs are published by amounts alone"
+    else:
+        text += " can store halves, quarters and tenths: they are published, too"
+    return [Log(text), *_health(state)]
+
+
+def _policy(state: State) -> published.Policy:
+    """The site's, as far as the server's version allows."""
+    policy, server = state.policy.publish, state.pool.server
+    old = server is not None and server < published.FIXED_SIZES_SINCE
+    return replace(policy, fixed_sizes=False) if old else policy
 
 
 def _not_shown(written: Mapping[str, int], there: Mapping[str, int]) -> dict[str, int]:
@@ -356,7 +383,7 @@ def _wanted_changes(state: State) -> published.Changes:
     pool = state.pool
     if state.gpus is None or pool.stored is None:
         return published.Changes()
-    wanted = published.specs(state.gpus, state.node, state.policy.publish)
+    wanted = published.specs(state.gpus, state.node, _policy(state))
     return published.changes(wanted, pool.stored, state.node, pool.dropped, pool.newest)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vgpud.k8s.core.names import FREE
@@ -21,11 +21,14 @@ class Gpu:
     product: str
     memory_bytes: int  # what slices can have, in whole mebibytes
     granule_bytes: int
+    context_bytes: int = 0  # of one program, 0 = not known
     simulated: bool = False
     compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
     pci_root: str = ""
+    numa_node: int | None = None
+    driver_version: str = ""  # of NVIDIA's driver, "580.95.05"; "" = not known
     drained: str = ""  # an operator's reason
-    fault: str = ""  # an Xid's
+    fault: str = ""  # an Xid's, or that it is lost
     taken_by: str = ""  # programs outside slices, or slices that are no claims'
     given: bool = True  # to Kubernetes; claims that were prepared before may still have one that is not
 
@@ -56,12 +59,13 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One device of a claim's allocation, as the scheduler wrote it."""
+    """One device of a claim's allocation, as the scheduler wrote it. request: without the name of an alternative."""
 
     request: str
     pool: str
     device: str
     share_id: str
+    uuid: str  # of its GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +86,22 @@ class Asked:
     name: str
     pods: tuple[str, ...]
     results: tuple[Result, ...]
-    granted: tuple[Granted, ...]
+    granted: tuple[Granted, ...]  # one for each GPU
     words: Words
     device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
+    #: GPUs whose memory the allocation does not name: it is reckoned from what the GPU has now
+    reckoned: frozenset[str] = frozenset()
+
+    def as_prepared(self, known: Known | None) -> Asked:
+        """The same, with the memory that it was prepared with where that is reckoned: what NVIDIA's driver keeps of a
+        GPU for itself changes with its version, and the claim's slice does not."""
+        before = {one.uuid: one for one in known.allocated} if known else {}
+        return replace(self, granted=tuple(self._kept(one, before.get(one.uuid)) for one in self.granted))
+
+    def _kept(self, now: Granted, before: Granted | None) -> Granted:
+        if before is None or now.uuid not in self.reckoned:
+            return now
+        return before if (before.min_milli, before.max_milli) == (now.min_milli, now.max_milli) else now
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

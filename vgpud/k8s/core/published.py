@@ -5,16 +5,18 @@ for extended resources. All of a GPU's devices consume its counters, so it is gi
 a time. Maxima are capacities that cannot be used up: parameters that the API server checks (docs/kubernetes.md).
 
 Bounds of the API (resource/v1): 64 devices in a slice whose devices have counters or taints, 8 sets of counters in a
-slice, which has no devices then.
+slice, which has no devices then. Before 1.35 counters were in the slice of their devices and nowhere else, so fixed
+sizes begin with that version.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from vgpud.core.model import SLICES_MAX
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.k8s.core.claims import fixed_memory
 from vgpud.k8s.core.model import NO_EXECUTE, NO_SCHEDULE, Gpu, Offer
@@ -32,22 +34,23 @@ from vgpud.k8s.core.names import (
     TAINT_FAULTY,
     TAINT_TAKEN,
 )
-from vgpud.k8s.core.quantities import QuantityError, format_memory, parse_quantity
+from vgpud.k8s.core.quantities import MEBIBYTE, QuantityError, format_memory, parse_quantity
 
 DEVICES_MAX = 64
 COUNTER_SETS_MAX = 8
-#: a value that this many claims at their largest do not use up
-_NEVER_BINDS = 96
+#: version of Kubernetes from which on counters may be in a ResourceSlice of their own
+FIXED_SIZES_SINCE = (1, 35)
 _LABEL_MAX = 63
+_VERSION = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What the site decides about publishing."""
 
-    slices_max: int = 96  # claims that may share one GPU
+    slices_max: int = 96  # claims that may share one GPU; fewer where the node has many GPUs
     fixed_sizes: bool = True
-    evict_on_fault: bool = False  # pods that do not tolerate it, when the driver reports a fatal Xid
+    evict_on_fault: bool = False  # pods that do not tolerate it, when the driver reports a fatal Xid, or it is lost
 
 
 def offers(gpus: Iterable[Gpu]) -> dict[str, Offer]:
@@ -71,7 +74,9 @@ def devices(gpus: Iterable[Gpu], policy: Policy) -> list[Offer]:
 def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]]:
     """The specs of the node's ResourceSlices, without `pool`: first the counters, then the devices."""
     ordered = sorted((gpu for gpu in gpus if gpu.given), key=lambda gpu: gpu.index)
-    published = [_device(offer, policy) for offer in devices(gpus, policy)]
+    # a node has SLICES_MAX slices: the scheduler must not count on more
+    bounded = replace(policy, slices_max=max(1, min(policy.slices_max, SLICES_MAX // max(1, len(ordered)))))
+    published = [_device(offer, bounded) for offer in devices(gpus, policy)]
     counters = [_counters(gpu) for gpu in ordered] if policy.fixed_sizes else []
     own = {"driver": DRIVER, "nodeName": node}
     made = [own | {"sharedCounters": part} for part in _parts(counters, COUNTER_SETS_MAX)]
@@ -119,19 +124,33 @@ def _attributes(offer: Offer) -> dict[str, Any]:
     }
     if gpu.compute_capability:
         made["cudaComputeCapability"] = {"version": f"{gpu.compute_capability}.0"}  # semantic versions have three parts
+    if version := _semantic(gpu.driver_version):
+        made["driverVersion"] = {"version": version}
     if gpu.pci_root:
         made["resource.kubernetes.io/pcieRoot"] = {"string": gpu.pci_root}
+    if gpu.numa_node is not None:
+        made["resource.kubernetes.io/numaNode"] = {"int": gpu.numa_node}
     return made
 
 
+def _semantic(version: str) -> str:
+    """A semantic version: three numbers without leading zeros ("580.95.05" -> "580.95.5"); "" where it is none."""
+    found = _VERSION.fullmatch(version)
+    return ".".join(str(int(part or 0)) for part in found.groups()) if found else ""
+
+
 def _capacity(gpu: Gpu, policy: Policy) -> dict[str, Any]:
-    whole, step = format_memory(gpu.memory_bytes), format_memory(max(gpu.granule_bytes, 1 << 20))
+    step_bytes = max(gpu.granule_bytes, MEBIBYTE)
+    # a slice with less has no room for the context of one program
+    least_bytes = min(gpu.memory_bytes, max(1, -(-gpu.context_bytes // step_bytes)) * step_bytes)
+    whole, step, least = format_memory(gpu.memory_bytes), format_memory(step_bytes), format_memory(least_bytes)
+    most = policy.slices_max  # as many maxima as there can be claims do not use a value up
     return {
         SM: _range(str(MILLI_PER_DEVICE), str(MILLI_PER_DEVICE), "0", str(MILLI_PER_DEVICE), "1"),
-        MEMORY: _range(whole, whole, step, whole, step),
-        SLICES: _range(str(policy.slices_max), "1", "1", "1", None),
-        SM_MAX: _range(str(_NEVER_BINDS * MILLI_PER_DEVICE), "0", "0", str(MILLI_PER_DEVICE), "1"),
-        MEMORY_MAX: _range(format_memory(_NEVER_BINDS * gpu.memory_bytes), "0", "0", whole, step),
+        MEMORY: _range(whole, whole, least, whole, step),
+        SLICES: _range(str(most), "1", "1", "1", None),
+        SM_MAX: _range(str(most * MILLI_PER_DEVICE), "0", "0", str(MILLI_PER_DEVICE), "1"),
+        MEMORY_MAX: _range(format_memory(most * gpu.memory_bytes), "0", "0", whole, step),
     }
 
 

@@ -40,11 +40,11 @@ def news(claim: Mapping[str, Any], asked: Asked, slice_name: str, granted: Seque
 
 
 def _entry(asked: Asked, number: int, slice_name: str, granted: Sequence[Granted]) -> dict[str, Any]:
-    result, one = asked.results[number], asked.granted[number]
-    now = next((found for found in granted if found.uuid == one.uuid), one)
+    result = asked.results[number]
+    now = next(found for found in (*granted, *asked.granted) if found.uuid == result.uuid)
     data = {
         "slice": slice_name,
-        "uuid": one.uuid,
+        "uuid": result.uuid,
         "smMilli": {"min": now.min_milli, "max": now.max_milli},
         "memoryBytes": {"min": now.mem_min_bytes, "max": now.mem_max_bytes},
     }

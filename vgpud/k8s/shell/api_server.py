@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any
 
 from lightkube import ApiError, AsyncClient
+from lightkube.config import client_adapter
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
@@ -25,7 +27,8 @@ from vgpud.k8s.core.published import Changes, Write, generate_name, generation, 
 log = logging.getLogger("vgpud.k8s")
 
 _GROUP, _VERSION = API.split("/")
-Claim = create_namespaced_resource(_GROUP, _VERSION, "ResourceClaim", "resourceclaims")
+_CLAIMS = "resourceclaims"
+Claim = create_namespaced_resource(_GROUP, _VERSION, "ResourceClaim", _CLAIMS)
 Slice = create_global_resource(_GROUP, _VERSION, "ResourceSlice", "resourceslices")
 Node = create_global_resource("", "v1", "Node", "nodes")
 #: a call that takes longer has failed: kubelet waits 45 s for the whole of an answer
@@ -35,6 +38,8 @@ AGAIN_S, AGAIN_MAX_S = 1.0, 10.0
 #: a watch that was silent for so long is opened again, since a connection whose other end has gone is silent, too; not
 #: by all nodes at the same time
 WATCH_S = (240.0, 360.0)
+#: of what /version says: "v1.34.1", "v1.35.2-gke.100"
+_VERSION_TEXT = re.compile(r'"gitVersion": *"v?([0-9]{1,3})\.([0-9]{1,3})')
 _UNAUTHORIZED, _NOT_FOUND, _GONE = 401, 404, 410
 
 
@@ -47,6 +52,14 @@ def reason_of(error: BaseException) -> str:
 def _code(error: BaseException) -> int:
     """HTTP's code of a failed call; 0 when there was no answer."""
     return int(error.status.code or 0) if isinstance(error, ApiError) else 0
+
+
+def _is_gone(error: ApiError, ref: Ref) -> bool:
+    """Whether the API server has said that there is no such claim. A server that is starting, or something before it,
+    may not find the path, and then a claim's slice must not be ended."""
+    details = error.status.details
+    found = (details.kind, details.name) if details else ()
+    return _code(error) == _NOT_FOUND and found == (_CLAIMS, ref.name)
 
 
 def _is_identity(error: BaseException | None) -> bool:
@@ -90,8 +103,7 @@ class ApiServer:
         try:
             found = await self._call(self._client.get(Claim, ref.name, namespace=ref.namespace))
         except ApiError as error:
-            missing = _code(error) == _NOT_FOUND
-            return ClaimRead(ref.uid) if missing else ClaimRead(ref.uid, error=reason_of(error))
+            return ClaimRead(ref.uid) if _is_gone(error, ref) else ClaimRead(ref.uid, error=reason_of(error))
         except Exception as error:
             return ClaimRead(ref.uid, error=reason_of(error))
         return ClaimRead(ref.uid, dict(found))
@@ -198,7 +210,7 @@ class ApiServer:
         fields: dict[str, Any] = {"spec.driver": DRIVER, "spec.nodeName": self._node}
         found = self._client.list(Slice, fields=fields)
         there: dict[str, Any] = await self._call(_by_name(found))
-        yield PoolSeen(tuple(there.values()), listed=True)
+        yield PoolSeen(tuple(there.values()), listed=True, server=await self._call(self._server_version()))
         version = found.resourceVersion
         while True:
             silent_s = random.uniform(*WATCH_S)
@@ -214,6 +226,17 @@ class ApiServer:
                     yield PoolSeen(tuple(there.values()))
             except asyncio.TimeoutError:
                 log.debug("the watch of ResourceSlices is opened again")
+
+    async def _server_version(self) -> tuple[int, int] | None:
+        """Major and minor, None when the server does not say. lightkube has objects alone, so this is a client of its
+        own, with the same identity. The server may be another one after each outage."""
+        parameters = client_adapter.ConnectionParams(trust_env=False)
+        async with client_adapter.AsyncClient(self._client.config, parameters) as http:
+            answer = await http.get("/version")
+        if answer.is_server_error:
+            answer.raise_for_status()
+        found = _VERSION_TEXT.search(answer.text) if answer.is_success else None
+        return (int(found.group(1)), int(found.group(2))) if found else None
 
     @staticmethod
     async def _call(call: Any) -> Any:

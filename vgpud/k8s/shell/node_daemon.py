@@ -25,6 +25,8 @@ AGAIN_S = 1.0
 #: how often vgpud says what there is while nothing changes
 INTERVAL_MS = 60_000
 POD_UNKNOWN = "claim.pod_unknown"
+#: how Device.taken_by begins for a device that has gone
+_LOST = "lost: "
 _PCI = Path("/sys/bus/pci/devices")
 
 
@@ -72,11 +74,12 @@ class NodeDaemon:
         answered = True
         while True:
             try:
+                node = (await self._node.GetNode(pb.GetNodeRequest(), timeout=CALL_S)).node
                 async for answer in self._slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=INTERVAL_MS)):
                     if not answered:
                         log.info("vgpud answers again")
                     answered = True
-                    seen(node_seen(answer))
+                    seen(node_seen(answer, node.driver_version))
             except grpc.aio.AioRpcError as error:
                 if answered:
                     log.warning("vgpud cannot be watched, which is tried again: %s", said(error))
@@ -85,12 +88,12 @@ class NodeDaemon:
             await asyncio.sleep(AGAIN_S)
 
     async def watch_pods(self, unknown: Callable[[PodUnknown], None]) -> None:
-        """Reports containers of pods for which a claim was reserved after it had been prepared, for ever."""
-        last = 0
+        """Reports containers of pods for which a claim was reserved after it had been prepared, for ever. A vgpud that
+        was started again may count its events anew, so all that it keeps are read: an old one costs a look at a claim.
+        """
         while True:
             try:
-                async for answer in self._events.WatchEvents(pb.WatchEventsRequest(after_sequence=last)):
-                    last = answer.event.sequence
+                async for answer in self._events.WatchEvents(pb.WatchEventsRequest()):
                     if answer.event.kind == POD_UNKNOWN:
                         unknown(PodUnknown(answer.event.slice))
             except grpc.aio.AioRpcError:
@@ -127,9 +130,9 @@ def said(error: grpc.aio.AioRpcError) -> str:
 _ABSENT = "vgpud on this node does not answer: see `vgpu doctor` there"
 
 
-def node_seen(answer: pb.WatchSlicesResponse) -> NodeSeen:
+def node_seen(answer: pb.WatchSlicesResponse, driver_version: str = "") -> NodeSeen:
     """The devices, and the slices of claims. A device given to Kubernetes while other slices had parts of it is taken
-    until they end: the scheduler does not know of them."""
+    until they end: the scheduler does not know of them. driver_version: of NVIDIA's driver."""
     others: dict[str, list[str]] = {}
     for one in answer.slices:
         for device in () if one.HasField("claim") else one.devices:
@@ -149,39 +152,59 @@ def node_seen(answer: pb.WatchSlicesResponse) -> NodeSeen:
         for one in answer.slices
         if one.HasField("claim")
     )
-    return NodeSeen(tuple(_gpu(device, others.get(device.uuid, ())) for device in answer.devices), claims)
+    gpus = tuple(_gpu(device, others.get(device.uuid, ()), driver_version) for device in answer.devices)
+    return NodeSeen(gpus, claims)
 
 
 def _granted(shares: Iterable[pb.SliceDevice] | Iterable[pb.ClaimShare]) -> tuple[Granted, ...]:
     return tuple(Granted(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in shares)
 
 
-def _gpu(device: pb.Device, slices: Sequence[str]) -> Gpu:
-    lost = device.taken_by if not device.offered else ""
+def _gpu(device: pb.Device, slices: Sequence[str], driver_version: str) -> Gpu:
+    taken = device.taken_by if not device.offered else ""
+    is_lost = taken.startswith(_LOST)
     if slices and device.kubernetes:
-        lost = lost or f"slice {slices[0]}" + (f" and {len(slices) - 1} more" if len(slices) > 1 else "")
+        taken = taken or f"slice {slices[0]}" + (f" and {len(slices) - 1} more" if len(slices) > 1 else "")
+    fault = device.drained if device.drained_by_fault else taken if is_lost else ""
+    bus_id = _sysfs_name(device.pci_bus_id)
     return Gpu(
         uuid=device.uuid,
         index=device.index,
         product=device.name,
         memory_bytes=whole_mebibytes(device.memory_total_bytes - device.memory_total_bytes % device.granule_bytes),
         granule_bytes=device.granule_bytes,
+        context_bytes=device.context_bytes,
         simulated=device.simulated,
         compute_capability=device.compute_capability,
-        pci_root=_pci_root(device.pci_bus_id),
+        pci_root=_pci_root(bus_id),
+        numa_node=_numa_node(bus_id),
+        driver_version=driver_version,
         drained=device.drained,
-        fault=device.drained if device.drained_by_fault else "",
-        taken_by=lost if not device.drained else "",
+        fault=fault,
+        taken_by="" if device.drained or is_lost else taken,
         given=device.kubernetes,
     )
 
 
+def _sysfs_name(bus_id: str) -> str:
+    """The kernel's name of a PCI device: its domain has four digits where NVML has eight."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"
+
+
 def _pci_root(bus_id: str) -> str:
     """The PCI root complex of a device ("pci0000:00"), "" when the kernel does not know the device."""
-    domain, _, rest = bus_id.lower().partition(":")
-    path = _PCI / f"{domain[-4:]}:{rest}"
     try:
-        parts = path.resolve(strict=True).parts
+        parts = (_PCI / bus_id).resolve(strict=True).parts
     except OSError:
         return ""
     return next((part for part in parts if part.startswith("pci")), "")
+
+
+def _numa_node(bus_id: str) -> int | None:
+    """None where the kernel does not know the device, or the machine has no such nodes (-1)."""
+    try:
+        number = int((_PCI / bus_id / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return number if number >= 0 else None

@@ -35,3 +35,8 @@ tolerations:
 priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
+
+{{- /* "true" where fixed sizes are published: before 1.35 counters cannot be in a ResourceSlice of their own */}}
+{{- define "vgpud.fixedSizes" -}}
+{{- if and .Values.driver.fixedSizes (semverCompare ">=1.35.0-0" .Capabilities.KubeVersion.Version) }}true{{ end }}
+{{- end }}
