@@ -177,6 +177,8 @@ class Viewing:
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 if hearing and hearing.done():
                     heard, hearing = hearing.result(), None
+                    if heard.kind is Kind.ENDED and self._viewers.get(job_id, viewer) is not viewer:
+                        heard = Heard(Kind.TAKEN)  # a viewer that was late has not been told
                     if heard.kind is Kind.ENDED:
                         viewer.leave()
                         changing.cancel()  # the terminal of the next attempt may be there already

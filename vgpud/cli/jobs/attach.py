@@ -130,12 +130,17 @@ class _Session:
 
     def leave(self, code: int, text: str = "") -> None:
         """Ends this command at once and from any thread: grpc's own would wait for its calls."""
-        self.window.restore()
-        if text and not self._options.quiet:
-            sys.stderr.write("\r\n")
-            say(text)
-            sys.stderr.flush()
-        os._exit(code)
+        try:
+            self.window.restore()
+            self._progress.stop()
+            if text and not self._options.quiet:
+                sys.stderr.write("\r\n")
+                say(text)
+                sys.stderr.flush()
+        except OSError:  # the window has gone
+            pass
+        finally:
+            os._exit(code)
 
     def resized(self, *_: object) -> None:
         if self._is_connected:
@@ -152,11 +157,9 @@ class _Session:
         if self._options.is_new and not self.has_joined:
             threading.Thread(target=self._cancel, daemon=True).start()  # grpc is in the middle of a call here
         else:
-            self._progress.stop()
             self.leave(_INTERRUPTED, f"job {self.job_id} continues: `vgpu queue cancel {self.job_id}` would end it")
 
     def _cancel(self) -> None:
-        self._progress.stop()
         try:
             with JobClient(self.settings) as client:
                 client.cancel(self.job_id)
@@ -164,7 +167,7 @@ class _Session:
             self.leave(_INTERRUPTED, f"job {self.job_id} may still wait: {error.message}")
         self.leave(_INTERRUPTED, f"job {self.job_id} is cancelled")
 
-    def ended(self, number: int, _: FrameType | None) -> None:
+    def ended(self, number: int, _: FrameType | None = None) -> None:
         self.leave(128 + number, f"job {self.job_id} continues")
 
 
@@ -213,6 +216,8 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
             if not is_known or error.exit_code != ExitCode.UNREACHABLE:
                 raise
             session.away(error.message)
+        except OSError:  # nobody reads what the job prints: `vgpu queue attach 7 | head`
+            session.ended(signal.SIGPIPE)
         finally:
             session.close()
         time.sleep(AWAY_S)
