@@ -320,10 +320,14 @@ static void keep_only(int *fds, int count) {
   vj_close_above(3 + count);
 }
 
-static _Noreturn void keep(const struct vj_launch *launch, int master_fd, int slave_fd, int log_fd, int null_fd) {
+/* A stop of the job is not the keeper's: it has the last output to pass on. */
+static void ignore_signals(void) {
   static const int ignored[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1,
                                 SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ, SIGXCPU};
   for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
+}
+
+static _Noreturn void keep(const struct vj_launch *launch, int master_fd, int slave_fd, int log_fd, int null_fd) {
   setsid();
   if (launch->is_client && vj_become_user(launch)) _exit(1);
   prctl(PR_SET_NAME, "vgpu-terminal");
@@ -339,7 +343,8 @@ static _Noreturn void keep(const struct vj_launch *launch, int master_fd, int sl
 int vj_terminal_keep(const struct vj_launch *launch, int master_fd, int slave_fd, int log_fd, int null_fd) {
   pid_t between = fork();
   if (between < 0) return errno;
-  if (!between) { /* a job's program may not expect a child that it has not started */
+  if (!between) {     /* a job's program may not expect a child that it has not started */
+    ignore_signals(); /* before it can be stopped: a short job may be over by the time that the keeper runs */
     pid_t keeper = fork();
     if (!keeper) keep(launch, master_fd, slave_fd, log_fd, null_fd);
     _exit(keeper < 0);

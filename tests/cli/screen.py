@@ -65,10 +65,15 @@ class Screen:
             self._read(0.1)
             assert time.monotonic() < deadline and self.code is None, f"{text!r} is not in {self.output!r}"
 
-    def until_prompt_after(self, text: bytes) -> None:
-        self.until(text)
-        while PROMPT not in self.output.rpartition(text)[2]:
-            self.until(PROMPT, self.output.count(PROMPT) + 1)
+    def interrupt(self) -> None:
+        """Ctrl-C, until the prompt is there. The kernel flushes output with the signal, perhaps a prompt as well."""
+        self.type("\x03")
+        self.until(b"^C")
+        deadline = time.monotonic() + PATIENCE_S
+        while PROMPT not in self.output.rpartition(b"^C")[2]:
+            if not self._read(2.0):
+                self.type("\r")
+            assert time.monotonic() < deadline, self.output
 
     def run(self, line: str, answer: str) -> None:
         self.until(PROMPT)

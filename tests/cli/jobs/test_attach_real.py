@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,20 +87,19 @@ def new_shell(screens: Any, *options: str, **given: Any) -> tuple[Screen, str]:
 
 def test_a_shell_from_its_first_line_to_its_last(screens: Any) -> None:
     screen, job_id = new_shell(screens)
-    before = screen.settings()
+    assert screen.settings()[3] & termios.ECHO == 0
     screen.run("stty size", "30 90")
     screen.resize(12, 60)
     screen.run("until [ \"$(stty size)\" = '12 60' ]; do sleep 0.05; done; echo grown-$((1 + 1))", "grown-2")
     screen.type("sh -c 'echo begun-$((2 + 2)); sleep 1000'\r")
     screen.until(b"begun-4")
-    screen.type("\x03")
-    screen.until_prompt_after(b"^C")
+    screen.interrupt()
     screen.run("echo still-$((3 + 3))", "still-6")
     screen.type("exit 42\r")
     assert screen.wait() == 42
     assert f"vgpu: job {job_id} (env) has failed: it ended with exit code 42" in screen.text
     assert "still-6" in words_of("queue", "logs", job_id)
-    assert before != screen.settings(), "it is as it was before again"
+    assert screen.settings()[3] & termios.ECHO, "it is as it was before again"
 
 
 def test_left_by_keys_and_joined_again(screens: Any) -> None:
@@ -167,6 +167,51 @@ def test_waiting_and_ctrl_c(screens: Any) -> None:
     assert words_of("queue", "ls", "-o", "name").split() == ids[:1]
     first.type("exit\r")
     assert first.wait() == 0
+
+
+def test_joining_a_job_that_waits(screens: Any) -> None:
+    """Ctrl-C ends the waiting and not the job; a closed window does not end it either."""
+    first = screens("submit", "--pty", "--hold", "--gpus", "0.2", "--", *SHELL)
+    first.until("is held")
+    (job_id,) = words_of("queue", "ls", "-o", "name").split()
+    first.close_window()
+    second = screens("queue", "attach", job_id)
+    second.until("is held")
+    second.type("\x03")
+    assert second.wait() == 130
+    assert f"vgpu: job {job_id} continues: `vgpu queue cancel {job_id}` would end it" in second.text
+    third = screens("queue", "attach", job_id)
+    third.until("is held")
+    words_of("queue", "release", job_id)
+    third.run("echo at-last-$((5 * 9))", "at-last-45")
+    third.type("exit 5\r")
+    assert third.wait() == 5
+    ended = screens("queue", "attach", job_id)
+    assert ended.wait() == 125 and f"job {job_id} has ended (failed): `vgpu queue logs {job_id}`" in ended.text
+
+
+def test_much_output_and_ctrl_c(screens: Any) -> None:
+    screen, job_id = new_shell(screens)
+    screen.type("yes ' is printed again and again'\r")
+    screen.until(b"again and again", 5000)
+    screen.interrupt()
+    screen.run("echo and-then-$((4 * 4))", "and-then-16")
+    screen.type("yes\r")
+    screen.until(b"y\r\ny\r\n")
+    screen.type("\x1cd")  # left in the middle of it
+    assert screen.wait() == 0
+    assert words_of("queue", "ls", "-o", "name").split() == [job_id]
+
+
+def test_ended_from_outside(screens: Any) -> None:
+    """The terminal is as it was, and the job continues."""
+    screen, job_id = new_shell(screens)
+    raw = screen.settings()
+    os.kill(screen.pid, signal.SIGTERM)
+    assert screen.wait() == 128 + signal.SIGTERM
+    assert f"vgpu: job {job_id} continues" in screen.text
+    assert raw[3] & termios.ECHO == 0 and screen.settings()[3] & termios.ECHO
+    assert words_of("queue", "ls", "-o", "name").split() == [job_id]
 
 
 def test_another_viewer_takes_over(screens: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import PATIENCE_S, eventually
@@ -130,6 +131,8 @@ def test_a_shell(there: QueueNode, submit: Submit) -> None:
     call.type("sh -c 'echo started-$((1 + 1)); sleep 1000'\n")
     call.until("started-2")
     call.type("\x03")  # Ctrl-C
+    call.until("^C")
+    call.type("\n")  # the kernel flushes output with the signal, perhaps the prompt as well
     eventually(lambda: call.seen.endswith(PROMPT.encode()), "the prompt again")
     call.run("echo after-$((6 * 7))", "after-42")
     call.type("exit 7\n")
@@ -207,10 +210,12 @@ def test_a_job_that_waits(there: QueueNode, submit: Submit) -> None:
     assert call.seen == b"said\r\n", "what a short job prints is seen, and what was typed before is not"
 
 
-def test_a_short_job_that_nobody_watches(there: QueueNode, submit: Submit) -> None:
-    job_id = submit("echo said; exit 6")
-    assert there.ended(job_id).exit_code == 6
-    assert there.written(f"{job_id}.log") == "said\n"
+def test_short_jobs_that_nobody_watches(there: QueueNode, submit: Submit) -> None:
+    """Many side by side: each is over before its keeper has begun, and yet has its output in its log."""
+    ids = [submit("echo said; exit 6", 50) for _ in range(30)]
+    assert {there.ended(job_id).exit_code for job_id in ids} == {6}
+    assert {there.written(f"{job_id}.log") for job_id in ids} == {"said\n"}
+    job_id = ids[0]
     code, text = Call(there, job_id).refusal()
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert text == f"job {job_id} has ended (failed): `vgpu queue logs {job_id}` shows its output"
@@ -242,9 +247,23 @@ def test_a_shell_that_ignores_sigterm_is_hung_up(there: QueueNode, submit: Submi
     assert result.exit_code == 129, "SIGHUP, not SIGKILL after the grace"
 
 
-def test_a_time_limit(there: QueueNode, submit: Submit) -> None:
-    from google.protobuf.duration_pb2 import Duration
+def test_a_preempted_job_continues(there: QueueNode, submit: Submit) -> None:
+    """Said as its state; its GPU calls wait, and its terminal stays."""
+    rules = pb.Queue(name="gives-way", policy="priority(preempt)", min_run=Duration(nanos=1))
+    there.queues.SetQueue(pb.SetQueueRequest(queue=rules))
+    job_id = submit(milli=1000, queue=rules.name)
+    call = Call(there, job_id)
+    call.run("here=$$", "here")
+    others = [submit("sleep 1000", 1000, priority=5, queue=rules.name) for _ in range(2)]
+    eventually(lambda: call.jobs[-1].state == "suspended", "its suspension")
+    call.run("echo meanwhile-$((2 * 8))", "meanwhile-16")
+    for other in others:
+        there.jobs.CancelJob(pb.CancelJobRequest(job_id=other))
+    eventually(lambda: call.jobs[-1].state == "running", "its continuation")
+    call.run("test $here = $$ && echo same-$((2 * 9))", "same-18")
 
+
+def test_a_time_limit(there: QueueNode, submit: Submit) -> None:
     job_id = submit(time_limit=Duration(seconds=1))
     call = Call(there, job_id)
     call.wait()

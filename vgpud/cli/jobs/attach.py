@@ -137,9 +137,7 @@ class _Session:
                 sys.stderr.write("\r\n")
                 say(text)
                 sys.stderr.flush()
-        except OSError:  # the window has gone
-            pass
-        finally:
+        finally:  # also if the window has gone
             os._exit(code)
 
     def resized(self, *_: object) -> None:
