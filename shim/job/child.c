@@ -85,7 +85,8 @@ static struct failure open_terminal(const struct vj_launch *launch, const char *
   int log_fd = open_log(log, null_fd, O_NONBLOCK); /* a pipe that nobody reads holds nothing up */
   if (log_fd < 0) return (struct failure){STEP_LOG, errno};
   if ((error = vj_terminal_open(&master_fd, &slave_fd))) return (struct failure){STEP_TERMINAL, error};
-  if ((error = vj_terminal_keep(launch, master_fd, log_fd, null_fd))) return (struct failure){STEP_TERMINAL, error};
+  if ((error = vj_terminal_keep(launch, master_fd, slave_fd, log_fd, null_fd)))
+    return (struct failure){STEP_TERMINAL, error};
   close(master_fd);
   if (ioctl(slave_fd, TIOCSCTTY, 0)) return (struct failure){STEP_TERMINAL, errno};
   for (int fd = 0; fd < 3; fd++)

@@ -43,8 +43,9 @@ struct vj_launch {
   mode_t umask;
   bool has_limit[RLIM_NLIMITS];
   struct rlimit limits[RLIM_NLIMITS];
-  bool has_terminal; /* the one member gets one; terminal_fd is the socket where it is joined, by daemon_uid only */
-  int terminal_fd;   /* or -errno */
+  bool has_terminal;  /* the one member gets one; terminal_fd is the socket where it is joined, by daemon_uid only */
+  int terminal_fd;    /* or -errno */
+  int running_fds[2]; /* of it: a pipe that is closed with the end of the member's first process */
   uid_t daemon_uid;
   bool is_client; /* the programs are an engine's client and run as we do: only the logs are opened as the user */
   char *cleanup;  /* a command, words separated by blanks, run as we are when all has ended; NULL: none */
@@ -136,8 +137,10 @@ void vj_cgroups_remove(const struct vj_cgroups *cgroups);
 /* Sends a signal to each process of the tree. */
 void vj_tree_signal(const struct vj_cgroups *cgroups, int signal);
 
-/* SIGHUP to each process that ignores SIGTERM, as a shell at a terminal does. */
-void vj_tree_hang_up(const struct vj_cgroups *cgroups);
+/* SIGHUP to each process that ignores SIGTERM, as a shell at a terminal does. A shell hangs up what it has started as
+ * well: unless `now`, nothing is done while there is a process that may still be ending by SIGTERM. Whether it is done.
+ */
+bool vj_tree_hang_up(const struct vj_cgroups *cgroups, bool now);
 
 /* SIGKILL to all, also to processes that are forking; where the kernel cannot do it at once, call it again until the
  * tree is empty. */
@@ -165,14 +168,28 @@ int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_
 /* Makes the socket `terminal` in an attempt's directory. Its descriptor or -errno. */
 int vj_terminal_listen(const char *directory);
 
+/* Makes terminal_fd and running_fds of a launch with a terminal, in an attempt's directory. */
+void vj_terminal_prepare(struct vj_launch *launch, const char *directory);
+
+/* Leaves them to the keeper, once the member has been started: the socket of a keeper that is gone answers nobody. */
+void vj_terminal_hand_over(const struct vj_launch *launch);
+
+/* Tells the keeper that the member's first process has ended. */
+void vj_terminal_end(const struct vj_launch *launch);
+
 /* Opens both sides, as the present effective user. 0 or an error number. */
 int vj_terminal_open(int *ret_master_fd, int *ret_slave_fd);
 
 /* Starts the keeper of a terminal: a process of its own, as the job's user. 0 or an error number. */
-int vj_terminal_keep(const struct vj_launch *launch, int master_fd, int log_fd, int null_fd);
+int vj_terminal_keep(const struct vj_launch *launch, int master_fd, int slave_fd, int log_fd, int null_fd);
 
-/* What the keeper does: returns when the job's programs have closed the terminal. */
-void vj_terminal_serve(int master_fd, int listen_fd, int log_fd, uid_t daemon_uid);
+/* What the keeper works with. */
+struct vj_terminal_fds {
+  int master, slave, listener, log, running; /* running: can be read, or is hung up, once the first process has ended */
+};
+
+/* What the keeper does: returns when the job's first process has ended and its programs have closed the terminal. */
+void vj_terminal_serve(struct vj_terminal_fds fds, uid_t daemon_uid);
 
 /* ---- from the first process to the last (supervise.c) ---- */
 

@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
     return refuse(error, text);
   }
   launch.daemon_uid = geteuid();
-  if (launch.has_terminal) launch.terminal_fd = vj_terminal_listen(attempt.path);
+  if (launch.has_terminal) vj_terminal_prepare(&launch, attempt.path);
   accept_job(&cgroups);
   for (int fd = 0; fd < 3; fd++) dup2(null_fd, fd);
   vj_supervise(&launch, &cgroups, &attempt, null_fd, &outcome);

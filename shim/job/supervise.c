@@ -17,6 +17,7 @@
 
 #define LEFTOVER_GRACE_NS (2 * VJ_NS_PER_S)
 #define TERMINAL_GRACE_NS (5 * VJ_NS_PER_S) /* its keeper passes the last output on */
+#define HANG_UP_PART 4 /* at a terminal, what ignores SIGTERM gets SIGHUP for this last part of the grace */
 /* Between checks of a tree that is ending; doubled each time, since a process may hang in a driver for long. */
 #define LOOK_MS 5
 #define LOOK_MS_MAX 320
@@ -34,7 +35,8 @@ struct job {
   pid_t *pids;
   size_t alive;
   enum phase phase;
-  uint64_t deadline_ns;
+  uint64_t deadline_ns, hang_up_ns;
+  bool is_hung_up;
   int look_ms, null_fd;
 };
 
@@ -43,6 +45,7 @@ static void end(struct job *job, uint64_t grace_ns) {
   uint64_t deadline_ns = vj_now_ns() + grace_ns;
   if (job->phase == KILLING || (job->phase == ENDING && job->deadline_ns <= deadline_ns)) return;
   job->deadline_ns = deadline_ns;
+  job->hang_up_ns = deadline_ns - grace_ns / HANG_UP_PART;
   if (job->phase == ENDING) return;
   job->phase = ENDING;
   job->look_ms = LOOK_MS;
@@ -52,8 +55,13 @@ static void end(struct job *job, uint64_t grace_ns) {
     return;
   }
   vj_tree_signal(job->cgroups, SIGTERM);
-  if (job->launch->has_terminal) vj_tree_hang_up(job->cgroups);
   vj_tree_signal(job->cgroups, SIGCONT);
+}
+
+/* A shell ignores SIGTERM and ends with SIGHUP, as do the programs that it has started: those get their grace first. */
+static void hang_up(struct job *job) {
+  if (job->is_hung_up || !job->launch->has_terminal || job->launch->is_client) return;
+  job->is_hung_up = vj_tree_hang_up(job->cgroups, vj_now_ns() >= job->hang_up_ns);
 }
 
 static void member_ended(struct job *job, size_t member, int code, int signal, const char *why) {
@@ -61,6 +69,7 @@ static void member_ended(struct job *job, size_t member, int code, int signal, c
   if (ended->ended) return;
   *ended = (struct vj_member_end){true, code, signal};
   job->alive--;
+  if (job->launch->has_terminal) vj_terminal_end(job->launch);
   if (!code || job->outcome->code) return;
   job->outcome->code = code;
   job->outcome->signal = signal;
@@ -103,6 +112,7 @@ static void start(struct job *job) {
     vj_say(text, 0, "cannot start a process in its cgroups: %s", strerror((int)-pid));
     member_ended(job, i, VJ_CODE_NOT_RUNNABLE, 0, text);
   }
+  if (job->launch->has_terminal) vj_terminal_hand_over(job->launch);
   for (size_t i = 0; i < job->launch->member_count; i++) /* the members that were not started */
     if (job->pids[i] < 0) member_ended(job, i, VJ_CODE_NOT_RUNNABLE, 0, "");
 }
@@ -121,7 +131,8 @@ static int look_in_ms(struct job *job) {
   uint64_t now_ns = vj_now_ns();
   int look_ms = job->look_ms;
   if (job->look_ms < LOOK_MS_MAX) job->look_ms *= 2;
-  uint64_t left_ns = job->phase == ENDING && job->deadline_ns > now_ns ? job->deadline_ns - now_ns : UINT64_MAX;
+  uint64_t until_ns = job->hang_up_ns > now_ns ? job->hang_up_ns : job->deadline_ns;
+  uint64_t left_ns = job->phase == ENDING && until_ns > now_ns ? until_ns - now_ns : UINT64_MAX;
   return left_ns < (uint64_t)look_ms * VJ_NS_PER_MS ? (int)(left_ns / VJ_NS_PER_MS) + 1 : look_ms;
 }
 
@@ -152,6 +163,7 @@ static void run(struct job *job, int signals) {
       job->phase = KILLING;
       vj_tree_kill(job->cgroups);
     }
+    if (job->phase == ENDING) hang_up(job);
     wait_for_event(job, signals);
   }
 }

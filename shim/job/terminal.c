@@ -37,17 +37,20 @@
 #define CHUNK_BYTES (16u << 10)
 #define INPUT_BYTES_MAX 4096
 #define STALL_NS (5 * VJ_NS_PER_S)
-/* Once the job's programs have closed the terminal: for a viewer to take the rest. */
+/* Once the job's first process has ended and the terminal is closed: for a viewer to take the rest. */
 #define FLUSH_NS (2 * VJ_NS_PER_S)
 /* From the start: for a first viewer to come, also if the programs have ended. */
 #define LINGER_NS (3 * VJ_NS_PER_S)
 #define ROWS 24 /* before anybody has said the size of a window */
 #define COLUMNS 80
 #define BACKLOG 8
-#define LOWEST_FREE_FD 32
+#define LOWEST_FREE_FD 8 /* above those of keep_only: a job may have few */
 
 struct keeper {
-  int master_fd, listen_fd, log_fd, viewer_fd; /* viewer_fd -1: there is none */
+  int master_fd, listen_fd, log_fd;
+  int viewer_fd;  /* -1: there is none */
+  int slave_fd;   /* open while the job's first process lives: a program may close the terminal and open it again */
+  int running_fd; /* says when that has ended; -1 from then on */
   uid_t daemon_uid;
   bool was_viewed, is_replaying, is_sized, is_stalled, has_ended;
   uint64_t sent, replay_until; /* positions in the output: the viewer has it up to there */
@@ -58,12 +61,9 @@ struct keeper {
   struct vj_ring ring;
 };
 
-static void let_output_continue(int master_fd) {
-  /* A viewer may have gone after Ctrl-S. Only the other side can be restarted. */
-  int slave_fd = ioctl(master_fd, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-  if (slave_fd < 0) return;
+static void let_output_continue(int slave_fd) {
+  /* A viewer may have gone after Ctrl-S. Only this side can be restarted. */
   if (!tcflow(slave_fd, TCOOFF)) tcflow(slave_fd, TCOON);
-  close(slave_fd);
 }
 
 static void drop_viewer(struct keeper *keeper) {
@@ -71,7 +71,7 @@ static void drop_viewer(struct keeper *keeper) {
   close(keeper->viewer_fd);
   keeper->viewer_fd = -1;
   keeper->input_at = keeper->input_end = 0;
-  if (!keeper->has_ended) let_output_continue(keeper->master_fd);
+  if (keeper->slave_fd >= 0) let_output_continue(keeper->slave_fd);
 }
 
 static void accept_viewer(struct keeper *keeper) {
@@ -147,7 +147,7 @@ static void read_output(struct keeper *keeper) {
   char bytes[CHUNK_BYTES];
   ssize_t count = read(keeper->master_fd, bytes, sizeof bytes);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (count <= 0) { /* EIO: no program has the terminal open any more */
+  if (count <= 0) { /* EIO: neither we nor a program have the other side open any more */
     keeper->has_ended = true;
     keeper->deadline_ns = keeper->was_viewed ? vj_now_ns() + FLUSH_NS : keeper->began_ns + LINGER_NS;
     return;
@@ -222,20 +222,31 @@ static bool is_done(const struct keeper *keeper) {
   return keeper->was_viewed && !has_to_send(keeper);
 }
 
-void vj_terminal_serve(int master_fd, int listen_fd, int log_fd, uid_t daemon_uid) {
+/* From here on the terminal ends when the programs that are left have closed it. */
+static void first_process_ended(struct keeper *keeper) {
+  close(keeper->slave_fd);
+  keeper->slave_fd = keeper->running_fd = -1;
+}
+
+void vj_terminal_serve(struct vj_terminal_fds fds, uid_t daemon_uid) {
   static struct keeper kept;
   struct keeper *keeper = &kept;
-  *keeper = (struct keeper){.master_fd = master_fd, .listen_fd = listen_fd, .log_fd = log_fd, .viewer_fd = -1};
+  *keeper = (struct keeper){.master_fd = fds.master, .slave_fd = fds.slave, .listen_fd = fds.listener};
+  keeper->log_fd = fds.log;
+  keeper->running_fd = fds.running;
+  keeper->viewer_fd = -1;
   keeper->daemon_uid = daemon_uid;
   keeper->began_ns = vj_now_ns();
   while (!is_done(keeper)) {
     bool has_input = keeper->input_at < keeper->input_end;
     short master = (short)((may_read(keeper) ? POLLIN : 0) | (has_input && !keeper->has_ended ? POLLOUT : 0));
     short viewer = (short)((has_input ? 0 : POLLIN) | (has_to_send(keeper) ? POLLOUT : 0));
-    struct pollfd watched[3] = {{.fd = master ? master_fd : -1, .events = master},
-                                {.fd = listen_fd, .events = POLLIN},
-                                {.fd = keeper->viewer_fd, .events = viewer}};
-    if (poll(watched, 3, wait_ms(keeper)) < 0) continue;
+    struct pollfd watched[4] = {{.fd = master ? fds.master : -1, .events = master},
+                                {.fd = fds.listener, .events = POLLIN},
+                                {.fd = keeper->viewer_fd, .events = viewer},
+                                {.fd = keeper->running_fd, .events = POLLIN}};
+    if (poll(watched, 4, wait_ms(keeper)) < 0) continue;
+    if (watched[3].revents) first_process_ended(keeper);
     if (has_to_send(keeper) && vj_now_ns() >= keeper->progress_ns + STALL_NS) keeper->is_stalled = true;
     if (watched[2].revents & POLLOUT) send_output(keeper);
     if (keeper->viewer_fd >= 0 && (watched[2].revents & POLLIN)) hear_viewer(keeper);
@@ -246,7 +257,7 @@ void vj_terminal_serve(int master_fd, int listen_fd, int log_fd, uid_t daemon_ui
     if (watched[1].revents) accept_viewer(keeper);
     send_output(keeper);
   }
-  close(listen_fd); /* before the viewer hears the end: whoever comes now is refused, not left waiting */
+  close(fds.listener); /* before the viewer hears the end: whoever comes now is refused, not left waiting */
   if (keeper->viewer_fd >= 0) close(keeper->viewer_fd);
 }
 
@@ -264,6 +275,20 @@ int vj_terminal_listen(const char *directory) {
   close(at);
   if (error && fd >= 0) close(fd);
   return error ? -error : fd;
+}
+
+void vj_terminal_prepare(struct vj_launch *launch, const char *directory) {
+  bool has_pipe = !pipe2(launch->running_fds, O_CLOEXEC);
+  launch->terminal_fd = has_pipe ? vj_terminal_listen(directory) : -errno;
+}
+
+void vj_terminal_hand_over(const struct vj_launch *launch) {
+  if (launch->terminal_fd >= 0) close(launch->terminal_fd);
+  if (launch->terminal_fd >= 0) close(launch->running_fds[0]);
+}
+
+void vj_terminal_end(const struct vj_launch *launch) {
+  if (launch->terminal_fd >= 0) close(launch->running_fds[1]);
 }
 
 int vj_terminal_open(int *ret_master_fd, int *ret_slave_fd) {
@@ -302,26 +327,26 @@ static void ignore_signals(void) {
   for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
 }
 
-static _Noreturn void keep(const struct vj_launch *launch, int master_fd, int log_fd, int null_fd) {
+static _Noreturn void keep(const struct vj_launch *launch, int master_fd, int slave_fd, int log_fd, int null_fd) {
   setsid();
   if (launch->is_client && vj_become_user(launch)) _exit(1);
   prctl(PR_SET_NAME, "vgpu-terminal");
   prctl(PR_SET_DUMPABLE, 0); /* the environment of the job lies in our memory */
   for (int fd = 0; fd < 3; fd++) dup2(null_fd, fd);
-  int fds[3] = {master_fd, launch->terminal_fd, log_fd};
+  int fds[5] = {master_fd, slave_fd, launch->terminal_fd, log_fd, launch->running_fds[0]};
   uid_t daemon_uid = launch->daemon_uid;
-  keep_only(fds, 3);
-  vj_terminal_serve(fds[0], fds[1], fds[2], daemon_uid);
+  keep_only(fds, 5);
+  vj_terminal_serve((struct vj_terminal_fds){fds[0], fds[1], fds[2], fds[3], fds[4]}, daemon_uid);
   _exit(0);
 }
 
-int vj_terminal_keep(const struct vj_launch *launch, int master_fd, int log_fd, int null_fd) {
+int vj_terminal_keep(const struct vj_launch *launch, int master_fd, int slave_fd, int log_fd, int null_fd) {
   pid_t between = fork();
   if (between < 0) return errno;
   if (!between) {     /* a job's program may not expect a child that it has not started */
     ignore_signals(); /* before it can be stopped: a short job may be over by the time that the keeper runs */
     pid_t keeper = fork();
-    if (!keeper) keep(launch, master_fd, log_fd, null_fd);
+    if (!keeper) keep(launch, master_fd, slave_fd, log_fd, null_fd);
     _exit(keeper < 0);
   }
   int status = 1;

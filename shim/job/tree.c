@@ -148,11 +148,18 @@ static bool ignores_sigterm(pid_t pid) {
   return line && sscanf(line, " SigIgn: %llx", &ignored) == 1 && (ignored >> (SIGTERM - 1) & 1);
 }
 
-void vj_tree_hang_up(const struct vj_cgroups *cgroups) {
+bool vj_tree_hang_up(const struct vj_cgroups *cgroups, bool now) {
   struct processes all = collect(cgroups);
-  for (size_t i = 0; i < all.count; i++)
-    if (!all.items[i].ended && ignores_sigterm(all.items[i].pid)) send_signal(&all.items[i], SIGHUP);
+  size_t living = 0, ignoring = 0;
+  for (size_t i = 0; i < all.count; i++) {
+    if (all.items[i].ended) continue;
+    living++;
+    if (ignores_sigterm(all.items[i].pid)) all.items[ignoring++] = all.items[i];
+  }
+  bool is_done = now || ignoring == living;
+  for (size_t i = 0; i < ignoring && is_done; i++) send_signal(&all.items[i], SIGHUP);
   free(all.items);
+  return is_done;
 }
 
 static bool put(const struct vj_cgroups *cgroups, const char *file, const char *value) {

@@ -113,3 +113,15 @@ def test_users_get_small_pages(world: World) -> None:
     answer = world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_size=api_jobs.PAGE_SIZE_MAX))
     assert (len(answer.jobs), answer.next_page_token) == (most, str(most))
     assert len(world.call(world.jobs.ListJobs, pb.ListJobsRequest(), ROOT).jobs) == most + 1
+
+
+def test_a_terminal_stays_one_programs(world: World) -> None:
+    world.submit(terminal=True)
+    for members, says in ((2, "a terminal (--pty) for a gang of 2"), (1, "")):
+        mask = FieldMask(paths=["members"])
+        request = pb.UpdateJobRequest(job_id=1, spec=pb.JobSpec(members=members), update_mask=mask)
+        if says:
+            assert says in world.refused(world.jobs.UpdateJob, request)[1]
+        else:
+            world.call(world.jobs.UpdateJob, request)
+    assert world.backend.table[1].spec.members == 1

@@ -61,19 +61,21 @@ static void test_ring_begins_with_a_line(void) {
 /* ---- the keeper ---- */
 
 struct kept {
-  char directory[64];
-  int slave_fd, log_fd;
+  char directory[64], name[64]; /* name: the terminal's */
+  int slave_fd, log_fd, running_fd;
   pid_t keeper;
 };
 
 static struct kept start_as(uid_t daemon_uid) {
   struct kept kept = {.directory = "/tmp/vgt-XXXXXX"};
-  int master_fd, listen_fd;
+  int master_fd, listen_fd, running[2];
   char log[128];
   CHECK(mkdtemp(kept.directory));
   CHECK((listen_fd = vj_terminal_listen(kept.directory)) >= 0);
   CHECK(vj_terminal_listen(kept.directory) == -EADDRINUSE);
   CHECK(!vj_terminal_open(&master_fd, &kept.slave_fd));
+  CHECK(!ttyname_r(kept.slave_fd, kept.name, sizeof kept.name));
+  CHECK(!pipe2(running, O_CLOEXEC));
   snprintf(log, sizeof log, "%s/log", kept.directory);
   CHECK((kept.log_fd = open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) >= 0);
   struct termios raw;
@@ -83,12 +85,15 @@ static struct kept start_as(uid_t daemon_uid) {
   CHECK(!tcsetattr(kept.slave_fd, TCSANOW, &raw));
   kept.keeper = fork();
   if (!kept.keeper) {
-    close(kept.slave_fd);
-    vj_terminal_serve(master_fd, listen_fd, kept.log_fd, daemon_uid);
+    close(running[1]);
+    vj_terminal_serve((struct vj_terminal_fds){master_fd, kept.slave_fd, listen_fd, kept.log_fd, running[0]},
+                      daemon_uid);
     exit(0); /* so that leaks and errors are reported */
   }
   close(master_fd);
   close(listen_fd);
+  close(running[0]);
+  kept.running_fd = running[1];
   return kept;
 }
 
@@ -96,10 +101,16 @@ static struct kept start(void) {
   return start_as(geteuid());
 }
 
+static void close_one(int *fd) {
+  if (*fd >= 0) CHECK(!close(*fd));
+  *fd = -1;
+}
+
 static void end(struct kept *kept) {
   int status = 1;
   char path[128];
-  if (kept->slave_fd >= 0) close(kept->slave_fd);
+  close_one(&kept->running_fd);
+  close_one(&kept->slave_fd);
   CHECK(waitpid(kept->keeper, &status, 0) == kept->keeper);
   CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
   close(kept->log_fd);
@@ -170,12 +181,34 @@ static void test_both_ways_and_again(void) {
   hear_end(first);
   CHECK(hear(second, 'R', bytes, sizeof bytes, NULL) == 8 && !memcmp(bytes, "prompt> ", 8));
   hear(second, 'A', bytes, 0, NULL);
+  close_one(&kept.running_fd); /* the first process has ended, and another one has the terminal */
   print(&kept, "bye");
-  close(kept.slave_fd);
-  kept.slave_fd = -1;
+  close_one(&kept.slave_fd);
   CHECK(hear(second, 'O', bytes, sizeof bytes, NULL) == 3);
   hear_end(second);
   CHECK(pread(kept.log_fd, bytes, sizeof bytes, 0) == 11 && !memcmp(bytes, "prompt> bye", 11));
+  end(&kept);
+}
+
+/* As a program does that writes to a file, and asks a question at its terminal later. */
+static void test_closed_and_opened_again(void) {
+  struct kept kept = start();
+  char bytes[VJ_RING_BYTES];
+  int viewer = join(&kept);
+  hear(viewer, 'A', bytes, 0, NULL);
+  close_one(&kept.slave_fd);
+  close(viewer);
+  viewer = join(&kept); /* the keeper, if it is there, has looked at the terminal before */
+  hear(viewer, 'A', bytes, 0, NULL);
+  CHECK(send(viewer, "Iyes", 4, 0) == 4);
+  CHECK((kept.slave_fd = open(kept.name, O_RDWR | O_NOCTTY | O_CLOEXEC)) >= 0);
+  print(&kept, "sure?");
+  CHECK(hear(viewer, 'O', bytes, sizeof bytes, NULL) == 5);
+  wait_for(kept.slave_fd, POLLIN);
+  CHECK(read(kept.slave_fd, bytes, sizeof bytes) == 3 && !memcmp(bytes, "yes", 3));
+  close_one(&kept.slave_fd);
+  close_one(&kept.running_fd);
+  hear_end(viewer);
   end(&kept);
 }
 
@@ -268,8 +301,8 @@ static void test_viewer_takes_nothing(void) {
   flood(&kept);
   CHECK(hear(viewer, 'L', bytes, sizeof lost, &seen) == sizeof lost);
   memcpy(&lost, bytes, sizeof lost);
-  close(kept.slave_fd);
-  kept.slave_fd = -1;
+  close_one(&kept.running_fd);
+  close_one(&kept.slave_fd);
   for (ssize_t count; (wait_for(viewer, POLLIN), count = recv(viewer, bytes, sizeof bytes, 0)) > 0;)
     if (*bytes == 'O') seen += (size_t)count - 1;
   CHECK(lost && seen + lost == FLOOD_BYTES);
@@ -303,6 +336,7 @@ int main(void) {
   RUN(test_ring_keeps_the_last);
   RUN(test_ring_begins_with_a_line);
   RUN(test_both_ways_and_again);
+  RUN(test_closed_and_opened_again);
   RUN(test_size);
   RUN(test_hostile);
   RUN(test_only_the_daemon_may_look);

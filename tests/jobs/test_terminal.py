@@ -15,6 +15,7 @@ import pytest
 
 from vgpud.core.jobs import terminal as wire
 from vgpud.core.jobs.terminal import Heard, Kind
+from vgpud.jobs import terminal as terminals
 from vgpud.jobs.terminal import Terminal, join
 
 PATIENCE_S = 60.0
@@ -88,6 +89,23 @@ async def test_a_replay_without_end() -> None:
             keeper.send(b"R" + b"x" * (16 << 10))
         assert await terminal.hear() == Heard(Kind.ENDED)
         terminal.close()
+
+
+@on_a_loop
+async def test_a_keeper_that_does_not_answer() -> None:
+    """A socket that nobody serves takes viewers all the same; once it has answered it may be silent."""
+    terminal, keeper = pair()
+    with keeper, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terminals, "ANSWER_S", 0.05)
+        assert await terminal.hear() == Heard(Kind.ENDED)
+        keeper.send(b"A")
+        assert await terminal.hear() == Heard(Kind.REPLAY)
+        hearing = asyncio.create_task(terminal.hear())
+        done, _ = await asyncio.wait((hearing,), timeout=0.3)
+        assert not done
+        keeper.send(b"Olate")
+        assert await hearing == Heard(Kind.OUTPUT, b"late")
+    terminal.close()
 
 
 @on_a_loop

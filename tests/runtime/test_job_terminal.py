@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.supervisors import USER, Running, World, cgroups_left, eventually, is_alive
+from tests.runtime.supervisors import USER, WAIT_S, Running, World, cgroups_left, eventually, is_alive
 from vgpud.jobs import messages as wire
 from vgpud.jobs.leftovers import end_remains
 
@@ -45,6 +46,14 @@ def _parent(entry: Path) -> int:
         return 0
 
 
+def joined(running: Running) -> socket.socket:
+    """A viewer."""
+    viewer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    viewer.settimeout(WAIT_S)
+    viewer.connect(str(running.path / "terminal"))
+    return viewer
+
+
 def test_it_is_the_users(world: World) -> None:
     """And the job's controlling terminal, with the input of all three."""
     script = "tty >tty; stat -Lc '%u %a' $(cat tty) >mode; stty size; ps -o tty= -p $$ >controls; exit 3"
@@ -69,12 +78,12 @@ def test_its_keeper_is_the_users_as_well(world: World) -> None:
     assert {told[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
     assert Path(f"/proc/{keeper}/fd").stat().st_uid == 0, "not dumpable: its memory is no business of the job's"
     names = [os.readlink(fd) for fd in Path(f"/proc/{keeper}/fd").iterdir()]
-    assert len(names) == 6 and sum(name == "/dev/null" for name in names) == 3, names
+    assert len(names) == 8 and sum(name == "/dev/null" for name in names) == 3, names
     (job,) = world.pids("pid")
     same = [Path(f"/proc/{pid}/cgroup").read_text() for pid in (keeper, job)]
     assert same[0] == same[1]
-    socket = running.path / "terminal"
-    assert stat.S_ISSOCK(socket.stat().st_mode) and socket.stat().st_uid == 0
+    there = (running.path / "terminal").stat()
+    assert stat.S_ISSOCK(there.st_mode) and there.st_uid == 0
     running.stop(5)
     assert running.wait().exit_code == 143
     assert not is_alive(keeper)
@@ -112,6 +121,58 @@ def test_a_shell_that_ignores_sigterm_ends_at_once(world: World) -> None:
     running.stop(600)
     assert running.wait().exit_code == 0
     assert "saved" in world.log()
+
+
+def interactive(world: World, script: str) -> Running:
+    """A shell at its terminal that ignores SIGTERM, in which a script has been started."""
+    (world.home / "script").write_text(f"{script}; echo $$ >pid; while :; do sleep 0.05; done\n")
+    running = start(world, "exec bash --norc --noprofile -i")
+    with joined(running) as viewer:
+        viewer.send(b"Ish script\n")
+        world.pids("pid")
+    return running
+
+
+def test_a_shell_is_hung_up_after_what_it_has_started(world: World) -> None:
+    """Which a shell hangs up as well: a program that saves its state at SIGTERM is given its grace."""
+    running = interactive(world, "trap 'sleep 0.5; echo saved; exit 0' TERM")
+    running.stop(600)
+    result = running.wait()
+    assert "saved" in world.log(), "SIGHUP came first"
+    assert result.exit_code == 129, "and then SIGHUP, long before the grace was over"
+
+
+def test_late_in_the_grace_a_shell_is_hung_up_all_the_same(world: World) -> None:
+    """Beside a program that does not end by SIGTERM."""
+    running = interactive(world, "trap : TERM")
+    running.stop(2)
+    assert running.wait().exit_code == 129
+
+
+def test_a_program_that_leaves_the_terminal_runs_on(any_world: World) -> None:
+    """It writes to a file, and to its terminal again later."""
+    script = "exec </dev/null >out 2>&1; echo $$ >pid; until test -e go; do sleep 0.05; done; "
+    running = start(any_world, script + "echo again >/dev/tty; exit 5", grace_ms=100)
+    any_world.pids("pid")
+    with joined(running) as viewer:
+        assert viewer.recv(100) == b"A", "its keeper is there"
+        (any_world.home / "go").touch()
+        assert viewer.recv(100) == b"Oagain\r\n"
+    result = running.wait()
+    assert (result.exit_code, result.why) == (5, "")
+
+
+def test_nobody_answers_once_the_keeper_is_gone(world: World) -> None:
+    """Whoever joins is refused, and not left to wait for the supervisor."""
+    running = start(world, "trap '' HUP; echo $$ >pid; exec sleep 1000")
+    world.pids("pid")
+    joined(running).close()
+    os.kill(keeper_of(running), signal.SIGKILL)
+    eventually("its end", lambda: not keeper_of(running))
+    with pytest.raises(ConnectionRefusedError):
+        joined(running)
+    running.stop(5)
+    running.wait()
 
 
 def test_it_goes_with_a_supervisor_that_is_killed(world: World) -> None:

@@ -249,12 +249,12 @@ def launch_from(
         batch_max=asked.elastic.batch_max,
         prediction=prediction_from(asked),
         notice=notice_from(asked),
-        terminal=_terminal(asked),
+        terminal=terminal_from(asked),
     )
 
 
-def _terminal(asked: pb.JobSpec) -> bool:
-    """A terminal is one program's."""
+def terminal_from(asked: pb.JobSpec) -> bool:
+    """Whether it has one. A terminal is one program's. Raises RefusedError."""
     if not asked.terminal:
         return False
     for several, what in (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
@@ -25,6 +26,8 @@ from vgpud.v1 import vgpud_pb2 as pb
 HELLO_S = 10.0
 #: how often a terminal is looked for whose job has been started; how long a waiting job is left alone without a change
 JOIN_S, WAIT_S = 0.1, 60.0
+#: after this time without the terminal of a job that runs, its keeper is not there any more
+GONE_S = 10.0
 #: at most so often is it told that the job has changed
 TOLD_S = 0.1
 
@@ -149,8 +152,9 @@ class Viewing:
     async def _messages(
         self, job_id: int, viewer: _Viewer, reading: asyncio.Task[None]
     ) -> AsyncGenerator[pb.AttachJobResponse, None]:
-        """Until the job has ended, another viewer has joined, or the caller has left."""
+        """Until the job has ended, another viewer has joined, or the caller has left. Raises RefusedError."""
         shown: object = None
+        missed_s: float | None = None  # since when a terminal is not there that should be
         hearing: asyncio.Task[Heard] | None = None
         changing: asyncio.Task[None] | None = None
         try:
@@ -170,6 +174,11 @@ class Viewing:
                         self._viewers[job_id] = viewer
                         await viewer.joined(found)
                     is_expected = viewer.terminal is None and job.state is JobState.RUNNING
+                    missed_s = (missed_s or time.monotonic()) if is_expected else None
+                    if missed_s and time.monotonic() - missed_s > GONE_S:
+                        text = f"job {job_id} runs, and its terminal is gone (its keeper was ended): "
+                        text += f"`vgpu queue logs -f {job_id}` follows what is in its log"
+                        raise refuse(Reason.PRECONDITION, text, "job_id")
                     changing = asyncio.create_task(self._change(seen, JOIN_S if is_expected else WAIT_S))
                 if viewer.terminal and hearing is None:
                     hearing = asyncio.create_task(viewer.terminal.hear())
@@ -177,6 +186,8 @@ class Viewing:
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 if hearing and hearing.done():
                     heard, hearing = hearing.result(), None
+                    if heard.kind is Kind.ENDED and self._viewers.get(job_id, viewer) is not viewer:
+                        heard = Heard(Kind.TAKEN)  # a viewer that was late has not been told
                     if heard.kind is Kind.ENDED:
                         viewer.leave()
                         changing.cancel()  # the terminal of the next attempt may be there already

@@ -20,6 +20,8 @@ log = logging.getLogger("vgpud.jobs")
 
 #: output that is passed on as one message, if there is so much
 OUTPUT_BYTES = 64 << 10
+#: within this time a keeper that lives has said what was there
+ANSWER_S = 10.0
 
 
 class Terminal:
@@ -30,6 +32,7 @@ class Terminal:
         self._loop = asyncio.get_running_loop()
         self._waiting = 0  # calls that wait for the socket, which must not be closed under them
         self._is_closed = False
+        self._has_answered = False
         self._ahead: Heard | None = None  # received together with the output before it
 
     async def hear(self) -> Heard:
@@ -52,9 +55,15 @@ class Terminal:
             return heard
         try:
             with self._open():
-                return self._parse(await self._loop.sock_recv(self._socket, wire.MESSAGE_BYTES_MAX + 1))
+                receiving = self._loop.sock_recv(self._socket, wire.MESSAGE_BYTES_MAX + 1)
+                message = await asyncio.wait_for(receiving, None if self._has_answered else ANSWER_S)
+        except asyncio.TimeoutError:
+            log.error("the keeper of a terminal does not answer: the connection is closed")
+            return Heard(Kind.ENDED)
         except OSError:
             return Heard(Kind.ENDED)
+        self._has_answered = True
+        return self._parse(message)
 
     def _more_output(self) -> bytes:
         data = bytearray()

@@ -86,6 +86,38 @@ def test_modes_are_undone() -> None:
     assert modes.undo() == b"\x1b[0m", "the program has done it by itself"
 
 
+@pytest.mark.parametrize(
+    ("changed", "back", "undone"),
+    [
+        (b"\x1b[>4;2m", b"\x1b[>4;0m", b"\x1b[>4m"),  # keys with modifiers, xterm's
+        (b"\x1b[>1u", b"\x1b[<u", b"\x1b[<1u"),  # kitty's, a stack
+        (b"\x1b[>1u\x1b[>3u", b"\x1b[<2u", b"\x1b[<2u"),
+        (b"\x1b[=5;1u", b"\x1b[=0u", b"\x1b[=0u"),
+        (b"\x1b=", b"\x1b>", b"\x1b>"),  # the keypad
+        (b"\x1b[3;20r", b"\x1b[r", b"\x1b7\x1b[r\x1b8"),  # lines that scroll; the cursor stays
+        (b"\x1b(0", b"\x1b(B", b"\x1b(B"),  # line drawing
+        (b"\x0e", b"\x0f", b"\x0f"),
+    ],
+)
+def test_what_else_is_undone(changed: bytes, back: bytes, undone: bytes) -> None:
+    modes = Modes()
+    modes.see(b"a" + changed + b"b")
+    assert modes.undo() == undone + b"\x1b[0m"
+    modes.see(b"c" + back + b"d")
+    assert modes.undo() == b"\x1b[0m", "the program has done it by itself"
+    for at in range(len(changed)):
+        modes = Modes()
+        modes.see(changed[:at])
+        modes.see(changed[at:])
+        assert modes.undo() == undone + b"\x1b[0m"
+
+
+def test_each_screen_has_its_own_stack_of_keys() -> None:
+    modes = Modes()
+    modes.see(b"\x1b[>1u\x1b[?1049h\x1b[>5u\x1b[>7u")
+    assert modes.undo() == b"\x1b[<2u\x1b[?1049l\x1b[<1u\x1b[0m"
+
+
 def test_modes_across_pieces_of_output() -> None:
     output = b"x" * 100 + b"\x1b[?1049h\x1b[?25l" + b"y" * 100 + b"\x1b[?1049l" + b"z" * 100
     for size in (1, 2, 3, 7, 50, 1000):

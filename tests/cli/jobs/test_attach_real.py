@@ -117,6 +117,17 @@ def test_left_by_keys_and_joined_again(screens: Any) -> None:
     assert again.wait() == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_cursor_is_back_after_a_signal(screens: Any, number: signal.Signals) -> None:
+    """Also while the job waits, where a line shows its state."""
+    screen = screens("submit", "--pty", "--hold", "--gpus", "0.2", "--", *SHELL)
+    screen.until(b"\x1b[?25l")
+    screen.until("is held")
+    os.kill(screen.pid, number)
+    assert screen.wait() == 128 + number
+    assert screen.output.rpartition(b"\x1b[?25l")[2].count(b"\x1b[?25h"), screen.output
+
+
 def test_a_closed_window_leaves_it_running(screens: Any) -> None:
     screen, job_id = new_shell(screens)
     screen.run("here=$$", "here")

@@ -132,6 +132,7 @@ class _Session:
         """Ends this command at once and from any thread: grpc's own would wait for its calls."""
         try:
             self.window.restore()
+            self._progress.stop()
             if text and not self._options.quiet:
                 sys.stderr.write("\r\n")
                 say(text)
@@ -154,11 +155,9 @@ class _Session:
         if self._options.is_new and not self.has_joined:
             threading.Thread(target=self._cancel, daemon=True).start()  # grpc is in the middle of a call here
         else:
-            self._progress.stop()
             self.leave(_INTERRUPTED, f"job {self.job_id} continues: `vgpu queue cancel {self.job_id}` would end it")
 
     def _cancel(self) -> None:
-        self._progress.stop()
         try:
             with JobClient(self.settings) as client:
                 client.cancel(self.job_id)
@@ -166,7 +165,7 @@ class _Session:
             self.leave(_INTERRUPTED, f"job {self.job_id} may still wait: {error.message}")
         self.leave(_INTERRUPTED, f"job {self.job_id} is cancelled")
 
-    def ended(self, number: int, _: FrameType | None) -> None:
+    def ended(self, number: int, _: FrameType | None = None) -> None:
         self.leave(128 + number, f"job {self.job_id} continues")
 
 
@@ -215,6 +214,8 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
             if not is_known or error.exit_code != ExitCode.UNREACHABLE:
                 raise
             session.away(error.message)
+        except OSError:  # nobody reads what the job prints: `vgpu queue attach 7 | head`
+            session.ended(signal.SIGPIPE)
         finally:
             session.close()
         time.sleep(AWAY_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import sys
 import termios
@@ -47,9 +48,10 @@ class Window:
         if self._before is None:
             return
         before, self._before = self._before, None
-        with contextlib.suppress(OSError, termios.error):  # the window may have gone
-            self._write(self._modes.undo())
+        with contextlib.suppress(termios.error):  # the window may have gone
             termios.tcsetattr(self._in, termios.TCSADRAIN, before)  # type: ignore[arg-type]
+        with contextlib.suppress(OSError):  # stdout may be another one, and closed
+            os.write(self._out, self._modes.undo())
         self._modes = Modes()
 
     def size(self) -> tuple[int, int] | None:
@@ -72,6 +74,7 @@ class Window:
             yield keys
 
     def show(self, output: bytes) -> None:
+        """Raises OSError where nobody reads it any more."""
         self._modes.see(output)
         self._shown = (self._shown + output)[-SHOWN_BYTES:]
         self._write(output)
@@ -91,4 +94,7 @@ class Window:
 
     def _write(self, output: bytes) -> None:
         while output:
-            output = output[os.write(self._out, output) :]
+            try:
+                output = output[os.write(self._out, output) :]
+            except BlockingIOError:  # another program has set this on the terminal that it shares with us
+                select.select([], [self._out], [])

@@ -1,0 +1,111 @@
+"""AttachJob between a fake queue and fake terminals: viewers that are late, and keepers that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from vgpud.api import terminals
+from vgpud.api.rpc import RefusedError
+from vgpud.api.terminals import Viewing, _Viewer
+from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState
+from vgpud.core.jobs.terminal import Heard, Kind
+from vgpud.core.model import Spec
+from vgpud.v1 import vgpud_pb2 as pb
+
+PATIENCE_S = 60.0
+
+
+class FakeTerminal:
+    """One that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[Heard] = asyncio.Queue()
+
+    async def hear(self) -> Heard:
+        return await self.said.get()
+
+    async def type(self, keys: bytes) -> None: ...
+    async def resize(self, rows: int, columns: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class FakeBackend:
+    """One job that runs; `terminals`: what joining it finds, one after the other."""
+
+    def __init__(self, *found: FakeTerminal) -> None:
+        run = Launch(1000, 1000, (1000,), ("bash",), "", "/tmp", (), 18, (), "/tmp/x", terminal=True)
+        self.present = Job(7, JobSpec(Ask(Spec(500)), uid=1000, run=run), 0, state=JobState.RUNNING, attempt=1)
+        self.terminals = list(found)
+
+    async def job(self, job_id: int) -> Job | None:
+        return self.present
+
+    def jobs_changed(self, after: int) -> tuple[int, Any]:
+        return 0, ()
+
+    async def wait_job_change(self, after: int, timeout_s: float) -> None:
+        await asyncio.sleep(timeout_s)
+
+    def join_terminal(self, job: Job) -> FakeTerminal | None:
+        return self.terminals.pop(0) if self.terminals else None
+
+    def note_joined(self, job: Job, text: str) -> None: ...
+
+
+class Call:
+    """One viewer's call."""
+
+    def __init__(self, viewing: Viewing, uid: int) -> None:
+        reading = asyncio.create_task(asyncio.sleep(PATIENCE_S))
+        self.answers = viewing._messages(7, _Viewer(uid), reading)
+
+    async def until(self, wanted: str) -> str:
+        """The text of the next notice, or "replay"; others are passed over."""
+        async for answer in self.answers:
+            found = "replay" if answer.HasField("replay") else answer.notice
+            if wanted in found and found:
+                return found
+        raise AssertionError(f"no {wanted!r}")
+
+
+def viewing(backend: FakeBackend) -> Viewing:
+    async def find(job_id: int) -> Job:
+        return backend.present
+
+    return Viewing(backend, find, lambda job: pb.Job(job_id=job.job_id, state=job.state.value))
+
+
+def test_a_viewer_that_was_not_told_that_another_has_joined() -> None:
+    """Its keeper could not tell it, and it does not take the terminal back."""
+
+    async def both() -> None:
+        old, new, third = FakeTerminal(), FakeTerminal(), FakeTerminal()
+        backend = FakeBackend(old, new, third)
+        there = viewing(backend)
+        first, second = Call(there, 1000), Call(there, 0)
+        old.said.put_nowait(Heard(Kind.REPLAY))
+        new.said.put_nowait(Heard(Kind.REPLAY))
+        await first.until("replay")
+        await second.until("replay")
+        old.said.put_nowait(Heard(Kind.ENDED))
+        assert await first.until("joined") == "uid 0 has joined the terminal of job 7 from elsewhere"
+        assert [answer async for answer in first.answers] == []
+        assert backend.terminals == [third], "it was not joined again"
+        await second.answers.aclose()
+
+    asyncio.run(asyncio.wait_for(both(), PATIENCE_S))
+
+
+def test_a_terminal_whose_keeper_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its job runs on: the call ends with a sentence, instead of waiting for ever."""
+    monkeypatch.setattr(terminals, "GONE_S", 0.05)
+
+    async def one() -> None:
+        await Call(viewing(FakeBackend()), 1000).until("nothing")
+
+    with pytest.raises(RefusedError, match="job 7 runs, and its terminal is gone"):
+        asyncio.run(asyncio.wait_for(one(), PATIENCE_S))
