@@ -167,7 +167,7 @@ def as_owner(scene: Scene, browser: Browser) -> int:
     browser.until(lambda: browser.all(".charts canvas"), "curves")
     browser.one("section a[href^='/slice/']").click()
     browser.until(lambda: browser.path().startswith("/slice/"), "the job's slice")
-    assert "has the size that the job asked for" in browser.text()
+    assert "and is resized there" in browser.text()
     resize_a_slice(browser)
     return job
 

@@ -108,10 +108,9 @@ def test_an_image_that_asks_for_eight(docker: engine.Docker, system: OwnSystem, 
 def test_two_containers_with_one_name(docker: engine.Docker, system: OwnSystem) -> None:
     words = ("-e", "VGPU=0.25", "-e", "VGPU_NAME=same", engine.BASE)
     first = docker.start_container(*words, "sleep", "600")
-    text = (
-        f"slice same is the slice of container {first[:12]}: choose another VGPU_NAME, or join it with VGPU_SLICE=same"
-    )
-    refused(docker, docker.run(*words, "true"), text)
+    name = docker.cli("inspect", "-f", "{{.Name}}", first).stdout.strip().removeprefix("/")
+    text = f"slice same is the slice of container {name} ({first[:12]}): choose another VGPU_NAME, or join it with"
+    refused(docker, docker.run(*words, "true"), f"{text} VGPU_SLICE=same")
     assert [c.id for c in slices(system)["same"].containers] == [first]
 
 

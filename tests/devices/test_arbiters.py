@@ -67,8 +67,13 @@ def test_what_the_kernel_has_granted_is_known(arbiters: Arbiters, tenant: Tenant
     assert now.scheduling in SCHEDULING and now.steps_down == 0
     scheduled = {os.sched_getscheduler(int(task.name)) & ~os.SCHED_RESET_ON_FORK for task in arbiter_threads()}
     wait_for(lambda: (arbiters.standing(UUID).scheduling == "fifo") == (os.SCHED_FIFO in scheduled))
-    both = now.locked_bytes + now.unlocked_bytes
-    assert both > arbiters.standing("GPU-1").locked_bytes + arbiters.standing("GPU-1").unlocked_bytes
+
+    def counted_bytes(uuid: str) -> int:
+        found = arbiters.standing(uuid)
+        return found.locked_bytes + found.unlocked_bytes
+
+    # each thread counts its own memory when it has begun to run
+    wait_for(lambda: 0 < counted_bytes("GPU-1") < counted_bytes(UUID))
 
 
 def arbiter_threads() -> list[Path]:

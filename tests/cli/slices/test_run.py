@@ -310,15 +310,18 @@ def test_a_run_that_is_killed_leaves_its_command(start: Any, daemon: Any, tmp_pa
 
 def test_ctrl_z_stops_both_and_fg_goes_on(daemon: Any) -> None:
     """A shell with job control stops and continues `vgpu run` with its command as it does any program."""
-    run_command = f'"$PY" -c "$UNHOOKED" --host {daemon.host} run -q --gpus 0.5 -- sh -c "echo ready; read a; exit 4"'
+    command = 'sh -c "echo pid \\$\\$ ready; read a; exit 4"'
+    run_command = f'"$PY" -c "$UNHOOKED" --host {daemon.host} run -q --gpus 0.5 -- {command}'
     environment = os.environ | {"PY": sys.executable, "UNHOOKED": UNHOOKED, "PS1": "", "HISTFILE": ""}
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve("/bin/bash", ["bash", "--norc", "--noediting", "-i"], environment)
     os.write(terminal, f"stty -echo; {run_command}\n".encode())
-    read_until(terminal, b"ready\r\n")
+    reader = int(read_until(terminal, b" ready\r\n").split()[-2])
     os.write(terminal, b"\x1a")
     read_until(terminal, b"Stopped")
+    # vgpu has stopped; until its command has, too, that would still read the line which is typed next
+    wait_until(lambda: Path(f"/proc/{reader}/stat").read_text().rpartition(") ")[2].startswith("T"))
     os.write(terminal, b"echo at-the-$((1+1))-prompt\n")
     read_until(terminal, b"at-the-2-prompt")
     os.write(terminal, b"fg\n")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,62 +112,3 @@ def test_two_slices_get_their_parts(short_dir: Path) -> None:
         first, last = both[0], both[-1]
         rates[name] = (last["samples"] - first["samples"]) / (last["time_ns"] - first["time_ns"])
     assert 2 < rates["large"] / rates["small"] < 4.5, rates
-
-
-#: root's folders are the system's, where another daemon may be: those of any other user
-OWN_PLACES = """
-import os
-from vgpud import paths
-for name in ("runtime_dir", "state_dir", "config_file", "cache_dir"):
-    usual = getattr(paths, name)
-    setattr(paths, name, lambda env=os.environ, uid=None, usual=usual: usual(env, uid or 1))
-"""
-
-
-def quick_start() -> list[str]:
-    """The commands of README.md for a machine without a GPU, without their remarks."""
-    text = (ROOT / "README.md").read_text().partition("on a simulated device:\n\n```console\n")[2].partition("```")[0]
-    return [line.partition("  #")[0].rstrip() for line in text.splitlines()]
-
-
-def wait_until(vgpu: Callable[..., str], words: Sequence[str], condition: Callable[[str], bool]) -> str:
-    until = time.monotonic() + 60
-    while not condition(found := vgpu(*words)):
-        assert time.monotonic() < until, found
-        time.sleep(0.1)
-    return found
-
-
-def test_the_quick_start_of_the_readme_runs_as_it_is_written(short_dir: Path) -> None:
-    *lines, last = quick_start()
-    assert len(lines) == 4 and last == "vgpu top", "four commands to two programs that share a device"
-    for name, module in (("vgpu", "vgpud.cli.main"), ("vgpud", "vgpud.serve")):
-        (short_dir / f"run_{name}.py").write_text(f"{OWN_PLACES}\nfrom {module} import main\nmain()\n")
-        (short_dir / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{short_dir}/run_{name}.py" "$@"\n')
-        (short_dir / name).chmod(0o755)
-    (short_dir / "xdg" / "vgpud").mkdir(parents=True, mode=0o700)
-    (short_dir / "xdg" / "vgpud" / "vgpud.toml").write_text('metrics = "off"\n')  # the port may be in use
-    folders = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
-    env = {name: value for name, value in os.environ.items() if not name.startswith("VGPU_")}
-    env |= dict.fromkeys(folders, str(short_dir / "xdg"))
-    env |= {"PATH": f"{short_dir}:{env['PATH']}", "PYTHONPATH": str(ROOT)}
-
-    def vgpu(*words: str) -> str:
-        done = subprocess.run(["vgpu", *words], env=env, capture_output=True, text=True, timeout=60, check=False)
-        return done.stdout if done.returncode == 0 else ""
-
-    shell = subprocess.Popen(["bash"], env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    assert shell.stdin
-    try:
-        for line in lines:
-            shell.stdin.write(f"{line}\n")
-            shell.stdin.flush()
-            if "vgpud serve" in line:
-                wait_until(vgpu, ("version", "-o", "name"), bool)
-        programs = wait_until(vgpu, ("ps", "-o", "name"), lambda found: len(found.split()) == 2)
-        shown = vgpu("top", "-n", "1")
-        assert len(programs.split()) == 2 and {"train-a", "train-b"} <= set(shown.split())
-    finally:
-        shell.stdin.write("kill $(jobs -p); wait; vgpu sim stop --force; exit\n")
-        shell.stdin.close()
-        shell.wait(timeout=60)
