@@ -62,27 +62,37 @@ static void launch_graph_ptsz(void) {
   CHECK(cuGraphLaunch_ptsz((CUgraphExec)(uintptr_t)&functions[1], fake_stream(1)) == CUDA_SUCCESS);
 }
 
-/* Launches that the device keeps up with, until they pass uncounted, and then as many as it takes to wait for it. */
-static void is_bounded(void (*launch_one)(void)) {
-  begin(0);
-  set_gate(VG_GATE_SOLO);
-  vg_real_slots[VG_ENTRY_cuLaunchKernelEx] = vg_real_slots[VG_ENTRY_cuLaunchKernelEx_ptsz] = (void *)real_launch_ex;
-  vg_real_slots[VG_ENTRY_cuGraphLaunch] = vg_real_slots[VG_ENTRY_cuGraphLaunch_ptsz] = (void *)real_launch_graph;
-  uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
+/* Launches that the device keeps up with, until they pass uncounted, and then as many as it takes to wait for it.
+ * Returns whether they were waited for. */
+static bool waits_in_time(void (*launch_one)(void)) {
+  uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S, most_ns = 0;
   while (!vg_gate_solo() && vg_prim_now_ns() < limit_ns) {
     launch_one();
     vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
     vg_gate_service(vg_prim_now_ns());
   }
   CHECK(vg_gate_solo());
-  uint64_t most_ns = 0;
   for (int i = 0; i < 300; i++) {
     launch_one();
     uint64_t end_ns = fake_end_of(fake_stream(1)), now_ns = vg_prim_now_ns();
     if (end_ns > now_ns && end_ns - now_ns > most_ns) most_ns = end_ns - now_ns;
   }
   printf("  queued %.0f ms of 600 ms\n", (double)most_ns / 1e6);
-  CHECK(!vg_gate_solo() && most_ns <= 3 * VG_SOLO_BOUND_NS);
+  return !vg_gate_solo() && most_ns <= 3 * VG_SOLO_BOUND_NS;
+}
+
+/* Where this thread was kept off the processor, kernels were measured longer or shorter than they are: three tries. */
+static void is_bounded(void (*launch_one)(void)) {
+  begin(0);
+  set_gate(VG_GATE_SOLO);
+  vg_real_slots[VG_ENTRY_cuLaunchKernelEx] = vg_real_slots[VG_ENTRY_cuLaunchKernelEx_ptsz] = (void *)real_launch_ex;
+  vg_real_slots[VG_ENTRY_cuGraphLaunch] = vg_real_slots[VG_ENTRY_cuGraphLaunch_ptsz] = (void *)real_launch_graph;
+  bool waited = false;
+  for (int tries = 0; tries < 3 && !waited; tries++) {
+    waited = waits_in_time(launch_one);
+    vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
+  }
+  CHECK(waited);
   end();
 }
 

@@ -66,13 +66,14 @@ class Screen:
             assert time.monotonic() < deadline and self.code is None, f"{text!r} is not in {self.output!r}"
 
     def interrupt(self) -> None:
-        """Ctrl-C, until the prompt is there. The kernel flushes output with the signal, perhaps a prompt as well."""
+        """Ctrl-C, until the prompt is there: again where it has come between two programs, or the kernel, which flushes
+        output with the signal, has taken a prompt away."""
         self.type("\x03")
         self.until(b"^C")
         deadline = time.monotonic() + PATIENCE_S
         while PROMPT not in self.output.rpartition(b"^C")[2]:
             if not self._read(2.0):
-                self.type("\r")
+                self.type("\x03")
             assert time.monotonic() < deadline, self.output
 
     def run(self, line: str, answer: str) -> None:
