@@ -17,6 +17,7 @@ from vgpud.cli.common.slice_options import build_spec, queue_option, spec_option
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
+    from vgpud.cli.common.client import Client
     from vgpud.v1 import vgpud_pb2 as pb
 
 #: for a daemon that is being started
@@ -94,10 +95,8 @@ def _slice(
 ) -> Iterator[tuple[pb.Node, pb.Slice, frozenset[str]]]:
     """The node, the slice (created from a spec, and then removed at the end), the simulated devices' UUIDs."""
     from vgpud.cli.common import views
-    from vgpud.cli.common.client import Client
 
-    node = _node(settings)
-    with Client(settings) as client:
+    with _connected(settings) as (client, node):
         simulated = views.simulated_uuids(client.devices())
         if spec is None:
             item = client.get_slice(name)
@@ -111,18 +110,23 @@ def _slice(
             _remove(settings, item)
 
 
-def _node(settings: Settings) -> pb.Node:
-    """The node. A daemon that was started in the background a moment ago, `vgpud serve &`, is waited for."""
+@contextmanager
+def _connected(settings: Settings) -> Iterator[tuple[Client, pb.Node]]:
+    """A client and the node. A daemon that was started in the background a moment ago, `vgpud serve &`, is waited
+    for."""
     from vgpud.cli.common.client import Client
 
     until_s = time.monotonic() + _START_S
     while True:
-        try:
-            with Client(settings) as client:
-                return client.node()
-        except CliError as error:
-            if error.exit_code != ExitCode.UNREACHABLE or time.monotonic() >= until_s:
-                raise
+        with Client(settings) as client:
+            try:
+                node = client.node()
+            except CliError as error:
+                if error.exit_code != ExitCode.UNREACHABLE or time.monotonic() >= until_s:
+                    raise
+            else:
+                yield client, node
+                return
         time.sleep(0.1)
 
 
