@@ -83,12 +83,14 @@ class ByFile(LoadScopeScheduling):
 
     def remove_node(self, node: WorkerController) -> str | None:
         """A test that its worker has not survived has failed: xdist would give it to worker after worker, and hang."""
-        units = self.assigned_work[node].values()
-        left = [(unit, nodeid) for unit in units for nodeid, completed in unit.items() if not completed]
+        units = self.assigned_work[node]
+        left = [(unit, nodeid) for unit in units.values() for nodeid, completed in unit.items() if not completed]
         crashed = None
         if left:
             unit, crashed = left[0]
             unit[crashed] = True
+        for name in [name for name, unit in units.items() if all(unit.values())]:
+            del units[name]  # xdist would give it to a worker, which would wait for ever for its first test
         super().remove_node(node)
         if self.workqueue and len(self.nodes) == 1:
             self._reschedule(self.nodes[0])

@@ -165,6 +165,22 @@ def test_a_worker_that_dies_is_replaced_and_its_test_has_failed(tmp_path: Path) 
     assert sorted([crashed, *(test for _, test, _ in run.ran)]) == sorted(BESIDE + LAST)
 
 
+@pytest.mark.parametrize("tests_run", range(6))
+def test_a_worker_that_dies_leaves_no_file_that_has_been_run(tmp_path: Path, tests_run: int) -> None:
+    """A worker that was given such a file would wait for its first test for ever."""
+    run = Run(tmp_path, 2, [*BESIDE, *LAST])
+    died = run.workers[0]
+    for _ in range(tests_run):
+        run.step(died)
+    crashed = run.scheduler.remove_node(cast(WorkerController, died))
+    units = [tests for units in run.scheduler.assigned_work.values() for tests in units.values()]
+    assert not [tests for tests in [*run.scheduler.workqueue.values(), *units] if all(tests.values())]
+    run.workers.append(run.new())
+    run.scheduler.schedule()
+    run.to_the_end()
+    assert sorted([crashed or "", *(test for _, test, _ in run.ran)]) == sorted(BESIDE + LAST)
+
+
 def test_a_worker_that_finds_other_tests_is_sent_home(tmp_path: Path) -> None:
     run = Run(tmp_path, 2, [*BESIDE, *LAST])
     late = Worker()

@@ -102,7 +102,7 @@ def queue_node(node: Node, devices: int = 2, **settings: str) -> Iterator[QueueN
 
 def end_jobs(directory: Path) -> None:
     """Kills what runs for the supervisors that are named there, and has them end."""
-    for begun in directory.glob("*/begun"):
+    for begun in directory.glob("[!.]*/begun"):  # the hidden ones are still being written
         fields = dict(line.partition(" ")[::2] for line in begun.read_text().splitlines())
         supervisor = int(fields["pid"])
         if processes.start_time(supervisor) != int(fields["start"]):

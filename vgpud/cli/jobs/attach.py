@@ -107,12 +107,12 @@ class _Session:
         if not self.has_joined and not self._options.quiet:
             again = f"`vgpu queue attach {self.job_id}` joins it again"
             self.window.say(f"job {self.job_id} is running; {self.leaves} leaves its terminal, {again}")
+        self.window.give()
+        self._is_connected = True  # before this is said: what is typed then must arrive
+        self._requests.put(self._sized(pb.AttachJobRequest()))  # it may have changed while the job waited
         if self._is_away:
             self._is_away = False
             self.window.say(f"the daemon answers again: this is the terminal of job {self.job_id}")
-        self.window.give()
-        self._is_connected = True
-        self._requests.put(self._sized(pb.AttachJobRequest()))  # it may have changed while the job waited
         if not self.has_joined:
             self.has_joined = True
             threading.Thread(target=self._type, daemon=True).start()

@@ -37,6 +37,7 @@ from vgpud.daemon.jobs.queues import WAITING
 from vgpud.daemon.jobs.slices import Host
 from vgpud.errors import StoreError
 from vgpud.jobs.terminal import Terminal
+from vgpud.store.flush import while_busy
 from vgpud.store.jobs import Request
 
 #: a queue's history is an average that is halved every half-life: so long a time is in it (half-life / ln 2)
@@ -310,20 +311,33 @@ class JobRequests:
         )
 
     async def set_queue(self, spec: QueueSpec, members: Sequence[str]) -> Denied | None:
-        queues = self._jobs.queues.with_queue(spec, members)
-        denied = queues if isinstance(queues, Denied) else self._jobs.machine.check_queues(queues)
-        return denied or await self._change_queues(lambda: self._jobs.queues.set(spec, members))
+        def change() -> Denied | None:
+            queues = self._jobs.queues.with_queue(spec, members)
+            denied = queues if isinstance(queues, Denied) else self._jobs.machine.check_queues(queues)
+            if not denied:
+                self._jobs.queues.set(spec, members)
+            return denied
+
+        return await self._change(change, lambda: QueuesChanged(self._jobs.queues.specs))
 
     async def delete_queue(self, name: str) -> Denied | None:
-        denied = self._jobs.queues.why_kept(name, self._jobs.counts.in_state(name, *JobState))
-        return denied or await self._change_queues(lambda: self._jobs.queues.delete(name))
+        def change() -> Denied | None:
+            denied = self._jobs.queues.why_kept(name, self._jobs.counts.in_state(name, *JobState))
+            if not denied:
+                self._jobs.queues.delete(name)
+            return denied
 
-    async def _change_queues(self, change: Callable[[], None]) -> Denied | None:
+        return await self._change(change, lambda: QueuesChanged(self._jobs.queues.specs))
+
+    async def _change(self, change: Callable[[], Denied | None], event: Callable[[], Event]) -> Denied | None:
+        """`change` checks and writes. It is tried again while the store is busy, and others are answered meanwhile."""
         try:
-            change()
+            denied = await while_busy(change)
         except StoreError as error:
             return _unavailable(error)
-        self._jobs.process_events(QueuesChanged(self._jobs.queues.specs))
+        if denied:
+            return denied
+        self._jobs.process_events(event())
         return await self._host.saved()
 
     # ---- reservations ----
@@ -341,23 +355,28 @@ class JobRequests:
             found.append(device.uuid)
         uuids = tuple(dict.fromkeys(found))
         new = replace(given, node=self.node, device_uuids=uuids, begin_ns=given.begin_ns or now_ns)
-        denied = self._jobs.machine.check_reservation(new, now_ns)
-        return denied or await self._reserve((*self.reservations(), new)) or new
+
+        def add() -> Denied | None:
+            denied = self._jobs.machine.check_reservation(new, now_ns)
+            if not denied:
+                self._jobs.reservations.replace((*self.reservations(), new))
+            return denied
+
+        return await self._change(add, self._reservations_changed) or new
 
     async def delete_reservation(self, name: str) -> Denied | None:
-        known = self.reservations()
-        if name not in {one.name for one in known}:
-            names = ", ".join(sorted(one.name for one in known)) or "none"
-            return Denied(Reason.NOT_FOUND, f"no reservation {name[:60]!r}: there are {names}", "name")
-        return await self._reserve(tuple(one for one in known if one.name != name))
+        def delete() -> Denied | None:
+            known = self.reservations()
+            if name not in {one.name for one in known}:
+                names = ", ".join(sorted(one.name for one in known)) or "none"
+                return Denied(Reason.NOT_FOUND, f"no reservation {name[:60]!r}: there are {names}", "name")
+            self._jobs.reservations.replace(tuple(one for one in known if one.name != name))
+            return None
 
-    async def _reserve(self, reservations: tuple[Reservation, ...]) -> Denied | None:
-        try:
-            self._jobs.reservations.replace(reservations)
-        except StoreError as error:
-            return _unavailable(error)
-        self._jobs.process_events(ReservationsChanged(reservations))
-        return await self._host.saved()
+        return await self._change(delete, self._reservations_changed)
+
+    def _reservations_changed(self) -> Event:
+        return ReservationsChanged(tuple(self.reservations()))
 
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
         live = [job for job in self._jobs.machine.jobs.values() if not job.state.ended]
