@@ -17,6 +17,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.api.asker import Asker
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
@@ -349,7 +350,9 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
 
 
 def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:
-    hour = pb.Reservation(name="night", device_uuids=["0"], end={"seconds": int(time.time()) + 3600})
+    end = Timestamp()
+    end.GetCurrentTime()
+    hour = pb.Reservation(name="night", device_uuids=["0"], end={"seconds": end.seconds + 3600})
     requests: list[Callable[[], object]] = [
         lambda: queue.submit("touch ran", 500),
         lambda: queue.queues.SetQueue(pb.SetQueueRequest(queue=pb.Queue(name="team"))),
