@@ -17,7 +17,7 @@ class ExitCode(enum.IntEnum):
     NO_CAPACITY = 6
     TIMED_OUT = 7
     CONFLICT = 8  # the name is taken, or another daemon has the socket
-    DEVICE_REFUSED = 9  # MPS, exclusive-process mode or MIG on a device
+    DEVICE_REFUSED = 9  # MPS, exclusive-process mode or MIG mode without instances on a device
     ENGINE = 125  # vgpu run: failed before the command was started
     NOT_RUNNABLE = 126
     COMMAND_NOT_FOUND = 127

@@ -103,7 +103,7 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
 
 def _check_kubernetes(config: Config, inventory: tuple[Device, ...]) -> None:
     """A misspelt device would be given to users instead of to Kubernetes. Raises ConfigError."""
-    names = {ALL_DEVICES} | {d.uuid for d in inventory} | {str(d.index) for d in inventory}
+    names = frozenset({ALL_DEVICES}).union(*(d.names for d in inventory))
     unknown = next((name for name in config.devices.kubernetes if name not in names), None)
     if unknown is not None:
         have = ", ".join(f"{d.index} ({d.uuid})" for d in inventory)

@@ -30,7 +30,7 @@ enum {
 };
 
 #define NVML_NAME_BYTES 96      /* every text that a device answers fits */
-#define NVML_UUID_TEXT_BYTES 41 /* GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx and the terminating zero */
+#define NVML_UUID_TEXT_BYTES 41 /* GPU- or MIG-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx and the terminating zero */
 #define NVML_PCI_TEXT_BYTES 32
 #define NVML_PCI_LEGACY_TEXT_BYTES 16
 #define NVML_MODE_COMPUTE 0
@@ -136,6 +136,13 @@ typedef struct {
   unsigned long long eventType, eventData;
   unsigned gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
+
+typedef struct {
+  unsigned multiprocessorCount;
+  unsigned sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount, sharedOfaCount;
+  unsigned gpuInstanceSliceCount, computeInstanceSliceCount;
+  unsigned long long memorySizeMB;
+} nvmlDeviceAttributes_t;
 
 /* version words: size of the structure and, in the highest byte, its number */
 #define NVML_VERSION(type, number) ((unsigned)sizeof(type) | (number) << 24)

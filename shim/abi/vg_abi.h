@@ -21,6 +21,10 @@
 #define VG_COAST_SLOTS_MAX 8
 #define VG_WAIT_BUCKETS 16
 
+/* What a device is, which its 16 bytes of UUID do not tell: how CUDA_VISIBLE_DEVICES and NVML name it. */
+#define VG_DEVICE_GPU 0 /* GPU-... */
+#define VG_DEVICE_MIG 1 /* MIG-..., an instance of a GPU; of these a process sees one */
+
 /* The gate word: state in the two low bits, lease epoch above. */
 #define VG_GATE_CLOSED 0
 #define VG_GATE_COUNT 1
@@ -80,7 +84,8 @@ struct vg_attach_request {
 struct vg_slice_device {
   uint8_t uuid[VG_UUID_BYTES]; /* the driver's own UUID, what CUDA_VISIBLE_DEVICES=GPU-... names */
   uint32_t min_milli;
-  uint32_t max_milli;
+  uint16_t max_milli; /* 1000 at most */
+  uint16_t kind;      /* VG_DEVICE_* */
   uint64_t mem_min_bytes;
   uint64_t mem_max_bytes;
   uint64_t context_bytes; /* what one context of one process costs on this device */

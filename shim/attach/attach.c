@@ -64,10 +64,8 @@ static void register_fork_handler(void) {
 
 /* The first attach: makes the devices, in the order in which the program will see them. */
 static int adopt_first(struct vg_wire_answer *answer, int socket_fd) {
-  uint8_t uuids[VG_DEVICES_MAX][VG_UUID_BYTES];
   int order[VG_DEVICES_MAX], count = (int)answer->reply.device_count;
-  for (int i = 0; i < count; i++) memcpy(uuids[i], answer->reply.devices[i].uuid, VG_UUID_BYTES);
-  int visible = vg_visible_select(uuids, count, getenv("CUDA_VISIBLE_DEVICES"), order);
+  int visible = vg_visible_select(answer->reply.devices, count, getenv("CUDA_VISIBLE_DEVICES"), order);
   for (int i = 0; i < visible; i++) {
     vg_session.devices[i].doorbell_fd = -1;
     if (vg_memory_attach(&vg_session.devices[i])) return -ENOMEM;

@@ -30,7 +30,7 @@ static void visible_list(char *ret_text) {
   char *out = ret_text + sprintf(ret_text, VARIABLE "%s", vg_session.device_count ? "" : NO_DEVICES);
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     char uuid[VG_VISIBLE_UUID_TEXT];
-    vg_visible_uuid_text(vg_session.devices[i].resolved.uuid, uuid);
+    vg_visible_uuid_text(&vg_session.devices[i].resolved, uuid);
     out += sprintf(out, "%s%s", i ? "," : "", uuid);
   }
 }

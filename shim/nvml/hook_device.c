@@ -68,9 +68,43 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t 
   }
 HANDLE_ML_HOOK(nvmlDeviceGetHandleByUUID, const char *)
 HANDLE_ML_HOOK(nvmlDeviceGetHandleByUUIDV, const void *)
-HANDLE_ML_HOOK(nvmlDeviceGetHandleByPciBusId, const char *)
-HANDLE_ML_HOOK(nvmlDeviceGetHandleByPciBusId_v2, const char *)
 HANDLE_ML_HOOK(nvmlDeviceGetHandleBySerial, const char *)
+HANDLE_ML_HOOK(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, nvmlDevice_t)
+
+/* A MIG instance has its GPU's bus id: in a slice on one, that of the GPU means the instance. */
+static nvmlDevice_t meant(nvmlDevice_t found) {
+  for (uint32_t i = 0; i < vg_ml_count(); i++) {
+    nvmlDevice_t handle = vg_ml_handle(i), gpu;
+    if (handle == NULL) break;
+    nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle, &gpu);
+    if (result == NVML_SUCCESS && gpu == found) return handle;
+  }
+  return found;
+}
+
+#define BUS_ML_HOOK(name)                                                                                              \
+  NVML_EXPORT nvmlReturn_t name(const char *bus_id, nvmlDevice_t *ret_device) {                                        \
+    nvmlDevice_t found;                                                                                                \
+    nvmlReturn_t result = VG_ML_REAL(name, bus_id, ret_device == NULL ? NULL : &found);                                \
+    return own(result, result == NVML_SUCCESS ? meant(found) : NULL, ret_device);                                      \
+  }
+BUS_ML_HOOK(nvmlDeviceGetHandleByPciBusId)
+BUS_ML_HOOK(nvmlDeviceGetHandleByPciBusId_v2)
+
+/* A MIG instance in a slice is shown as a GPU: it is one of those that are counted, and has no instances. */
+VG_ML_HOOK nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index,
+                                                            nvmlDevice_t *ret_device) {
+  nvmlDevice_t found;
+  nvmlReturn_t result =
+      VG_ML_REAL(nvmlDeviceGetMigDeviceHandleByIndex, device, index, ret_device == NULL ? NULL : &found);
+  return own(result, found, ret_device);
+}
+
+VG_ML_HOOK nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *ret_is_mig) {
+  nvmlReturn_t result = VG_ML_REAL(nvmlDeviceIsMigDeviceHandle, device, ret_is_mig);
+  if (result == NVML_SUCCESS && vg_ml_in_slice()) *ret_is_mig = 0;
+  return result;
+}
 
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *ret_index) {
   nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetIndex, device, ret_index);

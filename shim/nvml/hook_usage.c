@@ -45,14 +45,16 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemo
 }
 
 /* The device time that the slice used, as a share of its maximum: 100 when it used all of it. Memory accesses are not
- * reported by process, so they are divided in the same proportion. */
+ * reported by process, so they are divided in the same proportion. Of a MIG instance NVML knows neither. */
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *ret_utilization) {
   struct vg_attach_usage usage;
   struct vg_ml_device own;
   nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetUtilizationRates, device, ret_utilization);
-  if (result != NVML_SUCCESS || !vg_ml_in_slice()) return result;
+  bool is_unknown = result == NVML_ERROR_NOT_SUPPORTED && ret_utilization != NULL;
+  if ((result != NVML_SUCCESS && !is_unknown) || !vg_ml_in_slice()) return result;
   vg_ml_usage(&usage);
-  if (!vg_ml_find(device, &own)) return result;
+  if (!vg_ml_find(device, &own) || (is_unknown && own.numbers.kind != VG_DEVICE_MIG)) return result;
+  if (is_unknown) *ret_utilization = (nvmlUtilization_t){0};
   uint32_t busy_milli = own.order < usage.device_count ? usage.busy_milli[own.order] : 0;
   unsigned whole = ret_utilization->gpu, memory = ret_utilization->memory;
   ret_utilization->gpu = vg_ml_percent(busy_milli / 10.0, &own);

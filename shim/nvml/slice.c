@@ -76,7 +76,7 @@ static void take(const struct vg_attach_reply *reply, const struct vg_attach_usa
   uint32_t count = 0;
   for (uint32_t i = 0; i < reply->device_count; i++) {
     char text[VG_VISIBLE_UUID_TEXT];
-    vg_visible_uuid_text(reply->devices[i].uuid, text);
+    vg_visible_uuid_text(&reply->devices[i], text);
     found[count].numbers = reply->devices[i];
     found[count].order = i;
     if (VG_ML_REAL(nvmlDeviceGetHandleByUUID, text, &found[count].handle) == NVML_SUCCESS)

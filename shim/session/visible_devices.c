@@ -9,19 +9,19 @@
 
 #define NOT_FOUND (-1)
 
-void vg_visible_uuid_text(const uint8_t *uuid, char ret_text[VG_VISIBLE_UUID_TEXT]) {
-  char *out = ret_text + sprintf(ret_text, "GPU-");
+void vg_visible_uuid_text(const struct vg_slice_device *device, char ret_text[VG_VISIBLE_UUID_TEXT]) {
+  char *out = ret_text + sprintf(ret_text, device->kind == VG_DEVICE_MIG ? "MIG-" : "GPU-");
   for (int i = 0; i < VG_UUID_BYTES; i++) {
     if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
-    out += sprintf(out, "%02x", uuid[i]);
+    out += sprintf(out, "%02x", device->uuid[i]);
   }
 }
 
-static int by_uuid(const uint8_t (*uuids)[VG_UUID_BYTES], int count, const char *entry, size_t length) {
+static int by_uuid(const struct vg_slice_device *devices, int count, const char *entry, size_t length) {
   int found = NOT_FOUND;
   for (int i = 0; i < count; i++) {
     char text[VG_VISIBLE_UUID_TEXT];
-    vg_visible_uuid_text(uuids[i], text);
+    vg_visible_uuid_text(&devices[i], text);
     if (length >= sizeof text || strncasecmp(text, entry, length)) continue;
     if (found != NOT_FOUND) return NOT_FOUND; /* the prefix fits two */
     found = i;
@@ -39,14 +39,14 @@ static int by_index(int count, const char *entry, size_t length) {
   return length ? index : NOT_FOUND;
 }
 
-static int find(const uint8_t (*uuids)[VG_UUID_BYTES], int count, const char *entry, size_t length) {
+static int find(const struct vg_slice_device *devices, int count, const char *entry, size_t length) {
   while (length && isspace((unsigned char)*entry)) entry++, length--;
   while (length && isspace((unsigned char)entry[length - 1])) length--;
-  bool named = length > 4 && !strncasecmp(entry, "GPU-", 4);
-  return named ? by_uuid(uuids, count, entry, length) : by_index(count, entry, length);
+  bool named = length > 4 && (!strncasecmp(entry, "GPU-", 4) || !strncasecmp(entry, "MIG-", 4));
+  return named ? by_uuid(devices, count, entry, length) : by_index(count, entry, length);
 }
 
-int vg_visible_select(const uint8_t (*uuids)[VG_UUID_BYTES], int count, const char *visible_devices, int *ret_order) {
+int vg_visible_select(const struct vg_slice_device *devices, int count, const char *visible_devices, int *ret_order) {
   int chosen = 0;
   if (!visible_devices) {
     for (; chosen < count; chosen++) ret_order[chosen] = chosen;
@@ -54,7 +54,7 @@ int vg_visible_select(const uint8_t (*uuids)[VG_UUID_BYTES], int count, const ch
   }
   for (const char *entry = visible_devices;; entry++) {
     size_t length = strcspn(entry, ",");
-    int index = find(uuids, count, entry, length);
+    int index = find(devices, count, entry, length);
     if (index == NOT_FOUND) return chosen;
     for (int i = 0; i < chosen; i++)
       if (ret_order[i] == index) return chosen;

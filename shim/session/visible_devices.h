@@ -10,15 +10,15 @@
 
 #include "abi/vg_abi.h"
 
-#define VG_VISIBLE_UUID_TEXT 41 /* "GPU-" 8-4-4-4-12 NUL */
+#define VG_VISIBLE_UUID_TEXT 41 /* "GPU-" or "MIG-", 8-4-4-4-12, NUL */
 #define VG_VISIBLE_LIST_TEXT (VG_DEVICES_MAX * VG_VISIBLE_UUID_TEXT)
 
 /*
- * Entries are indices within the slice or UUIDs ("GPU-...", a unique prefix is enough). As in CUDA the first entry that
- * names no device ends the list; here also an entry that is not in the slice, or is named a second time. NULL: unset,
- * all. Returns how many are visible; ret_order holds their indices.
+ * Entries are indices within the slice or UUIDs ("GPU-...", "MIG-...", a unique prefix is enough). As in CUDA the first
+ * entry that names no device ends the list; here also an entry that is not in the slice, or is named a second time.
+ * NULL: unset, all. Returns how many are visible; ret_order holds their indices.
  */
-int vg_visible_select(const uint8_t (*uuids)[VG_UUID_BYTES], int count, const char *visible_devices, int *ret_order);
-void vg_visible_uuid_text(const uint8_t *uuid, char ret_text[VG_VISIBLE_UUID_TEXT]);
+int vg_visible_select(const struct vg_slice_device *devices, int count, const char *visible_devices, int *ret_order);
+void vg_visible_uuid_text(const struct vg_slice_device *device, char ret_text[VG_VISIBLE_UUID_TEXT]);
 
 #endif

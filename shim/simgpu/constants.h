@@ -17,6 +17,8 @@
 #define SIM_SMALL_ALIGN_BYTES 512ull       /* [published] cuMemAlloc inside one granule: 512-byte steps */
 #define SIM_ARRAY_PAGE_BYTES (64ull << 10) /* [assumed] arrays take whole tiles of sparse ones, which are 64 KiB */
 #define SIM_CONTEXT_BYTES (512ull << 20)   /* [assumed] a context with CUDA 13 takes about half a GiB on Hopper */
+#define SIM_MIG_SLICES 7                   /* [published] compute slices of a GPU in MIG mode */
+#define SIM_MIG_SM_PARTS 8                 /* [assumed] a slice has such a part of the SMs: 16 of 132 are published */
 #define SIM_PCI_BUS_FIRST 0x1b             /* [assumed] any number; devices follow one after the other */
 
 /* ---- time on the device ---- */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SIM_WIRE_MAGIC 0x4d495356u
-#define SIM_WIRE_VERSION 4u
+#define SIM_WIRE_VERSION 5u
 #define SIM_SOCKET_NAME "sock" /* in the server's directory */
 #define SIM_PAGE_NAME "state"
 #define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
@@ -104,6 +104,10 @@ struct sim_page_device {
   uint64_t busy_ns;      /* SM time since the server started */
   uint64_t copy_busy_ns; /* copy engines' time */
   uint64_t decided_ns;   /* the above hold up to this time (it may lie a slice ahead of now) */
+  uint32_t parent;       /* 1 + index of the GPU that it is a MIG instance of; 0: it is a GPU. GPUs come first */
+  uint32_t number;       /* of an instance, on its GPU */
+  uint32_t slices;       /* of an instance: how many of its GPU's SIM_MIG_SLICES */
+  uint32_t nvlink_group; /* NVLink joins GPUs with the same one; 0: it joins none with this one */
   struct sim_page_process processes[SIM_PROCESSES_MAX];
 };
 

@@ -207,6 +207,29 @@ def collected(**more: Any) -> cdi.Collected:
     return replace(cdi.Collected({"deviceNodes": nodes, "mounts": []}, ("0.5", "1"), own), **more)
 
 
+def test_instances_of_a_gpu_have_its_node_in_common(tmp_path: Path) -> None:
+    paths = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3")
+    nodes = [{"path": path, "type": "c", "permissions": "rw"} for path in paths]
+    each = {
+        "MIG-a": frozenset({"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3"}),
+        "MIG-b": frozenset({"/dev/nvidia0"}),
+        "GPU-1": frozenset({"/dev/nvidia1"}),
+    }
+    files = cdi.Cdi(tmp_path)
+    assert files.set(cdi.Collected({"deviceNodes": nodes, "mounts": []}, ("1",), each))
+    for name, uuid in (("a", "MIG-a"), ("b", "MIG-b"), ("c", "GPU-1")):
+        files.open(name, [uuid])
+    found = {
+        name: [n["path"] for n in read(tmp_path, f"vgpu.dev-gpu_{name}.json")["containerEdits"]["deviceNodes"]]
+        for name in "abc"
+    }
+    assert found == {
+        "a": ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3"],
+        "b": ["/dev/nvidiactl", "/dev/nvidia0"],
+        "c": ["/dev/nvidiactl", "/dev/nvidia1"],
+    }
+
+
 def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text())
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
 import pynvml
 import pytest
 
+from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.core.model import Device
 from vgpud.devices.nvml import Devices
 
@@ -18,10 +23,21 @@ def refuse(*_: Any) -> Any:
     raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
-def groups(count: int) -> tuple[int, ...]:
+def made(count: int) -> tuple[Devices, list[Device]]:
+    """Devices 10, 11, ... of a node."""
     shell = Devices.__new__(Devices)  # without a driver: handles are numbers here
     shell._handles = {f"GPU-{index}": index for index in range(count)}
-    return shell.groups([Device(f"GPU-{i}", i, "SIM", "", 1 << 30, 1, True, 0, 1) for i in range(count)])
+    return shell, [Device(f"GPU-{i}", 10 + i, "SIM", "", 1 << 30, 1, True, 0, 1) for i in range(count)]
+
+
+def groups(count: int) -> tuple[int, ...]:
+    shell, devices = made(count)
+    return shell.groups(devices)
+
+
+def nvlink(count: int) -> list[int | None]:
+    shell, devices = made(count)
+    return [device.nvlink_group for device in shell._with_nvlink(tuple(devices))]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +64,19 @@ def test_nvlink_then_numa(
     monkeypatch.setattr(pynvml, "nvmlDeviceGetP2PStatus", status)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTopologyCommonAncestor", ancestor)
     assert groups(4) == expected
+    # what claims are matched by is NVLink alone, named after a device that keeps its index
+    assert nvlink(4) == ([10 + first for first in expected] if links else [None] * 4)
 
 
 def test_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlDeviceGetP2PStatus", refuse)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTopologyCommonAncestor", refuse)
     assert groups(4) == () == groups(1)
+    assert nvlink(2) == [None, None]
+
+
+def test_the_group_is_shown_with_the_device(make_system: Callable[..., OwnSystem]) -> None:
+    system = make_system({"devices": "3", "memory_bytes": "4G", "device.1.nvlink": "7", "device.2.nvlink": "7"})
+    command = [sys.executable, "-m", "vgpud.cli.main", "gpu", "ls", "-o", "json"]
+    done = subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, check=True)
+    assert [one["nvlink_group"] for one in json.loads(done.stdout)["devices"]] == [0, 1, 1]

@@ -193,7 +193,7 @@ def test_a_device_that_is_given_while_a_slice_is_there_is_tainted_until_it_ends(
 
 
 def test_a_device_in_mig_mode_gets_no_claim(cluster: FakeCluster) -> None:  # noqa: F811
-    """Its instances are no devices of vgpud's."""
+    """It was put into it while vgpud runs, which takes the instances that are there when it starts."""
     cluster.system.vgpu("sim", "mode", "0", "mig")
     wanted = {"key": "vgpu.dev/taken", "value": "MIG-mode", "effect": "NoSchedule"}
 

@@ -327,7 +327,7 @@ def test_fixed_sizes_begin_with_kubernetes_1_35(tmp_path: Path, version: str, th
 
 def test_no_extended_resources_without_fixed_sizes() -> None:
     classes = [o["metadata"]["name"] for o in rendered("driver.fixedSizes=false") if o["kind"] == "DeviceClass"]
-    assert classes == ["vgpu", "vgpu-latency"]
+    assert classes == ["vgpu", "vgpu-latency", "vgpu-mig"]
 
 
 # ---- what is refused ----

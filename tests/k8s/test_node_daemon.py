@@ -59,6 +59,10 @@ def test_what_the_kernel_knows_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monk
     assert (seen(pci_bus_id="00000000:42:00.0").numa_node, seen().pci_root) == (None, "")
 
 
+def test_an_nvlink_group_may_be_zero_or_not_there() -> None:
+    assert (seen(nvlink_group=0).nvlink_group, seen().nvlink_group) == (0, None)
+
+
 def test_events_are_read_from_the_first_one_when_vgpud_was_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its numbers begin anew, so what came after the last one of its predecessor would be passed over."""
     monkeypatch.setattr(node_daemon, "AGAIN_S", 0.0)

@@ -91,6 +91,39 @@ def test_all_will_do_where_it_means_the_slices_devices(real: Image, cdi_dir: Pat
         real.prepare()
 
 
+MIG = "MIG-cccccccc-0000-0000-0000-000000000002"
+
+
+@pytest.mark.parametrize("name", [MIG, "0:1", "mig0:1"])
+def test_an_instance_has_its_gpus_node_and_its_own_capabilities(real: Image, cdi_dir: Path, name: str) -> None:
+    """As nvidia-ctk writes them by each of its strategies of names: number 1 of GPU 0 is device 101 here."""
+    changed = spec(deviceNodes=[{"path": "/dev/nvidiactl", "type": "c", "major": 195, "minor": 255}])
+    for one, minors in (("0:0", (3, 4)), (name, (12, 13))):
+        capabilities = [
+            {"path": f"/dev/nvidia-caps/nvidia-cap{minor}", "type": "c", "major": 237, "minor": minor}
+            for minor in minors
+        ]
+        gpu = {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}
+        changed["devices"].append({"name": one, "containerEdits": {"deviceNodes": [gpu, *capabilities]}})
+    write(cdi_dir / "nvidia.yaml", changed)
+    real.config["linux"]["devices"] = [
+        {"path": "/dev/nvidia-caps/nvidia-cap3", "type": "c", "major": 237, "minor": 3}  # another instance's
+    ]
+    done = real.prepare(uuids=(MIG,), indices=(101,))
+    own = ["/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13"]
+    assert nodes(done) == ["/dev/nvidiactl", "/dev/nvidia0", *own]
+    assert "removed /dev/nvidia-caps/nvidia-cap3" in " ".join(done.warnings)
+    assert f"NVIDIA_VISIBLE_DEVICES={MIG}" in done.env
+
+
+def test_all_is_not_taken_for_one_instance(real: Image, cdi_dir: Path) -> None:
+    changed = spec()
+    changed["devices"][0]["name"] = "all"
+    write(cdi_dir / "nvidia.yaml", changed)
+    with pytest.raises(RequestError, match="names only `all`"):
+        real.prepare(uuids=(MIG,), indices=(100,))
+
+
 def test_later_directories_and_changed_files_win(real: Image, cdi_dir: Path, tmp_path: Path) -> None:
     later = tmp_path / "run-cdi"
     later.mkdir()

@@ -17,7 +17,9 @@ LAYOUT = {
         "472 magic@0 abi_version@4 bytes@8 resume@12 library_copy@16 device_count@20 program@24 devices@88"
     ),
     "vg_slice_device": (
-        "56 uuid@0 min_milli@16 max_milli@20 mem_min_bytes@24 mem_max_bytes@32 context_bytes@40 granule_bytes@48"
+        # kind was the upper half of max_milli: of a GPU it is 0, so the same bytes say the same
+        "56 uuid@0 min_milli@16 max_milli@20 kind@22 mem_min_bytes@24 mem_max_bytes@32 context_bytes@40 "
+        "granule_bytes@48"
     ),
     "vg_attach_reply": (
         "1312 magic@0 abi_version@4 bytes@8 status@12 mode@16 device_count@20 process_id@24 "

@@ -27,7 +27,7 @@ def test_everything_in_the_proto_has_a_comment() -> None:
     ("before", "after", "missing"),
     [
         ("  string drained = 15; // reason", "  string drained = 15;\n  // reason", "Device.drained"),
-        ("// A physical (or simulated) device.\n", "", "Device"),
+        ("// A physical (or simulated) device: a GPU, or a MIG instance of one.\n", "", "Device"),
         ("  // One slice.\n", "", "SliceService.GetSlice"),
         ("// Jobs.\nservice", "service", "JobService"),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import vgpud._shim as _shim
@@ -41,12 +41,14 @@ class Refusal(Exception):
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The driver's 16 bytes of "GPU-xxxxxxxx-...". Raises ValueError."""
-    return uuid.UUID(text.removeprefix("GPU-")).bytes
+    """The driver's 16 bytes of "GPU-xxxxxxxx-..." or "MIG-xxxxxxxx-...". Raises ValueError."""
+    return uuid.UUID(text[4:] if text.startswith(("GPU-", "MIG-")) else text).bytes
 
 
-def uuid_text(raw: bytes) -> str:
-    return f"GPU-{uuid.UUID(bytes=raw)}"
+def uuid_text(raw: bytes, known: Iterable[str]) -> str:
+    """The UUID of the known device with these bytes, which do not say what it is; else that of a GPU."""
+    text = f"GPU-{uuid.UUID(bytes=raw)}"
+    return next((uuid for uuid in known if uuid[4:] == text[4:]), text)
 
 
 def clean_text(raw: bytes) -> str:
@@ -79,12 +81,12 @@ def parse_request(raw: bytes) -> Any:
     return request
 
 
-def held_of(request: Any) -> tuple[tuple[str, int], ...]:
-    """What a resuming process claims to hold, by UUID. Raises Refusal when a device is named twice."""
+def held_of(request: Any) -> tuple[tuple[bytes, int], ...]:
+    """What a resuming process claims to hold, by the bytes of a UUID. Raises Refusal when a device is named twice."""
     if request.resume != lib.VG_ATTACH_RESUME:
         return ()
     entries = [request.devices[i] for i in range(request.device_count)]
-    held = {uuid_text(bytes(ffi.buffer(entry.uuid))): int(entry.held_bytes) for entry in entries}
+    held = {bytes(ffi.buffer(entry.uuid)): int(entry.held_bytes) for entry in entries}
     if len(held) != len(entries):
         raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, "attach: devices[] names a device twice")
     return tuple(held.items())
@@ -158,6 +160,7 @@ def slice_reply(node: str, mode: str, process_id: int, given: Slice, devices: Ma
     for entry, share in zip(reply.devices, given.shares, strict=False):
         device = devices[share.device_uuid]
         ffi.buffer(entry.uuid)[:] = uuid_bytes(share.device_uuid)
+        entry.kind = lib.VG_DEVICE_MIG if device.profile else lib.VG_DEVICE_GPU
         entry.min_milli, entry.max_milli = share.min_milli, share.max_milli
         entry.mem_min_bytes, entry.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
         entry.context_bytes, entry.granule_bytes = device.context_bytes, device.granule_bytes

@@ -76,7 +76,7 @@ class Greeting:
     program: str
     resumed: bool = False
     holder: bool = False
-    held: tuple[tuple[str, int], ...] = ()  # bytes by device UUID that a resuming process claims
+    held: tuple[tuple[bytes, int], ...] = ()  # what a resuming process claims, by the 16 bytes of a device's UUID
     serial: int = 0  # of the slice whose pages it has been given already; 0: it waits for the answer
 
 
@@ -474,7 +474,7 @@ class Tenants:
             peer.pages.close_sent()
         self._watch_end(peer)
 
-    def _greeting(self, peer: Peer, request: Any, held: tuple[tuple[str, int], ...]) -> Greeting:
+    def _greeting(self, peer: Peer, request: Any, held: tuple[tuple[bytes, int], ...]) -> Greeting:
         return Greeting(
             peer.slice_name,
             self._thread.next_id(),

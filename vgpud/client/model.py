@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """A physical (or simulated) device."""
+    """A physical (or simulated) device: a GPU, or a MIG instance of one."""
 
     #: the node's name
     node: str = ""
-    #: the driver's number for it
+    #: the driver's number for it; of a MIG instance 100 x (1 + its GPU's) + its own: 203 is number 3 of GPU 1
     index: int = 0
-    #: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+    #: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, of a MIG instance MIG-...
     uuid: str = ""
     #: the model's name
     name: str = ""
@@ -65,6 +65,13 @@ class Device:
     last_xid: int = 0
     #: CUDA's, "9.0"; empty = not known
     compute_capability: str = ""
+    #: lowest index among the devices that NVLink joins with this one, also through others: all of them have the same
+    #: number; absent = no device of the node is linked, or NVML does not report it
+    nvlink_group: int | None = None
+    #: of a MIG instance: the GPU that it is a part of; empty = the device is a GPU
+    parent_uuid: str = ""
+    #: of a MIG instance: its size as NVIDIA names it, "1g.18gb"; empty = the device is a GPU
+    profile: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,11 +52,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The edits of every device, the sizes, and each GPU's own nodes. `warnings`: missing parts."""
+    """The edits of every device, the sizes, and the nodes of each. `warnings`: missing parts."""
 
     edits: Edits
     sizes: tuple[str, ...]
-    nodes: dict[str, frozenset[str]] = field(default_factory=dict)  # device UUID -> paths that are its alone
+    nodes: dict[str, frozenset[str]] = field(default_factory=dict)  # device UUID -> paths that not all have
     warnings: tuple[str, ...] = ()
 
 
@@ -75,10 +75,11 @@ def collect(facts: Facts) -> Collected:
         with Root.at(_host_root()) as host:
             given = [(d.uuid, d.index) for d in facts.devices]
             found = nvidia_cdi.edits_for([u for u, _ in given], [i for _, i in given], facts.nvidia_dirs, host)
-            nodes = _own_nodes(given, facts.nvidia_dirs, host)
+            nodes = _nodes(given, facts.nvidia_dirs, host)
     edits = _edits(found, tree, facts)
     lost = (f"additional groups {found.gids} are left out: CDI {VERSION} has none",) if found.gids else ()
-    made = sizes(len(facts.devices), facts.gpus_milli_max)
+    gpus = sum(not device.profile for device in facts.devices)  # one MIG instance at a time
+    made = sizes(max(1, gpus), facts.gpus_milli_max)
     return Collected(edits, made, nodes, (*found.warnings, *lost))
 
 
@@ -88,17 +89,16 @@ def _host_root() -> str:
     return host if os.access(host, os.X_OK) else "/"
 
 
-def _own_nodes(given: list[tuple[str, int]], directories: Iterable[str], host: Root) -> dict[str, frozenset[str]]:
-    """Nodes that belong to one device only: those that no other device has."""
+def _nodes(given: list[tuple[str, int]], directories: Iterable[str], host: Root) -> dict[str, frozenset[str]]:
+    """The nodes of each device that not all devices have. MIG instances have their GPU's in common, and capabilities of
+    their own."""
     places = list(directories)
     paths = {
         uuid: frozenset(str(node["path"]) for node, _ in nvidia_cdi.edits_for([uuid], [index], places, host).nodes)
         for uuid, index in given
     }
-    return {
-        uuid: own - frozenset().union(*(other for name, other in paths.items() if name != uuid))
-        for uuid, own in paths.items()
-    }
+    common = frozenset.intersection(*paths.values()) if paths else frozenset()
+    return {uuid: own - common for uuid, own in paths.items()}
 
 
 def _edits(found: nvidia_cdi.Edits, tree: Path, facts: Facts) -> Edits:
@@ -203,11 +203,12 @@ class Cdi:
         return self._file([(size, f"VGPU={size}") for size in collected.sizes], collected.edits)
 
     def _one(self, slice_name: str) -> Edits:
-        """The device of one slice: of the GPUs' own nodes only those that the slice has."""
+        """The device of one slice: of the devices' nodes only those that its own have."""
         collected = self._collected
         assert collected is not None
         mine = self._one_time[slice_name]
-        foreign = {path for uuid, paths in collected.nodes.items() if uuid not in mine for path in paths}
+        own = {path for uuid in mine for path in collected.nodes.get(uuid, ())}
+        foreign = {path for paths in collected.nodes.values() for path in paths} - own
         edits = dict(collected.edits)
         if foreign:
             edits["deviceNodes"] = [node for node in edits["deviceNodes"] if node["path"] not in foreign]

@@ -222,6 +222,9 @@ def put(
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
     """
+    several = _several([device for share in shares if (device := state.devices.get(share.device_uuid))])
+    if several:
+        return several
     for share in shares:
         device = state.devices.get(share.device_uuid)
         if device is None:
@@ -257,7 +260,8 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
             f" name {len(parts)} or none" + (f", or spread it over {len(names)}" if len(names) > len(parts) else ""),
             "device_uuids",
         )
-    have_count = len(state.devices)
+    devices = [state.devices[name] for name in names] or _unnamed(state)
+    have_count = len(devices)
     if spec.spread > have_count:
         return _invalid(
             f"{spec.spread} devices to spread over, this node has {have_count}: write {have_count} or less", "spread"
@@ -268,7 +272,23 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
             f" ask for {have_count} or less",
             "gpus_milli",
         )
-    return _offered([state.devices[name] for name in names] or list(state.devices.values()), len(parts), state, only)
+    return (_several(devices) if len(parts) > 1 else None) or _offered(devices, len(parts), state, only)
+
+
+def _unnamed(state: State) -> list[Device]:
+    """The devices for a slice that names none: GPUs, and MIG instances only where there are no others, since half of an
+    instance is not half of a GPU."""
+    devices = list(state.devices.values())
+    return [device for device in devices if not device.profile] or devices
+
+
+def _several(devices: Sequence[Device]) -> Denied | None:
+    """Refuses MIG instances beside other devices."""
+    instance = next((device for device in devices if device.profile), None)
+    if instance is None or len(devices) < 2:
+        return None
+    text = f"device {instance.index} is a MIG instance ({instance.profile}), and a CUDA program sees one of these"
+    return _invalid(f"{text} and no other device: make a slice on it alone", "device_uuids")
 
 
 def _offered(devices: list[Device], count: int, state: State, only: Sequence[str]) -> list[Device] | Denied:

@@ -34,6 +34,8 @@ def _check_slices(state: State) -> None:
         _require(made.name == name, f"slice {name} is filed under its name")
         uuids = [s.device_uuid for s in made.shares]
         _require(len(uuids) == len(set(uuids)) > 0, f"slice {name} has each device once")
+        instance = any(d.profile for uuid in uuids if (d := state.devices.get(uuid)))
+        _require(len(uuids) == 1 or not instance, f"slice {name} has a MIG instance alone")
         for share in made.shares:
             _require(0 <= share.min_milli <= share.max_milli <= MILLI_PER_DEVICE, f"{name}: min <= max <= device")
             _require(share.max_milli > 0, f"{name}: every device has something")

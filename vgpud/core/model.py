@@ -24,6 +24,8 @@ PAUSED, EVICTED, EVICTING, RESTORING = "paused", "evicted", "evicting", "restori
 #: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused
 ALLOW, QUOTA, DENY = "allow", "quota", "deny"
 DIRECTS = (ALLOW, QUOTA, DENY)
+#: indices of MIG instances begin here, those of GPUs are below
+INSTANCES_FROM = 100
 #: in Policy.kubernetes_devices
 ALL_DEVICES = "all"
 
@@ -65,6 +67,28 @@ class Device:
     context_bytes: int  # what one context of one process costs
     granule_bytes: int
     compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
+    #: lowest index among the devices that NVLink joins with it, also through others; None: it joins none here
+    nvlink_group: int | None = None
+    #: of a MIG instance: the GPU that it is a part of, and its size as NVIDIA names it ("1g.18gb"); "" = it is a GPU
+    parent_uuid: str = ""
+    profile: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the site's configuration may call it: UUID or index, of a MIG instance its GPU's as well."""
+        own = {self.uuid, str(self.index)}
+        return frozenset(own | {self.parent_uuid, gpu_of(self.index)[0]} if self.profile else own)
+
+
+def instance_index(gpu: int, number: int) -> int:
+    """The index of a MIG instance, from which both can be read: 203 is number 3 of GPU 1."""
+    return INSTANCES_FROM * (gpu + 1) + number
+
+
+def gpu_of(index: int) -> tuple[str, str]:
+    """(index of the GPU, number of the MIG instance on it) as texts; the number is "" for a GPU."""
+    gpu, number = divmod(index, INSTANCES_FROM)
+    return (str(gpu - 1), str(number)) if gpu else (str(number), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +295,7 @@ class Policy:
     def of_kubernetes(self, device: Device) -> bool:
         """Whether only claims of Kubernetes are placed on a device."""
         named = self.kubernetes_devices
-        return bool(named) and not {ALL_DEVICES, device.uuid, str(device.index)}.isdisjoint(named)
+        return bool(named) and not (device.names | {ALL_DEVICES}).isdisjoint(named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -527,9 +527,9 @@ class Daemon:
         """(libcuda, libnvidia-ml, directory of the simulated device) in use."""
         return self._devices.driver, self._devices.nvml, self._devices.sim_dir
 
-    def device_groups(self) -> tuple[int, ...]:
-        """For each device, by index, a number that linked ones share; () when nothing is known."""
-        return self._devices.groups(list(self.state.devices.values()))
+    def device_groups(self, devices: Sequence[Device]) -> tuple[int, ...]:
+        """For each device a number that linked ones share; () when nothing is known."""
+        return self._devices.groups(devices)
 
     def reading(self, device: str) -> Reading:
         return self._monitor.readings.get(device, Reading(None, None))

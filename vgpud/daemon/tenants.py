@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from vgpud.attach.messages import uuid_text
 from vgpud.attach.server import Admission, Greeting, Usage
 from vgpud.core import bounds
 from vgpud.core import events as ev
@@ -79,7 +80,8 @@ class AttachBackend:
             credit = tuple((s.device_uuid, self._credit(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
         if greeting.serial and (found is None or found.serial != greeting.serial):
             return Denied(Reason.NOT_FOUND, f"slice {greeting.slice_name} has ended")
-        commands = self._host.run(ev.ProcessAttached(process, greeting.held, credit, greeting.serial > 0))
+        held = tuple((uuid_text(raw, self._host.state.devices), size) for raw, size in greeting.held)
+        commands = self._host.run(ev.ProcessAttached(process, held, credit, greeting.serial > 0))
         for command in commands:
             if isinstance(command, ev.AdmitProcess):
                 return Admission(process, command.slice, dict(command.held), self._host.state.devices)

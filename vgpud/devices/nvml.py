@@ -11,15 +11,17 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
-from vgpud.core.model import Device
+from vgpud.core.model import Device, instance_index
 from vgpud.core.observed import Reading
+from vgpud.devices.asking import or_none
+from vgpud.devices.mig import Instance, instances, is_in_mig_mode
 from vgpud.errors import ConfigError, DeviceRefusedError, DriverError
 from vgpud.host import processes as host_processes
 from vgpud.simdevice import state_page
@@ -100,6 +102,9 @@ class Devices:
         self.driver, self.nvml, self.sim_dir = driver, nvml, sim_dir
         self._context_bytes = context_bytes
         self._handles: dict[str, Any] = {}
+        #: by the GPU's UUID its MIG instances, and by an instance's UUID the GPU's handle
+        self._instances: dict[str, list[Instance]] = {}
+        self._gpus: dict[str, Any] = {}
         self._faults: Any = None  # a set of events
         self._simulator = Simulator(Path(sim_dir)) if sim_dir else None
         #: whether the pids that NVML lists mean the same processes to us: the real driver's are the host's
@@ -121,13 +126,14 @@ class Devices:
             self._simulator.look()  # this one we have
 
     def inventory(self, wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[Device, ...]:
-        """The devices to share: all or the wanted, without the excluded (UUIDs or indices). An excluded one need not be
-        there. Raises DriverError, ConfigError."""
+        """The devices to share: all or the wanted, without the excluded (UUIDs or indices; those of a GPU are for all
+        its MIG instances). An excluded one need not be there. Raises DriverError, ConfigError."""
         try:
-            found = [self._device(index) for index in range(pynvml.nvmlDeviceGetCount())]
+            found = [device for index in range(pynvml.nvmlDeviceGetCount()) for device in self._found(index)]
         except pynvml.NVMLError as error:
             raise DriverError(f"NVML cannot list the devices: {error}; see `nvidia-smi` and dmesg") from error
-        names = {d.uuid for d in found} | {str(d.index) for d in found}
+        found.sort(key=lambda device: device.index)
+        names = frozenset[str]().union(*(d.names for d in found))
         for name in wanted:
             if name not in names:
                 have = ", ".join(f"{d.index} ({d.uuid})" for d in found) or "none"
@@ -135,21 +141,42 @@ class Devices:
         masked = next((d for d in found if d.name.startswith(SIMULATED) and not self.sim_dir), None)
         if masked:
             raise ConfigError(f'the driver is the simulated one ({masked.name}): ask for it by name (device = "sim")')
-        chosen = tuple(d for d in found if not wanted or {d.uuid, str(d.index)} & set(wanted))
+        chosen = tuple(d for d in found if not wanted or d.names & set(wanted))
         if not chosen:
             raise DriverError("the driver lists no device: see `nvidia-smi -L`")
-        chosen = tuple(d for d in chosen if not {d.uuid, str(d.index)} & set(excluded))
+        chosen = tuple(d for d in chosen if not d.names & set(excluded))
         if not chosen:
             raise ConfigError(f"devices.exclude leaves no device: {', '.join(excluded)}; leave one of them out")
         self._handles = {d.uuid: self._handles[d.uuid] for d in chosen}
-        return chosen
+        return self._with_nvlink(chosen)
 
     def keep(self, devices: Iterable[Device]) -> None:
         """Only these are read from now on: the others are another daemon's."""
         self._handles = {device.uuid: self._handles[device.uuid] for device in devices}
 
-    def _device(self, index: int) -> Device:
+    def _found(self, index: int) -> list[Device]:
+        """A GPU, or its MIG instances where it has any."""
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        gpu = self._gpu(index, handle)
+        self._instances[gpu.uuid] = instances(handle)
+        return [self._instance(gpu, one) for one in self._instances[gpu.uuid]] or [gpu]
+
+    def _instance(self, gpu: Device, one: Instance) -> Device:
+        self._gpus[one.uuid] = self._handles[gpu.uuid]
+        self._handles[one.uuid] = one.handle
+        memory_bytes = _usable_bytes(one.handle) // one.sharers
+        return replace(
+            gpu,
+            uuid=one.uuid,
+            index=instance_index(gpu.index, one.number),
+            name=one.name,
+            memory_bytes=memory_bytes - memory_bytes % gpu.granule_bytes,
+            sm_count=one.sm_count,
+            parent_uuid=gpu.uuid,
+            profile=one.profile,
+        )
+
+    def _gpu(self, index: int, handle: Any) -> Device:
         uuid = str(pynvml.nvmlDeviceGetUUID(handle))
         self._handles[uuid] = handle
         pci = pynvml.nvmlDeviceGetPciInfo(handle).busId
@@ -172,7 +199,8 @@ class Devices:
         return sim_context_bytes(Path(self.sim_dir) / "state", index)
 
     def refuse_unshareable(self, devices: Iterable[Device]) -> None:
-        """Raises DeviceRefusedError, with the fix, when MPS, exclusive-process mode or MIG have every device."""
+        """Raises DeviceRefusedError, with the fix, when MPS, exclusive-process mode or MIG without instances have every
+        device."""
         held = [(device, self.holder(device.uuid)) for device in devices]
         if all(holder for _, holder in held):
             device, holder = held[0]
@@ -183,13 +211,13 @@ class Devices:
     def holder(self, uuid: str, proc: Path = Path("/proc")) -> Holder | None:
         """What has a whole device, so that it cannot be shared now. `proc`: /proc, or a copy for tests."""
         handle = self._handles.get(uuid)
-        mode = _or_none(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
+        mode = or_none(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
         if mode in _MODES:
             return Holder(f"compute mode {_MODES[mode]}", "so programs cannot share it", "nvidia-smi -i {} -c DEFAULT")
-        mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle))
-        if mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
-            return Holder("MIG mode", "which this version does not divide further", "nvidia-smi -i {} -mig 0")
-        clients = _or_none(lambda: pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle))
+        if is_in_mig_mode(handle):  # since vgpud started, or there were none: its instances are devices of their own
+            so = "and vgpud knows no instances of it: make some (nvidia-smi mig -cgi PROFILE -C) and start vgpud again,"
+            return Holder("MIG mode", f"{so} or", "nvidia-smi -i {} -mig 0")
+        clients = or_none(lambda: pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle))
         pid = clients[0].pid if clients else 0 if self.sim_dir else mps_pid(proc)
         if pid:
             so = "which would merge the tenants' contexts"
@@ -197,31 +225,40 @@ class Devices:
         return None
 
     def read(self, uuid: str) -> Reading:
-        """Present usage of the device; fields are None when NVML does not report them or is lost."""
+        """Present usage of the device; fields are None when NVML does not report them or is lost. A MIG instance has
+        temperature and power of its GPU."""
         handle = self._handles.get(uuid)
         if handle is None:
             return Reading(None, None)
-        memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used)
-        busy = _or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-        celsius = _or_none(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
-        power = _or_none(lambda: pynvml.nvmlDeviceGetPowerUsage(handle))
-        limit = _or_none(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+        gpu = self._gpus.get(uuid, handle)
+        memory = or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+        busy = or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        celsius = or_none(lambda: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU))
+        power = or_none(lambda: pynvml.nvmlDeviceGetPowerUsage(gpu))
+        limit = or_none(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu))
         return Reading(memory, None if busy is None else busy / 100, celsius, power, limit)
 
     def groups(self, devices: Sequence[Device]) -> tuple[int, ...]:
         """For each device a number that linked ones share: by NVLink where there is any, else by NUMA node. () when
         NVML reports neither."""
+        return self._joined(devices, _by_nvlink) or self._joined(devices, _in_numa_node)
+
+    def _joined(self, devices: Sequence[Device], linked: Callable[[Any, Any], bool]) -> tuple[int, ...]:
+        """For each device the first of those that links join with it, also through others; () where there is no
+        link."""
         handles = [self._handles.get(device.uuid) for device in devices]
-        for linked in (_by_nvlink, _in_numa_node):
-            pairs = {(a, b): linked(handles[a], handles[b]) for b in range(len(handles)) for a in range(b)}
-            if any(pairs.values()):
-                found = list(range(len(handles)))
-                for (a, b), together in pairs.items():
-                    if together:
-                        low, high = sorted((found[a], found[b]))
-                        found = [low if group == high else group for group in found]
-                return tuple(found)
-        return ()
+        pairs = {(a, b): linked(handles[a], handles[b]) for b in range(len(handles)) for a in range(b)}
+        found = list(range(len(handles)))
+        for (a, b), together in pairs.items():
+            if together:
+                low, high = sorted((found[a], found[b]))
+                found = [low if group == high else group for group in found]
+        return tuple(found) if any(pairs.values()) else ()
+
+    def _with_nvlink(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        first: Sequence[int | None] = self._joined(devices, _by_nvlink) or [None] * len(devices)
+        groups = (None if i is None or devices[i].profile else devices[i].index for i in first)
+        return tuple(replace(device, nvlink_group=group) for device, group in zip(devices, groups, strict=True))
 
     def lost(self) -> dict[str, str]:
         """Why devices are missing, by UUID: those that NVML calls lost, or those of a simulator that has ended. Finds
@@ -234,29 +271,34 @@ class Devices:
             why = f"lost: its simulator has ended: run `vgpu sim start --dir {self.sim_dir}`"
             return dict.fromkeys(self._handles, why)
         if is_new:
-            _or_none(pynvml.nvmlInit)  # maps the new server's page beside the old one
+            or_none(pynvml.nvmlInit)  # maps the new server's page beside the old one
             self.watch_faults()
         now = {
-            uuid: _or_none(lambda h=handle: str(pynvml.nvmlDeviceGetUUID(h))) for uuid, handle in self._handles.items()
+            uuid: or_none(lambda h=handle: str(pynvml.nvmlDeviceGetUUID(h))) for uuid, handle in self._handles.items()
         }
         return {uuid: "lost: its simulator has other devices now: restart vgpud" for uuid in now if now[uuid] != uuid}
 
     def watch_faults(self) -> None:
         """From now on the driver's reports of faults (XIDs) are kept for faults(), where it makes any."""
-        self._faults = _or_none(pynvml.nvmlEventSetCreate)
-        for handle in self._handles.values() if self._faults else ():
+        self._faults = or_none(pynvml.nvmlEventSetCreate)
+        gpus = [self._gpus.get(uuid, handle) for uuid, handle in self._handles.items()]
+        for handle in gpus if self._faults else ():  # NVML takes no instance here: its GPU's reports name it
             kind = pynvml.nvmlEventTypeXidCriticalError
-            _or_none(lambda h=handle, k=kind: pynvml.nvmlDeviceRegisterEvents(h, k, self._faults))
+            or_none(lambda h=handle, k=kind: pynvml.nvmlDeviceRegisterEvents(h, k, self._faults))
 
     def faults(self) -> list[tuple[str, int]]:
-        """The faults (device, XID) since the last call, at most FAULTS_MAX; does not wait for any."""
+        """The faults (device, XID) since the last call; does not wait for any. After FAULTS_MAX the next call has the
+        others."""
         found: list[tuple[str, int]] = []
         while self._faults and len(found) < FAULTS_MAX:
-            event = _or_none(lambda: pynvml.nvmlEventSetWait_v2(self._faults, 0))
+            event = or_none(lambda: pynvml.nvmlEventSetWait_v2(self._faults, 0))
             if event is None:
                 break
-            uuid = _or_none(lambda e=event: str(pynvml.nvmlDeviceGetUUID(e.device))) or ""
-            found.append((uuid, int(event.eventData)))
+            uuid = or_none(lambda e=event: str(pynvml.nvmlDeviceGetUUID(e.device))) or ""
+            about = int(event.gpuInstanceId), int(event.computeInstanceId)
+            parts = self._instances.get(uuid)
+            meant = [one.uuid for one in parts if one.is_meant(*about)] if parts else [uuid]
+            found += [(device, int(event.eventData)) for device in meant]
         return found
 
     def lists(self, pid: int) -> bool:
@@ -269,17 +311,17 @@ class Devices:
         handle = self._handles.get(uuid)
         if not self.knows_pids or handle is None:
             return None
-        computing = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        computing = or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
         if computing is None:
             return None
         used = _used_bytes(computing)
         for more in (pynvml.nvmlDeviceGetGraphicsRunningProcesses, pynvml.nvmlDeviceGetMPSComputeRunningProcesses):
-            for pid, size in _used_bytes(_or_none(lambda ask=more: ask(handle)) or ()).items():
+            for pid, size in _used_bytes(or_none(lambda ask=more: ask(handle)) or ()).items():
                 used[pid] = max(used.get(pid, 0), size)
         return used
 
     def close(self) -> None:
-        _or_none(pynvml.nvmlShutdown)
+        or_none(pynvml.nvmlShutdown)
         if self._simulator:
             self._simulator.close()
 
@@ -292,14 +334,6 @@ def _used_bytes(processes: Iterable[Any]) -> dict[int, int]:
     return used
 
 
-def _or_none(ask: Any) -> Any:
-    """NVML's answer, or None: devices and driver versions differ in what they report."""
-    try:
-        return ask()
-    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, AttributeError):
-        return None
-
-
 def _is_lost(handle: Any) -> bool:
     try:
         pynvml.nvmlDeviceGetMemoryInfo(handle)
@@ -310,26 +344,26 @@ def _is_lost(handle: Any) -> bool:
 
 def _by_nvlink(a: Any, b: Any) -> bool:
     index = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
-    return bool(_or_none(lambda: pynvml.nvmlDeviceGetP2PStatus(a, b, index)) == pynvml.NVML_P2P_STATUS_OK)
+    return bool(or_none(lambda: pynvml.nvmlDeviceGetP2PStatus(a, b, index)) == pynvml.NVML_P2P_STATUS_OK)
 
 
 def _in_numa_node(a: Any, b: Any) -> bool:
-    level = _or_none(lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(a, b))
+    level = or_none(lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(a, b))
     return level is not None and level <= pynvml.NVML_TOPOLOGY_NODE
 
 
 def _or_zero(ask: Any) -> int:
-    return _or_none(ask) or 0
+    return or_none(ask) or 0
 
 
 def _compute_capability(handle: Any) -> str:
-    major, minor = _or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle)) or (0, 0)
+    major, minor = or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle)) or (0, 0)
     return f"{major}.{minor}" if major else ""
 
 
 def _usable_bytes(handle: Any) -> int:
     """Memory that programs can have: without the reserve of driver and firmware, where NVML reports it (v2)."""
-    v2 = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
+    v2 = or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
     if v2 is not None:
         return int(v2.total - v2.reserved)
     return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)

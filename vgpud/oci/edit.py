@@ -26,7 +26,7 @@ _HOOK_SECONDS = 10
 _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
 _NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit", "oci-nvidia-hook", "nvidia-container-cli")
-_GPU_NODE = re.compile(r"/dev/nvidia\d+")
+_GPU_NODE = re.compile(r"/dev/nvidia(?:\d+|-caps/nvidia-cap\d+)")  # of GPUs, and of capabilities (MIG instances)
 _GPU_MAJOR = 195  # nvidia0 and so on (Documentation/admin-guide/devices.txt)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from vgpud.core.model import gpu_of
 from vgpud.oci import edit
 from vgpud.oci.edit import Config
 from vgpud.oci.request import RequestError
@@ -126,6 +127,8 @@ def _choose(
     if not missing:
         return [found for found in chosen if found is not None]
     whole = next((spec for spec in specs if "all" in spec.devices), None)
+    if any(gpu_of(index)[1] for index in indices):
+        whole = None  # the nodes do not say how many instances these are
     if whole is not None and len(_gpu_paths(whole.devices["all"]) | _gpu_paths(whole.common)) == len(uuids):
         return [(whole, "all")]
     where = ", ".join(directories) or "no directory"
@@ -136,7 +139,8 @@ def _choose(
 
 def _named(specs: Sequence[_Spec], uuid: str, index: int) -> tuple[_Spec, str] | None:
     """By UUID before index, because an index changes its meaning when cards are added or removed."""
-    for name in (uuid, str(index), f"gpu{index}"):
+    gpu, instance = gpu_of(index)
+    for name in (uuid, f"{gpu}:{instance}", f"mig{gpu}:{instance}") if instance else (uuid, gpu, f"gpu{gpu}"):
         for spec in specs:
             if name in spec.devices:
                 return spec, name

@@ -40,7 +40,7 @@ class SimulatedDevice:
 
     config: keys of its configuration (devices, memory_bytes, slice_us, switch_us, launch_cost_ns, context_bytes,
     host_memory_bytes, model,
-    device.<i>.name and so on); lib_dir: a folder with another build of vgpu-simd and the libraries.
+    device.<i>.name, .mig and so on); lib_dir: a folder with another build of vgpu-simd and the libraries.
     Raises ConfigError when the server refuses the configuration, DriverError when it does not start.
     """
 

@@ -14,14 +14,15 @@ from vgpud.errors import DriverError
 
 PAGE_NAME = "state"
 SOCKET_NAME = "sock"
-MAGIC, VERSION = 0x4D495356, 4
+MAGIC, VERSION = 0x4D495356, 5
 DEVICES_MAX = 16
 PROCESSES_MAX = 256
 #: magic, version, server_pid, device_count, fault_count (and modes), started_ns, launch_cost_ns, slice_ns, switch_ns,
 #: model, faults
 HEADER = struct.Struct("<IIiII4xQQQQ256s512x")
-#: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided; processes
-DEVICE = struct.Struct("<II64s16sIIQQQQQQ")
+#: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided, parent,
+#: number, slices, nvlink_group; processes
+DEVICE = struct.Struct("<II64s16sIIQQQQQQIIII")
 #: pid, contexts, used_bytes, busy_ns, program
 PROCESS = struct.Struct("<iIQQ32s")
 
@@ -65,14 +66,14 @@ def read(page: Path) -> Page:
 
 
 def _device(raw: bytes, offset: int) -> PageDevice:
-    sequence, sm_count, name, raw_uuid, _, processes, memory, context, used, busy, _, _ = DEVICE.unpack_from(
-        raw, offset
+    sequence, sm_count, name, raw_uuid, _, processes, memory, context, used, busy, _, _, parent, *_ = (
+        DEVICE.unpack_from(raw, offset)
     )
     first = offset + DEVICE.size
     rows = [PROCESS.unpack_from(raw, first + index * PROCESS.size) for index in range(PROCESSES_MAX)]
     return PageDevice(
         name=name.split(b"\0", 1)[0].decode("utf-8", "replace"),
-        uuid=f"GPU-{uuid.UUID(bytes=raw_uuid)}",
+        uuid=f"{'MIG' if parent else 'GPU'}-{uuid.UUID(bytes=raw_uuid)}",
         sm_count=sm_count,
         processes=processes,
         memory_bytes=memory,

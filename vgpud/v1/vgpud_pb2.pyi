@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Device(_message.Message):
-    __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "milli_reserved", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability")
+    __slots__ = ("node", "index", "uuid", "name", "pci_bus_id", "memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "milli_reserved", "sm_count", "simulated", "context_bytes", "granule_bytes", "utilization_ratio", "drained", "drained_by_fault", "taken_by", "offered", "kubernetes", "temperature_celsius", "power_milliwatts", "power_limit_milliwatts", "xids", "last_xid", "compute_capability", "nvlink_group", "parent_uuid", "profile")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,9 @@ class Device(_message.Message):
     XIDS_FIELD_NUMBER: _ClassVar[int]
     LAST_XID_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_CAPABILITY_FIELD_NUMBER: _ClassVar[int]
+    NVLINK_GROUP_FIELD_NUMBER: _ClassVar[int]
+    PARENT_UUID_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
     node: str
     index: int
     uuid: str
@@ -60,7 +63,10 @@ class Device(_message.Message):
     xids: int
     last_xid: int
     compute_capability: str
-    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., milli_reserved: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ...) -> None: ...
+    nvlink_group: int
+    parent_uuid: str
+    profile: str
+    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., milli_reserved: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ..., drained: _Optional[str] = ..., drained_by_fault: bool = ..., taken_by: _Optional[str] = ..., offered: bool = ..., kubernetes: bool = ..., temperature_celsius: _Optional[int] = ..., power_milliwatts: _Optional[int] = ..., power_limit_milliwatts: _Optional[int] = ..., xids: _Optional[int] = ..., last_xid: _Optional[int] = ..., compute_capability: _Optional[str] = ..., nvlink_group: _Optional[int] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
     __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "started_at", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir", "unwatched", "arbiters")

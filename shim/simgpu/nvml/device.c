@@ -3,6 +3,7 @@
  * library, exported functions call each other by their exported names, so a preloaded hook could meet these calls, too.
  */
 #include "simgpu/nvml/page.h"
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,12 +41,16 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *ret_text, 
   if (result != NVML_SUCCESS) return result;
   if (ret_text == NULL) return NVML_ERROR_INVALID_ARGUMENT;
   if (bytes < NVML_UUID_TEXT_BYTES) return NVML_ERROR_INSUFFICIENT_SIZE;
-  sim_nvml_uuid_text(state.uuid, ret_text);
+  sim_nvml_uuid_text(&state, ret_text);
   return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *text, nvmlDevice_t *ret_device) {
+static bool is_named(nvmlDevice_t device, const char *text) {
   char known[NVML_UUID_TEXT_BYTES];
+  return nvmlDeviceGetUUID(device, known, sizeof known) == NVML_SUCCESS && strcasecmp(text, known) == 0;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *text, nvmlDevice_t *ret_device) {
   nvmlReturn_t result = sim_nvml_ready();
   if (result != NVML_SUCCESS) return result;
   if (text == NULL || ret_device == NULL) return NVML_ERROR_INVALID_ARGUMENT;
@@ -54,8 +59,13 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *text, nvmlDevice_
   nvmlDeviceGetCount_v2(&count);
   for (unsigned i = 0; i < count; i++) {
     if (nvmlDeviceGetHandleByIndex_v2(i, &found) != NVML_SUCCESS) continue;
-    if (nvmlDeviceGetUUID(found, known, sizeof known) != NVML_SUCCESS || strcasecmp(text, known) != 0) continue;
+    if (!is_named(found, text)) continue;
     *ret_device = found;
+    return NVML_SUCCESS;
+  }
+  for (uint32_t i = sim_nvml_count(); i < sim_nvml_page()->device_count; i++) {
+    if (!is_named(sim_nvml_handle(i), text)) continue;
+    *ret_device = sim_nvml_handle(i);
     return NVML_SUCCESS;
   }
   return NVML_ERROR_NOT_FOUND;
@@ -138,11 +148,13 @@ static nvmlReturn_t answer(nvmlDevice_t device, unsigned value, unsigned *ret_va
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *ret_index) {
   struct sim_page_device state;
   nvmlReturn_t result = sim_nvml_device(device, &state);
-  return result != NVML_SUCCESS ? result : answer(device, device->index, ret_index);
+  return result != NVML_SUCCESS ? result : answer(device, state.parent ? state.number : device->index, ret_index);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *ret_number) {
-  return nvmlDeviceGetIndex(device, ret_number);
+  struct sim_page_device state;
+  nvmlReturn_t result = sim_nvml_device(device, &state);
+  return result != NVML_SUCCESS ? result : answer(device, state.parent ? state.parent - 1 : device->index, ret_number);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *ret_major, int *ret_minor) {
@@ -171,12 +183,4 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned 
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned *ret_multi) {
   return answer(device, 0, ret_multi);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *ret_is_mig) {
-  return answer(device, 0, ret_is_mig);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *ret_count) {
-  return answer(device, 0, ret_count);
 }

@@ -52,11 +52,17 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, u
 NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
   struct sim_page_device state;
   nvmlReturn_t result = sim_nvml_device(device, &state);
+  if (result == NVML_SUCCESS) result = sim_nvml_gpu(device); /* what happens on its instances is told for the GPU */
   if (result != NVML_SUCCESS) return result;
   if (set == NULL || set->magic != SET_MAGIC) return NVML_ERROR_INVALID_ARGUMENT;
   if ((types & ~EVENT_KNOWN) != 0) return NVML_ERROR_NOT_SUPPORTED;
   set->types[device->index] |= types;
   return NVML_SUCCESS;
+}
+
+static nvmlDevice_t gpu_of(uint32_t index) {
+  nvmlDevice_t device = sim_nvml_handle(index), parent = sim_nvml_parent(device);
+  return parent != NULL ? parent : device;
 }
 
 /* The next fault of a device that the set listens to; false: none is left. */
@@ -70,7 +76,7 @@ static bool next_fault(nvmlEventSet_t set, struct sim_page_fault *ret_fault) {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (VG_LOAD(&page->fault_count) - set->seen > FAULTS_KEPT) continue; /* overwritten meanwhile */
     set->seen++;
-    if (fault.device >= SIM_DEVICES_MAX || (set->types[fault.device] & EVENT_XID) == 0) continue;
+    if (fault.device >= SIM_DEVICES_MAX || (set->types[gpu_of(fault.device)->index] & EVENT_XID) == 0) continue;
     *ret_fault = fault;
     return true;
   }
@@ -92,9 +98,11 @@ NVML_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t
   struct sim_page_fault fault;
   if (ret_event == NULL) return NVML_ERROR_INVALID_ARGUMENT;
   nvmlReturn_t result = wait_event(set, &fault, timeout_ms);
-  if (result == NVML_SUCCESS)
-    *ret_event = (nvmlEventData_t){sim_nvml_handle(fault.device), EVENT_XID, fault.xid, UINT32_MAX, UINT32_MAX};
-  return result;
+  if (result != NVML_SUCCESS) return result;
+  const struct sim_page_device *device = &sim_nvml_page()->devices[fault.device];
+  *ret_event = (nvmlEventData_t){gpu_of(fault.device), EVENT_XID, fault.xid, sim_nvml_instance_id(device),
+                                 device->parent ? 0 : NVML_NO_INSTANCE};
+  return NVML_SUCCESS;
 }
 
 /* Of the first version: without the two numbers of a MIG instance at the end. */

@@ -4,6 +4,7 @@
  */
 #include "base/prim.h"
 #include "simgpu/nvml/page.h"
+#include <stdbool.h>
 
 #define CLOCK_SM_MHZ 1980 /* H200 SXM: maximum of graphics and SM clock */
 #define CLOCK_MEMORY_MHZ 3201
@@ -51,14 +52,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned 
   return result;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *ret_current, unsigned *ret_pending) {
-  nvmlReturn_t result = check(device);
-  if (result != NVML_SUCCESS) return result;
-  if (sim_nvml_mode(device) != SIM_MODE_MIG) return NVML_ERROR_NOT_SUPPORTED;
-  result = answer(device, 1, ret_current);
-  return result != NVML_SUCCESS ? result : answer(device, 1, ret_pending);
-}
-
 static unsigned load_percent(nvmlDevice_t device) {
   struct sim_nvml_sample old, new;
   if (sim_nvml_samples(device, &old, &new) != NVML_SUCCESS || new.taken_ns == old.taken_ns) return 0;
@@ -68,10 +61,14 @@ static unsigned load_percent(nvmlDevice_t device) {
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned sensor, unsigned *ret_celsius) {
   if (sensor != 0) return NVML_ERROR_INVALID_ARGUMENT;
+  nvmlReturn_t result = sim_nvml_gpu(device);
+  if (result != NVML_SUCCESS) return result;
   return answer(device, TEMPERATURE_IDLE + load_percent(device) / 3, ret_celsius);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *ret_milliwatts) {
+  nvmlReturn_t result = sim_nvml_gpu(device);
+  if (result != NVML_SUCCESS) return result;
   unsigned range = POWER_LIMIT_MILLIWATTS - POWER_IDLE_MILLIWATTS;
   return answer(device, POWER_IDLE_MILLIWATTS + range / 100 * load_percent(device), ret_milliwatts);
 }
@@ -136,6 +133,22 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsign
   return answer_reasons(device, ret_errors); /* none */
 }
 
+#define P2P_NVLINK 2
+#define P2P_OK 0
+#define P2P_NOT_SUPPORTED 5
+
+/* Of the ways of one device to another only NVLink is simulated. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, int way, int *ret_status) {
+  struct sim_page_device one, two;
+  nvmlReturn_t result = sim_nvml_device(device, &one);
+  if (result == NVML_SUCCESS) result = sim_nvml_device(other, &two);
+  if (result != NVML_SUCCESS) return result;
+  if (ret_status == NULL) return NVML_ERROR_INVALID_ARGUMENT;
+  bool linked = way == P2P_NVLINK && one.nvlink_group != 0 && one.nvlink_group == two.nvlink_group;
+  *ret_status = linked ? P2P_OK : P2P_NOT_SUPPORTED;
+  return NVML_SUCCESS;
+}
+
 /* What a question with a device as its first argument is answered, whatever the others are. */
 #define REFUSE(name, code)                                                                                             \
   NVML_EXPORT nvmlReturn_t name(nvmlDevice_t device) {                                                                 \
@@ -146,10 +159,6 @@ REFUSE(nvmlDeviceSetComputeMode, NVML_ERROR_NO_PERMISSION)
 REFUSE(nvmlDeviceSetPersistenceMode, NVML_ERROR_NO_PERMISSION)
 REFUSE(nvmlDeviceSetPowerManagementLimit, NVML_ERROR_NO_PERMISSION)
 REFUSE(nvmlDeviceSetMigMode, NVML_ERROR_NOT_SUPPORTED)
-REFUSE(nvmlDeviceGetMigDeviceHandleByIndex, NVML_ERROR_NOT_SUPPORTED)
-REFUSE(nvmlDeviceGetGpuInstanceId, NVML_ERROR_NOT_SUPPORTED)
-REFUSE(nvmlDeviceGetComputeInstanceId, NVML_ERROR_NOT_SUPPORTED)
-REFUSE(nvmlDeviceGetAttributes_v2, NVML_ERROR_NOT_SUPPORTED)
 REFUSE(nvmlDeviceGetFanSpeed, NVML_ERROR_NOT_SUPPORTED) /* cooled from outside */
 REFUSE(nvmlDeviceGetFanSpeed_v2, NVML_ERROR_NOT_SUPPORTED)
 REFUSE(nvmlDeviceGetNumFans, NVML_ERROR_NOT_SUPPORTED)

@@ -156,7 +156,14 @@ enum sim_mode sim_nvml_mode(nvmlDevice_t device) {
 }
 
 uint32_t sim_nvml_count(void) {
-  return page->device_count;
+  uint32_t count = 0;
+  while (count < page->device_count && page->devices[count].parent == 0) count++;
+  return count;
+}
+
+nvmlDevice_t sim_nvml_parent(nvmlDevice_t device) {
+  uint32_t parent = page->devices[device->index].parent;
+  return parent != 0 ? &handles[parent - 1] : NULL;
 }
 
 nvmlDevice_t sim_nvml_handle(uint32_t index) {
@@ -173,6 +180,12 @@ static nvmlReturn_t check(nvmlDevice_t device) {
 nvmlReturn_t sim_nvml_device(nvmlDevice_t device, struct sim_page_device *ret_state) {
   nvmlReturn_t result = check(device);
   return result != NVML_SUCCESS ? result : read_device(device->index, ret_state);
+}
+
+nvmlReturn_t sim_nvml_gpu(nvmlDevice_t device) {
+  nvmlReturn_t result = check(device);
+  if (result != NVML_SUCCESS) return result;
+  return sim_nvml_parent(device) != NULL ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 
 nvmlReturn_t sim_nvml_samples(nvmlDevice_t device, struct sim_nvml_sample *ret_old, struct sim_nvml_sample *ret_new) {
@@ -195,7 +208,8 @@ nvmlReturn_t sim_nvml_samples(nvmlDevice_t device, struct sim_nvml_sample *ret_o
   return result;
 }
 
-void sim_nvml_uuid_text(const uint8_t uuid[16], char ret_text[NVML_UUID_TEXT_BYTES]) {
-  char *at = ret_text + sprintf(ret_text, "GPU-");
-  for (int i = 0; i < 16; i++) at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+void sim_nvml_uuid_text(const struct sim_page_device *state, char ret_text[NVML_UUID_TEXT_BYTES]) {
+  char *at = ret_text + sprintf(ret_text, state->parent != 0 ? "MIG-" : "GPU-");
+  for (int i = 0; i < 16; i++)
+    at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", state->uuid[i]);
 }

@@ -30,13 +30,17 @@ nvmlReturn_t sim_nvml_open(void);
 nvmlReturn_t sim_nvml_close(void);
 nvmlReturn_t sim_nvml_ready(void);          /* NVML_SUCCESS or NVML_ERROR_UNINITIALIZED */
 const struct sim_page *sim_nvml_page(void); /* while sim_nvml_ready() says so */
-uint32_t sim_nvml_count(void);
+uint32_t sim_nvml_count(void);              /* GPUs; MIG instances come behind them */
 nvmlDevice_t sim_nvml_handle(uint32_t index);
 /* A consistent copy of what the page says of the device behind the handle. */
 nvmlReturn_t sim_nvml_device(nvmlDevice_t device, struct sim_page_device *ret_state);
-enum sim_mode sim_nvml_mode(nvmlDevice_t device); /* after sim_nvml_device() has said that it is one */
+/* After sim_nvml_device() has said that it is one: */
+enum sim_mode sim_nvml_mode(nvmlDevice_t device);
+nvmlDevice_t sim_nvml_parent(nvmlDevice_t device); /* the GPU that it is a MIG instance of; NULL: it is a GPU */
+nvmlReturn_t sim_nvml_gpu(nvmlDevice_t device);    /* SUCCESS, or NOT_SUPPORTED for a MIG instance; INVALID_ARGUMENT */
 /* The copy and two samples at least 50 ms apart, the newer one taken now (waits where there is no older one). */
 nvmlReturn_t sim_nvml_samples(nvmlDevice_t device, struct sim_nvml_sample *ret_old, struct sim_nvml_sample *ret_new);
-void sim_nvml_uuid_text(const uint8_t uuid[16], char ret_text[NVML_UUID_TEXT_BYTES]);
+uint32_t sim_nvml_instance_id(const struct sim_page_device *state); /* of its GPU instance, or NVML_NO_INSTANCE */
+void sim_nvml_uuid_text(const struct sim_page_device *state, char ret_text[NVML_UUID_TEXT_BYTES]);
 
 #endif

@@ -51,8 +51,8 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t
     if (process->pid == 0 || process->contexts == 0) continue;
     ret_infos[found++] = (nvmlProcessInfo_t){.pid = process->pid,
                                              .usedGpuMemory = process->used_bytes,
-                                             .gpuInstanceId = NVML_NO_INSTANCE,
-                                             .computeInstanceId = NVML_NO_INSTANCE};
+                                             .gpuInstanceId = sim_nvml_instance_id(&state),
+                                             .computeInstanceId = state.parent ? 0 : NVML_NO_INSTANCE};
   }
   unsigned room = *count;
   *ret_found = *count = found;
@@ -151,8 +151,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t devi
   for (unsigned i = 0; i < number; i++)
     details->procArray[i] = (nvmlProcessDetail_v1_t){.pid = found[i].pid,
                                                      .usedGpuMemory = found[i].usedGpuMemory,
-                                                     .gpuInstanceId = NVML_NO_INSTANCE,
-                                                     .computeInstanceId = NVML_NO_INSTANCE};
+                                                     .gpuInstanceId = found[i].gpuInstanceId,
+                                                     .computeInstanceId = found[i].computeInstanceId};
   return NVML_SUCCESS;
 }
 
@@ -164,7 +164,8 @@ static unsigned percent(uint64_t part_ns, uint64_t whole_ns) {
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *ret_utilization) {
   struct sim_nvml_sample old, new;
   if (ret_utilization == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  nvmlReturn_t result = sim_nvml_samples(device, &old, &new);
+  nvmlReturn_t result = sim_nvml_gpu(device); /* NVIDIA's does not know it of an instance either */
+  if (result == NVML_SUCCESS) result = sim_nvml_samples(device, &old, &new);
   if (result != NVML_SUCCESS) return result;
   uint64_t span_ns = new.taken_ns - old.taken_ns;
   ret_utilization->gpu = percent(new.busy_ns - old.busy_ns, span_ns);
@@ -190,7 +191,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                                          unsigned long long last_seen_us) {
   struct sim_nvml_sample old, new;
   if (count == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  nvmlReturn_t result = sim_nvml_samples(device, &old, &new);
+  nvmlReturn_t result = sim_nvml_gpu(device);
+  if (result == NVML_SUCCESS) result = sim_nvml_samples(device, &old, &new);
   if (result != NVML_SUCCESS) return result;
   unsigned room = *count;
   *count = new.process_count;

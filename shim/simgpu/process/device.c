@@ -1,6 +1,7 @@
 /*
  * device.c - which devices this process sees, and what they say of themselves. CUDA_VISIBLE_DEVICES as CUDA reads it:
- * indices or GPU-UUID prefixes, the first entry that names no device (or one twice) ends the list, empty = none.
+ * indices or UUID prefixes, the first entry that names no device (or one twice) ends the list, empty = none. Of MIG
+ * instances a process sees one, and then nothing else; a GPU in MIG mode stands for its first one.
  */
 #define _GNU_SOURCE
 #include "simgpu/process/process.h"
@@ -29,19 +30,30 @@ uint64_t sim_device_free_bytes(int index) {
   return device->memory_bytes - VG_LOAD(&device->used_bytes);
 }
 
-static void uuid_text(const uint8_t uuid[16], char ret_text[48]) {
-  char *text = ret_text + sprintf(ret_text, "GPU-");
+static bool is_instance(int index) {
+  return sim_link.page->devices[index].parent != 0;
+}
+
+/* What a program gets when it asks for this device: of a GPU with instances the first of them. */
+static int usable(int index) {
+  for (uint32_t i = 0; i < sim_link.page->device_count; i++)
+    if (sim_link.page->devices[i].parent == (uint32_t)index + 1) return (int)i;
+  return index;
+}
+
+static void uuid_text(const struct sim_page_device *device, char ret_text[48]) {
+  char *text = ret_text + sprintf(ret_text, device->parent ? "MIG-" : "GPU-");
   for (int i = 0; i < 16; i++)
-    text += sprintf(text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    text += sprintf(text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", device->uuid[i]);
 }
 
 /* The index that an entry of CUDA_VISIBLE_DEVICES names, or -1. A UUID may be cut short as long as it names one. */
 static int entry_index(const char *entry, size_t length) {
   int found = -1;
-  if (length >= 4 && strncmp(entry, "GPU-", 4) == 0) {
+  if (length >= 4 && (strncmp(entry, "GPU-", 4) == 0 || strncmp(entry, "MIG-", 4) == 0)) {
     for (uint32_t i = 0; i < sim_link.page->device_count; i++) {
       char text[48];
-      uuid_text(sim_link.page->devices[i].uuid, text);
+      uuid_text(&sim_link.page->devices[i], text);
       if (length > strlen(text) || strncasecmp(entry, text, length) != 0) continue;
       if (found >= 0) return -1;
       found = (int)i;
@@ -51,8 +63,8 @@ static int entry_index(const char *entry, size_t length) {
   char *end;
   long index = strtol(entry, &end, 10);
   while (end < entry + length && *end == ' ') end++;
-  return end == entry + length && length > 0 && index >= 0 && index < (long)sim_link.page->device_count ? (int)index
-                                                                                                        : -1;
+  if (end != entry + length || length == 0 || index < 0 || index >= (long)sim_link.page->device_count) return -1;
+  return is_instance((int)index) ? -1 : (int)index; /* instances have no index */
 }
 
 static void device_add(int index) {
@@ -66,14 +78,26 @@ static void device_add(int index) {
   device->sm_count = (int)shown->sm_count;
 }
 
+/* All GPUs that are not in MIG mode; where there are none, the first instance. */
+static void add_all(void) {
+  for (uint32_t i = 0; i < sim_link.page->device_count; i++)
+    if (!is_instance((int)i) && usable((int)i) == (int)i) device_add((int)i);
+  if (device_count == 0) device_add(usable(0));
+}
+
 void sim_devices_find(void) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   device_count = 0;
-  for (uint32_t i = 0; !visible && i < sim_link.page->device_count; i++) device_add((int)i);
+  if (!visible) add_all();
   for (bool more = visible != NULL; more;) {
     while (*visible == ' ') visible++;
     size_t length = strcspn(visible, ",");
     int index = entry_index(visible, length);
+    if (index >= 0) index = usable(index);
+    if (index >= 0 && is_instance(index)) {
+      if (device_count == 0) device_add(index);
+      return;
+    }
     for (int i = 0; i < device_count; i++)
       if (devices[i].index == index) { /* named twice: none at all, as the driver answers */
         device_count = 0;
@@ -121,8 +145,13 @@ SIM_PUBLIC CUresult cuDeviceGetUuid_v2(CUuuid *ret_uuid, CUdevice ordinal) {
   return result;
 }
 
+/* The first version knows no instances: it answers their GPU's. */
 SIM_PUBLIC CUresult cuDeviceGetUuid(CUuuid *ret_uuid, CUdevice ordinal) {
-  return cuDeviceGetUuid_v2(ret_uuid, ordinal);
+  CUresult result = cuDeviceGetUuid_v2(ret_uuid, ordinal);
+  if (result != CUDA_SUCCESS) return result;
+  uint32_t parent = sim_link.page->devices[devices[ordinal].index].parent;
+  if (parent) memcpy(ret_uuid->bytes, sim_link.page->devices[parent - 1].uuid, sizeof ret_uuid->bytes);
+  return CUDA_SUCCESS;
 }
 
 SIM_PUBLIC CUresult cuDeviceTotalMem_v2(size_t *ret_bytes, CUdevice ordinal) {

@@ -74,6 +74,15 @@ static int set_device(struct config *config, const char *key, const char *value)
   if (strcmp(rest, "uuid") == 0) return uuid(value, device->uuid);
   if (strcmp(rest, "memory_bytes") == 0)
     return number(value, &device->memory_bytes) < 0 || device->memory_bytes < SIM_GRANULE_BYTES ? -EINVAL : 0;
+  if (strcmp(rest, "mig") == 0) {
+    int length = snprintf(device->instances, sizeof device->instances, "%s", value);
+    return length > 0 && length < (int)sizeof device->instances ? 0 : -EINVAL;
+  }
+  if (strcmp(rest, "nvlink") == 0) {
+    if (number(value, &count) < 0 || count > SIM_DEVICES_MAX) return -EINVAL;
+    device->nvlink_group = (uint32_t)count;
+    return 0;
+  }
   if (strcmp(rest, "sm_count") != 0) return -ENOENT;
   if (number(value, &count) < 0 || count < 1 || count > 4096) return -EINVAL;
   device->sm_count = (uint32_t)count;
@@ -134,7 +143,7 @@ static int line_read(struct config *config, char *line, const char *path, int li
   if (rc == -ENOENT)
     fprintf(stderr,
             "vgpu-simd: %s:%d: unknown key \"%s\": use devices, memory_bytes, slice_us, switch_us, launch_cost_ns, "
-            "context_bytes, host_memory_bytes, model or device.N.{name,uuid,memory_bytes,sm_count}\n",
+            "context_bytes, host_memory_bytes, model or device.N.{name,uuid,memory_bytes,sm_count,mig,nvlink}\n",
             path, line_number, key);
   else if (rc < 0)
     fprintf(stderr, "vgpu-simd: %s:%d: \"%s\" is no value for %s\n", path, line_number, value, key);
@@ -154,5 +163,5 @@ int config_read(const char *path, struct config *ret_config) {
   for (int number = 1; rc == 0 && fgets(line, sizeof line, file); number++)
     rc = line_read(ret_config, line, path, number);
   fclose(file);
-  return rc;
+  return rc < 0 ? rc : instances_make(ret_config);
 }

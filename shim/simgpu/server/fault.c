@@ -36,6 +36,7 @@ int fault_tell(const struct device *device, uint64_t xid) {
 
 int mode_tell(const struct device *device, uint64_t mode) {
   if (mode > SIM_MODE_MPS) return -EINVAL;
+  if (server.config.devices[device->index].instances[0]) return -EBUSY; /* MIG mode lasts while there are instances */
   uint32_t shift = 2 * device->index, others = server.page->modes & ~(3u << shift);
   VG_STORE(&server.page->modes, others | (uint32_t)mode << shift);
   return 0;

@@ -60,7 +60,12 @@ static void page_fill(void) {
     memcpy(shown->name, device->name, sizeof shown->name);
     memcpy(shown->uuid, device->uuid, sizeof shown->uuid);
     shown->sm_count = device->sm_count;
-    shown->pci_bus = SIM_PCI_BUS_FIRST + i;
+    shown->pci_bus = SIM_PCI_BUS_FIRST + (device->parent ? device->parent - 1 : i);
+    shown->parent = device->parent;
+    shown->number = device->number;
+    shown->slices = device->slices;
+    shown->nvlink_group = device->nvlink_group;
+    if (device->instances[0]) page->modes |= SIM_MODE_MIG << 2 * i;
     shown->memory_bytes = device->memory_bytes;
     shown->context_bytes = server.config.context_bytes;
     server.devices[i].changed = true;

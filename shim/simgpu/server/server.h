@@ -4,7 +4,8 @@
  * requests, death; checkpoint.c: processes that are moved off; fault.c: kernels that fault; engine.c: a round over SMs
  * and copy engines; meet.c: kernels that run only together; sm.c: decided SM time; queue.c: streams; ready.c: heads
  * that are with an engine; meeting.c: lists of kernels that meet; share.c: memory of several processes; config.c:
- * configuration; report.c: busy log and state page; state.c: the structure that all of them work on.
+ * configuration; instances.c: GPUs in MIG mode; report.c: busy log and state page; state.c: the structure that all of
+ * them work on.
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
@@ -34,6 +35,9 @@ struct config_device {
   uint8_t uuid[16];
   uint64_t memory_bytes;
   uint32_t sm_count;
+  uint32_t nvlink_group;
+  char instances[128];             /* of a GPU in MIG mode: their profiles; "" = it is not in it */
+  uint32_t parent, number, slices; /* of an instance, as in struct sim_page_device */
 };
 
 struct config {
@@ -48,6 +52,7 @@ struct config {
 };
 
 int config_read(const char *path, struct config *ret_config); /* path NULL: defaults. Says on stderr what is wrong. */
+int instances_make(struct config *config);                    /* from the profiles; says what is wrong as well */
 
 struct entry { /* a queued command */
   uint64_t submit_ns;

@@ -122,20 +122,23 @@ def test_a_fixed_part_is_prepared_with_the_memory_that_is_published_in_whole_gra
 
 def test_attributes_say_which_gpu_it_is() -> None:
     known = {"compute_capability": "9.0", "pci_root": "pci0000:00", "numa_node": 0, "driver_version": "580.95.05"}
+    known["nvlink_group"] = 0
     (spec,) = specs(gpus(**known), NODE, Policy(fixed_sizes=False))
     assert spec["devices"][0]["attributes"] == {
         "uuid": {"string": "GPU-0"},
         "index": {"int": 0},
+        "type": {"string": "gpu"},
         "size": {"string": "free"},
         "productName": {"string": "NVIDIA H200"},
         "simulated": {"bool": False},
         "cudaComputeCapability": {"version": "9.0.0"},  # a semantic version, as CEL compares it
         "driverVersion": {"version": "580.95.5"},  # without the zero, which is none of a semantic version's
+        "nvlinkGroup": {"int": 0},
         "resource.kubernetes.io/pcieRoot": {"string": "pci0000:00"},
         "resource.kubernetes.io/numaNode": {"int": 0},
     }
     (unknown,) = specs(gpus(), NODE, Policy(fixed_sizes=False))
-    assert set(unknown["devices"][0]["attributes"]) == {"uuid", "index", "size", "productName", "simulated"}
+    assert set(unknown["devices"][0]["attributes"]) == {"uuid", "index", "type", "size", "productName", "simulated"}
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,9 @@ def device_view(device: pb.Device) -> View:
         "power_limit_milliwatts": device.power_limit_milliwatts if device.HasField("power_limit_milliwatts") else None,
         "xids": device.xids,
         "last_xid": device.last_xid or None,
+        "parent_uuid": device.parent_uuid or None,
+        "profile": device.profile or None,
+        "nvlink_group": device.nvlink_group if device.HasField("nvlink_group") else None,
     }
 
 

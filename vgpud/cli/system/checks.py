@@ -241,7 +241,7 @@ def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding
                 yield Finding("shareable", "warn", f"{problem}: it is not offered", remedy)
                 break
         else:
-            yield Finding("shareable", "ok", "no MPS, no exclusive-process mode, no MIG")
+            yield Finding("shareable", "ok", "no MPS, no exclusive-process mode, no MIG mode without instances")
         return
     said = done.stderr.strip().splitlines()
     line = (said[-1] if said else f"check-devices ended with {done.returncode}: see its log").removeprefix("vgpud: ")

@@ -105,9 +105,9 @@ class JobController:
         self.slices = JobSlices(host, self.clock.now_ns, self.elastic.numbers)
         self.queues = QueueRegistry(host, store, kept, self.clock.now_ns)
         self.reservations = ReservationRegistry(host, store, kept.reservations)
-        devices = tuple(host.state.devices.values())
+        devices = tuple(device for device in host.state.devices.values() if not device.profile)  # GPUs
         model = devices[0].name if devices else ""
-        cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.device_groups()
+        cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.device_groups(devices)
         nodes = [Node(host.node, devices, cpu_milli, _ram_bytes(), model, groups)]
         self._recorder = Recorder(host.config.record_queue)
         self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vgpud.k8s.core.names import FREE
+from vgpud.k8s.core.names import FREE, MIG
 
 #: Effect of a taint: nothing new is placed, or pods that do not tolerate it are evicted, too
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
@@ -14,7 +14,7 @@ NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A device that vgpud gives to Kubernetes."""
+    """A device that vgpud gives to Kubernetes: a GPU, or a MIG instance of one."""
 
     uuid: str
     index: int
@@ -27,6 +27,9 @@ class Gpu:
     pci_root: str = ""
     numa_node: int | None = None
     driver_version: str = ""  # of NVIDIA's driver, "580.95.05"; "" = not known
+    parent_uuid: str = ""  # of a MIG instance: its GPU
+    profile: str = ""  # and its size as NVIDIA names it; "" = it is a GPU
+    nvlink_group: int | None = None  # the same for all GPUs of the node that NVLink joins; None where it joins none
     drained: str = ""  # an operator's reason
     fault: str = ""  # an Xid's, or that it is lost
     taken_by: str = ""  # programs outside slices, or slices that are no claims'
@@ -34,7 +37,7 @@ class Gpu:
 
     @property
     def name(self) -> str:
-        return f"gpu-{self.index}"
+        return f"{MIG if self.profile else 'gpu'}-{self.index}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,10 @@ SM, MEMORY, SLICES, SM_MAX, MEMORY_MAX = "sm", "memory", "slices", "smMax", "mem
 CAPACITIES = (SM, MEMORY, SLICES, SM_MAX, MEMORY_MAX)
 #: attribute that says how a device may be asked for: FREE by capacities, the others as a whole
 SIZE, FREE = "size", "free"
+#: the same attribute of a MIG instance, which is asked for by capacities, too: half of it is not half of a GPU
+MIG = "mig"
+#: attribute that GPUs of a node have in common when NVLink joins them, for matchAttribute
+NVLINK_GROUP = "nvlinkGroup"
 #: fixed sizes in milli-GPU, for extended resources (limits: {vgpu.dev/half: 1})
 FIXED_MILLI = {"half": 500, "quarter": 250, "tenth": 100}
 TAINT_DRAINED, TAINT_FAULTY, TAINT_TAKEN = "vgpu.dev/drained", "vgpu.dev/faulty", "vgpu.dev/taken"

@@ -2,7 +2,8 @@
 
 A GPU is published as a device with consumable capacity, which any number of claims share, and as devices of fixed sizes
 for extended resources. All of a GPU's devices consume its counters, so it is given away by amounts or in fixed parts at
-a time. Maxima are capacities that cannot be used up: parameters that the API server checks (docs/kubernetes.md).
+a time. A MIG instance has amounts only: those are of the instance, and a fixed part is one of a GPU. Maxima are
+capacities that cannot be used up: parameters that the API server checks (docs/kubernetes.md).
 
 Bounds of the API (resource/v1): 64 devices in a slice whose devices have counters or taints, 8 sets of counters in a
 slice, which has no devices then. Before 1.35 counters were in the slice of their devices and nowhere else, so fixed
@@ -26,6 +27,8 @@ from vgpud.k8s.core.names import (
     FREE,
     MEMORY,
     MEMORY_MAX,
+    MIG,
+    NVLINK_GROUP,
     SIZE,
     SLICES,
     SM,
@@ -58,7 +61,7 @@ def offers(gpus: Iterable[Gpu]) -> dict[str, Offer]:
     made: dict[str, Offer] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         made[gpu.name] = Offer(gpu.name, gpu)
-        for size, milli in FIXED_MILLI.items():
+        for size, milli in FIXED_MILLI.items() if not gpu.profile else ():
             for number in range(MILLI_PER_DEVICE // milli):
                 name = f"{gpu.name}-{size}-{number}"
                 made[name] = Offer(name, gpu, size)
@@ -77,7 +80,7 @@ def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]
     # a node has SLICES_MAX slices: the scheduler must not count on more
     bounded = replace(policy, slices_max=max(1, min(policy.slices_max, SLICES_MAX // max(1, len(ordered)))))
     published = [_device(offer, bounded) for offer in devices(gpus, policy)]
-    counters = [_counters(gpu) for gpu in ordered] if policy.fixed_sizes else []
+    counters = [_counters(gpu) for gpu in ordered if not gpu.profile] if policy.fixed_sizes else []
     own = {"driver": DRIVER, "nodeName": node}
     made = [own | {"sharedCounters": part} for part in _parts(counters, COUNTER_SETS_MAX)]
     return made + [own | {"devices": part} for part in _parts(published, DEVICES_MAX)]
@@ -105,7 +108,7 @@ def _device(offer: Offer, policy: Policy) -> dict[str, Any]:
         milli = FIXED_MILLI[offer.size]
         memory = format_memory(fixed_memory(gpu, milli))
         made["capacity"] = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
-    if policy.fixed_sizes:
+    if policy.fixed_sizes and not gpu.profile:
         counters = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
         made["consumesCounters"] = [{"counterSet": gpu.name, "counters": counters}]
     if taints := _taints(gpu, policy):
@@ -118,16 +121,21 @@ def _attributes(offer: Offer) -> dict[str, Any]:
     made: dict[str, Any] = {
         "uuid": {"string": gpu.uuid[:64]},
         "index": {"int": gpu.index},
-        SIZE: {"string": offer.size},
+        "type": {"string": MIG if gpu.profile else "gpu"},
+        SIZE: {"string": MIG if gpu.profile else offer.size},
         "productName": {"string": gpu.product[:64]},
         "simulated": {"bool": gpu.simulated},
     }
+    if gpu.profile:
+        made |= {"profile": {"string": gpu.profile[:64]}, "parentUUID": {"string": gpu.parent_uuid[:64]}}
     if gpu.compute_capability:
         made["cudaComputeCapability"] = {"version": f"{gpu.compute_capability}.0"}  # semantic versions have three parts
     if version := _semantic(gpu.driver_version):
         made["driverVersion"] = {"version": version}
     if gpu.pci_root:
         made["resource.kubernetes.io/pcieRoot"] = {"string": gpu.pci_root}
+    if gpu.nvlink_group is not None:
+        made[NVLINK_GROUP] = {"int": gpu.nvlink_group}
     if gpu.numa_node is not None:
         made["resource.kubernetes.io/numaNode"] = {"int": gpu.numa_node}
     return made

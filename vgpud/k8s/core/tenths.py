@@ -30,10 +30,11 @@ def device_id(uuid: str, number: int) -> str:
 
 
 def listed(gpus: Iterable[Gpu]) -> tuple[tuple[str, bool], ...]:
-    """(id, whether pods may get it) of all devices."""
+    """(id, whether pods may get it) of all devices: of GPUs, since a tenth of a MIG instance is less."""
     return tuple(
         (device_id(gpu.uuid, number), not (gpu.drained or gpu.fault or gpu.taken_by))
         for gpu in sorted(gpus, key=lambda gpu: gpu.index)
+        if not gpu.profile
         for number in range(PER_GPU)
     )
 

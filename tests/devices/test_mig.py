@@ -1,0 +1,168 @@
+"""What the inventory makes of MIG instances: with answers that NVML may give, and on the simulated device."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
+from vgpud.devices import mig
+
+SIM = {"devices": "2", "memory_bytes": "8G", "context_bytes": "32M", "device.0.mig": "1g.2gb, 3g.4gb"}
+
+
+def asked(system: OwnSystem, *words: str) -> Any:
+    command = [sys.executable, "-m", "vgpud.cli.main", *words, "-o", "json"]
+    done = subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, check=True)
+    return json.loads(done.stdout)
+
+
+def devices(system: OwnSystem) -> list[dict[str, Any]]:
+    return list(asked(system, "gpu", "ls")["devices"])
+
+
+# ---- answers of NVML ----
+
+
+class FakeGpu:
+    """A GPU in MIG mode. parts: (GPU instance, compute instance, name) by number, None where none is."""
+
+    def __init__(self, *parts: tuple[int, int, str] | None) -> None:
+        self.parts = parts
+
+    def install(self, patch: pytest.MonkeyPatch, has: Any = None) -> None:
+        def part(number: int) -> int:
+            if self.parts[number] is None:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+            return number
+
+        def attributes(_: int) -> Any:
+            if has is None:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            return has
+
+        one: Callable[[int], Any] = lambda number: self.parts[number]  # noqa: E731
+        patch.setattr(pynvml, "nvmlDeviceGetMigMode", lambda _: (1, 1))
+        patch.setattr(pynvml, "nvmlDeviceGetMaxMigDeviceCount", lambda _: len(self.parts))
+        patch.setattr(pynvml, "nvmlDeviceGetMigDeviceHandleByIndex", lambda _, number: part(number))
+        patch.setattr(pynvml, "nvmlDeviceGetGpuInstanceId", lambda number: one(number)[0])
+        patch.setattr(pynvml, "nvmlDeviceGetComputeInstanceId", lambda number: one(number)[1])
+        patch.setattr(pynvml, "nvmlDeviceGetName", lambda number: one(number)[2])
+        patch.setattr(pynvml, "nvmlDeviceGetUUID", lambda number: f"MIG-{number}")
+        patch.setattr(pynvml, "nvmlDeviceGetAttributes", attributes)
+
+
+def test_numbers_of_instances_that_were_ended_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeGpu((7, 0, "H200 MIG 1g.18gb"), None, (5, 0, "H200 MIG 3g.71gb")).install(monkeypatch)
+    found = mig.instances(object())
+    assert [(one.number, one.uuid, one.profile, one.sharers) for one in found] == [
+        (0, "MIG-0", "1g.18gb", 1),
+        (2, "MIG-2", "3g.71gb", 1),
+    ]
+
+
+def test_compute_instances_of_one_gpu_instance_have_its_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = (1, 0, "H200 MIG 1c.3g.71gb"), (1, 1, "H200 MIG 2c.3g.71gb"), (2, 0, "H200 MIG 1g.18gb")
+    FakeGpu(*parts).install(monkeypatch)
+    assert [(one.profile, one.sharers) for one in mig.instances(object())] == [
+        ("1c.3g.71gb", 2),
+        ("2c.3g.71gb", 2),
+        ("1g.18gb", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("has", "profile", "sms"),
+    [
+        (SimpleNamespace(gpuInstanceSliceCount=1, memorySizeMB=9856, multiprocessorCount=14), "1g.10gb", 14),
+        (None, "MIG", 0),
+    ],
+)
+def test_a_name_without_a_profile(monkeypatch: pytest.MonkeyPatch, has: Any, profile: str, sms: int) -> None:
+    FakeGpu((1, 0, "A device")).install(monkeypatch, has)
+    (found,) = mig.instances(object())
+    assert (found.profile, found.sm_count) == (profile, sms)
+
+
+@pytest.mark.parametrize(
+    ("about", "meant"),
+    [
+        ((1, 0), [True, False, False]),
+        ((1, mig.NO_INSTANCE), [True, True, False]),
+        ((mig.NO_INSTANCE, mig.NO_INSTANCE), [True, True, True]),
+        ((9, 0), [False, False, False]),
+    ],
+)
+def test_which_instances_a_report_is_about(
+    monkeypatch: pytest.MonkeyPatch, about: tuple[int, int], meant: list[bool]
+) -> None:
+    FakeGpu((1, 0, "MIG 1c"), (1, 1, "MIG 1c"), (2, 0, "MIG 1g")).install(monkeypatch)
+    assert [one.is_meant(*about) for one in mig.instances(object())] == meant
+
+
+def test_a_gpu_without_mig_mode_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Any) -> Any:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMigMode", refuse)
+    assert mig.instances(object()) == []
+
+
+# ---- the daemon ----
+
+
+def test_instances_are_devices_in_place_of_their_gpu(make_system: Callable[..., OwnSystem]) -> None:
+    system = make_system(SIM)
+    found = devices(system)
+    assert [(one["index"], one["profile"], one["offered"]) for one in found] == [
+        (1, None, True),
+        (100, "1g.2gb", True),
+        (101, "3g.4gb", True),
+    ]
+    assert [one["memory_total_bytes"] >> 30 for one in found] == [8, 2, 4]
+    assert found[0]["parent_uuid"] is None and found[1]["parent_uuid"] == found[2]["parent_uuid"]
+    assert all(one["uuid"].startswith("MIG-") for one in found[1:])
+    wait_for("their GPU's temperature", lambda: all(one["temperature_celsius"] for one in devices(system)))
+    assert 0 < found[1]["sm_count"] < found[2]["sm_count"] < found[0]["sm_count"]
+
+
+def test_a_fault_drains_the_instance_or_all_of_its_gpu(make_system: Callable[..., OwnSystem]) -> None:
+    system = make_system(SIM)
+    system.vgpu("sim", "xid", "2", "79")  # the first instance is the simulator's third device
+    wait_for("the drain", lambda: not devices(system)[1]["offered"])
+    assert [one["offered"] for one in devices(system)] == [True, False, True]
+    system.vgpu("sim", "xid", "0", "79")
+    wait_for("the drain of the others", lambda: not devices(system)[2]["offered"])
+    assert devices(system)[0]["offered"], "another GPU"
+
+
+def test_a_gpus_name_excludes_its_instances_and_chooses_them(make_system: Callable[..., OwnSystem]) -> None:
+    excluded = make_system(SIM, ["[devices]", 'exclude = ["0"]'])
+    assert [one["index"] for one in devices(excluded)] == [1]
+    one = make_system(SIM, ["[devices]", 'exclude = ["1", "101"]'])
+    assert [one["index"] for one in devices(one)] == [100]
+
+
+def test_the_queue_takes_gpus_alone(make_system: Callable[..., OwnSystem]) -> None:
+    system = make_system(SIM)
+    system.vgpu("submit", "--wait", "--gpus", "1", "--", "true")
+    with pytest.raises(PartError, match="no device"):
+        system.vgpu("submit", "--gpus", "0.5", "--device", "100", "--", "true")
+    alone = make_system(SIM | {"devices": "1"})
+    with pytest.raises(PartError, match="no GPU for the queue: it places nothing on MIG instances"):
+        alone.vgpu("submit", "--gpus", "0.5", "--", "true")
+
+
+def test_mig_mode_lasts_while_there_are_instances(make_system: Callable[..., OwnSystem]) -> None:
+    system = make_system(SIM)
+    with pytest.raises(PartError, match="refuses mode shared"):
+        system.vgpu("sim", "mode", "0", "shared")
+    with pytest.raises(PartError, match="sees one of these and no other device"):
+        system.vgpu("slice", "create", "two", "--gpus", "2", "--device", "100", "--device", "101")
