@@ -100,7 +100,7 @@ class Cluster:
             "TaskPlugin=task/none",
             "SelectType=select/cons_tres",
             "SelectTypeParameters=CR_CPU",
-            "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0",
+            "SchedulerParameters=sched_min_interval=0,sched_interval=1,batch_sched_delay=0,bf_interval=1",
             f"ProctrackType=proctrack/{'cgroup' if self.by_cgroup else 'linuxproc'}",
             "JobAcctGatherType=jobacct_gather/none",
             "GresTypes=gpu,shard",

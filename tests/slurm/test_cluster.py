@@ -95,11 +95,11 @@ def test_a_job_on_two_nodes_and_whole_devices(site: Cluster, programs: Path) -> 
     eventually(lambda: not any(site.names(name) for name in NODES), "the end of both slices")
 
 
-def test_steps_of_a_batch_script_share_its_slice(site: Cluster, programs: Path, tmp_path: Path) -> None:
-    script = site.folder / "job.sh"
-    output = site.folder / "job.out"
-    script.write_text(f"#!/bin/sh\n{programs}/view\nsrun --gres=shard:700 {programs}/view\n")
-    site.call("sbatch", "--wait", "-w", "n1", "--gres=shard:700", f"--output={output}", str(script))
+def test_steps_of_a_batch_script_share_its_slice(site: Cluster, programs: Path) -> None:
+    script, output = site.folder / "job.sh", site.folder / "job.out"
+    script.write_text(f"#!/bin/sh\n{programs}/view\nsrun --gres=shard:700 {programs}/view\necho over\n")
+    site.call("sbatch", "-w", "n1", "--gres=shard:700", f"--output={output}", str(script))
+    eventually(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
     found = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
     assert len(found) == 2, output.read_text() + site.logs()
     assert {one["cuda_bytes"] for one in found} == {found[0]["cuda_bytes"]}
