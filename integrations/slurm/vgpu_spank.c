@@ -79,13 +79,13 @@ static int on_class(int val, const char *value, int remote) {
   return keep("vgpu-class", value, "abcehlnty", class_name, sizeof class_name);
 }
 
-struct spank_option spank_options[] = {
+static struct spank_option options[] = {
     {"vgpu-max", "GPUS", "up to how many GPUs (.8) the step may use while others are idle [default: its shards]", 1, 0,
      on_max},
     {"vgpu-mem", "SIZE", "GPU memory that the step may use (20G) [default: the part of the GPU that its shards are]", 1,
      0, on_memory},
-    {"vgpu-class", "CLASS", "batch, or latency: the step's guarantee is served first [default: batch]", 1, 0, on_class},
-    SPANK_OPTIONS_TABLE_END};
+    {"vgpu-class", "CLASS", "batch, or latency: the step's guarantee is served first [default: batch]", 1, 0,
+     on_class}};
 
 static int read_site(int ac, char **av) {
   for (int i = 0; i < ac; i++) {
@@ -223,8 +223,11 @@ static bool begin_arguments(spank_t sp, const char *word, struct arguments *list
 
 /* ---- Slurm's hooks ---- */
 
+/* Options of the table `spank_options` would be srun's alone. */
 int slurm_spank_init(spank_t sp, int ac, char **av) {
   if (read_site(ac, av)) return -1;
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    if (spank_option_register(sp, &options[i])) return -1;
   if (spank_remote(sp) != 1) return 0;
   void *pages = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   shared = pages == MAP_FAILED ? NULL : pages;

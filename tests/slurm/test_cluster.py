@@ -8,12 +8,14 @@ import pwd
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.daemon.node import eventually
+from tests.slurm import cluster as slurm
 from tests.slurm.cluster import HAS_LUA, NODES, Cluster
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -98,11 +100,11 @@ def test_a_job_on_two_nodes_and_whole_devices(site: Cluster, programs: Path) -> 
 def test_steps_of_a_batch_script_share_its_slice(site: Cluster, programs: Path) -> None:
     script, output = site.folder / "job.sh", site.folder / "job.out"
     script.write_text(f"#!/bin/sh\n{programs}/view\nsrun --gres=shard:700 {programs}/view\necho over\n")
-    site.call("sbatch", "-w", "n1", "--gres=shard:700", f"--output={output}", str(script))
+    site.call("sbatch", "-w", "n1", "--gres=shard:700", "--vgpu-mem=1G", f"--output={output}", str(script))
     eventually(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
     found = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
     assert len(found) == 2, output.read_text() + site.logs()
-    assert {one["cuda_bytes"] for one in found} == {found[0]["cuda_bytes"]}
+    assert {one["cuda_bytes"] for one in found} == {GIB}
     with site.systems["n1"].client() as client:
         made = [event.slice for event in client.events() if event.kind == "slice.created"]
     assert made[-1].endswith(".batch")
@@ -123,6 +125,22 @@ def test_the_used_time_is_in_the_jobs_comment(site: Cluster, programs: Path) -> 
     shown = site.call("scontrol", "show", "job", job[1]).stdout
     used = re.search(rf"AdminComment=vgpu n1 slurm-{job[1]}.0 (\d+\.\d+) GPU-s", shown)
     assert used and float(used[1]) > 0, shown + site.logs()
+    usage = [sys.executable, "-m", "vgpud.cli.main", "usage", "--by", "job", "-o", "json"]
+    rows = json.loads(subprocess.run(usage, env=site.systems["n1"].env, capture_output=True, check=True).stdout)[
+        "usage"
+    ]
+    (row,) = (row for row in rows if row.get("slice") == f"slurm-{job[1]}.0")
+    assert row["gpu_seconds_used"] > 0
+
+
+def test_installation(tmp_path: Path) -> None:
+    if not slurm.HEADER.exists():
+        pytest.skip(f"{slurm.HEADER} is missing (Debian: libslurm-dev)")
+    out = tmp_path / "vgpu_spank.so"
+    command = ["make", "-s", "-C", str(slurm.SOURCES), f"OUT={out}", f"DESTDIR={tmp_path}", "install"]
+    subprocess.run(command, check=True)
+    there = {path.name for path in (tmp_path / "usr/lib/vgpu/slurm").iterdir()}
+    assert there == {"vgpu_spank.so", "prolog.sh", "task_prolog.sh", "epilog.sh", "comment.sh"}
 
 
 # ---- what is refused ----

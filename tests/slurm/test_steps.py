@@ -168,6 +168,16 @@ def test_steps_survive_a_restart_of_the_daemon(slurm: Slurm, node: Node) -> None
     eventually(lambda: node.names() == [], "the end that nothing reported")
 
 
+def test_a_step_that_ended_while_vgpud_was_away(slurm: Slurm, node: Node) -> None:
+    """As after a reboot of the node."""
+    stepd = slurm.stepd()
+    slurm.begin(stepd)
+    node.stop(signal.SIGKILL)
+    engine.end(stepd)
+    node.start()
+    eventually(lambda: node.names() == [], "the slice's end")
+
+
 def test_a_job_by_prolog_and_epilog(slurm: Slurm, node: Node) -> None:
     whole = {"job": 13, "step": "", "stepd": "", "shards": "600"}
     first = slurm.begin(**whole)
