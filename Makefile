@@ -1,7 +1,7 @@
 # make demo and make test work from a clean clone with nothing else typed; they set .venv up first (tools/setup).
 VENV ?= .venv
 PY := $(VENV)/bin/python
-C_FILES := cuda_hook.c $(shell find shim tests benchmarks -name '*.[ch]' -not -path 'shim/gen/*' -not -path 'shim/pyabi/*' 2>/dev/null)
+C_FILES := cuda_hook.c $(shell find shim tests benchmarks integrations -name '*.[ch]' -not -path 'shim/gen/*' -not -path 'shim/pyabi/*' 2>/dev/null)
 NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name build_shim.py 2>/dev/null) cuda_hook.c
 NATIVE := vgpud/lib/.built
 # what a contributor runs at each change: without devices, engines and torch, whose tests wait or compute
@@ -11,7 +11,7 @@ QUICK += --ignore=tests/predict/test_torch.py --ignore=tests/predict/test_collec
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-k8s test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify wheel deb clean
+.PHONY: help demo demo-k8s demo-slurm test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify wheel deb clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -20,6 +20,9 @@ help: ## this list
 
 demo-k8s: $(VENV)/.test $(NATIVE) ## pods share one GPU on a real Kubernetes node of this machine (root; KUBEBUILDER_ASSETS=folder)
 	@$(PY) -m benchmarks.kubernetes.demo
+
+demo-slurm: $(VENV)/.test $(NATIVE) ## jobs of a real Slurm on this machine share one GPU (root; Debian's slurm packages)
+	@$(PY) -m benchmarks.slurm_demo
 
 demo: $(VENV)/.demo $(NATIVE) ## two training programs share one device (DEMO=--sim: simulated even where a GPU is)
 	@$(PY) -m vgpud.cli.main demo $(DEMO)

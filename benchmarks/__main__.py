@@ -23,6 +23,7 @@ NAMES = (
     "kubernetes.memory",
     "kubernetes.restarts",
     "kubernetes.publish",
+    "slurm",
     "shares",
 )
 

@@ -105,14 +105,16 @@ static int converse(int fd, const char *header, size_t header_bytes, const struc
   return error;
 }
 
-static int explain(int error, const char *path, uint64_t answer_ns, char *text) {
-  static const char fix[] = "start it with `systemctl start vgpud`, or run the container without asking for a GPU";
+static int explain(int error, const char *path, const char *asker, uint64_t answer_ns, char *text) {
+  static const char fix[] = "start it with `systemctl start vgpud`, or run the";
   switch (-error) {
   case ENOENT:
   case ENOTDIR:
-    return vr_say(text, -error, "vgpud is not running (no socket at %s): %s", path, fix);
+    return vr_say(text, -error, "vgpud is not running (no socket at %s): %s %s without asking for a GPU", path, fix,
+                  asker);
   case ECONNREFUSED:
-    return vr_say(text, -error, "vgpud is not running (connection refused at %s): %s", path, fix);
+    return vr_say(text, -error, "vgpud is not running (connection refused at %s): %s %s without asking for a GPU", path,
+                  fix, asker);
   case ECONNRESET:
   case EPIPE:
     return vr_say(text, -error,
@@ -182,7 +184,7 @@ int vr_ask(const char *socket_path, const struct vr_request *request, const stru
                           : was_there      ? patience->restart_ns
                                            : patience->missing_ns;
     bool is_late = now - gone_since_ns >= allowed_ns || now - start_ns >= patience->answer_ns;
-    if (!may_pass(error) || is_late) return explain(error, socket_path, patience->answer_ns, text);
+    if (!may_pass(error) || is_late) return explain(error, socket_path, request->asker, patience->answer_ns, text);
     struct timespec pause = {.tv_nsec = RETRY_NS};
     nanosleep(&pause, NULL);
   }

@@ -33,7 +33,7 @@ static int tell(const char *op, const struct vr_patience *patience, const struct
         text, -error,
         "stdin holds no container state (a JSON object with `id` and `bundle`): this is a hook for OCI runtimes");
   }
-  struct vr_request request = {op, id, bundle, conf->self, state, (size_t)got};
+  struct vr_request request = {op, id, bundle, conf->self, state, (size_t)got, "container"};
   struct vr_reply reply;
   error = vr_ask(conf->socket, &request, patience, &reply, text);
   free(state);

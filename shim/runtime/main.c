@@ -34,7 +34,8 @@ static int prepare(const struct vr_call *call, const struct vr_conf *conf, char 
   int asks = vr_bundle_read(call, &bundle, text);
   if (asks <= 0) return asks;
   if (*conf->problem) return vr_say(text, EINVAL, "%s", conf->problem);
-  struct vr_request request = {"create", call->id, bundle.path, conf->self, bundle.json, bundle.json_bytes};
+  struct vr_request request = {"create",    call->id,          bundle.path, conf->self,
+                               bundle.json, bundle.json_bytes, "container"};
   struct vr_reply reply;
   int error = vr_ask(conf->socket, &request, &patience, &reply, text);
   if (!error) error = follow(&reply, &bundle, conf, text);
@@ -48,6 +49,7 @@ int main(int argc, char **argv) {
   static struct vr_conf conf;
   if (argc < 1) return 1;
   if (argc > 1 && !strcmp(argv[1], "vgpu-hook")) return vr_hook(argc, argv);
+  if (argc > 1 && !strcmp(argv[1], "vgpu-slurm")) return vr_slurm(argc, argv);
   struct vr_call call;
   vr_call_parse(argc, argv, &call);
   vr_conf_load(argv[0], &conf);

@@ -77,6 +77,7 @@ struct vr_request {
   const char *op, *id, *bundle, *self;
   const char *body;
   size_t body_bytes;
+  const char *asker; /* what asks for a GPU, for messages: "container" or "job" */
 };
 
 enum vr_status { VR_PASS, VR_CONFIG, VR_OK, VR_REFUSED };
@@ -110,10 +111,13 @@ int vr_ask(const char *socket_path, const struct vr_request *request, const stru
 /* Copies the text of a refusal. Returns -EPERM. */
 int vr_refusal(const struct vr_reply *reply, char *text);
 
-/* ---- hooks (hook.c, json.c) ---- */
+/* ---- hooks and steps of Slurm jobs (hook.c, json.c, slurm.c) ---- */
 
 /* `vgpu-runtime vgpu-hook started|stopped`. Returns the exit status. */
 int vr_hook(int argc, char **argv);
+
+/* `vgpu-runtime vgpu-slurm begin|end KEY=VALUE...` (slurm.c). Returns the exit status. */
+int vr_slurm(int argc, char **argv);
 
 /* Copies the string that the outermost object has under `key`. -ENOENT, -EINVAL (no JSON), -E2BIG. */
 int vr_json_string(const char *json, size_t json_bytes, const char *key, char *ret_value, size_t value_bytes);

@@ -38,12 +38,13 @@ ALLOWED: dict[str, set[str]] = {
     "libraries": {"errors", "paths"},
     "simdevice": {"errors", "host", "libraries", "paths"},
     "oci": {"core", "libraries"},
+    "slurm": {"core"},
     "config": {"core", "errors", "oci", "paths", "userfiles"},
     # the shells: none imports another
     "api": {"core", "core.elastic", "core.fairness", "core.jobs", "core.placement", "core.policy", "core.queue"}
     | {"certs", "errors", "host", "oci"},
     "attach": {"core", "host"},
-    "containers": {"core", "errors", "host", "libraries", "oci", "paths"},
+    "containers": {"core", "errors", "host", "libraries", "oci", "paths", "slurm"},
     "devices": {"core", "errors", "host", "simdevice"},
     "jobs": {"core.jobs", "errors", "host", "oci", "paths"},
     "store": {"core", "core.jobs", "core.queue", "errors", "host"},

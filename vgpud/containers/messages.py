@@ -11,7 +11,8 @@ from dataclasses import dataclass
 PROTOCOL = b"vgpu-runtime 1"
 HEADER_BYTES_MAX = 16 * 1024
 BODY_BYTES_MAX = 4 << 20
-OPERATIONS = ("create", "started", "stopped")
+STEP_BEGIN, STEP_END = "step-begin", "step-end"  # of Slurm jobs
+OPERATIONS = ("create", "started", "stopped", STEP_BEGIN, STEP_END)
 PASS, CONFIG, OK, REFUSED = "pass", "config", "ok", "refused"
 
 

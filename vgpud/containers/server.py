@@ -29,6 +29,7 @@ from typing import Any, Protocol, TypeVar
 from vgpud.containers import messages as wire
 from vgpud.containers.disk_work import Work
 from vgpud.containers.messages import Header, WireError
+from vgpud.containers.steps import StepBackend, Steps, task_variables
 from vgpud.containers.watch import ContainerWatch
 from vgpud.core.claims import pod_of
 from vgpud.core.events import ContainerCreated, ContainerStarted
@@ -41,6 +42,7 @@ from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Limits, Request, RequestError, parse_request
 from vgpud.oci.rootfs import Root
 from vgpud.paths import shared_attach_dir
+from vgpud.slurm.request import StepError
 
 T = TypeVar("T")
 
@@ -84,15 +86,11 @@ class Site:
         return self.runtime / "containers"
 
 
-class Backend(Protocol):
+class Backend(StepBackend, Protocol):
     """The daemon's side of the runtime socket. Called on the loop; methods that are not `async` must not block."""
 
     def site(self) -> Site: ...
-    def container(self, container_id: str) -> Container | None: ...
-    async def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
-    async def start_container(self, event: ContainerStarted) -> Slice | Denied: ...
     async def pod_comes(self, slice_name: str, pod: str) -> bool: ...
-    def end_container(self, container_id: str, why: str) -> None: ...
     def indices(self, made: Slice) -> tuple[int, ...]: ...
     def container_note(self, kind: str, container_id: str, text: str) -> None: ...
 
@@ -135,6 +133,7 @@ class Containers:
         self._loop = asyncio.get_running_loop()
         self._bundles = Work()
         self._watch = ContainerWatch(backend.end_container)
+        self._steps = Steps(backend, self._watch)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[Any] | None = None
@@ -272,7 +271,7 @@ class Containers:
             header = received[0]
             with _peer(sock, uid) as peer:
                 answer = await self._answer(peer, *received)
-        except (WireError, Refusal, RequestError) as error:
+        except (WireError, Refusal, RequestError, StepError) as error:
             name = header.container_id if header else ""
             self._backend.container_note("container.refused", name, str(error))
             answer = wire.refusal(str(error))
@@ -309,6 +308,12 @@ class Containers:
     async def _answer(self, peer: Peer, header: Header, body: bytes) -> bytes:
         if header.operation == "create":
             return await self._create(peer, header, body)
+        if header.operation == wire.STEP_BEGIN:
+            made = await self._steps.begin(body, peer.pid)
+            lines = await self._work("preparing the step", task_variables, made, self._backend.site())
+            return wire.reply(wire.OK, lines)
+        if header.operation == wire.STEP_END:
+            return wire.reply(wire.OK, await self._steps.end(body))
         state = wire.parse_state(body)
         if header.operation == "started":
             return await self._started(peer, state)

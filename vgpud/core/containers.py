@@ -142,12 +142,13 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
         name=event.name,
         spec=event.spec,
         ephemeral=True,
-        owner_uid=caller,
+        owner_uid=caller if event.slurm_uid is None else event.slurm_uid,
         spare_name="",
         uid=event.uid,
         wall_ns=event.wall_ns,
         queue=event.queue,
         asker=asker,
+        for_slurm=event.slurm_uid is not None,
     )
     return make(state, wanted)
 

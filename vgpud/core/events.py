@@ -71,6 +71,7 @@ class CreateSlice:
     job_id: int = 0  # of the job that it is for: the queue's machine has decided on it, and on its `shares`
     shares: tuple[Share, ...] = ()  # () = the fullest devices that fit
     claim: Claim | None = None  # of Kubernetes, that it is for, with its `shares`
+    for_slurm: bool = False  # a job of Slurm: it may have a name that is kept for these
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ class ContainerCreated:
     open_queue: bool = False  # named by the environment (perhaps the image's): every user must have access to it
     pod: str = ""  # uid of the pod whose cgroup it is in; "" outside Kubernetes
     engine_name: str = ""  # for people; "" = not known
+    slurm_uid: int | None = None  # it is a step of a Slurm job: the job's user, who owns its slice
 
 
 @dataclass(frozen=True, slots=True)

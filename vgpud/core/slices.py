@@ -29,6 +29,7 @@ from vgpud.core.units import format_bytes, format_gpus
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _NAME_SIGNS = _NAME_ENDS | frozenset("._-")
 _SIZE_SIGNS = frozenset("0123456789.")
+_SLURM = re.compile(r"slurm-\d+(\.(\d+|batch|interactive))?")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -63,6 +64,15 @@ def is_for_claims(name: str) -> bool:
     return name.startswith("k-") and bool(_UUID.fullmatch(name[2:]))
 
 
+def slurm_slice(job_id: int, step: str) -> str:
+    """The name of the slice of a step of a Slurm job, or of the whole job on this node ("")."""
+    return f"slurm-{job_id}.{step}" if step else f"slurm-{job_id}"
+
+
+def _is_for_slurm(name: str) -> bool:
+    return bool(_SLURM.fullmatch(name))
+
+
 def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Denied:
     """Creates a slice, or returns why not and changes nothing. The caller gives an ephemeral slice its grace or its
     first user."""
@@ -81,6 +91,9 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
         return Denied(Reason.INVALID, text, field="name")
     if wanted.claim is None and is_for_claims(name):
         text = f"{name!r} is the name of a Kubernetes claim's slice: choose another one"
+        return Denied(Reason.INVALID, text, field="name")
+    if not wanted.for_slurm and _is_for_slurm(name):
+        text = f"{name!r} is the name of a Slurm job's slice: choose another one"
         return Denied(Reason.INVALID, text, field="name")
     if name in state.slices:
         text = f"slice {name} exists already: choose another name or remove it"

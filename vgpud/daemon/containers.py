@@ -6,6 +6,7 @@ Made by Daemon; holds no state of its own.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from vgpud.containers.server import Site
 from vgpud.core import events as ev
 from vgpud.core.containers import container_of
 from vgpud.core.model import Container, Denied, Reason, Slice, State
+from vgpud.core.observed import SliceStats
 from vgpud.core.slices import attach_refusal, short
 
 #: the DRA driver reads a claim again in this time, or the container's start fails and kubelet tries again
@@ -32,6 +34,7 @@ class Host(Protocol):
     def run(self, event: ev.Event) -> list[ev.Command]: ...
     def note_bounded(self, key: str, entry: ev.Log) -> None: ...
     def libraries(self) -> tuple[str, str, str]: ...
+    def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
     async def wait_change(self, timeout_s: float) -> None: ...
 
 
@@ -73,6 +76,23 @@ class ContainerBackend:
 
     def container(self, container_id: str) -> Container | None:
         return self._host.state.containers.get(container_id)
+
+    def slice(self, name: str) -> Slice | None:
+        return self._host.state.slices.get(name)
+
+    def used_ns(self, made: Slice) -> int:
+        """Device time that a slice has used, summed over its devices."""
+        return sum(stats.charged_ns for stats in self._host.slice_counters(made))
+
+    def device_count(self) -> int:
+        return len(self._host.state.devices)
+
+    async def create_job_slice(self, event: ev.CreateSlice) -> Slice | Denied:
+        return await self._answer(event)
+
+    async def delete_job_slice(self, event: ev.DeleteSlice) -> Denied | None:
+        answer = await self._host.submit(event)
+        return answer if isinstance(answer, Denied) else None
 
     async def create_container(self, event: ev.ContainerCreated) -> Slice | Denied:
         return await self._answer(event)

@@ -93,18 +93,30 @@ def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
 
 def for_slice(before: Mapping[str, str], node: pb.Node, item: pb.Slice, simulated: bool) -> dict[str, str]:
     """The environment of a program in this slice. Raises VgpudError, DriverError, DeniedError."""
-    driver, nvml = real_drivers(before, (node.driver, node.nvml), simulated)
+    found = real_drivers(before, (node.driver, node.nvml), simulated)
+    sim_dir = node.sim_dir or before.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim" if simulated else ""
+    return dict(before) | variables(before, found, item.attach_socket, node.mode, sim_dir)
+
+
+def variables(
+    before: Mapping[str, str], found: tuple[Path, Path | None], socket: str, mode: str, sim_dir: str
+) -> dict[str, str]:
+    """The variables that a program in a slice has beside, or in place of, those of `before`.
+
+    found: libcuda and libnvidia-ml behind the shim; sim_dir: "" on real devices. Raises VgpudError, DeniedError.
+    """
+    driver, nvml = found
     shims = fitted_shims(driver, nvml, fit_dir())
-    made = dict(before) | {
+    made = {
         "LD_PRELOAD": preload(shims, before.get("LD_PRELOAD", "")),
-        "VGPU_SOCKET": item.attach_socket,
+        "VGPU_SOCKET": socket,
         "VGPU_DRIVER": str(driver),
-        "VGPU_MODE": node.mode,
+        "VGPU_MODE": mode,
     }
     if nvml:
         made["VGPU_NVML"] = str(nvml)
-    if simulated:
-        made["VGPU_SIM_DIR"] = node.sim_dir or before.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim"
+    if sim_dir:
+        made["VGPU_SIM_DIR"] = sim_dir
         made["LD_LIBRARY_PATH"] = first_in_path(driver.parent, before.get("LD_LIBRARY_PATH", ""))
     return made
 

@@ -1,0 +1,26 @@
+#!/bin/bash
+# comment.sh JOB "slice=NAME used_ms=N": adds the GPU time that a slice of a job has used to the job's AdminComment, for
+# example `vgpu n1 slurm-12.0 3.204 GPU-s`. Run as root by the SPANK plugin (comment=PATH in plugstack.conf) when the last
+# task of a step has ended, which waits for it, 2 s at most: slurmctld takes no comments on jobs that have ended.
+[ $# -eq 2 ] || exit 0
+slice=${2#slice=}
+slice=${slice%% *}
+used_ms=${2##*used_ms=}
+case $1$used_ms in *[!0-9]*) exit 0 ;; esac
+text="vgpu ${SLURMD_NODENAME:-$(hostname -s)} $slice $((used_ms / 1000)).$(printf %03d $((used_ms % 1000))) GPU-s"
+
+add() {
+  job=$(timeout 1 scontrol show job "$1" 2>/dev/null)
+  before=$(printf '%s\n' "$job" | sed -n 's/^ *AdminComment=//p')
+  case $before in *"$text"*) return 1 ;; esac
+  timeout 1 scontrol update "JobId=$1" "AdminComment=${before:+$before; }$text" 2>/dev/null
+}
+
+add "$1" || exit 0
+case $job in *NumNodes=1[[:space:]]*) exit 0 ;; esac
+# Its other nodes may end at the same moment and have read the same comment: looked for once more, beside the job's end.
+(
+  sleep "0.$((RANDOM % 8 + 2))"
+  add "$1"
+) </dev/null >/dev/null 2>&1 &
+exit 0

@@ -1,0 +1,30 @@
+#!/bin/bash
+# 99-vgpu.sh - for /etc/enroot/hooks.d: gives a container of enroot (or pyxis) the slice of the step that starts it. Runs
+# after 98-nvidia.sh, outside the container, with the step's environment. Not tried with a real enroot.
+#
+# What the variables of the slice name is mounted at the same places, so that they hold inside, too.
+set -euo pipefail
+[ -n "${VGPU_SOCKET:-}" ] || exit 0
+
+mount() { # PATH file|dir
+  [ -e "$1" ] && printf '%s %s none x-create=%s,bind,ro,nosuid,nodev,rslave\n' "$1" "$1" "$2" >>"$ENROOT_MOUNTS"
+  return 0
+}
+
+mount "$(dirname "$VGPU_SOCKET")" dir
+for library in $(printf '%s' "${LD_PRELOAD:-}" | tr ': ' '\n\n' | grep '/libvgpu[^/]*$' || true); do
+  mount "$library" file
+done
+[ -n "${VGPU_DRIVER:-}" ] && mount "$VGPU_DRIVER" file
+[ -n "${VGPU_NVML:-}" ] && mount "$VGPU_NVML" file
+if [ -n "${VGPU_SIM_DIR:-}" ]; then
+  mount "$VGPU_SIM_DIR" dir
+  mount "$(dirname "$VGPU_DRIVER")" dir
+fi
+for name in VGPU_SOCKET VGPU_DRIVER VGPU_NVML VGPU_MODE VGPU_SIM_DIR CUDA_VISIBLE_DEVICES; do
+  [ -n "${!name:-}" ] && printf '%s=%s\n' "$name" "${!name}" >>"$ENROOT_ENVIRON"
+done
+# only the shims: what else the step preloads is not in the image
+shims=$(printf '%s' "${LD_PRELOAD:-}" | tr ': ' '\n\n' | grep '/libvgpu[^/]*$' | paste -sd: || true)
+printf 'LD_PRELOAD=%s\n' "$shims" >>"$ENROOT_ENVIRON"
+exit 0

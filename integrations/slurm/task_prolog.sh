@@ -1,0 +1,24 @@
+#!/bin/bash
+# TaskProlog= of slurm.conf, beside prolog.sh: gives a task the variables of its job's slice. Run as the job's user before
+# each task; lines that it prints, `export NAME=VALUE` and `print TEXT`, go to slurmstepd. A program that takes the
+# variables out of its environment uses the device outside vgpud, which vgpud detects (SECURITY.md).
+STATE=/run/vgpud-slurm
+# shellcheck source=/dev/null
+[ -r "${0%/*}/scripts.conf" ] && . "${0%/*}/scripts.conf"
+STATE=${STATE//%n/${SLURMD_NODENAME:-}}
+
+file=$STATE/$SLURM_JOB_ID
+if [ -r "$file.env" ]; then
+  while IFS= read -r line; do
+    # what is loaded already, or searched already, stays behind ours
+    case $line in
+    "export LD_PRELOAD="*) [ -n "${LD_PRELOAD:-}" ] && line="$line:$LD_PRELOAD" ;;
+    "export LD_LIBRARY_PATH="*) [ -n "${LD_LIBRARY_PATH:-}" ] && line="$line:$LD_LIBRARY_PATH" ;;
+    esac
+    printf '%s\n' "$line"
+  done <"$file.env"
+elif [ -r "$file.refused" ]; then
+  printf 'print %s\n' "$(cat "$file.refused")"
+  exit 1 # ends the task, and the node stays as it is
+fi
+exit 0

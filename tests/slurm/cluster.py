@@ -1,0 +1,310 @@
+"""A real Slurm on this machine: munged, slurmctld and one slurmd for each of two nodes, each node with a vgpud and two
+simulated devices of its own, as on real nodes. All of it is started and stopped by pid, in a folder of its own.
+
+Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge; libslurm-dev for the plugin.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine import front_of
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "integrations" / "slurm"
+NODES = ("n1", "n2")
+SHARDS = 1000
+SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
+PROGRAMS = ("slurmctld", "slurmd", "srun", "scontrol", "munged", "mungekey")
+#: whether this Slurm can run job_submit.lua
+HAS_LUA = any(Path("/usr/lib").glob("*/slurm*/job_submit_lua.so"))
+HEADER = Path("/usr/include/slurm/spank.h")
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+#: of version 1's cgroups, which Slurm can use without systemd
+FREEZER = Path("/sys/fs/cgroup/freezer")
+_DEV_NULL = os.makedev(1, 3)
+READY_S = 30.0
+
+
+def missing(*, plugin: bool = True) -> str:
+    """Why no Slurm can be started here; "" when one can."""
+    if os.geteuid() != 0:
+        return "Slurm starts jobs as their users: needs root"
+    path = f"{os.environ.get('PATH', os.defpath)}:{SBIN}"
+    absent = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    if absent:
+        return f"{', '.join(absent)} not installed (Debian: slurmctld slurmd slurm-client munge)"
+    return f"{HEADER} is missing (Debian: libslurm-dev)" if plugin and not HEADER.exists() else ""
+
+
+def build_plugin(folder: Path) -> Path:
+    """Builds the SPANK plugin as a site does."""
+    out = folder / "vgpu_spank.so"
+    subprocess.run(["make", "-s", "-C", str(SOURCES), "WERROR=-Werror", f"OUT={out}", str(out)], check=True)
+    return out
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for sock in held:
+            sock.bind(("127.0.0.1", 0))
+        return [sock.getsockname()[1] for sock in held]
+
+
+class Cluster:
+    """Use cluster()."""
+
+    def __init__(self, folder: Path, systems: Mapping[str, OwnSystem], conf: Sequence[str], plugin: bool) -> None:
+        self.folder, self.systems = folder, systems
+        #: how Slurm knows a step's programs: the plugin is tried with cgroups where there are any, the scripts without
+        self.by_cgroup = plugin and os.access(FREEZER / "cgroup.procs", os.W_OK)
+        self.plugstack = folder / "plugstack.conf"
+        self.plugstack_text = ""
+        self.conf = folder / "slurm.conf"
+        self.env = {**os.environ, "SLURM_CONF": str(self.conf)}
+        self.env["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{SBIN}"
+        for name in [name for name in self.env if name.startswith("SLURM_") and name != "SLURM_CONF"]:
+            del self.env[name]
+        self.parts: dict[str, Part] = {}
+        self._write(conf, plugin)
+
+    # ---- configuration ----
+
+    def _write(self, conf: Sequence[str], plugin: bool) -> None:
+        ports = _free_ports(1 + len(NODES))
+        lines = [
+            "ClusterName=vgpu",
+            f"SlurmctldHost={socket.gethostname()}(127.0.0.1)",
+            f"SlurmctldPort={ports[0]}",
+            "SlurmUser=root",
+            "AuthType=auth/munge",
+            f"AuthInfo=socket={self.folder}/munge.sock",
+            "CredType=cred/munge",
+            "MailProg=/bin/true",
+            "MpiDefault=none",
+            "SwitchType=switch/none",
+            "TaskPlugin=task/none",
+            "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_CPU",
+            "SchedulerParameters=sched_min_interval=0,sched_interval=1,batch_sched_delay=0,bf_interval=1",
+            f"ProctrackType=proctrack/{'cgroup' if self.by_cgroup else 'linuxproc'}",
+            "JobAcctGatherType=jobacct_gather/none",
+            "GresTypes=gpu,shard",
+            "ReturnToService=2",
+            "SlurmdParameters=config_overrides",
+            "KillWait=1",
+            "CompleteWait=0",
+            "InactiveLimit=0",
+            "SlurmctldTimeout=60",
+            "SlurmdTimeout=60",
+            f"StateSaveLocation={self.folder}/ctld",
+            f"SlurmdSpoolDir={self.folder}/%n/spool",
+            f"SlurmctldPidFile={self.folder}/slurmctld.pid",
+            f"SlurmdPidFile={self.folder}/%n/slurmd.pid",
+            *conf,
+        ]
+        gres = []
+        for name, port in zip(NODES, ports[1:], strict=True):
+            of_node = f"NodeHostName={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=1000"
+            with self.systems[name].client() as client:
+                files = [self.folder / name / f"nvidia{device.index}" for device in client.devices()]
+            lines.append(f"NodeName={name} {of_node} Gres=gpu:{len(files)},shard:{len(files) * SHARDS} State=UNKNOWN")
+            for file in files:
+                os.mknod(file, 0o666 | stat.S_IFCHR, _DEV_NULL)  # Slurm sets no variables for files of other types
+                gres.append(f"NodeName={name} Name=gpu File={file}")
+                gres.append(f"NodeName={name} Name=shard Count={SHARDS} File={file}")
+        lines.append(f"PartitionName=main Nodes={','.join(NODES)} Default=YES State=UP MaxTime=INFINITE")
+        if plugin:
+            shutil.copy2(SOURCES / "comment.sh", self.folder / "comment.sh")
+            shutil.copy2(SOURCES / "job_submit.lua", self.folder / "job_submit.lua")
+            options = f"helper={self.folder}/%n/front/vgpu-runtime comment={self.folder}/comment.sh"
+            self.plugstack_text = f"required {build_plugin(self.folder)} {options}\n"
+        else:
+            lines += self._scripts()
+        self.plugstack.write_text(self.plugstack_text)
+        lines.append(f"PlugStackConfig={self.plugstack}")
+        self.conf.write_text("\n".join(lines) + "\n")
+        (self.folder / "gres.conf").write_text("\n".join(["AutoDetect=off", *gres]) + "\n")
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        for name in ("ctld", "munge"):
+            (self.folder / name).mkdir(mode=0o700)
+
+    def _scripts(self) -> list[str]:
+        """Installs what stands for the plugin where that cannot be built."""
+        names = {"Prolog": "prolog.sh", "TaskProlog": "task_prolog.sh", "Epilog": "epilog.sh"}
+        for name in names.values():
+            shutil.copy2(SOURCES / name, self.folder / name)
+        settings = f"HELPER={self.folder}/%n/front/vgpu-runtime\nSTATE={self.folder}/%n/jobs\n"
+        (self.folder / "scripts.conf").write_text(settings)
+        return [*(f"{word}={self.folder}/{name}" for word, name in names.items()), "PrologFlags=Alloc"]
+
+    # ---- life ----
+
+    def start(self) -> None:
+        key = self.folder / "munge" / "key"
+        subprocess.run(["mungekey", "--create", f"--keyfile={key}"], env=self.env, check=True)
+        files = [f"--{name}-file={self.folder}/munge/{name}" for name in ("key", "pid", "log", "seed")]
+        sockets = f"--socket={self.folder}/munge.sock"
+        self._start("munged", ["munged", "--foreground", "--force", sockets, "--num-threads=2", *files])
+        wait_for("munged", lambda: (self.folder / "munge.sock").exists(), READY_S)
+        self.start_controller()
+        for name in NODES:
+            self.start_node(name)
+        wait_for("Slurm", self._is_ready, READY_S)
+
+    def _start(self, name: str, command: Sequence[str]) -> None:
+        program = shutil.which(command[0], path=self.env["PATH"])
+        assert program
+        self.parts[name] = Part(name, [program, *command[1:]], self.env, self.folder)
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", ["slurmctld", "-D", "-f", str(self.conf)])
+
+    def start_node(self, name: str) -> None:
+        self._start(f"slurmd-{name}", ["slurmd", "-D", "-N", name, "-f", str(self.conf)])
+
+    def _is_ready(self) -> bool:
+        for part in self.parts.values():
+            part.check()
+        return self.states() == dict.fromkeys(NODES, "idle")
+
+    def states(self) -> dict[str, str]:
+        """Node -> its state, such as idle, alloc, mix, down, drain."""
+        done = self.call("sinfo", "-h", "-N", "-o", "%N %t", check=False)
+        return dict(line.split() for line in done.stdout.splitlines())
+
+    def stop(self) -> None:
+        with contextlib.suppress(subprocess.SubprocessError, OSError):
+            self.call("scancel", "--signal=KILL", "--user=root", check=False, timeout_s=5)
+        for name in reversed(list(self.parts)):
+            self.parts[name].stop()
+        for stepd in self.stepds():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stepd, signal.SIGKILL)
+        for name in NODES if self.by_cgroup else ():
+            top = FREEZER / f"slurm_{name}"
+            for folder, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+
+    def stepds(self) -> list[int]:
+        """The slurmstepds of this cluster, which outlive slurmd: known by the configuration in their environment."""
+        wanted, found = f"SLURM_CONF={self.conf}".encode(), []
+        for process in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                is_stepd = process.name.isdigit() and (process / "comm").read_text().startswith("slurmstepd")
+                if is_stepd and wanted in (process / "environ").read_bytes().split(b"\0"):
+                    found.append(int(process.name))
+        return found
+
+    # ---- use ----
+
+    def call(
+        self,
+        *command: str,
+        user: str = "",
+        check: bool = True,
+        timeout_s: float = 60,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs one of Slurm's commands to its end."""
+        done = subprocess.run(
+            list(command),
+            env={**self.env, **(env or {})},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            **_as(user),
+        )
+        assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}{self.logs()}"
+        return done
+
+    def begin(self, *command: str, user: str = "") -> subprocess.Popen[str]:
+        """Starts one of Slurm's commands; its output is in a pipe."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            list(command),
+            env=self.env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+            text=True,
+            **_as(user),
+        )
+
+    def tidy(self) -> None:
+        """Ends all jobs, and starts what a test has ended."""
+        if not self.parts["slurmctld"].running:
+            self.start_controller()
+        for name in NODES:
+            if not self.parts[f"slurmd-{name}"].running:
+                self.start_node(name)
+            daemon = self.systems[name].daemon
+            if daemon is None or not daemon.running:
+                self.systems[name].start_daemon()
+        wait_for("slurmctld", lambda: self.call("scancel", "--user=root", check=False).returncode == 0, READY_S)
+        wait_for("idle nodes", self._is_ready, READY_S)
+        wait_for("the end of all slices", lambda: not any(self.names(name) for name in NODES), READY_S)
+
+    def names(self, node: str) -> list[str]:
+        """The slices of a node."""
+        with self.systems[node].client() as client:
+            return sorted(made.name for made in client.slices())
+
+    def logs(self) -> str:
+        """The ends of all logs, for messages of failed tests."""
+        return "".join(f"\n== {name}\n{part.err.read_text()[-1500:]}" for name, part in self.parts.items())
+
+
+def _as(user: str) -> dict[str, Any]:
+    """Arguments of Popen for a program of this user."""
+    if not user:
+        return {}
+    entry = pwd.getpwnam(user)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+@contextmanager
+def cluster(
+    conf: Sequence[str] = (),
+    *,
+    plugin: bool = True,
+    sim: Mapping[str, str] = SIM_CONFIG,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Cluster]:
+    """A running cluster. conf: more lines of slurm.conf; plugin: else the scripts are used; sim: the devices of each
+    node; env: of these devices, and of jobs."""
+    folder = Path(tempfile.mkdtemp(prefix="vgs-"))
+    folder.chmod(0o755)
+    try:
+        with ExitStack() as stack:
+            systems = {}
+            for name in NODES:
+                own = OwnSystem(folder / name, sim)
+                own.env.update(env or {})
+                systems[name] = stack.enter_context(own)
+                front_of(own)
+            made = Cluster(folder, systems, conf, plugin)
+            made.env.update(env or {})
+            stack.callback(made.stop)
+            made.start()
+            yield made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,162 @@
+"""The scripts of integrations/slurm by themselves, with stand-ins for scontrol, the helper and enroot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.node import eventually
+
+ROOT = Path(__file__).resolve().parents[2] / "integrations" / "slurm"
+SCRIPTS = sorted([*ROOT.glob("*.sh"), *ROOT.glob("enroot/*.sh")])
+#: what the helper answers
+VARIABLES = "LD_PRELOAD=/c/libvgpu.so:/c/libvgpu-ml.so\nVGPU_SOCKET=/run/s\nCUDA_VISIBLE_DEVICES=0\n"
+
+
+class Site:
+    """A folder with stand-ins for the programs that the scripts call; each notes its arguments."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        shutil.copytree(ROOT, folder / "scripts")
+        settings = f"HELPER={self.bin}/helper\nSTATE={self.state}\n"
+        (folder / "scripts" / "scripts.conf").write_text(settings)
+        self.env = {"PATH": f"{self.bin}:{os.environ['PATH']}"}
+        self.env |= {"SLURM_JOB_ID": "12", "SLURM_JOB_UID": "1000", "SLURMD_NODENAME": "n1", "SLURM_JOB_GPUS": "0"}
+        self.program("helper", f"printf '%s' '{VARIABLES}'")
+        self.says("Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:600(IDX:0)")
+
+    def program(self, name: str, body: str) -> None:
+        path = self.bin / name
+        path.write_text(f'#!/bin/bash\nprintf "%s\\n" "$*" >>"{self.folder}/{name}.calls"\n{body}\n')
+        path.chmod(0o755)
+
+    def says(self, *lines: str) -> None:
+        """What `scontrol show job -d` prints."""
+        text = "\n".join(["JobId=12 JobName=x", *(f"     {line}" for line in lines)])
+        self.program("scontrol", f"[ $2 = hostnames ] && printf 'n0\\nn1\\n' && exit\ncat <<'END'\n{text}\nEND")
+
+    def calls(self, name: str) -> list[str]:
+        path = self.folder / f"{name}.calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def run(self, script: str, *arguments: str, status: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
+        command = ["bash", str(self.folder / "scripts" / script), *arguments]
+        done = subprocess.run(command, env=self.env | env, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == status, "of Prolog and Epilog another status than 0 would drain the node"
+        return done
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_syntax(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", script], check=True)
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", "-s", "bash", script], check=True)
+
+
+def test_a_job_from_prolog_to_epilog(site: Site) -> None:
+    site.run("prolog.sh")
+    assert site.calls("helper") == ["vgpu-slurm begin job=12 uid=1000 gpus=0 shards=600"]
+    task = site.run("task_prolog.sh", LD_PRELOAD="/x/libother.so")
+    assert task.stdout.splitlines() == [
+        "export LD_PRELOAD=/c/libvgpu.so:/c/libvgpu-ml.so:/x/libother.so",
+        "export VGPU_SOCKET=/run/s",
+        "export CUDA_VISIBLE_DEVICES=0",
+    ]
+    site.program("helper", "printf 'slice=slurm-12\\nused_ms=3204\\n'")
+    site.run("epilog.sh")
+    assert site.calls("helper")[-1] == "vgpu-slurm end job=12"
+    assert not list(site.state.iterdir())
+
+
+def test_a_job_without_a_gpu_costs_nothing(site: Site) -> None:
+    site.env["SLURM_JOB_GPUS"] = ""
+    site.run("prolog.sh")
+    assert site.run("task_prolog.sh").stdout == "" and site.run("epilog.sh").stdout == ""
+    assert site.calls("helper") == site.calls("scontrol") == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "shards"),
+    [
+        (("Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:tesla:250(IDX:1)",), "250"),
+        (("Nodes=n0 CPU_IDs=0 Mem=0 GRES=shard:100(IDX:0)", "Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:700(IDX:0)"), "700"),
+        (("Nodes=n[0-1] CPU_IDs=0 Mem=0 GRES=shard:400(IDX:0)",), "400"),
+        (("Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)",), ""),
+    ],
+)
+def test_shards_of_this_node(site: Site, lines: tuple[str, ...], shards: str) -> None:
+    site.says(*lines)
+    site.run("prolog.sh")
+    assert site.calls("helper") == [f"vgpu-slurm begin job=12 uid=1000 gpus=0 shards={shards}"]
+
+
+def test_vgpud_is_away(site: Site) -> None:
+    """The node stays up; the task ends, and its user reads why."""
+    site.program("helper", "echo 'vgpud is not running' >&2; exit 1")
+    site.run("prolog.sh")
+    assert site.run("task_prolog.sh", status=1).stdout == "print vgpu: vgpud is not running\n"
+    site.run("epilog.sh")
+    assert not list(site.state.iterdir())
+
+
+def test_slurmctld_is_away(site: Site) -> None:
+    """How many shards the job has is then not known: a whole device would be wrong."""
+    site.program("scontrol", "exit 1")
+    site.run("prolog.sh")
+    assert site.calls("helper") == []
+    assert "slurmctld did not say" in site.run("task_prolog.sh", status=1).stdout
+
+
+def test_shards_that_are_not_understood(site: Site) -> None:
+    site.says("Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard(IDX:0)")
+    site.run("prolog.sh")
+    assert site.calls("helper") == []
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_comment(site: Site, nodes: int) -> None:
+    """On several nodes it is written again if another node has overwritten it."""
+    kept = site.folder / "kept"
+    kept.write_text("AdminComment=by hand")
+    update = f'echo "$3" >{kept}' if nodes == 1 else f"[ -e {kept}.1 ] && echo $3 >{kept}; touch {kept}.1"
+    site.program("scontrol", f'case "$1" in show) echo " NumNodes={nodes} x"; cat {kept} ;; update) {update} ;; esac')
+    site.run("comment.sh", "12", "slice=slurm-12.0 used_ms=3204")
+    added = "update JobId=12 AdminComment=by hand; vgpu n1 slurm-12.0 3.204 GPU-s"
+    eventually(lambda: [call for call in site.calls("scontrol") if call.startswith("update")] == [added] * nodes, added)
+
+
+@pytest.mark.parametrize("arguments", [(), ("12",), ("x", "slice=a used_ms=1"), ("12", "slice=a used_ms=-1")])
+def test_comment_of_nothing(site: Site, arguments: tuple[str, ...]) -> None:
+    site.run("comment.sh", *arguments)
+    assert site.calls("scontrol") == []
+
+
+def test_the_hook_of_enroot(site: Site) -> None:
+    """Against the two files that enroot's hooks append to; never tried in a real enroot."""
+    lists = {"ENROOT_MOUNTS": site.folder / "fstab", "ENROOT_ENVIRON": site.folder / "environ"}
+    shim = site.folder / "libvgpu-1.so"
+    for path in (*lists.values(), shim, site.folder / "attach.sock"):
+        path.touch()
+    env = {name: str(path) for name, path in lists.items()}
+    slice_of = {"VGPU_SOCKET": f"{site.folder}/attach.sock", "CUDA_VISIBLE_DEVICES": "0", "VGPU_MODE": "coast"}
+    site.run("enroot/99-vgpu.sh", **env)
+    assert lists["ENROOT_MOUNTS"].read_text() == lists["ENROOT_ENVIRON"].read_text() == "", "a step without a slice"
+    site.run("enroot/99-vgpu.sh", **env, **slice_of, LD_PRELOAD=f"{shim}:/x/libother.so")
+    mounts = [line.split()[:2] for line in lists["ENROOT_MOUNTS"].read_text().splitlines()]
+    assert mounts == [[str(site.folder)] * 2, [str(shim)] * 2]
+    environ = lists["ENROOT_ENVIRON"].read_text().splitlines()
+    assert f"LD_PRELOAD={shim}" in environ and "CUDA_VISIBLE_DEVICES=0" in environ

@@ -1,0 +1,44 @@
+"""Slices of jobs by Prolog, TaskProlog and Epilog under a real Slurm, where the SPANK plugin cannot be built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.node import eventually
+from tests.slurm.cluster import NODES, Cluster
+from tests.slurm.test_cluster import ANN, HALF, seen
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.fixture
+def site(script_cluster: Cluster) -> Iterator[Cluster]:
+    yield script_cluster
+    script_cluster.tidy()
+
+
+def test_a_job_from_prolog_to_epilog(site: Cluster, programs: Path) -> None:
+    found = seen(site.call("srun", "-w", "n1", HALF, str(programs / "view"), user=ANN).stdout)
+    assert found["count"] == 1 and found["cuda_bytes"] == 2 << 30, "half of 4 GiB"
+    eventually(lambda: site.names("n1") == [], "the slice's end")
+
+
+def test_on_two_nodes(site: Cluster, programs: Path) -> None:
+    done = site.call("srun", "-N2", "--gres=shard:250", str(programs / "view"))
+    assert done.stdout.count('"cuda_bytes": 1073741824') == 2, done.stdout
+    eventually(lambda: not any(site.names(name) for name in NODES), "the end of both slices")
+
+
+def test_a_maximum_needs_the_plugin(site: Cluster) -> None:
+    done = site.call("srun", HALF, "--vgpu-max=.8", "true", check=False)
+    assert done.returncode != 0 and "unrecognized option '--vgpu-max=.8'" in done.stderr
+
+
+def test_vgpud_is_away(site: Cluster, programs: Path) -> None:
+    site.systems["n1"].daemon.stop()  # type: ignore[union-attr]
+    done = site.call("srun", "-w", "n1", HALF, str(programs / "view"), check=False)
+    assert done.returncode != 0 and "vgpu: vgpud is not running" in done.stdout + done.stderr
+    eventually(lambda: site.states()["n1"] == "idle", "an idle node: a Prolog that failed would have drained it")

@@ -1,0 +1,173 @@
+"""Steps of Slurm jobs: their slices, made and ended at the request of Slurm's daemons. Used by server.py.
+
+To the core a step is a container: its slurmstepd stands for it, its cgroup identifies its programs, and without cgroups
+their uid does. A step joins the slice of the job's batch script where that runs, which has all that the job has on this
+node; else its slice is its own. A job that a Prolog reports has no slurmstepd yet: its slice stays until the Epilog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from vgpud.containers.watch import ContainerWatch
+from vgpud.core.events import ContainerCreated, ContainerStarted, CreateSlice, DeleteSlice
+from vgpud.core.model import Container, Denied, Reason, Slice
+from vgpud.host import cgroups, processes
+from vgpud.libraries.environment import variables
+from vgpud.paths import attach_socket
+from vgpud.slurm.request import Request, Step, StepError, parse_request, parse_step, step_cgroup
+
+NS_PER_MS = 1_000_000
+
+
+class StepSite(Protocol):
+    """Values common to all steps of this node (server.Site)."""
+
+    @property
+    def runtime(self) -> Path: ...
+    @property
+    def driver(self) -> Path: ...
+    @property
+    def nvml(self) -> Path | None: ...
+    @property
+    def sim_dir(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+
+
+class StepBackend(Protocol):
+    """The daemon's side. Called on the loop; methods that are not `async` must not block."""
+
+    def container(self, container_id: str) -> Container | None: ...
+    def slice(self, name: str) -> Slice | None: ...
+    def used_ns(self, made: Slice) -> int: ...
+    def device_count(self) -> int: ...
+    async def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
+    async def start_container(self, event: ContainerStarted) -> Slice | Denied: ...
+    async def create_job_slice(self, event: CreateSlice) -> Slice | Denied: ...
+    async def delete_job_slice(self, event: DeleteSlice) -> Denied | None: ...
+    def end_container(self, container_id: str, why: str) -> None: ...
+
+
+class Steps:
+    """Begins and ends steps. Raises StepError with one line for the user."""
+
+    def __init__(self, backend: StepBackend, watch: ContainerWatch) -> None:
+        self._backend = backend
+        self._watch = watch
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def _lock(self, step: Step) -> asyncio.Lock:
+        """Each task of a step asks; the first one makes its slice."""
+        return self._locks.setdefault(step.slice_name, asyncio.Lock())
+
+    async def begin(self, body: bytes, peer_pid: int) -> Slice:
+        """The slice of the step that the body describes, made unless it exists."""
+        asked = parse_request(body)
+        given, has = len(asked.spec.device_uuids), self._backend.device_count()
+        if given > has:
+            raise StepError(
+                f"Slurm gives {given} GPUs, vgpud has {has} here: see `vgpu gpu ls`, then correct gres.conf"
+            )
+        lock = self._lock(asked.step)
+        async with lock:
+            return await (self._step(asked, peer_pid) if asked.stepd_pid else self._job(asked))
+
+    async def _step(self, asked: Request, peer_pid: int) -> Slice:
+        name, begun = asked.step.slice_name, processes.start_time(asked.stepd_pid)
+        if not begun:
+            raise StepError(f"slurmstepd {asked.stepd_pid} does not exist: run vgpud in the host's pid namespace")
+        known = self._backend.container(name)
+        if known and known.started and (known.pid, known.pid_start) == (asked.stepd_pid, begun):
+            return self._slice(known)
+        scripts = (self._backend.container(step.slice_name) for step in asked.step.whole_job)
+        joined = next((script.slice_name for script in scripts if script), "")
+        event = ContainerCreated(
+            container_id=name,
+            engine_name=f"Slurm step {name.partition('-')[2]}",
+            spec=None if joined else asked.spec,
+            join=joined,
+            name=name,
+            caller_uid=0,  # Slurm has decided; the user's own limits here are for slices that it knows nothing of
+            pid=asked.stepd_pid,
+            pid_start=begun,
+            uid=str(uuid.uuid4()),
+            wall_ns=time.time_ns(),
+            slurm_uid=asked.uid,
+        )
+        _admitted(await self._backend.create_container(event))
+        paths = [*cgroups.paths_of(peer_pid), *cgroups.paths_of(asked.stepd_pid)]
+        started = ContainerStarted(name, asked.stepd_pid, begun, step_cgroup(paths, asked.step))
+        answer = await self._backend.start_container(started)
+        container = self._backend.container(name)
+        if isinstance(answer, Denied) or container is None:
+            self._backend.end_container(name, "it could not be started")
+            raise StepError(answer.message if isinstance(answer, Denied) else "the step has ended")
+        self._watch.begin(container, processes.open_process(asked.stepd_pid, begun))
+        return answer
+
+    def _slice(self, container: Container) -> Slice:
+        found = self._backend.slice(container.slice_name)
+        if found is None:
+            raise StepError(f"slice {container.slice_name} was removed: start the step again")
+        return found
+
+    async def _job(self, asked: Request) -> Slice:
+        """By a Prolog: before the job's first process. Asked again (the job was requeued here), the slice is kept."""
+        name = asked.step.slice_name
+        found = self._backend.slice(name)
+        if found and found.owner_uid == asked.uid:
+            return found
+        event = CreateSlice(
+            request_id="",
+            name=name,
+            spec=asked.spec,
+            ephemeral=False,
+            owner_uid=asked.uid,
+            spare_name="",
+            uid=str(uuid.uuid4()),
+            wall_ns=time.time_ns(),
+            for_slurm=True,
+        )
+        return _admitted(await self._backend.create_job_slice(event))
+
+    async def end(self, body: bytes) -> bytes:
+        """Ends a step, or a Prolog's job. Lines KEY=VALUE: the slice that has ended with it, and its device time."""
+        step = parse_step(body)
+        lock = self._lock(step)
+        async with lock:
+            name = step.slice_name
+            container = self._backend.container(name)
+            made = self._backend.slice(container.slice_name if container else name)
+            if made is None:
+                return b""
+            used_ns = self._backend.used_ns(made)
+            if container:
+                self._backend.end_container(name, "the step ended")
+            else:
+                denied = await self._backend.delete_job_slice(DeleteSlice("", name, force=True))
+                if denied and denied.reason is not Reason.NOT_FOUND:
+                    raise StepError(denied.message)
+        if self._backend.slice(made.name):
+            return b""  # the batch script's, which still runs
+        return f"slice={made.name}\nused_ms={used_ns // NS_PER_MS}\n".encode()
+
+
+def _admitted(answer: Slice | Denied) -> Slice:
+    if isinstance(answer, Denied):
+        raise StepError(answer.message)
+    return answer
+
+
+def task_variables(made: Slice, site: StepSite) -> bytes:
+    """What the tasks of a step get in their environment, as lines NAME=VALUE. LD_PRELOAD and LD_LIBRARY_PATH go before
+    what the task has. CUDA_VISIBLE_DEVICES counts within the slice. May wait for a disk. Raises VgpudError."""
+    socket = str(attach_socket(site.runtime, made.name))
+    found = variables({}, (site.driver, site.nvml), socket, site.mode, site.sim_dir)
+    found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(made.shares))))
+    return "".join(f"{name}={value}\n" for name, value in found.items()).encode()
