@@ -90,6 +90,11 @@ def held_of(request: Any) -> tuple[tuple[str, int], ...]:
     return tuple(held.items())
 
 
+def named_of(request: Any) -> tuple[str, ...]:
+    """The devices that a program names by UUID: a pending slice is bound to them."""
+    return tuple(uuid_text(bytes(ffi.buffer(request.devices[i].uuid))) for i in range(request.device_count))
+
+
 class Pages:
     """A process's control and report pages (one of each per device, after a header page) and its doorbells.
 

@@ -71,6 +71,7 @@ class CreateSlice:
     job_id: int = 0  # of the job that it is for: the queue's machine has decided on it, and on its `shares`
     shares: tuple[Share, ...] = ()  # () = the fullest devices that fit
     claim: Claim | None = None  # of Kubernetes, that it is for, with its `shares`
+    pending: bool = False  # it gets the devices that its first program names; implies ephemeral
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +129,14 @@ class ProcessAttached:
 
     `held`: bytes per device UUID that a resuming process claims to hold. `room`: bytes that the slice may still hold
     there according to the arbiter. `placed`: it has its answer, and its places were counted (core/attach_rules.py).
+    `named`: the devices that it names by UUID, to which a pending slice is bound.
     """
 
     process: Process
     held: tuple[tuple[str, int], ...] = ()
     room: tuple[tuple[str, int], ...] = ()
     placed: bool = False
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

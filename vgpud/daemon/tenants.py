@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from vgpud.attach.server import Admission, Greeting, Usage
-from vgpud.core import bounds
+from vgpud.core import bounds, pending
 from vgpud.core import events as ev
 from vgpud.core.attach_rules import Rules, attach_rules
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
@@ -79,7 +79,16 @@ class AttachBackend:
             credit = tuple((s.device_uuid, self._credit(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
         if greeting.serial and (found is None or found.serial != greeting.serial):
             return Denied(Reason.NOT_FOUND, f"slice {greeting.slice_name} has ended")
-        commands = self._host.run(ev.ProcessAttached(process, greeting.held, credit, greeting.serial > 0))
+        event = ev.ProcessAttached(process, greeting.held, credit, greeting.serial > 0, greeting.named)
+        try:
+            commands = self._host.run(event)
+        except OSError as error:
+            if found is None or not found.pending:
+                raise
+            # it was bound to a device whose arbiter has no place for it
+            self._host.run(ev.DeleteSlice("", greeting.slice_name, True))
+            text = f"slice {greeting.slice_name} could not be bound: {error.strerror or error}; see the daemon's log"
+            return Denied(Reason.UNAVAILABLE, text)
         for command in commands:
             if isinstance(command, ev.AdmitProcess):
                 return Admission(process, command.slice, dict(command.held), self._host.state.devices)
@@ -106,14 +115,22 @@ class AttachBackend:
         """Whose connection this is: a container's, or a user's."""
         return bounds.account(account_uid, self._containers.container_id(cgroups))
 
-    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied:
-        """The slice's numbers for a program that only reads them."""
+    def look(
+        self, slice_name: str, uid: int, cgroups: tuple[str, ...], named: tuple[str, ...] | None = None
+    ) -> Admission | Denied:
+        """The slice's numbers for a program that only reads them. named: the devices that it names; a pending slice is
+        shown as it would be on them, and not at all on none. None: they are not asked for."""
         found = self._host.state.slices.get(slice_name)
         if found is None:
             return unknown(slice_name)
         stranger = self._containers.refusal(found, uid, cgroups)
         if stranger:
             return stranger
+        if found.pending and named is not None:
+            shown = pending.bind(self._host.state, found, named)
+            if isinstance(shown, Denied):
+                return shown
+            found = shown
         asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
         return Admission(asking, found, {}, self._host.state.devices)
 
