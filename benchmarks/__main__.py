@@ -23,6 +23,7 @@ NAMES = (
     "kubernetes.memory",
     "kubernetes.restarts",
     "kubernetes.publish",
+    "ray",
     "shares",
 )
 
