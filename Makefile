@@ -11,7 +11,7 @@ QUICK += --ignore=tests/predict/test_torch.py --ignore=tests/predict/test_collec
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-k8s demo-slurm test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify wheel deb clean
+.PHONY: help demo demo-k8s demo-slurm demo-ray test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify wheel deb clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -23,6 +23,9 @@ demo-k8s: $(VENV)/.test $(NATIVE) ## pods share one GPU on a real Kubernetes nod
 
 demo-slurm: $(VENV)/.test $(NATIVE) ## jobs of a real Slurm on this machine share one GPU (root; Debian's slurm packages)
 	@$(PY) -m benchmarks.slurm_demo
+
+demo-ray: $(VENV)/.test $(NATIVE) ## actors of a real Ray cluster on this machine share one GPU (needs the package ray)
+	@$(PY) -m benchmarks.ray.demo
 
 demo: $(VENV)/.demo $(NATIVE) ## two training programs share one device (DEMO=--sim: simulated even where a GPU is)
 	@$(PY) -m vgpud.cli.main demo $(DEMO)

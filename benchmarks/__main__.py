@@ -24,6 +24,7 @@ NAMES = (
     "kubernetes.restarts",
     "kubernetes.publish",
     "slurm",
+    "ray",
     "shares",
 )
 

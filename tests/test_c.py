@@ -73,6 +73,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),
     ),
+    "test_visible": (("shim/session/visible_devices.c",), (ADDRESS,)),
     "test_ml_slice": (
         tuple(
             f"shim/{n}.c" for n in ("nvml/slice", "attach/socket", "session/visible_devices", "base/log", "base/prim")

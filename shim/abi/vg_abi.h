@@ -76,7 +76,8 @@ struct vg_attach_request {
   uint32_t bytes;        /* sizeof this structure */
   uint32_t resume;       /* VG_ATTACH_FRESH ..; RESUME: this process was attached before */
   uint32_t library_copy; /* the copy of the shim that asks: dlmopen makes several, each attached by itself */
-  uint32_t device_count; /* entries of devices[] that are filled (re-attach) */
+  uint32_t device_count; /* entries of devices[] that are filled: at re-attach the devices in use; otherwise those that
+                          * CUDA_VISIBLE_DEVICES names by UUID, to which a pending slice is bound */
   char program[VG_NAME_BYTES];
   struct vg_attach_device devices[VG_DEVICES_MAX];
 };

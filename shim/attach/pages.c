@@ -6,6 +6,7 @@
 #include "attach/pages.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "attach/state.h"
@@ -14,6 +15,7 @@
 #include "context/context.h"
 #include "gate/gate.h"
 #include "ledger/credit.h"
+#include "session/visible_devices.h"
 
 struct vg_link vg_link = {.lock = PTHREAD_MUTEX_INITIALIZER, .socket_fd = -1};
 
@@ -36,6 +38,8 @@ int vg_link_ask(bool resume, int *ret_socket_fd) {
       memcpy(request.devices[i].uuid, vg_session.devices[i].resolved.uuid, VG_UUID_BYTES);
       request.devices[i].held_bytes = vg_memory_held_bytes(&vg_session.devices[i]);
     }
+  } else {
+    vg_visible_name(getenv("CUDA_VISIBLE_DEVICES"), &request);
   }
   int fd;
   int result = vg_wire_connect(vg_link.path, &fd);

@@ -52,6 +52,7 @@ static int ask(struct vg_attach_reply *ret_reply, struct vg_attach_usage *ret_us
   request.bytes = sizeof request;
   request.resume = VG_ATTACH_QUERY;
   strncpy(request.program, program_invocation_short_name, VG_NAME_BYTES - 1);
+  vg_visible_name(getenv("CUDA_VISIBLE_DEVICES"), &request);
   uint64_t deadline_ns = vg_prim_now_ns() + ANSWER_DEADLINE_NS;
   int fd;
   int result = vg_wire_connect(socket_path(), &fd);

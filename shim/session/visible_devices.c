@@ -63,3 +63,41 @@ int vg_visible_select(const struct vg_slice_device *devices, int count, const ch
     if (!*entry) return chosen;
   }
 }
+
+/* ---- what the daemon is told ---- */
+
+static int hex_value(char digit) {
+  if (digit >= '0' && digit <= '9') return digit - '0';
+  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+  return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
+}
+
+/* Whether this is GPU- or MIG-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx. */
+static bool read_uuid(const char *entry, size_t length, uint8_t *ret_uuid) {
+  char text[VG_VISIBLE_UUID_TEXT];
+  struct vg_slice_device device = {.kind = strncasecmp(entry, "MIG-", 4) ? VG_DEVICE_GPU : VG_DEVICE_MIG};
+  if (length != sizeof text - 1) return false;
+  const char *digit = entry + 4;
+  for (int i = 0; i < VG_UUID_BYTES; i++, digit += 2) {
+    if (*digit == '-') digit++;
+    int high = hex_value(digit[0]), low = high < 0 ? -1 : hex_value(digit[1]);
+    if (low < 0) return false;
+    device.uuid[i] = (uint8_t)(high << 4 | low);
+  }
+  memcpy(ret_uuid, device.uuid, VG_UUID_BYTES);
+  vg_visible_uuid_text(&device, text); /* the kind's name and the hyphens are where they belong */
+  return !strncasecmp(text, entry, length);
+}
+
+void vg_visible_name(const char *visible_devices, struct vg_attach_request *ret_request) {
+  ret_request->device_count = 0;
+  for (const char *entry = visible_devices; entry && ret_request->device_count < VG_DEVICES_MAX; entry++) {
+    size_t length = strcspn(entry, ",");
+    struct vg_attach_device *device = &ret_request->devices[ret_request->device_count];
+    if (!read_uuid(entry, length, device->uuid)) return;
+    device->held_bytes = 0;
+    ret_request->device_count++;
+    entry += length;
+    if (!*entry) return;
+  }
+}

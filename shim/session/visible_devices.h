@@ -1,7 +1,7 @@
 /*
  * visible_devices.h - which of the slice's devices the program sees, and in which order: the user's
- * CUDA_VISIBLE_DEVICES applied within the slice. Pure; used by attach/attach.c (order of vg_session.devices) and
- * hooks/device.c (the driver's CUDA_VISIBLE_DEVICES).
+ * CUDA_VISIBLE_DEVICES applied within the slice. Pure; used by attach/attach.c (order of vg_session.devices),
+ * hooks/device.c (the driver's CUDA_VISIBLE_DEVICES), attach/pages.c and nvml/slice.c (what the daemon is told).
  */
 #ifndef VG_VISIBLE_H
 #define VG_VISIBLE_H
@@ -19,6 +19,9 @@
  * NULL: unset, all. Returns how many are visible; ret_order holds their indices.
  */
 int vg_visible_select(const struct vg_slice_device *devices, int count, const char *visible_devices, int *ret_order);
+/* Puts the devices that are named by their whole UUID into a message: a pending slice is bound to them. As in CUDA the
+ * first entry of another form ends the list. */
+void vg_visible_name(const char *visible_devices, struct vg_attach_request *ret_request);
 void vg_visible_uuid_text(const struct vg_slice_device *device, char ret_text[VG_VISIBLE_UUID_TEXT]);
 
 #endif

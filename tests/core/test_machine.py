@@ -513,6 +513,19 @@ class Machine(RuleBasedStateMachine):
         uid = f"u{self.number}"
         self.send(ev.CreateSlice("", name, spec, False, -1, f"n{self.number}", uid, 0, cdi_device=True))
 
+    @rule(name=NAMES, spec=SPECS)
+    def pending(self, name: str, spec: Spec) -> None:
+        self.number += 1
+        uid = f"u{self.number}"
+        self.send(ev.CreateSlice("", name, spec, True, -1, f"n{self.number}", uid, 0, pending=True))
+
+    @rule(name=NAMES, named=st.lists(st.sampled_from(["GPU-0", "GPU-1", "GPU-9"]), max_size=3), resumed=st.booleans())
+    def attach_on(self, name: str, named: list[str], resumed: bool) -> None:
+        self.number += 1
+        coming = replace(process(self.number, name), resumed=resumed)
+        held = tuple((uuid, GIB) for uuid in dict.fromkeys(named)) if resumed else ()
+        self.send(ev.ProcessAttached(coming, held, named=tuple(named)))
+
     @rule(seconds=st.sampled_from([1, 20, 700]))
     def time(self, seconds: int) -> None:
         self.now_ns += seconds * S

@@ -61,6 +61,8 @@ ALLOWED: dict[str, set[str]] = {
     "predict": {"errors", "userfiles"},
     "setup": {"config", "errors", "paths"},
     "simulate": _QUEUE | {"core.queue", "errors", "userfiles"},
+    # workers of Ray: in raylets' agents, and before each worker
+    "ray": {"cli.common", "client", "core", "errors", "libraries"},
     # a node of Kubernetes: a process of its own, beside the daemon
     "k8s.core": {"core"},
     "k8s.shell": {"k8s.core"},
@@ -102,6 +104,7 @@ OWNERS = {
     "cryptography": {"certs"},
     "grpc": {"api", "daemon", "cli.common", "client", "k8s", "k8s.shell", "serve"},
     "lightkube": {"k8s", "k8s.shell"},
+    "ray": {"ray"},
     "sqlite3": {"store"},
     "pynvml": {"devices"},
     "vgpud._shim": {"attach", "devices"},
@@ -230,6 +233,7 @@ LAZY = {
     "elastic": "torch is imported only by programs that have it",
     "predict": "torch, numpy and scikit-learn are optional",
     "simulate": "matplotlib is optional",
+    "ray.plugin": "validating an environment takes no gRPC, and raylets' agents have their own",
     "serve": "`vgpud serve --help` must not load the daemon",
     "k8s.main": "a probe runs `vgpud-k8s --check` every half minute, in the memory that the driver has",
 }

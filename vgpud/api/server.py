@@ -224,6 +224,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
             cdi_device=request.cdi_device,
             queue=request.queue,
             asker=caller().asker,
+            pending=request.pending,
         )
         made = await self._submit(event)
         return pb.CreateSliceResponse(slice=self._slice(made) if made else None)

@@ -92,6 +92,11 @@ def held_of(request: Any) -> tuple[tuple[bytes, int], ...]:
     return tuple(held.items())
 
 
+def named_of(request: Any) -> tuple[bytes, ...]:
+    """The bytes of the UUIDs by which a program names devices: a pending slice is bound to them."""
+    return tuple(bytes(ffi.buffer(request.devices[i].uuid)) for i in range(request.device_count))
+
+
 class Pages:
     """A process's control and report pages (one of each per device, after a header page) and its doorbells.
 

@@ -32,6 +32,7 @@ from vgpud.attach.messages import (
     ffi,
     held_of,
     lib,
+    named_of,
     parse_request,
     reply_bytes,
     slice_reply_bytes,
@@ -78,6 +79,7 @@ class Greeting:
     holder: bool = False
     held: tuple[tuple[bytes, int], ...] = ()  # what a resuming process claims, by the 16 bytes of a device's UUID
     serial: int = 0  # of the slice whose pages it has been given already; 0: it waits for the answer
+    named: tuple[bytes, ...] = ()  # as held: the devices in its CUDA_VISIBLE_DEVICES, for a pending slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,9 @@ class Backend(Protocol):
     def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str: ...
     def rules(self) -> tuple[Rules, Mapping[str, Device]]: ...
     def arbiter(self, device: str) -> Any: ...
-    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied: ...
+    def look(
+        self, slice_name: str, uid: int, cgroups: tuple[str, ...], named: tuple[bytes, ...] | None = None
+    ) -> Admission | Denied: ...
     def usage(self, found: Admission) -> Usage: ...
     def gone(self, process_id: int) -> None: ...
     def disconnected(self, process_id: int) -> None: ...
@@ -417,7 +421,7 @@ class Tenants:
         try:
             request = parse_request(raw)
             if request.resume == lib.VG_ATTACH_QUERY:
-                self._answer_query(peer)
+                self._answer_query(peer, named_of(request))
             else:
                 self._admit(peer, request)
         except Refusal as refusal:
@@ -425,8 +429,8 @@ class Tenants:
             self._send(peer, reply_bytes(self._node, self.mode, refusal.status, str(refusal)), [])
             self._close_peer(peer)
 
-    def _answer_query(self, peer: Peer) -> None:
-        found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups)
+    def _answer_query(self, peer: Peer, named: tuple[bytes, ...]) -> None:
+        found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups, named)
         if isinstance(found, Denied):
             raise Refusal.of(found)
         self._send(peer, self._yes(found), [])
@@ -486,6 +490,7 @@ class Tenants:
             request.resume == lib.VG_ATTACH_RESUME,
             request.resume == lib.VG_ATTACH_HOLD,
             held,
+            named=named_of(request),
         )
 
     def _watch_end(self, peer: Peer) -> None:

@@ -122,7 +122,14 @@ def get_slice(name: str) -> Call[pb.Slice]:
 
 
 def create_slice(
-    name: str, spec: pb.SliceSpec, *, ephemeral: bool, owner_uid: int, cdi_device: bool, queue: str
+    name: str,
+    spec: pb.SliceSpec,
+    *,
+    ephemeral: bool,
+    owner_uid: int,
+    cdi_device: bool,
+    queue: str,
+    pending: bool = False,
 ) -> Call[pb.Slice]:
     request = pb.CreateSliceRequest(
         request_id=_new_id(),
@@ -132,6 +139,7 @@ def create_slice(
         owner_uid=owner_uid,
         cdi_device=cdi_device,
         queue=_utf8(queue),
+        pending=pending,
     )
     return Call("Slice", "CreateSlice", request, lambda answer: answer.slice, ask_again=_SLICE_LS)
 

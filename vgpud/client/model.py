@@ -233,7 +233,7 @@ class Slice:
     uid: str = ""
     #: as it was requested
     spec: SliceSpec | None = None
-    #: its devices, with limits and use
+    #: its devices, with limits and use; none while it is pending
     devices: tuple[SliceDevice, ...] = ()
     #: ends with its last process (created by `vgpu run`)
     ephemeral: bool = False

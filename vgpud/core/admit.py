@@ -212,6 +212,21 @@ def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ())
     return tuple(taken[uuid] for uuid in state.devices if uuid in taken)
 
 
+def size_refusal(spec: Spec, state: State) -> Denied | None:
+    """Why no devices of this node could hold such a slice, however empty they were, or None."""
+    parts = parts_of(spec, state.policy)
+    if isinstance(parts, Denied):
+        return parts
+    candidates = _candidates(spec, parts, state, ())
+    if isinstance(candidates, Denied):
+        return candidates
+    for part in parts:
+        wrong = [_check_share(part.on(device), part, device) for device in candidates]
+        if all(wrong):
+            return wrong[0]
+    return None
+
+
 def put(
     shares: tuple[Share, ...], state: State, old: Slice | None = None, *, claim: bool = False
 ) -> tuple[Share, ...] | Denied:

@@ -2,8 +2,8 @@
 more of their programs find places. Pure; the counting there is that of bounds.which(), so that a sequence of attaches
 is admitted by these numbers exactly when the core would admit it.
 
-Left to the core: processes that have a connection already, that come back or only hold a slice, and accounts that are
-not known before they ask.
+Left to the core: processes that have a connection already, that come back or only hold a slice, slices that are
+pending, and accounts that are not known before they ask.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def attach_rules(state: State) -> Rules:
     closed = {p.account for p in known if p.disconnected_ns}
     full = {account for account in closed if bounds.closed_fill(state, account, 0)}
     for found in state.slices.values():
-        if found.name in state.waiting or suspend.attach_refusal(found):
+        if found.pending or found.name in state.waiting or suspend.attach_refusal(found):
             continue
         rules.slices.append(found)
         own = draws.add(bounds.slice_table(state, found, members[found.name]))

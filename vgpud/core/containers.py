@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vgpud.core import allocations, claims, quotas
+from vgpud.core import allocations, claims, pending, quotas
 from vgpud.core.events import (
     Answer,
     Command,
@@ -108,6 +108,8 @@ def _joined(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]
             f"slice {found.name} is waiting for its device: repair the device, resize the slice or choose another one"
         )
         return Denied(Reason.PRECONDITION, text)
+    if found.pending:
+        return pending.change_refusal(found)
     if found.claim and found.claim.device_ids:
         return allocations.join(state, found, found.claim, event.pod)
     if found.claim:

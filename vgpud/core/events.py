@@ -72,6 +72,7 @@ class CreateSlice:
     shares: tuple[Share, ...] = ()  # () = the fullest devices that fit
     claim: Claim | None = None  # of Kubernetes, that it is for, with its `shares`
     for_slurm: bool = False  # a job of Slurm: it may have a name that is kept for these
+    pending: bool = False  # it gets the devices that its first program names; implies ephemeral
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,14 @@ class ProcessAttached:
 
     `held`: bytes per device UUID that a resuming process claims to hold. `room`: bytes that the slice may still hold
     there according to the arbiter. `placed`: it has its answer, and its places were counted (core/attach_rules.py).
+    `named`: the devices that it names by UUID, to which a pending slice is bound.
     """
 
     process: Process
     held: tuple[tuple[str, int], ...] = ()
     room: tuple[tuple[str, int], ...] = ()
     placed: bool = False
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

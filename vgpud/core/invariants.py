@@ -33,9 +33,11 @@ def _check_slices(state: State) -> None:
     for name, made in state.slices.items():
         _require(made.name == name, f"slice {name} is filed under its name")
         uuids = [s.device_uuid for s in made.shares]
-        _require(len(uuids) == len(set(uuids)) > 0, f"slice {name} has each device once")
+        _require(len(uuids) == len(set(uuids)), f"slice {name} has each device once")
+        others = made.job_id or made.claim or made.cdi_device or made.suspended or name in state.waiting
+        _require(not made.pending or (made.ephemeral and not others), f"pending slice {name} is for programs alone")
         instance = any(d.profile for uuid in uuids if (d := state.devices.get(uuid)))
-        _require(len(uuids) == 1 or not instance, f"slice {name} has a MIG instance alone")
+        _require(len(uuids) < 2 or not instance, f"slice {name} has a MIG instance alone")
         for share in made.shares:
             _require(0 <= share.min_milli <= share.max_milli <= MILLI_PER_DEVICE, f"{name}: min <= max <= device")
             _require(share.max_milli > 0, f"{name}: every device has something")
@@ -80,6 +82,8 @@ def _check_containers(state: State) -> None:
             container.started or not container.cgroup, f"container {container_id} has a cgroup once it has started"
         )
     for process in state.processes.values():
+        made = state.slices[process.slice_name]
+        _require(process.holder or not made.pending, f"process {process.process_id} is in a slice with devices")
         if process.container_id:
             inside = state.containers.get(process.container_id)
             same = inside is not None and inside.slice_name == process.slice_name

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit, bounds, claims, containers, offered, quotas, suspend
+from vgpud.core import admit, bounds, claims, containers, offered, pending, quotas, suspend
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
@@ -200,7 +200,7 @@ def _remember(
 
 def _on_create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command]:
     asked = (event.name, event.spec, event.ephemeral, event.owner_uid, event.cdi_device, event.queue, event.asker.uid)
-    fingerprint = repr(("create", *asked))
+    fingerprint = repr(("create", *asked, *(["pending"] if event.pending else [])))
     repeated = _repeated(state, event.asker.uid, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
@@ -225,6 +225,8 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     fixed = job_refusal(old, event.job_id, "its size is what the job asked for; submit another with more")
     if fixed:
         return [Answer(fixed)]
+    if old.pending:
+        return [Answer(pending.change_refusal(old))]
     merged = admit.merge(old.spec, event.patch, event.fields)
     if isinstance(merged, Denied):
         return [Answer(merged)]
@@ -316,15 +318,25 @@ def _on_process_attached(state: State, event: ProcessAttached, now_ns: int) -> l
     wrong = _attach_refusal(state, found, event)
     if wrong or found is None:
         return [Answer(wrong)]
+    before = found
+    if found.pending and not process.holder:
+        bound = pending.bind(state, found, event.named)
+        if isinstance(bound, Denied):
+            return [Answer(bound)]
+        found = bound
+    full = None if event.placed else bounds.attach_refusal(state, found, process)
+    if full:
+        return [Answer(full)]
     if process.container_id not in state.containers:
         process = replace(process, container_id="")
     state.processes[process.process_id] = process
     state.grace_ns.pop(found.name, None)
     if process.holder:
         return [AdmitProcess(process, found, ())]
-    room = dict(event.room)
+    # one that comes back to a slice whose binding was not saved: no other process holds anything of it
+    room = dict(event.room) if found is before else {s.device_uuid: s.mem_max_bytes for s in found.shares}
     held = tuple((uuid, min(claimed, room.get(uuid, 0))) for uuid, claimed in event.held if found.share(uuid))
-    commands: list[Command] = [AdmitProcess(process, found, held)]
+    commands: list[Command] = [*_bound(state, before, found), AdmitProcess(process, found, held)]
     for uuid, claimed in event.held:
         if claimed > room.get(uuid, 0):
             text = f"pid {process.pid} says it holds {format_bytes(claimed)}, its slice may hold"
@@ -348,7 +360,16 @@ def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -
             f"slice {found.name} is waiting for its device: an administrator resizes it (vgpu slice set) or removes it"
         )
         return Denied(Reason.PRECONDITION, text)
-    return None if event.placed else bounds.attach_refusal(state, found, process)
+    return None
+
+
+def _bound(state: State, before: Slice, found: Slice) -> list[Command]:
+    """Keeps a slice that was pending on its devices from now on."""
+    if found is before:
+        return []
+    state.slices[found.name] = found
+    log = Log("slice.bound", f"slice {found.name}: {describe(found)}", found.name, found.shares[0].device_uuid)
+    return [SaveSlice(found), ApplySlice(found), log]
 
 
 def _on_process_disconnected(state: State, event: ProcessDisconnected, now_ns: int) -> list[Command]:

@@ -155,7 +155,7 @@ class Slice:
     uid: str  # unique for ever
     serial: int  # the arbiters' number for it, unique while this daemon lives
     spec: Spec
-    shares: tuple[Share, ...]  # by device index
+    shares: tuple[Share, ...]  # by device index; () while it is pending
     ephemeral: bool
     owner_uid: int
     created_wall_ns: int  # display only
@@ -166,6 +166,11 @@ class Slice:
     job_id: int = 0  # of the job that it was made for
     suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
     claim: Claim | None = None  # that it was made for: it ends with it
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has no device yet: see pending.py."""
+        return not self.shares
 
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)

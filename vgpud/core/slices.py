@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from vgpud.core import admit, bounds, offered, quotas
+from vgpud.core import admit, bounds, offered, pending, quotas
 from vgpud.core.events import (
     ApplySlice,
     CloseDevice,
@@ -23,7 +23,7 @@ from vgpud.core.events import (
     RemoveSlice,
     SaveSlice,
 )
-from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Policy, Reason, Slice, Spec, State
+from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Policy, Reason, Share, Slice, Spec, State
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -112,7 +112,11 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     for_claim = wanted.claim is not None
     for_job_or_claim = for_claim or wanted.job_id or not state.reservations
     seen = state if for_job_or_claim else state.seen_by(queue)  # the queue's machine has placed a job
-    shares = admit.put(wanted.shares, state, claim=for_claim) if wanted.shares else admit.place(spec, seen)
+    shares: tuple[Share, ...] | Denied
+    if wanted.pending:
+        shares = pending.creation_refusal(spec, seen, cdi_device=wanted.cdi_device) or ()
+    else:
+        shares = admit.put(wanted.shares, state, claim=for_claim) if wanted.shares else admit.place(spec, seen)
     if isinstance(shares, Denied):
         return shares
     # what Kubernetes gives away is counted by its own quotas
@@ -125,7 +129,7 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
         serial=state.next_serial,
         spec=spec,
         shares=shares,
-        ephemeral=wanted.claim is None and (wanted.ephemeral or wanted.cdi_device),
+        ephemeral=wanted.claim is None and (wanted.ephemeral or wanted.cdi_device or wanted.pending),
         owner_uid=owner_uid,
         created_wall_ns=wanted.wall_ns,
         cdi_device=wanted.cdi_device,
@@ -232,6 +236,8 @@ def changes(old: Spec, new: Spec) -> str:
 
 def describe(given: Slice) -> str:
     """The four numbers per device in one line, for messages."""
+    if given.pending:
+        return f"{format_gpus(given.spec.gpus_milli)} GPUs, pending until a program attaches"
     return "; ".join(
         f"{s.device_uuid} min {format_gpus(s.min_milli)} max {format_gpus(s.max_milli)} memory"
         f" {format_bytes(s.mem_min_bytes)} to {format_bytes(s.mem_max_bytes)}"

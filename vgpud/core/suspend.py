@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core import quotas
+from vgpud.core import pending, quotas
 from vgpud.core.events import Answer, ApplySlice, Command, Log, SaveSlice, SuspendSlice
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Reason, Slice, State
 from vgpud.core.slices import unknown
@@ -58,6 +58,8 @@ def _step_refusal(old: Slice, event: SuspendSlice) -> Denied | None:
     if old.job_id != event.job_id and old.job_id:
         text = f"slice {old.name} is that of job {old.job_id}: the queue decides when it runs"
         return Denied(Reason.PRECONDITION, text)
+    if old.pending:
+        return pending.change_refusal(old)
     if event.to in STEPS[old.suspended]:
         return None
     if old.suspended in (EVICTING, RESTORING):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from vgpud.attach.messages import uuid_text
 from vgpud.attach.server import Admission, Greeting, Usage
-from vgpud.core import bounds
+from vgpud.core import bounds, pending
 from vgpud.core import events as ev
 from vgpud.core.attach_rules import Rules, attach_rules
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
@@ -81,11 +81,23 @@ class AttachBackend:
         if greeting.serial and (found is None or found.serial != greeting.serial):
             return Denied(Reason.NOT_FOUND, f"slice {greeting.slice_name} has ended")
         held = tuple((uuid_text(raw, self._host.state.devices), size) for raw, size in greeting.held)
-        commands = self._host.run(ev.ProcessAttached(process, held, credit, greeting.serial > 0))
+        event = ev.ProcessAttached(process, held, credit, greeting.serial > 0, self._uuids(greeting.named))
+        try:
+            commands = self._host.run(event)
+        except OSError as error:
+            if found is None or not found.pending:
+                raise
+            # it was bound to a device whose arbiter has no place for it
+            self._host.run(ev.DeleteSlice("", greeting.slice_name, True))
+            text = f"slice {greeting.slice_name} could not be bound: {error.strerror or error}; see the daemon's log"
+            return Denied(Reason.UNAVAILABLE, text)
         for command in commands:
             if isinstance(command, ev.AdmitProcess):
                 return Admission(process, command.slice, dict(command.held), self._host.state.devices)
         return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
+
+    def _uuids(self, named: tuple[bytes, ...]) -> tuple[str, ...]:
+        return tuple(uuid_text(raw, self._host.state.devices) for raw in named)
 
     def _credit(self, made: Slice, device: str, limit_bytes: int) -> int:
         now = self._arbiters.slice_stats(made.serial, device)  # past the ledger may be what this very process claims
@@ -108,14 +120,22 @@ class AttachBackend:
         """Whose connection this is: a container's, or a user's."""
         return bounds.account(account_uid, self._containers.container_id(cgroups))
 
-    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied:
-        """The slice's numbers for a program that only reads them."""
+    def look(
+        self, slice_name: str, uid: int, cgroups: tuple[str, ...], named: tuple[bytes, ...] | None = None
+    ) -> Admission | Denied:
+        """The slice's numbers for a program that only reads them. named: the devices that it names; a pending slice is
+        shown as it would be on them, and not at all on none. None: they are not asked for."""
         found = self._host.state.slices.get(slice_name)
         if found is None:
             return unknown(slice_name)
         stranger = self._containers.refusal(found, uid, cgroups)
         if stranger:
             return stranger
+        if found.pending and named is not None:
+            shown = pending.bind(self._host.state, found, self._uuids(named))
+            if isinstance(shown, Denied):
+                return shown
+            found = shown
         asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
         return Admission(asking, found, {}, self._host.state.devices)
 

@@ -491,7 +491,7 @@ class ResumeSliceResponse(_message.Message):
     def __init__(self, slice: _Optional[_Union[Slice, _Mapping]] = ...) -> None: ...
 
 class CreateSliceRequest(_message.Message):
-    __slots__ = ("request_id", "name", "spec", "ephemeral", "owner_uid", "node", "cdi_device", "queue")
+    __slots__ = ("request_id", "name", "spec", "ephemeral", "owner_uid", "node", "cdi_device", "queue", "pending")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -500,6 +500,7 @@ class CreateSliceRequest(_message.Message):
     NODE_FIELD_NUMBER: _ClassVar[int]
     CDI_DEVICE_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     spec: SliceSpec
@@ -508,7 +509,8 @@ class CreateSliceRequest(_message.Message):
     node: str
     cdi_device: bool
     queue: str
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., node: _Optional[str] = ..., cdi_device: bool = ..., queue: _Optional[str] = ...) -> None: ...
+    pending: bool
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., node: _Optional[str] = ..., cdi_device: bool = ..., queue: _Optional[str] = ..., pending: bool = ...) -> None: ...
 
 class CreateSliceResponse(_message.Message):
     __slots__ = ("slice",)

@@ -112,6 +112,11 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
     grid = Grid((*titles, "CONTAINER", *(["CLAIM"] if kubernetes else [])), first_to_go=least)
     for item in slices:
         claim = [claim_label(item["claim"])] if kubernetes else []
+        if not item["devices"]:  # of its size it is known what may be guaranteed, and nothing else
+            who = (item["name"], user_name(item["owner_uid"]), item["queue"] or "-", job_label(item), "pending")
+            numbers = (format_gpus(item["gpus_milli"]), *("-",) * 5, str(item["processes"]), "-")
+            since = age(item["created_at"], now)
+            grid.rows.append((*who, *numbers, since, containers_label(item["containers"]), *claim))
         for d in item["devices"]:
             grid.rows.append(
                 (

@@ -1,0 +1,100 @@
+"""Sizes in runtime environments: one form for what means the same, and a sentence for what cannot be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from vgpud.core.model import Spec
+from vgpud.core.units import format_gpus
+from vgpud.ray.size import SizeError, read
+
+GIB = 1 << 30
+
+
+def test_the_words_become_a_spec() -> None:
+    size = read({"gpus": 0.5, "max": 1, "mem": "20G", "service_class": "latency", "priority": 3, "queue": "team"})
+    assert size.spec == Spec(
+        500,
+        max_milli=1000,
+        mem_min_bytes=20 * GIB,
+        mem_max_bytes=20 * GIB,
+        priority=3,
+        service_class="latency",
+    )
+    assert (size.num_gpus, size.queue) == (0.5, "team")
+    assert read({"gpus": 2}).num_gpus == 2 and isinstance(read({"gpus": "2.0"}).num_gpus, int)
+
+
+@pytest.mark.parametrize(
+    "given_",
+    [
+        {"gpus": 0.5, "mem": "20G"},
+        {"gpus": "0.5", "mem": "20GiB"},
+        {"gpus": "0.500", "mem": 20 * GIB},
+        {"gpus": 0.5, "mem_min": "20G", "mem_max": "20480M", "priority": 0, "weight": None, "queue": ""},
+        {"gpus": 0.5, "mem": "20G", "service_class": "batch", "max": None},
+    ],
+)
+def test_what_means_the_same_is_one_environment(given_: dict[str, Any]) -> None:
+    """Ray compares environments by their text: another text is another process."""
+    assert json.dumps(read(given_).as_field()) == '{"gpus": "0.5", "mem_min": 21474836480, "mem_max": 21474836480}'
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        (0.5, "vgpu is 0.5, not a table"),
+        ({}, "vgpu has no gpus"),
+        ({"gpu": 0.5}, "vgpu has no key 'gpu': write gpus, min, max"),
+        ({"gpus": 0}, "gpus: 0 GPUs is too little"),
+        ({"gpus": -1}, "gpus: '-1' is not a number of GPUs"),
+        ({"gpus": True}, "gpus is True, not a number of GPUs"),
+        ({"gpus": [0.5]}, "gpus is [0.5], not a number of GPUs"),
+        ({"gpus": float("nan")}, "gpus: 'nan' is not a number of GPUs"),
+        ({"gpus": 1 / 3}, "finer than one thousandth"),
+        ({"gpus": 1.5}, "gpus 1.5: Ray gives out parts of one GPU or whole ones: ask for 1 or 2"),
+        ({"gpus": 17}, "more than any node has"),
+        ({"gpus": 0.5, "max": 0.3}, "max 0.3 is below gpus 0.5"),
+        ({"gpus": 0.5, "max": 1.5}, "max 1.5 is more than the 1 device(s)"),
+        ({"gpus": 0.5, "min": 0.6}, "min 0.6 is above gpus 0.5, which is all that Ray counts"),
+        ({"gpus": 0.5, "min": 0, "service_class": "latency"}, "class latency with min 0"),
+        ({"gpus": 0.5, "service_class": "fast"}, "no class 'fast'"),
+        ({"gpus": 0.5, "mem": "20 apples"}, "mem: '20 apples' is not an amount of memory"),
+        ({"gpus": 0.5, "mem": 0.5}, "mem is 0.5, not an amount of memory"),
+        ({"gpus": 0.5, "mem": "1G", "mem_max": "2G"}, "mem sets both limits"),
+        ({"gpus": 0.5, "mem_min": "2G", "mem_max": "1G"}, "mem-min 2GiB is above mem-max 1GiB"),
+        ({"gpus": 0.5, "priority": 1.5}, "priority is 1.5, not a whole number"),
+        ({"gpus": 0.5, "weight": 10_001}, "weight 10001 is out of range"),
+        ({"gpus": 0.5, "queue": 7}, "queue is 7, not a word"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(given_: Any, said: str) -> None:
+    with pytest.raises(SizeError) as caught:
+        read(given_)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    gpus=st.one_of(st.integers(1, 1000), st.integers(1, 16).map(lambda whole: whole * 1000)),
+    more=st.integers(0, 1000),
+    mem=st.one_of(st.none(), st.integers(1, 1 << 40)),
+    low=st.one_of(st.none(), st.integers(0, 1000)),
+)
+def test_the_form_reads_as_what_it_was_made_of(gpus: int, more: int, mem: int | None, low: int | None) -> None:
+    top = -(-gpus // 1000) * 1000
+    asked = {
+        "gpus": format_gpus(gpus),
+        "max": format_gpus(min(top, gpus + more)),
+        "min": None if low is None else format_gpus(min(low, gpus)),
+        "mem": mem,
+    }
+    size = read(asked)
+    assert read(size.as_field()) == size
+    assert json.loads(json.dumps(size.as_field())) == size.as_field(), "Ray keeps it as JSON"

@@ -1,0 +1,140 @@
+"""The size of a worker's slice as it stands in a runtime environment: read, checked, and written in one form. Pure.
+
+Ray starts a process of its own for each different environment. So whatever means the same is written the same, and
+what differs in anything differs in the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vgpud.core.admit import parts_of
+from vgpud.core.model import BATCH, Denied, Policy, Spec
+from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_bytes, parse_gpus
+
+#: name of the field in a runtime environment, and of the plugin
+FIELD = "vgpu"
+KEYS = ("gpus", "min", "max", "mem", "mem_min", "mem_max", "service_class", "priority", "weight", "queue")
+
+
+class SizeError(ValueError):
+    """What was asked for cannot be; the text names the value and the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A slice for a worker process; `spec` names no devices, since Ray chooses them."""
+
+    spec: Spec
+    queue: str = ""  # "": the default one of the workers' user
+
+    @property
+    def num_gpus(self) -> float:
+        """What Ray is to count for it."""
+        whole, rest = divmod(self.spec.gpus_milli, MILLI_PER_DEVICE)
+        return self.spec.gpus_milli / MILLI_PER_DEVICE if rest else whole
+
+    def as_field(self) -> dict[str, Any]:
+        """As it stands in a runtime environment: the one form of all that mean this."""
+        spec = self.spec
+        found = {
+            "gpus": format_gpus(spec.gpus_milli),
+            "min": _gpus_or_none(spec.min_milli),
+            "max": _gpus_or_none(spec.max_milli),
+            "mem_min": spec.mem_min_bytes,
+            "mem_max": spec.mem_max_bytes,
+            "service_class": spec.service_class if spec.service_class != BATCH else None,
+            "priority": spec.priority or None,
+            "weight": spec.weight or None,
+            "queue": self.queue or None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _gpus_or_none(milli: int | None) -> str | None:
+    return None if milli is None else format_gpus(milli)
+
+
+def read(given: Any) -> Size:
+    """The size in a runtime environment, written by as_field() or by hand. Raises SizeError."""
+    if not isinstance(given, Mapping):
+        raise SizeError(f'{FIELD} is {given!r}, not a table: write for example {{"gpus": 0.5, "max": 1, "mem": "20G"}}')
+    unknown = next((name for name in given if name not in KEYS), None)
+    if unknown is not None:
+        raise SizeError(f"{FIELD} has no key {unknown!r}: write {', '.join(KEYS)}")
+    asked = {name: value for name, value in given.items() if value is not None}
+    if "gpus" not in asked:
+        raise SizeError(f'{FIELD} has no gpus: write for example {{"gpus": 0.5}}')
+    if "mem" in asked and ("mem_min" in asked or "mem_max" in asked):
+        raise SizeError("mem sets both limits: give either mem, or mem_min and mem_max")
+    mem = _bytes(asked, "mem")
+    spec = Spec(
+        gpus_milli=_gpus(asked, "gpus") or 0,
+        min_milli=_gpus(asked, "min"),
+        max_milli=_gpus(asked, "max"),
+        mem_min_bytes=_bytes(asked, "mem_min") if mem is None else mem,
+        mem_max_bytes=_bytes(asked, "mem_max") if mem is None else mem,
+        weight=_whole(asked, "weight"),
+        priority=_whole(asked, "priority"),
+        service_class=_text(asked, "service_class") or BATCH,
+    )
+    _check(spec)
+    return Size(spec, _text(asked, "queue"))
+
+
+def _check(spec: Spec) -> None:
+    gpus = format_gpus(spec.gpus_milli)
+    whole = spec.gpus_milli // MILLI_PER_DEVICE
+    if whole and spec.gpus_milli % MILLI_PER_DEVICE:
+        raise SizeError(
+            f"gpus {gpus}: Ray gives out parts of one GPU or whole ones: ask for {whole} or {whole + 1}, or for"
+            f" {whole + 1} bundles of a placement group, {whole} of them of a whole GPU"
+        )
+    if spec.max_milli is not None and spec.max_milli < spec.gpus_milli:
+        raise SizeError(f"max {format_gpus(spec.max_milli)} is below gpus {gpus}: raise max or ask for fewer gpus")
+    if spec.min_milli is not None and spec.min_milli > spec.gpus_milli:
+        least = format_gpus(spec.min_milli)
+        raise SizeError(f"min {least} is above gpus {gpus}, which is all that Ray counts: lower min or raise gpus")
+    parts = parts_of(spec, Policy())
+    if isinstance(parts, Denied):
+        raise SizeError(parts.message)
+
+
+def _gpus(asked: Mapping[str, Any], name: str) -> int | None:
+    value = asked.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise SizeError(f"{name} is {value!r}, not a number of GPUs: write for example 0.5")
+    try:
+        return parse_gpus(str(value), zero=name == "min")
+    except UnitError as error:
+        raise SizeError(f"{name}: {error}") from None
+
+
+def _bytes(asked: Mapping[str, Any], name: str) -> int | None:
+    value = asked.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise SizeError(f'{name} is {value!r}, not an amount of memory: write for example "20G"')
+    try:
+        return parse_bytes(str(value))
+    except UnitError as error:
+        raise SizeError(f"{name}: {error}") from None
+
+
+def _whole(asked: Mapping[str, Any], name: str) -> int:
+    value = asked.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise SizeError(f"{name} is {value!r}, not a whole number")
+    return value
+
+
+def _text(asked: Mapping[str, Any], name: str) -> str:
+    value = asked.get(name, "")
+    if not isinstance(value, str):
+        raise SizeError(f"{name} is {value!r}, not a word")
+    return value

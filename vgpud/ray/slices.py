@@ -1,0 +1,91 @@
+"""Slices of Ray's workers at this node's daemon: pending ones, which end with the worker's process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpud.client import calls
+from vgpud.client.connection import Connection
+from vgpud.errors import ExitCode, VgpudError
+from vgpud.ray.size import Size
+from vgpud.v1 import vgpud_pb2 as pb
+
+
+@dataclass(frozen=True)
+class Made:
+    """A pending slice, and what a program in it must know of the node."""
+
+    item: pb.Slice
+    node: pb.Node
+    uuids: tuple[str, ...]  # of the node's devices, by index
+
+
+def make(size: Size) -> Made:
+    """Makes the slice of this process. Raises VgpudError."""
+    with Connection() as connection:
+        _check_local(connection)
+        node = connection.send(calls.node())
+        devices = connection.all(calls.devices())
+        return Made(_create(connection, size, "ray"), node, tuple(device.uuid for device in devices))
+
+
+def trial(size: Size) -> None:
+    """Makes such a slice and removes it. Raises VgpudError with the reason why there can be none here."""
+    with Connection() as connection:
+        _check_local(connection)
+        made = _create(connection, size, "ray-trial")
+        connection.send(calls.delete_slice(made.name, force=False))
+
+
+def _check_local(connection: Connection) -> None:
+    if connection.remote:
+        text = f"{connection.target} is another machine's daemon: each node of the cluster needs its own vgpud"
+        raise VgpudError(text, ExitCode.USAGE)
+
+
+def _create(connection: Connection, size: Size, what: str) -> pb.Slice:
+    name = f"{what}-{os.getpid()}-{secrets.token_hex(2)}"  # in containers, pids are the same
+    call = calls.create_slice(
+        name,
+        spec_of(size),
+        ephemeral=True,
+        owner_uid=os.getuid(),
+        cdi_device=False,
+        queue=size.queue,
+        pending=True,
+    )
+    return connection.send(call)
+
+
+def spec_of(size: Size) -> pb.SliceSpec:
+    """The size as the API takes it."""
+    given = size.spec
+    spec = pb.SliceSpec(
+        gpus_milli=given.gpus_milli, weight=given.weight, priority=given.priority, service_class=given.service_class
+    )
+    for name in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes"):
+        if (value := getattr(given, name)) is not None:
+            setattr(spec, name, value)
+    return spec
+
+
+def visible(before: str | None, uuids: Sequence[str]) -> str:
+    """CUDA_VISIBLE_DEVICES of a worker before it has a task: the node's devices by UUID, or those of them that the
+    raylet was started with. Ray then gives the worker entries of this list, which name devices whatever order CUDA
+    counts them in. Raises VgpudError."""
+    if before is None:
+        return ",".join(uuids)
+    return ",".join(_uuid(entry.strip(), uuids) for entry in before.split(",") if entry.strip())
+
+
+def _uuid(entry: str, uuids: Sequence[str]) -> str:
+    found = [uuids[int(entry)]] if entry.isdecimal() and int(entry) < len(uuids) else []
+    if entry.upper().startswith("GPU-"):
+        found = [uuid for uuid in uuids if uuid.lower().startswith(entry.lower())]
+    if len(found) == 1:
+        return found[0]
+    text = f"the raylet's CUDA_VISIBLE_DEVICES has {entry!r}: this node's vgpud has {', '.join(uuids) or 'no devices'}"
+    raise VgpudError(f"{text}; start the raylet with their indices or UUIDs", ExitCode.USAGE)
