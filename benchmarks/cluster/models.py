@@ -31,8 +31,8 @@ MIXED = "3x8:k80+2x8:p100+1x8:v100"
 ALIKE = "8x8:v100"
 GPUS = {"k80", "p100", "v100"}
 TRACES = (CLUSTER400, TRACE3, PHILLY)
-#: of all GPU time of the cluster, if every job ran where it is fastest. Half of the GPUs are several times slower: at 0.4
-#: it is about 0.8 of what the cluster can do, and at 0.7 more than that
+#: of all GPU time of the cluster, if every job ran where it is fastest. Half of the GPUs are several times slower: 0.4
+#: is about 0.8 of what the cluster can do, and 0.7 more than that
 LOADS = (0.2, 0.4)
 OVERLOAD = 0.7
 PLACEMENTS = ("best-fit", "throughput(0)", "throughput(20)")
