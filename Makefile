@@ -11,7 +11,7 @@ QUICK += --ignore=tests/predict/test_torch.py --ignore=tests/predict/test_collec
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-k8s demo-slurm demo-ray test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify wheel deb clean
+.PHONY: help demo demo-k8s demo-slurm demo-ray test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-cluster bench-predict conformance clients-gpu qualify wheel deb clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -95,6 +95,9 @@ bench-hostile: $(VENV)/.test $(NATIVE) ## what a hostile tenant or user costs it
 
 bench-scheduling: $(VENV)/.test ## how well jobs are ordered and placed: policies, placement, speed, on shipped traces (BENCH="muri speed")
 	@$(PY) -m benchmarks.scheduling $(BENCH)
+
+bench-cluster: $(VENV)/.test ## the queue over many nodes: a decision, placement by models of GPUs (BENCH="decisions")
+	@$(PY) -m benchmarks.cluster $(BENCH)
 
 bench-predict: $(VENV)/.test $(NATIVE) ## prediction, co-location, elasticity beside the papers' figures (BENCH="s_k")
 	@$(PY) -m benchmarks.predict $(BENCH)

@@ -107,6 +107,8 @@ def documents(root: Path) -> None:
             _copy(name, folder / name)
         elif name.startswith("deploy/") and not name.startswith("deploy/debian/"):
             _copy(name, folder / "examples" / name.removeprefix("deploy/"))
+        elif name.startswith("integrations/"):
+            _copy(name, folder / "examples" / name.removeprefix("integrations/"))
     _compressed(folder / "changelog", (ROOT / "CHANGELOG.md").read_text())
     for name in ("copyright", "README.Debian"):
         _copy(f"deploy/debian/{name}", folder / name)

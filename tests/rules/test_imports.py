@@ -63,6 +63,11 @@ ALLOWED: dict[str, set[str]] = {
     "simulate": _QUEUE | {"core.queue", "errors", "userfiles"},
     # workers of Ray: in raylets' agents, and before each worker
     "ray": {"cli.common", "client", "core", "errors", "libraries"},
+    # the queue over many nodes: a process of its own, beside slurmctld
+    "cluster.core": {"core", "core.jobs", "core.queue"},
+    "cluster.shell": {"cluster.core", "core", "core.jobs", "errors", "userfiles"},
+    "cluster": {"cluster.core", "cluster.shell", "core", "core.jobs", "core.placement", "core.policy", "core.queue"}
+    | {"daemon.jobs", "errors", "host", "paths", "store"},
     # a node of Kubernetes: a process of its own, beside the daemon
     "k8s.core": {"core"},
     "k8s.shell": {"k8s.core"},
@@ -77,6 +82,17 @@ ALLOWED: dict[str, set[str]] = {
     # the command line
     "cli": {"cli.common", "errors"},
     "cli.common": {"client", "core", "errors"},
+    "cli.cluster": {
+        "cli.common",
+        "cluster",
+        "cluster.core",
+        "cluster.shell",
+        "core.jobs",
+        "errors",
+        "paths",
+        "simulate",
+    }
+    | {"store", "userfiles"},
     "cli.slices": {"cli.common", "core", "errors", "k8s.core", "libraries"},
     "cli.predict": {"cli.common", "core", "errors", "predict"},
     "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},

@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": ("vgpud.cli.jobs.explain:explain", "Say why a job waits, runs where it does, and has its size."),
     "quota": ("vgpud.cli.jobs.quota:quota", "Show and set queues: guarantees, limits, policies."),
     "reserve": ("vgpud.cli.jobs.reserve:reserve", "Reserve devices for a queue, or for maintenance."),
+    "cluster": ("vgpud.cli.cluster.cluster:cluster", "Run and show the queue over the nodes of a Slurm cluster."),
     "usage": ("vgpud.cli.jobs.usage:usage", "Show GPU time asked for, granted and used."),
     "ps": ("vgpud.cli.slices.ps:ps", "List the processes that use a slice."),
     "status": ("vgpud.cli.slices.status:status", "Show devices, slices and their use on one screen."),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from vgpud.core.jobs.model import Job, JobSpec, Place, Placement
+from vgpud.core.jobs.model import Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Share
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -67,6 +67,10 @@ class Counted:
 
     def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
         """Simulated clusters do not change."""
+
+    def replace_nodes(self, nodes: Sequence[Node]) -> list[str]:
+        self._total = self._free = sum(len(node.devices) for node in nodes) * MILLI_PER_DEVICE
+        return []
 
     def never_fits_reason(self, job: Job) -> str:
         if job.width_milli <= self._total:

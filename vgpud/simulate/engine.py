@@ -16,6 +16,7 @@ from vgpud.core.queue import sizes
 from vgpud.core.queue.machine import Machine
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.interference import FULL, Interference
+from vgpud.simulate.machines import Machines
 from vgpud.simulate.scalers import Scalers
 from vgpud.simulate.sharing_monitor import Resident, SharingMonitor
 from vgpud.simulate.trace import TraceJob
@@ -97,8 +98,10 @@ class Simulation:
         listener: Callable[[events.Command], None] | None = None,
         wakes: bool = True,
         scalers: Scalers | None = None,
+        machines: Machines | None = None,
     ) -> None:
-        """`monitor`: measures how jobs share devices, as the daemon does. `scalers`: how they scale.
+        """`monitor`: measures how jobs share devices, as the daemon does. `scalers`: how they scale. `machines`: how
+        fast they are where.
 
         `wakes`: the machine is woken when it asks for it; else only when it is told (tell(at, Woken())).
         """
@@ -107,6 +110,7 @@ class Simulation:
         self._interference = interference
         self._monitor = monitor
         self._scalers = scalers
+        self._machines = machines
         self._groups = WorkerGroups()
         self._looked_at: list[str] = []  # devices, by number
         self._looks: dict[str, tuple[int, int]] = {}  # by device: its number, when it is looked at next
@@ -326,11 +330,13 @@ class Simulation:
     # ---- work ----
 
     def _alone(self, run: _Run) -> int:
-        """Its speed at its size, if nobody is beside it."""
+        """Its speed at its size on its devices, if nobody is beside it."""
         job = run.job
+        here = self._machines.speed(job, run.placement) if self._machines else FULL
         if job.scaling is None:
-            return FULL
-        return job.scaling.speed(sizes.has(job.spec, run.placement), job.scaled_from, FULL)
+            return here
+        scaled = job.scaling.speed(sizes.has(job.spec, run.placement), job.scaled_from, FULL)
+        return max(1, scaled * here // FULL)
 
     def _settle(self, run: _Run) -> None:
         """What has been done since is subtracted."""

@@ -18,6 +18,7 @@ from vgpud.simulate import readers
 from vgpud.simulate.counted import Counted
 from vgpud.simulate.engine import Costs, Outcome, Simulation
 from vgpud.simulate.interference import Interference
+from vgpud.simulate.machines import Machines
 from vgpud.simulate.scalers import Scalers
 from vgpud.simulate.scaling import Curve
 from vgpud.simulate.sharing_monitor import SharingMonitor
@@ -42,6 +43,7 @@ class Scenario:
     queues: tuple[QueueSpec, ...] = ()
     costs: Costs = field(default_factory=Costs)
     interference: Interference | None = None
+    machines: Machines | None = None
     autoscaled: bool = False  # elastic workers are as many as their autoscalers wish; else all that have room
 
 
@@ -84,7 +86,13 @@ def run(
     monitor = (monitor or SharingMonitor()) if sharing and scenario.placement != COUNT else None
     scalers = Scalers() if scenario.autoscaled else None
     simulation = Simulation(
-        machine, room.total_milli(), scenario.costs, scenario.interference, monitor, scalers=scalers
+        machine,
+        room.total_milli(),
+        scenario.costs,
+        scenario.interference,
+        monitor,
+        scalers=scalers,
+        machines=scenario.machines,
     )
     for job_id, job in enumerate(trace, 1):
         simulation.submit(job_id, job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vgpud.core.jobs.events import (
@@ -18,7 +18,7 @@ from vgpud.core.jobs.events import (
     Wake,
     Woken,
 )
-from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, JobState, Place, Placement, QueueSpec
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, JobState, Node, Place, Placement, QueueSpec
 from vgpud.core.model import Share, Spec
 from vgpud.core.policy.base import Plain, Policy
 from vgpud.core.queue.machine import Machine
@@ -76,6 +76,9 @@ class CountedRoom:
 
     def free_milli(self) -> int:
         return self._free
+
+    def replace_nodes(self, nodes: Sequence[Node]) -> list[str]:
+        raise AssertionError("its GPUs are on no nodes")
 
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import math
@@ -105,6 +106,12 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 )
 @click.option("--throughputs", type=click.Path(path_type=Path), metavar="FILE", help="Gavel's table of pairs.")
 @click.option("--throughputs-device", default="v100", metavar="NAME", help="The device in that table (default: v100).")
+@click.option(
+    "--rates",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="CSV model,gpu,rate: how fast a trace's models run on the cluster's GPUs (placement: throughput).",
+)
 @click.option("--sort", is_flag=True, help="Sort the trace by time instead of refusing it.")
 @click.option(
     "--error", type=Number(0, 10), default=0.0, metavar="SIGMA", help="Error of the durations given to policies."
@@ -124,7 +131,7 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
     Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, or openb; the header identifies the format. Clusters can
     also be Tiresias' cluster_spec.csv or openb's node list.
     """
-    from vgpud.simulate import clusters, readers, results, scaling, scenario
+    from vgpud.simulate import clusters, machines, readers, results, scaling, scenario
 
     if options["plots"] and importlib.util.find_spec("matplotlib") is None:
         raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
@@ -135,6 +142,12 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
         scenario.check(one)
     jobs = readers.read(trace, options["sort"])
     nodes = clusters.parse(cluster)
+    if options["rates"]:
+        from vgpud.userfiles import rates
+
+        by_model = machines.ByModel(machines.models_of(nodes))
+        jobs = machines.rated(jobs, rates.read(options["rates"]))
+        chosen = {name: dataclasses.replace(one, machines=by_model) for name, one in chosen.items()}
     if options["scaling"]:
         try:
             jobs = scenario.scaled(jobs, scaling.parse(options["scaling"]))

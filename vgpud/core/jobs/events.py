@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.core.jobs.model import How, Job, JobSpec, Placement, QueueSpec, Reservation
+from vgpud.core.jobs.model import How, Job, JobSpec, Node, Placement, QueueSpec, Reservation
 from vgpud.core.model import Denied
 
 # ---- events ----
@@ -91,6 +91,25 @@ class RoomChanged:
     offered: tuple[str, ...]  # UUIDs that jobs may use
     #: what those slices hold of each queue's quota: (queue, milli, cpu_milli, ram_bytes)
     held: tuple[tuple[str, int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChanged:
+    """Nodes came, went, or came back with other devices: these are all of them from now on.
+
+    They are offered in full until RoomChanged says otherwise. Running jobs stay where they are.
+    """
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A running job has devices of this placement, not those that were chosen: an engine beneath has the last word."""
+
+    job_id: int
+    attempt: int
+    placement: Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +202,8 @@ Event = (
     | JobSuspended
     | StartFailed
     | RoomChanged
+    | NodesChanged
+    | Located
     | Wished
     | Resized
     | Measured

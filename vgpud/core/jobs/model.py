@@ -57,6 +57,8 @@ class Ask:
     #: for placements that share devices by what jobs use: of each device, alone, predicted or measured; -1 = not known
     utilisation_milli: int = -1
     kind: str = ""  # its similarity class (similarity.sharing), where placement goes by it
+    #: (model of a GPU, its speed there in thousandths of that on the fastest), where a placement goes by it
+    rates: tuple[tuple[str, int], ...] = ()
 
     @property
     def width_milli(self) -> int:
@@ -84,6 +86,7 @@ class JobSpec:
 
     ask: Ask
     members: int = 1  # of a gang: all start or none
+    one_per_node: bool = False  # each member is on another node, as Slurm's --nodes has it
     name: str = ""
     queue: str = DEFAULT_QUEUE
     uid: int = 0
@@ -254,3 +257,4 @@ class Node:
     offered: list[bool] = field(default_factory=list)  # by device: neither drained nor excluded nor held by others
     version: int = 0  # grows with every change
     residents: list[tuple[Resident, ...]] = field(default_factory=list)  # by device
+    switches: tuple[str, ...] = ()  # of its network, from its own to the uppermost; () = not known

@@ -113,6 +113,10 @@ class Room(Protocol):
         """As in events.RoomChanged."""
         ...
 
+    def replace_nodes(self, nodes: Sequence[Node]) -> list[str]:
+        """As in events.NodesChanged; all of it is free then. Returns the names of the nodes that there were."""
+        ...
+
     def never_fits_reason(self, job: Job) -> str:
         """Why it does not fit an empty cluster; "" when it does."""
         ...

@@ -12,7 +12,7 @@ from dataclasses import replace
 from vgpud.core.colocate.pairs import Pairs
 from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Place, Placement, Resident
 from vgpud.core.model import Policy
-from vgpud.core.placement import shortage, why
+from vgpud.core.placement import shortage, switches, why
 from vgpud.core.placement.base import Rule
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.choose import PACK, choose
@@ -22,6 +22,7 @@ from vgpud.core.placement.fgd import PLAIN_MIX, Mix
 from vgpud.core.placement.ranking import Changes, Ranking
 from vgpud.core.placement.registry import make
 from vgpud.core.placement.shape import Devices, Shape, resident
+from vgpud.core.placement.switches import apart
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: shapes that are remembered; the least recently used goes first
@@ -36,23 +37,26 @@ class Cluster:
         self, nodes: Sequence[Node], policy: Policy | None = None, rule: Rule | None = None, mix: Mix = PLAIN_MIX
     ) -> None:
         """`rule`: for jobs of queues that rules() does not name; `mix`: what `fgd` measures fragmentation by."""
-        self.nodes = list(nodes)
         self._policy = policy or Policy()
         self._rule: Rule = rule or BestFit()
         self._mix = mix
         self._pairs = Pairs()
         self._made: dict[tuple[str, bool], Rule] = {}
         self._rules: dict[str, Rule] = {}
-        self._changes = Changes(len(self.nodes))
         self._rankings: dict[tuple[int, Ask], Ranking] = {}
         self._counts: dict[tuple[int, Ask], Counts] = {}
         self._why: dict[tuple[int, Ask, int], str] = {}
         self._why_end = 0  # of the changes that these sentences know
         self._direct: dict[str, tuple[tuple[str, int, int], ...]] = {}
         self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
+        self._set_nodes(list(nodes), 0)
+
+    def _set_nodes(self, nodes: list[Node], version: int) -> None:
+        self.nodes = nodes
+        self._changes = Changes(len(nodes), version)
         classes: dict[object, int] = {}
-        for index, node in enumerate(self.nodes):
-            node.index = index
+        for index, node in enumerate(nodes):
+            node.index, node.version = index, version
             makes = tuple((d.memory_bytes, d.granule_bytes, d.context_bytes) for d in node.devices)
             node.kind = classes.setdefault(makes, len(classes))
             node.free_milli = [MILLI_PER_DEVICE] * len(node.devices)
@@ -179,6 +183,15 @@ class Cluster:
         node.offered = wanted
         self._changes.add(node)
 
+    def replace_nodes(self, nodes: Sequence[Node]) -> list[str]:
+        """As in events.NodesChanged; all of it is free then. Returns the names of the nodes that there were."""
+        before = list(self._by_name)
+        for forgotten in (self._by_name, self._direct, self._rankings, self._counts, self._why):
+            forgotten.clear()
+        fresh = [replace(node, free_milli=[], free_bytes=[], offered=[], residents=[]) for node in nodes]
+        self._set_nodes(fresh, self._changes.clock + 1)  # a version that no node has had: rules remember by version
+        return before
+
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
         """The name of the placement rule of each queue's jobs, and whether they are spread (registry.make)."""
         for name, spread in by_queue.values():
@@ -230,7 +243,9 @@ class Cluster:
         if spec.members == 1:
             best = ranking.best()
             return None if best is None else self.noted(job, (shape.place(self.nodes[best[1]], best[3]),))
-        if rule.consolidates(spec):
+        if spec.one_per_node:
+            found = apart(ranking.all(), self.nodes, spec.members)
+        elif rule.consolidates(spec):
             found = self._together(ranking, self._count(rule, spec.ask, shape), spec.members)
         else:
             found = self._anywhere(ranking, spec.members)
@@ -265,6 +280,8 @@ class Cluster:
     def _together(self, ranking: Ranking, counts: Counts, members: int) -> list[tuple[int, Devices]] | None:
         """On as few nodes as possible: the one with just enough free for the rest, else the one with most."""
         plan = counts.fewest(members)
+        if plan is not None and len(plan) > 1:
+            plan = self._below_one_switch(counts, members, {index for index, _ in plan}) or plan
         if plan is None:
             return None
         with Trial(self.nodes, ranking, self._changes) as trial:
@@ -274,6 +291,16 @@ class Cluster:
                     assert devices is not None, "a node holds as many members as were counted"
                     trial.put(index, devices)
             return trial.put_so_far
+
+    def _below_one_switch(self, counts: Counts, members: int, chosen: set[int]) -> list[tuple[int, int]] | None:
+        """The same below the lowest switch that has enough free, the one with least of it; None: there is none."""
+        for below in switches.levels(range(len(self.nodes)), self.nodes):
+            if any(chosen <= set(nodes) for nodes in below):
+                return None  # they are as near as possible already
+            enough = [nodes for nodes in below if counts.free(nodes) >= members]
+            if enough:
+                return counts.fewest(members, min(enough, key=counts.free))
+        return None
 
     def _ranking(self, rule: Rule, ask: Ask) -> Ranking:
         key = (id(rule), ask)  # rules live as long as the cluster
@@ -317,7 +344,7 @@ class Cluster:
             self._why_end = self._changes.end
             self._why.clear()
         rule = self._rule_of(job.spec)
-        key = id(rule), job.spec.ask, job.spec.members
+        key = id(rule), job.spec.ask, -job.spec.members if job.spec.one_per_node else job.spec.members
         if key not in self._why:
             self._why[key] = shortage.now(job.spec, self.nodes, self._policy, rule)
         return self._why[key]

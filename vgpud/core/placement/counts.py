@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from vgpud.core.jobs.model import Node
 from vgpud.core.placement.choose import room
@@ -24,10 +24,21 @@ class Counts:
         self._of = [0] * len(nodes)
         self._at: dict[int, set[int]] = {}  # by count: indices of nodes
 
-    def fewest(self, members: int) -> list[tuple[int, int]] | None:
-        """(node's index, members there) on as few nodes as possible; the lowest indices among equals."""
+    def free(self, nodes: Iterable[int]) -> int:
+        """How many members these nodes can take, as counted for the last fewest()."""
+        return sum(self._of[index] for index in nodes)
+
+    def fewest(self, members: int, among: Collection[int] | None = None) -> list[tuple[int, int]] | None:
+        """(node's index, members there) on as few nodes as possible; the lowest indices among equals. `among`: only on
+        these nodes."""
         self._refresh(members)
-        left = {count: sorted(at) for count, at in self._at.items() if count and at}
+        if among is None:
+            left = {count: sorted(at) for count, at in self._at.items() if count and at}
+        else:
+            left = {}
+            for index in sorted(among):
+                if self._of[index]:
+                    left.setdefault(self._of[index], []).append(index)
         if sum(count * len(at) for count, at in left.items()) < members:
             return None
         plan: list[tuple[int, int]] = []

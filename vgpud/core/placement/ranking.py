@@ -25,7 +25,7 @@ class Changes:
 
     __slots__ = ("_indices", "_keep", "_numbers", "_start", "_state_of", "_states", "clock")
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, clock: int = 0) -> None:
         self._indices: list[int] = []
         self._start = 0
         self._keep = 8 * nodes + 1024
@@ -33,7 +33,7 @@ class Changes:
         self._states: dict[object, int] = {}
         self._numbers = 0
         #: grows with every change of any node; a node's version is the clock at its last
-        self.clock = 0
+        self.clock = clock
 
     def add(self, node: Node) -> None:
         self.clock += 1
@@ -100,6 +100,13 @@ class Ranking:
                 return top
             heappop(heap)
         return None
+
+    def all(self) -> list[Entry]:
+        """All nodes where a member fits now, best first, each once."""
+        self._refresh()
+        nodes = self._nodes
+        valid = {entry[1]: entry for entry in self._heap if nodes[entry[1]].version == entry[2]}
+        return sorted(valid.values())
 
     def push(self, node: Node) -> None:
         """Ranks a node that the caller has changed for the time being, or put back."""

@@ -11,6 +11,7 @@ from vgpud.core.placement.base import Rule
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.colocate import DEFAULT_JOBS, DEFAULT_PERCENT, JOBS_MAX, PERCENT_MAX, Colocate
 from vgpud.core.placement.fgd import PLAIN_MIX, Fgd, Mix
+from vgpud.core.placement.throughput import DEFAULT_LOSS_PERCENT, Throughput
 from vgpud.core.placement.tiresias import Tiresias
 from vgpud.core.placement.worst_fit import WorstFit
 
@@ -30,6 +31,13 @@ def _colocate(name: str, arguments: Arguments) -> Made:
     return lambda ties, mix, pairs: Colocate(ties, pairs, percent, jobs)
 
 
+def _throughput(name: str, arguments: Arguments) -> Made:
+    numbers = arguments.numbers or [Fraction(DEFAULT_LOSS_PERCENT)]
+    if len(numbers) > 1 or not 0 <= numbers[0] <= 100:
+        raise InvalidSpec(f"{name}: it takes one number from 0 to 100: write for example throughput(20)")
+    return lambda ties, mix, pairs: Throughput(ties, numbers[0])
+
+
 CHOICES: dict[str, Choice[Made]] = {
     "best-fit": Choice(
         "the fullest node and device that fit, so that empty ones stay whole",
@@ -46,6 +54,11 @@ CHOICES: dict[str, Choice[Made]] = {
     "tiresias": Choice(
         "best fit; gangs with much skewed traffic (--skew) on as few nodes as possible",
         lambda name, arguments: lambda ties, mix, pairs: Tiresias(ties),
+    ),
+    "throughput": Choice(
+        "on the GPU model where the job is fastest; throughput(20): a slower one where it loses up to 20 %",
+        _throughput,
+        numbers="% of its speed that a job may lose",
     ),
     "colocate": Choice(
         "jobs share a device by what they use of it: colocate(120,2) is up to 120 % together, up to 2 jobs",

@@ -24,13 +24,13 @@ def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> s
     for node in nodes:
         key = (node.kind, node.cpu_milli, node.ram_bytes, node.gpu_model, node.devices if exact else ())
         if key not in seen:
-            seen[key] = room(shape, _empty(node, policy), spec.members)
+            seen[key] = room(shape, _empty(node, policy), 1 if spec.one_per_node else spec.members)
         holds += seen[key]
         if holds >= spec.members:
             return ""
     if holds:
         kept = " beside Kubernetes' devices" if policy.kubernetes_devices else ""
-        asked = f"{spec.members} members of {describe(spec.ask)} each"
+        asked = f"{spec.members} members of {describe(spec.ask)} each{_apart(spec)}"
         return f"{asked}: an empty cluster holds {holds}{kept}, ask for no more"
     return _never_one(spec.ask, nodes, policy)
 
@@ -83,6 +83,10 @@ def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
     return f"no node has {describe(ask)} together, however empty: ask for less"
 
 
+def _apart(spec: JobSpec) -> str:
+    return ", each on another node" if spec.one_per_node else ""
+
+
 def describe(ask: Ask) -> str:
     words = [f"{format_gpus(ask.spec.gpus_milli)} GPU"] if ask.spec.gpus_milli else []
     words += [f"{format_gpus(ask.cpu_milli)} CPU"] if ask.cpu_milli else []
@@ -97,11 +101,13 @@ def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str
         return for_ever
     shape, holds = Shape(spec.ask, policy), 0
     for node in nodes:
-        holds += room(shape, node, spec.members - holds)
+        holds += room(shape, node, 1 if spec.one_per_node else spec.members - holds)
         if holds == spec.members:
             return _unwelcome(shape, nodes, rule, rule.sharing) if rule.sharing is not None else ""
     if holds:
-        return f"there is free capacity for {holds} of {spec.members} members of {describe(spec.ask)} each"
+        return (
+            f"there is free capacity for {holds} of {spec.members} members of {describe(spec.ask)} each{_apart(spec)}"
+        )
     return _missing(shape, nodes)
 
 

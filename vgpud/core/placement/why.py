@@ -15,6 +15,7 @@ _LOOKS_FOR = {
     "worst-fit": "the one that is left with most",
     "fgd": "the one where least of what is left is of no use to jobs like those of the queue",
     "tiresias": "the one that is left with least",
+    "throughput": "the one whose GPU model suits it best",
 }
 
 

@@ -11,6 +11,7 @@ from vgpud.core.jobs.events import (
     Command,
     JobEnded,
     JobSuspended,
+    Located,
     Note,
     Notify,
     SaveJob,
@@ -464,6 +465,17 @@ class Lifecycle:
         estimate.runs(self._world, job)
         if job.spec.elastic:
             self._world.elastic[job.job_id] = job
+
+    def located(self, event: Located) -> None:
+        """It counts where it is, whoever else was to have that; not while it stops or changes its size."""
+        job = self.jobs.get(event.job_id)
+        if job is None or job.state is not JobState.RUNNING or event.attempt != job.attempt or job.resizing:
+            return
+        if job.job_id in self._world.going or len(event.placement) != len(job.placement):
+            return
+        job.placement = self._world.room.noted(job, event.placement)
+        self._world.hold(job, job.placement)
+        self._save(job)
 
     # ---- after a restart ----
 

@@ -23,7 +23,9 @@ from vgpud.core.jobs.events import (
     Held,
     JobEnded,
     JobSuspended,
+    Located,
     Measured,
+    NodesChanged,
     PairLoses,
     PairsKnown,
     QueuesChanged,
@@ -136,6 +138,10 @@ class Machine:
             case RoomChanged(node, direct, offered, held):
                 self._world.room.change(node, direct, offered)
                 self._world.set_direct(node, held, now_ns)
+            case NodesChanged(nodes):
+                self._world.set_nodes(nodes, now_ns)
+            case Located():
+                self._lives.located(event)
             case Wished():
                 self._lives.resizing.wished(event)
             case Resized():

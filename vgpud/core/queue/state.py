@@ -8,12 +8,12 @@ has gone. Of an elastic job that shrinks the same holds for a part of its placem
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from vgpud.core.estimates import Estimates
-from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement, QueueSpec, Reservation
+from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Node, Placement, QueueSpec, Reservation
 from vgpud.core.placement.base import Room, Tentative
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue import sizes
@@ -274,6 +274,13 @@ class QueueState:
                 else:
                     room.take(occupied.get(job_id, ()))
         return found
+
+    def set_nodes(self, nodes: Sequence[Node], now_ns: int) -> None:
+        """Other nodes: what is reserved on those that are left stays so."""
+        for name in self.room.replace_nodes(nodes):
+            self.set_direct(name, (), now_ns)
+        for placement in self.held.values():
+            self.room.take(placement)
 
     # ---- quotas ----
 

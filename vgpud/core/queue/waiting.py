@@ -54,7 +54,7 @@ class JobQueue:
         spec = job.spec
         shape: object = job.job_id
         if not pinned:
-            shape = (spec.ask, spec.members, spec.preemptible, spec.model, spec.skew_ppm, *apart)
+            shape = (spec.ask, spec.members, spec.one_per_node, spec.preemptible, spec.model, spec.skew_ppm, *apart)
         self._shape_of[job.job_id] = shape
         self._width_of[job.job_id] = spec.width_milli
         self._widths[spec.width_milli] += 1

@@ -1,0 +1,27 @@
+"""The queue over many nodes: what a decision costs, and what placement by models of GPUs and of jobs is worth.
+
+Clusters are simulated, with the machine that `vgpu cluster` runs. A missed goal is a figure like any other: it is
+shown, kept, and makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+from benchmarks.cluster import decisions, models
+from benchmarks.rows import Bench, Row, main
+
+LEGEND = """\
+Decisions are those of the controller's own step over 1,000 nodes: Slurm's jobs and nodes as they are seen, the queue's
+machine, orders. Traces are the shipped ones; they name no models of jobs (or one for all), so these are drawn with a
+seed from the 26 of Gavel's measured table, which also has the speeds: alone on K80, P100 and V100, with several GPUs on
+one node and over several. Durations are those on the model of GPU where a job is fastest."""
+ROWS = {
+    "decisions": Row(
+        "1,000 nodes of 8 GPUs, 100,000 waiting jobs: a decision; a look with nothing new", decisions.figures
+    ),
+    "models": Row("placement by model of GPU beside placement that does not know it", models.figures),
+    "consolidation": Row("gangs of models that lose by several nodes, together or anywhere", models.consolidation),
+}
+BENCH = Bench("cluster", "Cluster", __doc__ or "", "no device: jobs and nodes of a SIMULATED cluster", LEGEND, ROWS)
+
+if __name__ == "__main__":
+    raise SystemExit(main(BENCH))

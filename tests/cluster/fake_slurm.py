@@ -1,0 +1,187 @@
+"""A Slurm of plain values: starts what is not held on the nodes that it is bound to, in the order of submission.
+
+It chooses devices otherwise than the queue does (from the highest number down), requeues when a node fails, and forgets
+nothing. What it shows is what squeue and sinfo show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vgpud.cluster.core.model import (
+    Cancel,
+    Hold,
+    Order,
+    Phase,
+    Release,
+    Requeue,
+    Seen,
+    SlurmJob,
+    SlurmNode,
+    Tell,
+)
+
+SHARDS = 1000
+
+
+@dataclass
+class FakeNode:
+    gpus: int
+    model: str = ""
+    state: str = "idle"
+    cpus: int = 64
+
+
+@dataclass
+class FakeJob:
+    key: str
+    gres: str
+    nodes: int = 1
+    uid: int = 1000
+    account: str = ""
+    comment: str = ""
+    dependency: str = ""
+    requeues: bool = True
+    state: str = "PENDING"
+    priority: int = 0
+    user_hold: bool = False
+    bound_to: tuple[str, ...] = ()
+    has: dict[str, dict[int, int]] = field(default_factory=dict)  # by node: milli of each device
+    restarts: int = 0
+    starts: int = 0  # that came to an end or go on: how often its program began
+    exit_code: int = 0
+    told: str = ""
+
+    @property
+    def takes(self) -> tuple[int, int]:
+        """(devices, milli of each) on each node."""
+        kind, *rest = self.gres.removeprefix("gres:").split(":")
+        count = int(rest[-1])
+        return (1, count) if kind == "shard" else (count, SHARDS)
+
+    @property
+    def model(self) -> str:
+        words = self.gres.removeprefix("gres:").split(":")
+        return words[1] if len(words) == 3 else ""
+
+
+class FakeSlurm:
+    def __init__(self, **gpus: int) -> None:
+        self.nodes = {name: FakeNode(count) for name, count in gpus.items()}
+        self.jobs: dict[str, FakeJob] = {}
+        self.old = False  # it shows devices of jobs and no sums of nodes, as 22.05 does
+        self.deaf = False  # orders are lost: the controller was killed before it gave them
+
+    def submit(self, gres: str, held: bool = True, **more: object) -> str:
+        """As vgpu_cluster.lua has it: held while a controller decides."""
+        key = str(more.pop("key", len(self.jobs) + 1))
+        self.jobs[key] = FakeJob(key, f"gres:{gres}", priority=0 if held else 100, **more)  # type: ignore[arg-type]
+        return key
+
+    # ---- what it does by itself ----
+
+    def schedule(self) -> list[str]:
+        """Starts what can; returns which jobs."""
+        started = []
+        for job in self.jobs.values():
+            if job.state == "PENDING" and job.priority and not job.dependency and self._start(job):
+                started.append(job.key)
+        return started
+
+    def free(self, name: str) -> list[int]:
+        free = [SHARDS] * self.nodes[name].gpus
+        for job in self.jobs.values():
+            for index, milli in job.has.get(name, {}).items():
+                if index < len(free):
+                    free[index] -= milli
+        return free
+
+    def _start(self, job: FakeJob) -> bool:
+        names = job.bound_to or tuple(sorted(self.nodes))
+        found: dict[str, dict[int, int]] = {}
+        for name in names:
+            node = self.nodes.get(name)
+            if node is None or node.state not in ("idle", "mixed", "allocated"):
+                continue
+            if job.model and job.model != node.model:
+                continue
+            count, milli = job.takes
+            devices = [i for i in reversed(range(node.gpus)) if self.free(name)[i] >= milli]
+            if len(devices) >= count and len(found) < job.nodes:
+                found[name] = dict.fromkeys(devices[:count], milli)
+        if len(found) < job.nodes:
+            return False
+        job.has, job.state, job.starts = found, "RUNNING", job.starts + 1
+        assert all(min(self.free(name)) >= 0 for name in found), "more is given than there is"
+        return True
+
+    def end(self, key: str, state: str = "COMPLETED", exit_code: int = 0) -> None:
+        job = self.jobs[key]
+        job.state, job.exit_code, job.has = state, exit_code, {}
+
+    def requeue(self, key: str) -> None:
+        """As after a failure of its node, or scontrol requeue: with its usual priority."""
+        job = self.jobs[key]
+        job.state, job.has, job.restarts, job.priority = "PENDING", {}, job.restarts + 1, 100
+
+    def fail(self, name: str) -> None:
+        self.nodes[name].state = "down*"
+        for job in self.jobs.values():
+            if name in job.has:
+                self.requeue(job.key)
+
+    # ---- what it is told ----
+
+    def tell(self, order: Order) -> None:
+        if self.deaf:
+            return
+        job = self.jobs[order.key]
+        waits = job.state == "PENDING"
+        match order:
+            case Release(_, nodes) if waits:
+                job.bound_to, job.priority, job.user_hold = nodes, 100, False
+            case Hold() if waits:
+                job.bound_to, job.priority = (), 0
+            case Requeue() if job.state == "RUNNING":
+                self.requeue(job.key)
+                job.priority = 0
+            case Cancel():
+                self.end(job.key, "CANCELLED")
+            case Tell(_, text):
+                job.told = text
+
+    # ---- what it shows ----
+
+    def seen(self) -> Seen:
+        return Seen(
+            tuple(self._shown(job) for job in self.jobs.values()),
+            tuple(self._node(name, node) for name, node in self.nodes.items()),
+        )
+
+    def _shown(self, job: FakeJob) -> SlurmJob:
+        held = job.priority == 0 and job.state == "PENDING"
+        shown = SlurmJob(
+            job.key,
+            state=job.state,
+            held=job.priority == 0,
+            user_held=held and job.user_hold,
+            uid=job.uid,
+            account=job.account,
+            gres=job.gres,
+            nodes=job.nodes,
+            node_names=tuple(sorted(job.has)),
+            dependency=job.dependency,
+            requeues=job.requeues,
+            restarts=job.restarts,
+            exit_code=job.exit_code,
+            comment=job.comment,
+            devices=tuple(
+                (name, at, milli) for name, has in job.has.items() for at, milli in sorted(has.items()) if self.old
+            ),
+        )
+        assert shown.phase is not Phase.RUNS or job.has
+        return shown
+
+    def _node(self, name: str, node: FakeNode) -> SlurmNode:
+        used = () if self.old else tuple(SHARDS - free for free in self.free(name))
+        return SlurmNode(name, node.state, node.gpus, node.model, SHARDS * node.gpus, node.cpus, used)

@@ -1,0 +1,177 @@
+"""The controller over a real Slurm of two nodes with two simulated devices each, where one can run (tests/slurm)."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpud.cluster import service
+from vgpud.cluster.shell.slurm import Slurm
+from vgpud.core.jobs.model import QueueSpec
+
+slurm: Any = pytest.importorskip("tests.slurm.cluster")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "integrations/slurm"
+PARTITION = "main"
+QUEUES = (QueueSpec("default", min_run_ns=0), QueueSpec("team", guarantee_milli=4000, min_run_ns=0))
+
+
+def eventually(ready: Callable[[], bool], timeout_s: float = 60) -> None:
+    until_s = time.monotonic() + timeout_s
+    while not ready():
+        assert time.monotonic() < until_s, "that did not happen"
+        time.sleep(0.3)
+
+
+class Site:
+    """A cluster whose jobs are held for a controller in this process."""
+
+    def __init__(self, cluster: Any, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.options = service.Options(PARTITION, folder / "state", folder / "run", QUEUES)
+        lua = (SOURCES / "vgpu_cluster.lua").read_text()
+        lua = lua.replace('PARTITION = "gpu"', f'PARTITION = "{PARTITION}"')
+        lua = lua.replace("/run/vgpud/cluster/heartbeat", str(folder / "run/heartbeat"))
+        (cluster.folder / "job_submit.lua").write_text(lua)
+        cluster.plugstack.write_text("")  # what happens on the nodes is not the queue's business
+
+    def service(self) -> service.Service:
+        return service.Service(self.options, Slurm(PARTITION))
+
+    def submit(self, *words: str, command: str = "sleep 300") -> str:
+        given = ("sbatch", "--parsable", "--output=/dev/null", *words, f"--wrap={command}")
+        return str(self.cluster.call(*given, user="nobody").stdout.strip())
+
+    def shown(self, key: str) -> tuple[str, str]:
+        """(state, reason)."""
+        done = self.cluster.call("squeue", "-h", "-a", "--states=all", f"--jobs={key}", "-o", "%T|%r", check=False)
+        state, _, reason = done.stdout.strip().partition("|")
+        return state, reason
+
+    def states(self, *keys: str) -> list[str]:
+        return [self.shown(key)[0] for key in keys]
+
+
+@pytest.fixture(scope="module")
+def module_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    reason = slurm.missing() or ("" if slurm.HAS_LUA else "this Slurm has no job_submit.lua")
+    if reason:
+        pytest.skip(reason)
+    with slurm.cluster(["JobSubmitPlugins=lua"]) as made:
+        folder = tmp_path_factory.mktemp("controller")
+        for path in (folder, *list(folder.parents)[:-2]):
+            path.chmod(path.stat().st_mode | 0o055)  # slurmctld's script reads the heartbeat
+        yield Site(made, folder)
+
+
+@pytest.fixture
+def site(module_site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    for name in ("PATH", "SLURM_CONF"):
+        monkeypatch.setenv(name, module_site.cluster.env[name])
+    yield module_site
+    module_site.cluster.call("scancel", "--user=nobody", check=False)
+    module_site.cluster.tidy()
+
+
+def test_jobs_start_end_and_make_way(site: Site) -> None:
+    one = site.service()
+    one.look()  # the heartbeat: from now on jobs are held
+    wide = site.submit("--gres=gpu:1", "--nodes=2")
+    half, other = site.submit("--gres=shard:600"), site.submit("--gres=shard:600")
+    assert site.shown(half)[1].startswith("JobHeld")
+
+    def settled(*wanted: str) -> bool:
+        one.look()
+        return site.states(half, other, wide) == list(wanted)
+
+    eventually(lambda: settled("RUNNING", "RUNNING", "RUNNING"))
+    eventually(lambda: one.look() is None and not one.controller.foreign)
+    later = site.submit("--gres=gpu:2")
+    one.look()
+    one.look()
+    assert site.states(later) == ["PENDING"]
+    # a job that a node's failure, or a user, requeues waits its turn again
+    site.cluster.call("scontrol", "requeue", half)
+    eventually(lambda: one.look() is None and site.states(half) == ["RUNNING"] and _restarts(site, half) == 1)
+    site.cluster.call("scancel", half, other, wide)
+    eventually(lambda: one.look() is None and site.states(later) == ["RUNNING"])
+    ended = {job.state.value for job in one.controller.machine.jobs.values()}
+    assert ended == {"running"}  # the others are forgotten
+    one.close()
+
+
+def test_a_job_makes_way_for_a_guarantee(site: Site) -> None:
+    one = site.service()
+    one.look()
+    low = site.submit("--gres=gpu:2", "--nodes=2")
+    eventually(lambda: one.look() is None and site.states(low) == ["RUNNING"])
+    high = site.submit("--gres=gpu:2", "--account=team")
+    eventually(lambda: one.look() is None and site.states(low, high) == ["PENDING", "RUNNING"])
+    site.cluster.call("scancel", high)
+    eventually(lambda: one.look() is None and site.states(low) == ["RUNNING"])
+    assert _restarts(site, low) == 1
+    one.close()
+
+
+def test_the_controller_goes_and_slurms_order_continues(site: Site) -> None:
+    one = site.service()
+    one.look()
+    held = site.submit("--gres=gpu:1", "--hold")
+    waits = site.submit("--gres=gpu:1")
+    assert site.shown(held)[1] == "JobHeldUser" and site.shown(waits)[1].startswith("JobHeld")
+    one.close()
+    free = site.submit("--gres=gpu:1")
+    eventually(lambda: site.states(free) == ["RUNNING"])
+    heartbeat = str(site.options.run / "heartbeat")
+    subprocess.run(["sh", str(SOURCES / "release_if_stale.sh"), PARTITION, heartbeat, "0"], check=True, timeout=60)
+    eventually(lambda: site.states(waits) == ["RUNNING"])
+    assert site.states(held) == ["PENDING"]
+    two = site.service()
+    two.look()
+    two.look()
+    assert two.controller.foreign == 2 and site.shown(held) == ("PENDING", "JobHeldUser")
+    # released by its user it is the queue's, not Slurm's
+    site.cluster.call("scontrol", "release", held, user="nobody")
+    eventually(lambda: two.look() is None and site.states(held) == ["RUNNING"])
+    two.close()
+
+
+def test_what_cannot_be_placed_is_refused_at_once(site: Site) -> None:
+    one = site.service()
+    one.look()
+    for words in (["--gpus=1"], ["--gres=gpu:1", "--nodelist=n1"], ["--gres=gpu:1", "--nodes=1-2"]):
+        given = ["sbatch", "--output=/dev/null", *words, "--wrap=true"]
+        done = site.cluster.call(*given, user="nobody", check=False)
+        assert done.returncode and f"partition {PARTITION}: " in done.stderr
+    big = site.submit("--gres=shard:600", "--comment=vgpu duration=1h")
+    eventually(lambda: one.look() is None and site.states(big) == ["RUNNING"])
+    (job,) = one.controller.machine.jobs.values()
+    assert job.spec.duration_ns == 3600 * 10**9
+    one.close()
+
+
+def test_slurmctld_is_restarted(site: Site) -> None:
+    one = site.service()
+    one.look()
+    job = site.submit("--gres=gpu:1")
+    eventually(lambda: one.look() is None and site.states(job) == ["RUNNING"])
+    site.cluster.parts["slurmctld"].stop()
+    one.look()
+    assert [found.state.value for found in one.controller.machine.jobs.values()] == ["running"]
+    site.cluster.start_controller()
+    eventually(lambda: site.states(job) == ["RUNNING"])
+    one.look()
+    assert [found.state.value for found in one.controller.machine.jobs.values()] == ["running"]
+    one.close()
+
+
+def _restarts(site: Site, key: str) -> int:
+    done = site.cluster.call("squeue", "-h", f"--jobs={key}", "-O", "RestartCnt", check=False)
+    return int(done.stdout.strip() or 0)

@@ -1,0 +1,294 @@
+"""The controller's process over programs that stand in for Slurm's: what it saves, publishes, refuses, and lets go."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cluster import fake_programs
+from tests.cluster.fake_slurm import FakeSlurm
+from vgpud.cli.main import cli
+from vgpud.cluster import service
+from vgpud.cluster.shell import published
+from vgpud.cluster.shell.slurm import Slurm, SlurmError
+from vgpud.core.jobs.model import QueueSpec
+from vgpud.errors import ConfigError, ConflictError, StoreError
+from vgpud.simulate import readers, replay
+from vgpud.store import cluster as store
+from vgpud.store.cluster import ClusterStore
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "integrations/slurm/release_if_stale.sh"
+
+
+class System:
+    """Programs on PATH, and the folders of a controller."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+        self.state = fake_programs.install(folder / "bin", FakeSlurm(n1=2, n2=1))
+        monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+        self.options = service.Options(
+            "gpu",
+            folder / "state",
+            folder / "run",
+            (QueueSpec("default", min_run_ns=0),),
+            record=str(folder / "record"),
+        )
+
+    def slurm(self) -> FakeSlurm:
+        found = fake_programs.load(self.state)
+        assert isinstance(found, FakeSlurm)
+        return found
+
+    def submit(self, gres: str, **more: object) -> str:
+        slurm = self.slurm()
+        key = slurm.submit(gres, **more)  # type: ignore[arg-type]
+        fake_programs.save(self.state, slurm)
+        return key
+
+    def end(self, key: str) -> None:
+        slurm = self.slurm()
+        slurm.end(key)
+        fake_programs.save(self.state, slurm)
+
+    def service(self) -> service.Service:
+        return service.Service(self.options, Slurm("gpu"))
+
+    def vgpu(self, *words: str) -> str:
+        done = CliRunner().invoke(cli, ["cluster", *words], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    return System(tmp_path, monkeypatch)
+
+
+def test_jobs_run_and_are_shown(system: System) -> None:
+    one = system.service()
+    half, whole, wide = system.submit("shard:500"), system.submit("gpu:1"), system.submit("gpu:2")
+    one.look()
+    jobs = system.slurm().jobs
+    assert (jobs[half].state, jobs[whole].state, jobs[wide].state) == ("RUNNING", "RUNNING", "PENDING")
+    one.look()
+    listed = system.vgpu("ls", "--run-dir", str(system.options.run))
+    assert "n1" in listed and "pending" in listed
+    said = system.vgpu("explain", wide, "--run-dir", str(system.options.run))
+    assert "is pending" in said and "position 1" in said
+    system.end(half)
+    one.look()
+    one.close()
+    assert not published.fresh(system.options.run, published.now_s())
+
+    trace = system.vgpu("usage", "-o", "csv", "--state-dir", str(system.options.state))
+    (row,) = csv.DictReader(trace.splitlines())
+    assert (row["slurm_id"], row["gpus_milli"], row["state"]) == (half, "500", "completed")
+    path = system.folder / "trace.csv"
+    path.write_text(trace)
+    assert readers.read(path)[0].spec.ask.spec.gpus_milli == 500
+    recorded = replay.read(system.folder / "record")
+    assert recorded.steps and list(replay.same_commands(recorded)) == []
+
+
+def test_the_next_controller_goes_on(system: System) -> None:
+    one = system.service()
+    runs, waits = system.submit("gpu:2"), system.submit("gpu:2")
+    one.look()
+    one.close()  # as after kill: nothing of it is in memory
+    two = system.service()
+    two.look()
+    assert {job.spec.name: job.attempt for job in two.controller.machine.jobs.values()} == {runs: 1, waits: 0}
+    system.end(runs)
+    two.look()
+    assert system.slurm().jobs[waits].state == "RUNNING"
+    two.close()
+
+
+@pytest.mark.parametrize("shared", ["state", "run"])
+def test_a_second_controller_is_refused(system: System, shared: str) -> None:
+    one = system.service()
+    other = "run" if shared == "state" else "state"
+    options = replace(system.options, **{other: system.folder / "other"})
+    with pytest.raises(ConflictError, match=f"pid {os.getpid()}.*--{shared}-dir"):
+        service.Service(options, Slurm("gpu"))
+    one.close()
+    service.Service(system.options, Slurm("gpu")).close()
+
+
+def test_slurmctld_is_away(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    one = system.service()
+    job = system.submit("gpu:1")
+    one.look()
+    away = system.state.parent / "slurmctld-is-away"
+    away.touch()
+    for _ in range(2):
+        one.look()
+    assert len([r for r in caplog.records if "Unable to contact" in r.message]) == 1
+    away.unlink()
+    one.look()
+    assert [found.state.value for found in one.controller.machine.jobs.values()] == ["running"]
+    assert system.slurm().jobs[job].starts == 1
+    one.close()
+
+
+def test_an_order_that_is_refused_does_no_harm(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    one = system.service()
+    job = system.submit("gpu:1")
+    (system.folder / "bin/scontrol").write_text("#!/bin/sh\necho 'slurm_update error: Access denied' >&2\nexit 1\n")
+    one.look()
+    assert any("Access denied" in r.message for r in caplog.records)
+    assert system.slurm().jobs[job].state == "PENDING"
+    one.close()
+
+
+def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SlurmError, match="slurm-client"):
+        Slurm("gpu").look()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [({"guarantee_milli": 2, "limit_milli": 1}, "limit"), ({"policy": "fastest"}, "fifo")]
+)
+def test_queues_that_cannot_be(system: System, more: dict[str, object], words: str) -> None:
+    wrong = replace(system.options, queues=(QueueSpec("default", **more),))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=words):
+        service.Service(wrong, Slurm("gpu"))
+
+
+def test_a_guarantee_needs_no_nodes_yet(system: System) -> None:
+    """What there is, is known with the first look."""
+    options = replace(system.options, queues=(QueueSpec("default", guarantee_milli=4000),))
+    service.Service(options, Slurm("gpu")).close()
+
+
+# ---- Slurm's own order goes on ----
+
+
+def released(system: System, *arguments: str) -> list[str]:
+    subprocess.run(["sh", str(SCRIPT), *arguments], check=True, timeout=60)
+    return [job.key for job in system.slurm().jobs.values() if job.priority]
+
+
+def test_held_jobs_are_released_when_the_controller_has_gone(system: System) -> None:
+    ours, own = system.submit("gpu:2"), system.submit("gpu:1", user_hold=True)
+    heartbeat = system.folder / "heartbeat"
+    heartbeat.write_text(f"{published.now_s()}\n")
+    assert released(system, "gpu", str(heartbeat)) == []
+    heartbeat.write_text(f"{published.now_s() - 121}\n")
+    assert released(system, "gpu", str(heartbeat)) == [ours]
+    assert system.slurm().jobs[ours].state == "RUNNING" and system.slurm().jobs[own].state == "PENDING"
+
+
+@pytest.mark.parametrize("text", [None, "", "later", "-5"])
+def test_no_heartbeat_is_an_old_one(system: System, text: str | None) -> None:
+    job = system.submit("gpu:1")
+    heartbeat = system.folder / "heartbeat"
+    if text is not None:
+        heartbeat.write_text(text)
+    assert released(system, "gpu", str(heartbeat)) == [job]
+
+
+def test_the_heartbeat_says_until_when(tmp_path: Path) -> None:
+    assert not published.fresh(tmp_path, 100)
+    published.beat(tmp_path, 100)
+    assert published.fresh(tmp_path, 100 + published.FRESH_S)
+    assert not published.fresh(tmp_path, 101 + published.FRESH_S)
+    published.stop(tmp_path)
+    assert not published.fresh(tmp_path, 100)
+
+
+def test_the_script_in_slurmctld_has_the_same_files_and_times() -> None:
+    lua = (ROOT / "integrations/slurm/vgpu_cluster.lua").read_text()
+    assert f"local FRESH_S = {published.FRESH_S}\n" in lua
+    assert f'"/run/vgpud/cluster/{published.HEARTBEAT}"' in lua
+    assert f"/run/vgpud/cluster/{published.HEARTBEAT}" in SCRIPT.read_text()
+
+
+# ---- the command ----
+
+
+def test_nobody_has_published_anything(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["cluster", "ls", "--run-dir", str(tmp_path)])
+    assert "vgpu cluster run" in str(done.exception)
+    (tmp_path / published.STATUS).write_text("[]")
+    with pytest.raises(published.NoControllerError):
+        published.read(tmp_path)
+
+
+def test_a_job_that_is_not_the_queues(system: System) -> None:
+    one = system.service()
+    refused = system.submit("gpu:9")
+    one.look()
+    one.close()
+    run = str(system.options.run)
+    assert "is not queued" in system.vgpu("explain", refused, "--run-dir", run)
+    done = CliRunner().invoke(cli, ["cluster", "explain", "77", "--run-dir", run], standalone_mode=False)
+    assert "no job 77" in str(done.exception)
+
+
+def test_queues_are_shown(system: System) -> None:
+    one = system.service()
+    system.submit("gpu:2")
+    system.submit("gpu:2")
+    one.look()
+    one.close()
+    shown = json.loads(system.vgpu("quota", "-o", "json", "--run-dir", str(system.options.run)))["queues"]
+    assert [(q["name"], q["used_milli"], q["running"], q["waiting"]) for q in shown] == [("default", 2000, 1, 1)]
+    assert "default" in system.vgpu("quota", "--run-dir", str(system.options.run))
+
+
+def test_a_job_as_a_command_line(system: System) -> None:
+    said = system.vgpu("submit", "--partition", "gpu", "--dry-run", "--gpus", "0.5", "--expect", "2h", "--", "a b", "c")
+    assert said == "sbatch --partition=gpu --gres=shard:500 '--comment=vgpu duration=2h' <<'END'\n" + (
+        "#!/bin/sh\nexec 'a b' c\nEND\n"
+    )
+    wide = ("--gpus", "8", "--gpu-model", "a100", "--nodes", "4", "--queue", "team", "--after", "7", "--array", "0-3")
+    said = system.vgpu("submit", "--partition", "gpu", "--dry-run", *wide, "--", "./train")
+    assert "--gres=gpu:a100:8 --nodes=4 --ntasks-per-node=1 --account=team --array=0-3 --dependency=afterok:7" in said
+    assert "exec srun ./train" in said
+
+
+@pytest.mark.parametrize(("words", "why"), [(("--gpus", "2.5"), "2 or 3"), (("--model", "a b"), "one word")])
+def test_what_slurm_cannot_be_asked_for(words: tuple[str, ...], why: str) -> None:
+    given = ["cluster", "submit", "--partition", "gpu", *words, "--", "x"]
+    done = CliRunner().invoke(cli, given)
+    assert done.exit_code == 2 and why in done.output
+
+
+# ---- the database ----
+
+
+def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+    made = ClusterStore(tmp_path)
+    made._db.execute("PRAGMA user_version = 99")
+    made.close()
+    with pytest.raises(StoreError, match="newer vgpu"):
+        ClusterStore(tmp_path)
+
+
+def test_what_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="--state-dir"):
+        store.usage(tmp_path, 0)
+    (tmp_path / store.FILE_NAME).write_text("no database at all, whatever its name says" * 100)
+    for call in (lambda: ClusterStore(tmp_path), lambda: store.usage(tmp_path, 0)):
+        with pytest.raises(StoreError):
+            call()
+
+
+def test_histories_outlive_a_controller(tmp_path: Path) -> None:
+    made = ClusterStore(tmp_path)
+    made.save_history({"team": 1 << 40}, 5)
+    made.close()
+    kept = ClusterStore(tmp_path).load()
+    assert (kept.histories, kept.history_at_ns, kept.latest_ns) == ({"team": 1 << 40}, 5, 5)

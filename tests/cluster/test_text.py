@@ -1,0 +1,290 @@
+"""What squeue, sinfo and topology.conf say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vgpud.cluster.core.model import Cancel, Hold, Phase, Release, Requeue, Settings, SlurmJob, SlurmNode, Tell
+from vgpud.cluster.core.translate import NotOurs, comment, spec_of
+from vgpud.cluster.shell import text, topology
+from vgpud.cluster.shell.slurm import TELL_CHARS_MAX, commands
+from vgpud.core.jobs.model import SECOND_NS
+from vgpud.userfiles import rates
+from vgpud.userfiles.bounded import FileError
+
+NOTHING = dict.fromkeys(text.JOB_COLUMNS, "(null)")
+
+
+def line(**values: str) -> str:
+    given = NOTHING | {"JobArrayID": "12", "PriorityLong": "0"} | values
+    return "".join(f"{given[name]:<{width}}"[:width] for name, width in text.JOB_COLUMNS.items())
+
+
+def test_a_row_of_squeue() -> None:
+    values = {
+        "JobArrayID": "12_3",
+        "State": "RUNNING",
+        "UserID": "1001",
+        "Account": "team",
+        "tres-per-node": "gres:gpu:a100:2",
+        "NumNodes": "2",
+        "NumCPUs": "16",
+        "TimeLimit": "1-02:00:00",
+        "NodeList": "n[08-09]",
+        "PriorityLong": "4294901759",
+        "Requeue": "0",
+        "RestartCnt": "3",
+        "exit_code": "256",
+        "Comment": "vgpu model=resnet50",
+    }
+    (job,) = text.jobs(line(**values) + "\n")
+    assert job == SlurmJob(
+        "12_3",
+        state="RUNNING",
+        uid=1001,
+        account="team",
+        gres="gres:gpu:a100:2",
+        nodes=2,
+        cpus=16,
+        time_limit_ns=26 * 3600 * SECOND_NS,
+        node_names=("n08", "n09"),
+        requeues=False,
+        restarts=3,
+        exit_code=1,
+        comment="vgpu model=resnet50",
+    )
+    assert job.number == (12, 3) and job.phase is Phase.RUNS
+
+
+def test_a_text_cannot_pass_for_a_column_or_a_row() -> None:
+    """The comment is the last column, and what follows a line break in it is too short to be a row."""
+    (job,) = text.jobs(line(Comment="x PENDING 0\n99 RUNNING"))
+    assert (job.key, job.state, job.comment) == ("12", "", "x PENDING 0")
+
+
+@pytest.mark.parametrize(
+    ("reason", "admin_comment", "held"),
+    [
+        ("JobHeldUser", "", True),
+        ("JobHeldUser", "vgpu: queued", False),
+        ("JobHeldAdmin", "", False),
+        ("None", "x", False),
+    ],
+)
+def test_whose_hold_it_is(reason: str, admin_comment: str, held: bool) -> None:
+    (job,) = text.jobs(line(Reason=reason, admin_comment=admin_comment))
+    assert job.user_held is held and job.held
+
+
+def test_what_is_no_job() -> None:
+    with pytest.raises(text.SlurmTextError, match="'JOBID'"):
+        list(text.jobs(line(JobArrayID="JOBID")))
+    assert list(text.jobs("")) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("", []),
+        ("n1", ["n1"]),
+        ("n[1-3,7]-ib,m4", ["n1-ib", "n2-ib", "n3-ib", "n7-ib", "m4"]),
+        ("n[08-10]", ["n08", "n09", "n10"]),
+        ("r[1-2]n[1,3]", ["r1n1", "r1n3", "r2n1", "r2n3"]),
+    ],
+)
+def test_names_of_nodes(given: str, names: list[str]) -> None:
+    assert list(text.host_names(given)) == names
+
+
+def test_too_many_nodes() -> None:
+    with pytest.raises(text.SlurmTextError):
+        list(text.host_names("n[0-999999999]"))
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("UNLIMITED", 0), ("30:00", 1800), ("1:00:00", 3600), ("2-00:00:01", 172_801), ("soon", 0)]
+)
+def test_time_limits(given: str, seconds: int) -> None:
+    assert text.limit_ns(given) == seconds * SECOND_NS
+
+
+@pytest.mark.parametrize(("given", "code"), [("0", 0), ("256", 1), ("15", 143), ("3:0", 3), ("0:9", 137), ("", 0)])
+def test_exit_codes(given: str, code: int) -> None:
+    (job,) = text.jobs(line(exit_code=given))
+    assert job.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("gres", "used", "node"),
+    [
+        ("gpu:2", "gpu:0", SlurmNode("n1", "idle", 2, used_milli=(0, 0))),
+        (
+            "gpu:a100:2(S:0-1),shard:a100:2000(S:0-1)",
+            "gpu:a100:1(IDX:0),shard:a100:300(0/1000,300/1000)",
+            SlurmNode("n1", "idle", 2, "a100", 2000, used_milli=(1000, 300)),
+        ),
+        (
+            "gpu:4,shard:4000",
+            "gpu:(null):3(IDX:0,2-3),shard:(null):0(0/1000,0/1000,0/1000,0/1000)",
+            SlurmNode("n1", "idle", 4, "", 4000, used_milli=(1000, 0, 1000, 1000)),
+        ),
+        ("gpu:2,shard:2000", "gpu:0,shard:(null):0(IDX:N/A)", SlurmNode("n1", "idle", 2, "", 2000, used_milli=(0, 0))),
+        # 22.05 says where, and not how much; or how many, and not where
+        ("gpu:2,shard:2000", "gpu:0,shard:(null):2(IDX:0-1)", SlurmNode("n1", "idle", 2, "", 2000)),
+        ("gpu:2,shard:2000", "gpu:1,shard:(null):1(IDX:0)", SlurmNode("n1", "idle", 2, "", 2000)),
+        ("gpu:1,shard:8", "gpu:0(IDX:N/A),shard:3(3/8)", SlurmNode("n1", "idle", 1, "", 8, used_milli=(375,))),
+        ("(null)", "gpu:0", SlurmNode("n1", "idle", 0)),
+    ],
+)
+def test_nodes(gres: str, used: str, node: SlurmNode) -> None:
+    values = {"NodeList": "n1", "StateLong": "idle", "Gres": gres, "GresUsed": used, "CPUs": "0"}
+    shown = "".join(f"{values[name]:<{width}}" for name, width in text.NODE_COLUMNS.items())
+    assert list(text.nodes(f"{shown}\n{shown}\n")) == [node]  # a node of two partitions appears twice
+
+
+@pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "completing", "idle+planned", "mixed-"])
+def test_nodes_that_take_jobs(state: str) -> None:
+    assert SlurmNode("n1", state, 1).offered
+
+
+@pytest.mark.parametrize(
+    "state", ["down", "idle*", "drained", "draining", "mixed+drain", "maint", "fail", "unknown", ""]
+)
+def test_nodes_that_do_not(state: str) -> None:
+    assert not SlurmNode("n1", state, 1).offered
+
+
+@pytest.mark.parametrize(
+    ("gres", "found"),
+    [
+        ("gpu:1(IDX:1)", (("n1", 1, 1000),)),
+        ("gpu:a100:2(IDX:0-1)", (("n1", 0, 1000), ("n1", 1, 1000))),
+        ("shard:700(IDX:1)", (("n1", 1, 700),)),
+        ("shard:a100:700(0/1000,700/1000)", (("n1", 1, 700),)),
+        ("", ()),
+    ],
+)
+def test_devices_of_a_job(gres: str, found: tuple[tuple[str, int, int], ...]) -> None:
+    said = f"JobId=2 JobName=x NodeList=n1 JOB_GRES=gpu Nodes=n1 CPU_IDs=1-2 Mem=0 GRES={gres} MinCPUsNode=1"
+    assert text.devices(said, ("n1",)) == found
+    assert text.devices(said, ("n2",)) == ()
+
+
+def test_devices_on_several_nodes() -> None:
+    said = "JobId=2 JOB_GRES=gpu:2 Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) Power="
+    assert text.devices(said, ("n1", "n2")) == (("n1", 0, 1000), ("n2", 0, 1000))
+
+
+# ---- jobs ----
+
+
+def spec(**more: object):  # type: ignore[no-untyped-def]
+    return spec_of(SlurmJob("5", **{"gres": "gres:gpu:1", **more}), {"default", "team"}, Settings())  # type: ignore[arg-type]
+
+
+def test_what_a_job_asks_for() -> None:
+    found = spec(gres="gres:gpu:a100:2", nodes=2, cpus=8, account="team", time_limit_ns=60, requeues=False)
+    assert (found.ask.spec.gpus_milli, found.ask.gpu_models, found.ask.cpu_milli) == (2000, ("a100",), 4000)
+    assert (found.members, found.one_per_node, found.queue, found.duration_ns) == (2, True, "team", 60)
+    assert not found.preemptible
+    assert spec(gres="gres:shard:250").ask.spec.gpus_milli == 250
+    assert spec(gres="gpu").ask.spec.gpus_milli == 1000
+    assert spec().kinds and spec(uid=1).kinds[0] != spec(uid=2).kinds[0]
+
+
+@pytest.mark.parametrize(
+    ("gres", "words"),
+    [
+        ("", "no GPU"),
+        ("gres:gpu:0", "write --gres"),
+        ("gres:shard:0", "write --gres"),
+        ("gres:shard:1500", "write 1 to 1000"),
+        ("gres:gpu:1,gres:shard:1", "either"),
+        ("gres:tape:1", "write --gres"),
+    ],
+)
+def test_what_the_queue_cannot_place(gres: str, words: str) -> None:
+    with pytest.raises(NotOurs, match=words):
+        spec(gres=gres)
+
+
+def test_jobs_of_several_components() -> None:
+    with pytest.raises(NotOurs, match="one by one"):
+        spec_of(SlurmJob("5+0", gres="gpu:1"), {"default"}, Settings())
+
+
+def test_comments() -> None:
+    assert comment("vgpu: model=vgg16 skew=0.75 duration=2h") == {"model": "vgg16", "skew": "0.75", "duration": "2h"}
+    assert comment("my vgpu model=x") == comment("") == {}
+    said = spec(comment="vgpu model=vgg16 skew=0.75 duration=2h", time_limit_ns=1)
+    assert (said.model, said.skew_ppm, said.duration_ns) == ("vgg16", 750_000, 7200 * SECOND_NS)
+    wrong = spec(comment="vgpu skew=much duration=-1h")
+    assert (wrong.skew_ppm, wrong.duration_ns) == (-1, 0)
+
+
+# ---- scontrol ----
+
+
+def test_orders_as_commands() -> None:
+    bind, release = commands(Release("5", ("n1", "n2")))
+    assert bind == ["scontrol", "update", "JobId=5", "ReqNodeList=n1,n2", "StartTime=now"] and release == [
+        "scontrol",
+        "release",
+        "5",
+    ]
+    assert commands(Hold("5"))[1][-1] == "ReqNodeList="
+    assert [words[1] for words in commands(Requeue("5"))] == ["requeue", "hold"] and commands(Cancel("5")) == [
+        ["scancel", "5"]
+    ]
+    ((*_, told),) = commands(Tell("5", "x" * 999))
+    assert len(told) == len("AdminComment=vgpu: ") + TELL_CHARS_MAX
+
+
+# ---- files ----
+
+
+def test_switches(tmp_path: Path) -> None:
+    path = tmp_path / "topology.conf"
+    path.write_text(
+        "# the fabric\nSwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n3 LinkSpeed=9\nSwitchName=top Switches=s[1-2]\n"
+    )
+    assert topology.read(path) == {"n1": ("s1", "top"), "n2": ("s1", "top"), "n3": ("s2", "top")}
+
+
+@pytest.mark.parametrize("given", ["Nodes=n1", "SwitchName=s1", "SwitchName=a Switches=a\nSwitchName=a Nodes=n1"])
+def test_switches_that_are_none(tmp_path: Path, given: str) -> None:
+    path = tmp_path / "topology.conf"
+    path.write_text(given)
+    with pytest.raises(topology.TopologyError, match=r"topology\.conf"):
+        topology.read(path)
+    with pytest.raises(FileError):
+        topology.read(tmp_path / "missing")
+
+
+def test_speeds(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text("model,gpu,rate\nresnet50,V100,9\nresnet50,K80,1\n\nvgg16,K80,2\n")
+    assert rates.read(path) == {"resnet50": (("K80", 111), ("V100", 1000)), "vgg16": (("K80", 1000),)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "model,gpu\n",
+        "model,gpu,rate\nx,y,0",
+        "model,gpu,rate\nx,y",
+        "model,gpu,rate\nx,y,1\nx,y,2",
+        "model,gpu,rate\nx,y,nan",
+    ],
+)
+def test_speeds_that_are_none(tmp_path: Path, given: str) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text(given)
+    if not given:
+        assert rates.read(path) == {}
+        return
+    with pytest.raises(rates.RatesError, match=r"rates\.csv:"):
+        rates.read(path)

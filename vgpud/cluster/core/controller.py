@@ -1,0 +1,385 @@
+"""The controller's single entry point: step(seen, now_ns) -> what is to be saved and what Slurm is to be told.
+
+What the queue's machine has decided is compared with what Slurm shows, each time from the beginning: a job that is to
+run and is held is released, one that is to stop and runs is requeued, one that would start by itself is held. So
+nothing is lost with an order that was not carried out, with a controller that was killed before it, or with Slurm's own
+restart; the next look gives it again. Events go to the machine in two parts, what has happened to jobs before what
+became of the machine's commands, so that a recording replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vgpud.cluster.core import rooms
+from vgpud.cluster.core.model import (
+    CANCELLED,
+    Binding,
+    Cancel,
+    Hold,
+    Order,
+    Phase,
+    Release,
+    Requeue,
+    Seen,
+    Settings,
+    SlurmJob,
+    SlurmNode,
+    Tell,
+)
+from vgpud.cluster.core.translate import NotOurs, node_of, objection, spec_of
+from vgpud.core.jobs import events as qe
+from vgpud.core.jobs.model import NEVER_NS, How, Job, JobState, Placement
+from vgpud.core.queue.machine import Machine
+
+#: how the machine may stop a job here: a job that Slurm suspends keeps its GPUs, so that nobody gains by it
+HOWS = (How.REQUEUE,)
+#: exit code of a job that was stopped: as if SIGTERM had ended it; and of one whose end nobody saw
+TERMINATED, UNSEEN = 143, 255
+WAITING = (JobState.PENDING, JobState.HELD)
+
+
+#: hears a step of the machine at once, before jobs change further: when, what happened, what was commanded
+Listener = Callable[[int, Sequence[qe.Event], Sequence[qe.Command]], None]
+
+
+@dataclass(slots=True)
+class Decided:
+    """What follows from one look. `jobs`, `bindings` and `ended` are saved before an order is carried out."""
+
+    orders: list[Order] = field(default_factory=list)
+    steps: int = 0  # of the machine
+    jobs: dict[int, Job] = field(default_factory=dict)
+    bindings: dict[str, Binding | None] = field(default_factory=dict)  # None: it is no more
+    ended: list[tuple[str, Job]] = field(default_factory=list)
+    notes: list[qe.Note] = field(default_factory=list)
+
+
+class Controller:
+    """State between two looks. The machine is the daemon's and the simulator's own."""
+
+    def __init__(
+        self, machine: Machine, queues: Collection[str], settings: Settings, listener: Listener | None = None
+    ) -> None:
+        self.machine = machine
+        self._listener = listener
+        self._queues = queues
+        self._settings = settings
+        self.bindings: dict[str, Binding] = {}
+        self.refused: dict[str, str] = {}  # jobs that the queue does not take -> why
+        self.unusable: dict[str, str] = {}  # nodes that are not used -> why
+        self.foreign = 0  # jobs that have GPUs of the partition and are not the queue's
+        self.next_id = 1
+        self._asked: dict[str, tuple[object, ...]] = {}
+        self._nodes: dict[str, SlurmNode] = {}
+        self._makes: tuple[object, ...] | None = None  # what the machine knows of the nodes' make
+        self._rooms: dict[str, qe.RoomChanged] = {}
+        self._others: rooms.Held = {}  # what jobs that are not the queue's have
+        self._wake_ns = NEVER_NS
+        self._began_ns = 0
+        self._out = Decided()
+        self._requests: list[qe.Event] = []
+        self._answers: list[qe.Event] = []
+        self._turned: list[int] = []  # jobs that were started or stopped in this step
+
+    def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
+        """Takes over what a former controller saved, before the first step."""
+        self.next_id, self._began_ns = next_id, now_ns
+        self.bindings = {one.key: one for one in bindings}
+        for one in self.bindings.values():
+            one.told_ns = -1
+        self._hear(self.machine.restore(jobs, now_ns))
+
+    # ---- a look ----
+
+    def step(self, seen: Seen, now_ns: int) -> Decided:
+        """Compares what is with what is to be."""
+        self._requests, self._answers, self._turned = [], [], []
+        by_key = {job.key: job for job in seen.jobs}
+        self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
+        self.foreign = 0
+        for job in sorted(seen.jobs, key=lambda one: one.number):
+            self._look_at(job, now_ns)
+        for key in [key for key in self.bindings if key not in by_key]:
+            self._gone(self.bindings[key])
+        self._look_at_rooms(by_key)
+        if now_ns >= self._wake_ns:
+            self._wake_ns = NEVER_NS
+            self._requests.append(qe.Woken())
+        self._tell(self._requests, now_ns)
+        self._tell(self._answers, now_ns)
+        for job_id in dict.fromkeys(self._turned):
+            self._order_at_once(job_id, by_key, now_ns)
+        self._forget(by_key)
+        made, self._out = self._out, Decided()
+        return made
+
+    def _tell(self, events: list[qe.Event], now_ns: int) -> None:
+        if not events:
+            return
+        commands = self.machine.steps(events, now_ns)
+        self._out.steps += 1
+        if self._listener:
+            self._listener(now_ns, events, commands)
+        self._hear(commands)
+
+    def _hear(self, commands: Iterable[qe.Command]) -> None:
+        for command in commands:
+            match command:
+                case qe.SaveJob(job):
+                    self._out.jobs[job.job_id] = job
+                case qe.StartJob(job_id) | qe.StopJob(job_id):
+                    self._turned.append(job_id)
+                case qe.Wake(at_ns):
+                    self._wake_ns = at_ns
+                case qe.Note():
+                    self._out.notes.append(command)
+
+    def _order_at_once(self, job_id: int, by_key: Mapping[str, SlurmJob], now_ns: int) -> None:
+        """What was decided just now needs no second look; what happened meanwhile does."""
+        job = self.machine.jobs[job_id]
+        shown = by_key.get(job.spec.name)
+        if shown is not None and job.state is JobState.RUNNING:
+            self._requests, self._answers = [], []
+            self._look_at(shown, now_ns)
+
+    def _forget(self, by_key: Mapping[str, SlurmJob]) -> None:
+        """What has ended."""
+        for key, binding in list(self.bindings.items()):
+            job = self.machine.jobs[binding.job_id]
+            if job.state.ended:
+                del self.bindings[key]
+                self._asked.pop(key, None)
+                self._out.bindings[key] = None
+                self._out.ended.append((key, job))
+        for key in self.refused.keys() - by_key.keys():
+            del self.refused[key]
+        self.machine.forget([job.job_id for _, job in self._out.ended])
+
+    def _changed(self, binding: Binding) -> None:
+        self._out.bindings[binding.key] = binding
+
+    # ---- nodes ----
+
+    def _look_at_nodes(self, shown: Sequence[SlurmNode], jobs: Sequence[SlurmJob], now_ns: int) -> None:
+        self.unusable = {}
+        for node in shown:
+            if text := objection(node, self._settings):
+                self.unusable[node.name] = text
+        used = sorted((node for node in shown if node.name not in self.unusable), key=lambda node: node.name)
+        self._nodes = {node.name: node for node in used}
+        ours = {job.spec.name for job in self._running()}
+        others = (one for job in jobs if job.key not in ours for one in job.devices)
+        self._others = rooms.foreign(others, self._nodes)
+        makes = tuple((node.name, node.gpus, node.gpu_model, node.cpus) for node in used)
+        if makes != self._makes:
+            self._makes = makes
+            self._rooms.clear()
+            self.refused.clear()
+            changed = qe.NodesChanged(tuple(node_of(node, self._settings) for node in used))
+            self._tell([changed, *self._rooms_changed(rooms.held_by(self._placements(), self._nodes))], now_ns)
+
+    def _running(self) -> list[Job]:
+        found = (self.machine.jobs.get(one.job_id) for one in self.bindings.values())
+        return [job for job in found if job is not None and job.state is JobState.RUNNING]
+
+    def _placements(self) -> list[Placement]:
+        return [job.placement for job in self._running()]
+
+    def _rooms_changed(self, held: rooms.Held) -> list[qe.Event]:
+        """Of the nodes where something has changed."""
+        found: list[qe.Event] = []
+        for name, node in self._nodes.items():
+            room = rooms.room_of(node, held[name], self._others[name])
+            if self._rooms.get(name) != room:
+                self._rooms[name] = room
+                found.append(room)
+        return found
+
+    def _look_at_rooms(self, by_key: Mapping[str, SlurmJob]) -> None:
+        """Which devices the running jobs have, and what others have."""
+        answers = (one for one in self._answers if isinstance(one, qe.JobEnded | qe.JobSuspended | qe.StartFailed))
+        gone = {event.job_id for event in answers}
+        held = [job for job in self._running() if job.job_id not in gone]
+        elsewhere = {event.job_id for event in self._requests if isinstance(event, qe.Located)}
+        running = [job for job in held if job.stop_to is None and self._runs(job, by_key)]
+        running = [job for job in running if job.job_id not in elsewhere and not by_key[job.spec.name].devices]
+        settled = rooms.settle(running, self._nodes)
+        for job_id, placement in settled.items():
+            self._requests.append(qe.Located(job_id, self.machine.jobs[job_id].attempt, placement))
+        sums = rooms.held_by([settled.get(job.job_id, job.placement) for job in held], self._nodes)
+        self._requests += self._rooms_changed(sums)
+
+    def _runs(self, job: Job, by_key: Mapping[str, SlurmJob]) -> bool:
+        shown = by_key.get(job.spec.name)
+        return shown is not None and shown.phase is Phase.RUNS
+
+    # ---- jobs ----
+
+    def _look_at(self, shown: SlurmJob, now_ns: int) -> None:
+        binding = self.bindings.get(shown.key)
+        if binding is None:
+            self._newcomer(shown)
+            return
+        job = self.machine.jobs[binding.job_id]
+        if job.state in WAITING:
+            self._waits(shown, binding, job)
+        elif shown.phase is Phase.ENDED:
+            self._ended(shown, job)
+        elif shown.phase is Phase.RUNS:
+            self._has_nodes(shown, binding, job, now_ns)
+        elif job.stop_to is not None:
+            self._stopped(shown, binding, job)
+        else:
+            self._starts(shown, binding, job, now_ns)
+
+    def _newcomer(self, shown: SlurmJob) -> None:
+        """One that waits for others of Slurm is not the queue's business before they have ended."""
+        if shown.phase is not Phase.WAITS:
+            self.foreign += shown.phase is Phase.RUNS
+            return
+        if not shown.held:
+            self._out.orders.append(Hold(shown.key))
+        if shown.dependency or shown.key in self.refused:
+            return
+        try:
+            spec = spec_of(shown, self._queues, self._settings)
+            denied = self.machine.check(spec)
+        except NotOurs as error:
+            self._refuse(shown.key, str(error))
+            return
+        if denied is not None:
+            self._refuse(shown.key, denied.message)
+            return
+        binding = self.bindings[shown.key] = Binding(shown.key, self.next_id)
+        self._asked[shown.key] = _asked(shown)
+        self.next_id += 1
+        self._changed(binding)
+        self._requests.append(qe.Submitted((binding.job_id,), spec, held=shown.user_held))
+
+    def _refuse(self, key: str, why: str) -> None:
+        self.refused[key] = why
+        self._out.orders.append(Tell(key, f"not queued: {why}"))
+
+    def _waits(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
+        if shown.phase is Phase.ENDED:
+            self._requests.append(qe.Cancelled(job.job_id, f"it is {shown.state} in Slurm"))
+        elif shown.phase is Phase.RUNS:
+            self._requests.append(qe.Cancelled(job.job_id, "Slurm has started it by itself"))
+        else:
+            self._counts_restarts(shown, binding)
+            if not shown.held:
+                self._out.orders.append(Hold(shown.key))
+            if shown.user_held != (job.state is JobState.HELD):
+                of_user = job.state is JobState.PENDING
+                self._requests.append(qe.Held(job.job_id) if of_user else qe.Released(job.job_id))
+            if self._asked.setdefault(shown.key, _asked(shown)) != _asked(shown):
+                self._changes(shown, job)
+
+    def _changes(self, shown: SlurmJob, job: Job) -> None:
+        """Its user has changed what it asks for (scontrol update); what cannot be is not taken over."""
+        self._asked[shown.key] = _asked(shown)
+        try:
+            changed = qe.Changed(job.job_id, spec_of(shown, self._queues, self._settings))
+            denied = self.machine.refusal(changed)
+        except NotOurs as error:
+            self._out.orders.append(Tell(shown.key, f"still queued as it was: {error}"))
+            return
+        if denied is None:
+            self._requests.append(changed)
+        else:
+            self._out.orders.append(Tell(shown.key, f"still queued as it was: {denied.message}"))
+
+    def _ended(self, shown: SlurmJob, job: Job) -> None:
+        if shown.state == CANCELLED:
+            self._requests.append(qe.Cancelled(job.job_id, "cancelled in Slurm"))
+        completed = shown.state == "COMPLETED"
+        code = 0 if completed else shown.exit_code or TERMINATED
+        why = "" if completed or shown.state == "FAILED" else f"it is {shown.state} in Slurm"
+        self._answers.append(qe.JobEnded(job.job_id, job.attempt, code, why))
+
+    def _gone(self, binding: Binding) -> None:
+        """squeue shows jobs for a while after their end (MinJobAge): it ended when no controller looked."""
+        job = self.machine.jobs[binding.job_id]
+        why = "Slurm does not know it any longer: its end was not seen"
+        if job.state in WAITING:
+            self._requests.append(qe.Cancelled(job.job_id, why))
+        elif job.state is JobState.RUNNING:
+            self._answers.append(qe.JobEnded(job.job_id, job.attempt, UNSEEN, why))
+
+    def _has_nodes(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
+        if (binding.attempt, binding.restarts, binding.giving_up) != (job.attempt, shown.restarts, False):
+            binding.attempt, binding.restarts, binding.giving_up = job.attempt, shown.restarts, False
+            binding.told_ns = -1
+            self._changed(binding)
+        if job.stop_to is None:
+            placement = rooms.on_devices(rooms.on_nodes(job.placement, shown.node_names), shown.devices)
+            if placement != job.placement:
+                self._requests.append(qe.Located(job.job_id, job.attempt, placement))
+        elif shown.state != "COMPLETING" and self._may_tell(binding, now_ns):
+            ends = job.stop_to in (JobState.CANCELLED, JobState.TIMED_OUT)
+            self._out.orders.append(Cancel(shown.key) if ends else Requeue(shown.key))
+
+    def _stopped(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
+        """It was to give its nodes back, and has: once it is held it will not take them again."""
+        if not shown.held:
+            self._out.orders.append(Hold(shown.key))
+            return
+        self._counts_restarts(shown, binding)
+        if job.stop_to is JobState.SUSPENDED:
+            self._answers.append(qe.JobSuspended(job.job_id, How.REQUEUE))
+        else:
+            self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
+
+    def _starts(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
+        """It is to run, and waits."""
+        if binding.attempt == job.attempt or shown.restarts > binding.restarts:
+            self._requeued(shown, binding, job)
+        elif not shown.held:
+            if now_ns - max(job.started_ns, self._began_ns, binding.told_ns) >= self._settings.start_wait_ns:
+                binding.giving_up = True
+                self._changed(binding)
+                self._out.orders.append(Hold(shown.key))
+        elif binding.giving_up or shown.user_held:
+            binding.giving_up, binding.told_ns = False, -1
+            self._changed(binding)
+            why = "its user holds it" if shown.user_held else "Slurm did not start it on these nodes in time"
+            self._answers.append(qe.StartFailed(job.job_id, job.attempt, why, True))
+        elif self._may_tell(binding, now_ns):
+            self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
+
+    def _requeued(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
+        """It ran, and Slurm or a user has requeued it: a node failed, or scontrol requeue. It waits its turn again."""
+        if not shown.held:
+            self._out.orders.append(Hold(shown.key))
+            return
+        self._counts_restarts(shown, binding)
+        self._requests.append(qe.Requeued(job.job_id))
+        self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
+
+    def _counts_restarts(self, shown: SlurmJob, binding: Binding) -> None:
+        """It waits, and will be told anew: only what Slurm restarts from now on is news."""
+        if binding.restarts != shown.restarts:
+            binding.restarts = shown.restarts
+            self._changed(binding)
+        binding.told_ns = -1
+
+    def _may_tell(self, binding: Binding, now_ns: int) -> bool:
+        """An order takes its time to show: it is not given anew with every look."""
+        if binding.told_ns >= 0 and now_ns - binding.told_ns < self._settings.repeat_ns:
+            return False
+        binding.told_ns = now_ns
+        return True
+
+
+def _asked(shown: SlurmJob) -> tuple[object, ...]:
+    return (
+        shown.gres,
+        shown.nodes,
+        shown.cpus,
+        shown.time_limit_ns,
+        shown.account,
+        shown.comment,
+        shown.requeues,
+    )

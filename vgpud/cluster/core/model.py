@@ -1,0 +1,166 @@
+"""What is known of Slurm's jobs and nodes, as its programs show them, and what it can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Phase(Enum):
+    """What a state of Slurm means to the queue."""
+
+    WAITS = "waits"
+    RUNS = "runs"  # it has its nodes: it is being set up, runs, is suspended there, or its last processes are ending
+    ENDED = "ended"
+
+
+#: squeue's words -> phase; every other word means that it has its nodes: taking those away is never an accident
+PHASES = {
+    "PENDING": Phase.WAITS,
+    "REQUEUED": Phase.WAITS,
+    "REQUEUE_HOLD": Phase.WAITS,
+    "REQUEUE_FED": Phase.WAITS,
+    "SPECIAL_EXIT": Phase.WAITS,
+    "BOOT_FAIL": Phase.ENDED,
+    "CANCELLED": Phase.ENDED,
+    "COMPLETED": Phase.ENDED,
+    "DEADLINE": Phase.ENDED,
+    "FAILED": Phase.ENDED,
+    "NODE_FAIL": Phase.ENDED,
+    "OUT_OF_MEMORY": Phase.ENDED,
+    "PREEMPTED": Phase.ENDED,
+    "REVOKED": Phase.ENDED,
+    "TIMEOUT": Phase.ENDED,
+}
+CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """One job, or one element of an array, as squeue shows it."""
+
+    key: str  # as scontrol takes it: "12", of an array "12_3"
+    state: str = "PENDING"
+    held: bool = False  # its priority is 0
+    user_held: bool = False  # by its own user: the queue does not start it
+    uid: int = 0
+    account: str = ""
+    gres: str = ""  # of each node: "gres:gpu:2", "gres:shard:500"
+    nodes: int = 1  # that it has, or at least wants
+    cpus: int = 1  # all together
+    time_limit_ns: int = 0  # 0 = none, or not known
+    node_names: tuple[str, ...] = ()  # that it has
+    dependency: str = ""  # what it still waits for
+    requeues: bool = True  # it may be requeued
+    restarts: int = 0
+    exit_code: int = 0  # as in a shell
+    comment: str = ""
+    #: (node, number of the device, milli-GPU) that it has; () = not known
+    devices: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def phase(self) -> Phase:
+        return PHASES.get(self.state, Phase.RUNS)
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """In the order of submission."""
+        job_id, _, index = self.key.partition("_")
+        return int(job_id), int(index or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """A node of the partition as sinfo shows it."""
+
+    name: str
+    state: str
+    gpus: int
+    gpu_model: str = ""
+    shards: int = 0  # of all its devices
+    cpus: int = 0
+    #: of each device: what Slurm has given to jobs, whosever they are; () = it shows no amounts (22.05)
+    used_milli: tuple[int, ...] = ()
+
+    @property
+    def offered(self) -> bool:
+        """Whether Slurm would start anything there. Its words carry signs: idle* does not answer."""
+        words = self.state.lower().split("+")
+        plain = words[0].rstrip("*~#!%$@^-")
+        answers = "*" not in self.state and plain in ("idle", "mixed", "allocated", "completing", "planned")
+        return answers and not {"drain", "maint", "reserved", "down"}.intersection(words[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that Slurm shows at one moment; jobs and nodes of the partition only."""
+
+    jobs: tuple[SlurmJob, ...]
+    nodes: tuple[SlurmNode, ...]
+
+
+# ---- what scontrol is told; each may be told twice ----
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """It shall start on these nodes."""
+
+    key: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """It shall not start, and not be bound to nodes."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """It shall end, and wait for its next start."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """It shall end for good."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Its user is to find this sentence with the job (AdminComment)."""
+
+    key: str
+    text: str
+
+
+Order = Release | Hold | Requeue | Cancel | Tell
+
+
+@dataclass(slots=True)
+class Binding:
+    """What the controller remembers of a job of Slurm that the queue knows; saved with the job."""
+
+    key: str
+    job_id: int  # in the queue
+    attempt: int = 0  # of the queue's job that Slurm has started
+    restarts: int = 0  # of Slurm's job then
+    told_ns: int = -1  # when it was last told something, -1 = it need not be told
+    giving_up: bool = False  # the start took too long: it is being held again
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the site decides."""
+
+    start_wait_ns: int = 30_000_000_000  # a released job that has not started by then is held again
+    repeat_ns: int = 10_000_000_000  # an order that shows no effect is given again
+    shards_per_device: int = 1000
+    #: model of a job -> its speed on models of GPUs, see core.model.Ask.rates
+    rates: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    switches: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by node, see core.jobs.model.Node

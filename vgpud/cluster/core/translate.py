@@ -1,0 +1,122 @@
+"""Slurm's jobs and nodes as the queue knows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+
+from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
+from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, SECOND_NS, Ask, JobSpec, Node
+from vgpud.core.jobs.similarity import classes
+from vgpud.core.model import Device, Spec
+from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
+
+#: Slurm does not say how much memory a device has; a job takes of it in proportion to its share
+MEMORY_BYTES = 80 << 30
+GRANULE_BYTES = 2 << 20
+#: first word of a comment that is meant for us
+COMMENT_WORD = "vgpu"
+#: classes of similar jobs: what is known here is the user and the size
+_CLASSES = 2
+_PART = re.compile(r"(?:gres[:/])?(gpu|shard)(?::([A-Za-z][\w.-]*))?(?::(\d{1,9}))?")
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class NotOurs(ValueError):
+    """A job that the queue cannot place; the text says why and what to write instead."""
+
+
+def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSpec:
+    """What the job asks for. Raises NotOurs."""
+    if not re.fullmatch(r"\d+(_\d+)?", job.key):
+        raise NotOurs("a job of several components is not placed by vgpu cluster: submit them one by one")
+    kind, model, count = _gres(job.gres)
+    gpus_milli = count * MILLI_PER_DEVICE
+    if kind == "shard":
+        gpus_milli = count * MILLI_PER_DEVICE // settings.shards_per_device
+        if not 0 < gpus_milli <= MILLI_PER_DEVICE:
+            most = settings.shards_per_device
+            raise NotOurs(f"--gres=shard:{count} is not a part of one device: write 1 to {most}, or --gres=gpu:N")
+    said = comment(job.comment)
+    profile = said.get("model", "")
+    ask = Ask(
+        Spec(gpus_milli),
+        cpu_milli=-(-job.cpus * 1000 // max(1, job.nodes)),
+        gpu_models=(model,) if model else (),
+        rates=settings.rates.get(profile, ()),
+    )
+    spec = JobSpec(
+        ask,
+        members=job.nodes,
+        one_per_node=job.nodes > 1,
+        name=job.key,
+        queue=job.account if job.account in queues else DEFAULT_QUEUE,
+        uid=job.uid,
+        duration_ns=_span_ns(said.get("duration", "")) or job.time_limit_ns,
+        model=profile,
+        skew_ppm=_skew_ppm(said.get("skew", "")),
+        preemptible=job.requeues,
+    )
+    return replace(spec, kinds=classes("", "", (), job.uid, spec)[-_CLASSES:])
+
+
+def _gres(text: str) -> tuple[str, str, int]:
+    """(gpu or shard, model or "", how many of each node)."""
+    parts = [part for part in re.sub(r"\([^)]*\)", "", text).split(",") if part and part != "N/A"]
+    if len(parts) != 1:
+        what = f"it asks for {text}" if parts else "it asks for no GPU"
+        raise NotOurs(f"{what}: write either --gres=gpu:N or --gres=shard:N for each node")
+    found = _PART.fullmatch(parts[0])
+    if found is None or int(found[3] or 1) < 1:
+        raise NotOurs(f"it asks for {text}: write --gres=gpu:N, --gres=gpu:MODEL:N or --gres=shard:N for each node")
+    return found[1], found[2] or "", int(found[3] or 1)
+
+
+def comment(text: str) -> dict[str, str]:
+    """The words NAME=VALUE of a comment that begins with "vgpu"; of other comments none."""
+    words = text.split()
+    if not words or words[0].rstrip(":") != COMMENT_WORD:
+        return {}
+    pairs = (word.partition("=") for word in words[1:])
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _span_ns(text: str) -> int:
+    """2h, 30m, 90s; 0 where it is none."""
+    found = _SPAN.fullmatch(text)
+    return min(NEVER_NS - 1, int(float(found[1]) * _UNITS_S[found[2]] * SECOND_NS)) if found else 0
+
+
+def _skew_ppm(text: str) -> int:
+    found = re.fullmatch(r"(0?\.\d{1,6}|0|1)(\.0*)?", text)
+    return int(float(text) * 1_000_000) if found else -1
+
+
+def node_of(node: SlurmNode, settings: Settings) -> Node:
+    """With devices that are called NODE/0, NODE/1, ...: which of its devices a job has, Slurm chooses."""
+    devices = tuple(
+        Device(device_name(node.name, i), i, node.gpu_model, "", MEMORY_BYTES, 1, False, 0, GRANULE_BYTES)
+        for i in range(node.gpus)
+    )
+    cpu_milli = node.cpus * 1000 or NEVER_NS
+    switches = settings.switches.get(node.name, ())
+    return Node(node.name, devices, cpu_milli, NEVER_NS, node.gpu_model, (0,) * node.gpus, switches=switches)
+
+
+def device_name(node: str, index: int) -> str:
+    return f"{node}/{index}"
+
+
+def objection(node: SlurmNode, settings: Settings) -> str:
+    """Why nothing is placed on a node, whatever Slurm says; "" = it is used."""
+    if not node.gpus:
+        return f"node {node.name} has no GPU (Gres in slurm.conf)"
+    if node.gpus > GPUS_MAX:
+        return f"node {node.name} has {node.gpus} GPUs: {GPUS_MAX} is the limit"
+    wanted = node.gpus * settings.shards_per_device
+    if node.shards not in (0, wanted):
+        text = f"node {node.name} has {node.shards} shards for {node.gpus} GPUs"
+        return f"{text}: write Gres=gpu:{node.gpus},shard:{wanted} in slurm.conf, as on the other nodes"
+    return ""

@@ -1,0 +1,58 @@
+"""A job as a command line of sbatch: what `vgpu cluster submit` runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpud.cluster.core.translate import COMMENT_WORD
+from vgpud.core.units import MILLI_PER_DEVICE
+
+
+class NoGresError(ValueError):
+    """A size that Slurm cannot be asked for; the text is one line with the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a user asks for. Empty texts: not said."""
+
+    command: tuple[str, ...]
+    gpus_milli: int = MILLI_PER_DEVICE
+    gpu_model: str = ""
+    nodes: int = 1
+    queue: str = ""
+    name: str = ""
+    time: str = ""
+    array: str = ""
+    after: str = ""
+    said: tuple[tuple[str, str], ...] = ()  # model, skew, duration: for the comment
+
+
+def gres(gpus_milli: int, model: str = "") -> str:
+    """Raises NoGresError."""
+    whole, rest = divmod(gpus_milli, MILLI_PER_DEVICE)
+    if whole and rest:
+        text = f"{gpus_milli / MILLI_PER_DEVICE:g} GPUs are whole ones and a part, which Slurm gives to no job"
+        raise NoGresError(f"{text}: ask for {whole} or {whole + 1}, or for less than one")
+    if whole:
+        return f"gpu:{model}:{whole}" if model else f"gpu:{whole}"
+    return f"shard:{model}:{rest}" if model else f"shard:{rest}"
+
+
+def command_line(partition: str, job: Submission) -> list[str]:
+    """sbatch with its options; the job's script is on its standard input. Raises NoGresError."""
+    words = ["sbatch", f"--partition={partition}", f"--gres={gres(job.gpus_milli, job.gpu_model)}"]
+    words += [f"--nodes={job.nodes}", "--ntasks-per-node=1"] if job.nodes > 1 else []
+    given = {"account": job.queue, "job-name": job.name, "time": job.time, "array": job.array}
+    words += [f"--{name}={value}" for name, value in given.items() if value]
+    words += [f"--dependency=afterok:{job.after}"] if job.after else []
+    said = " ".join(f"{name}={value}" for name, value in job.said if value)
+    return [*words, f"--comment={COMMENT_WORD} {said}"] if said else words
+
+
+def script(job: Submission) -> str:
+    """Runs the command as it is; over several nodes once on each."""
+    command: Sequence[str] = ("srun", *job.command) if job.nodes > 1 else job.command
+    return f"#!/bin/sh\nexec {shlex.join(command)}\n"

@@ -1,0 +1,110 @@
+"""Slurm's programs: what they show, and what scontrol is told. Nothing of Slurm's libraries is linked."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpud.cluster.core.model import Cancel, Hold, Order, Phase, Release, Requeue, Seen, SlurmJob, Tell
+from vgpud.cluster.shell import text
+from vgpud.errors import ExitCode, VgpudError
+
+#: slurmctld answers busy callers late
+TIMEOUT_S = 60.0
+#: jobs whose devices are asked for in one look
+ASKED_MAX = 500
+#: of AdminComment
+TELL_CHARS_MAX = 250
+
+
+class SlurmError(VgpudError):
+    """Slurm does not answer, or refuses: one line."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class Slurm:
+    """One partition. Needs the rights of SlurmUser, an operator or root."""
+
+    def __init__(self, partition: str) -> None:
+        self._partition = partition
+        #: devices of running jobs, by key and number of restarts
+        self._devices: dict[tuple[str, int], tuple[tuple[str, int, int], ...]] = {}
+
+    def look(self) -> Seen:
+        """Jobs before nodes: what is released meanwhile is counted for others until the next look. Raises SlurmError:
+        what is not seen is not gone."""
+        of = ["--noheader", f"--partition={self._partition}"]
+        shown = _run(["squeue", *of, "--array", "--states=all", "-O", text.columns(text.JOB_COLUMNS)])
+        there = _run(["sinfo", *of, "--Node", "-O", text.columns(text.NODE_COLUMNS)])
+        try:
+            jobs = self._with_devices(list(text.jobs(shown)))
+            found = Seen(tuple(jobs), tuple(text.nodes(there)))
+        except text.SlurmTextError as error:
+            raise SlurmError(str(error)) from error
+        if not found.nodes:
+            raise SlurmError(f"partition {self._partition} has no nodes: is it in slurm.conf? (sinfo)")
+        return found
+
+    def _with_devices(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
+        """Asked once for each start: squeue does not show devices, and nodes show only sums, or less."""
+        known, asked = self._devices, 0
+        self._devices = {}
+        for number, job in enumerate(jobs):
+            if job.phase is not Phase.RUNS or not job.node_names:
+                continue
+            start = job.key, job.restarts
+            if start not in known:
+                if asked >= ASKED_MAX:
+                    continue
+                asked += 1
+                with contextlib.suppress(SlurmError):  # it may have ended meanwhile
+                    said = _run(["scontrol", "--oneliner", "--details", "show", "job", job.key])
+                    known[start] = text.devices(said, job.node_names)
+            if start in known:
+                self._devices[start] = known[start]
+                jobs[number] = replace(job, devices=known[start])
+        return jobs
+
+    def tell(self, order: Order) -> None:
+        """Raises SlurmError: it was refused, or Slurm does not answer."""
+        for command in commands(order):
+            _run(command)
+
+
+def commands(order: Order) -> list[list[str]]:
+    """An order as command lines. What a former one has done already is no error for Slurm, or does no harm."""
+    match order:
+        case Release(key, nodes):
+            return [
+                # a job that was requeued would not start for two minutes
+                ["scontrol", "update", f"JobId={key}", f"ReqNodeList={','.join(nodes)}", "StartTime=now"],
+                ["scontrol", "release", key],
+            ]
+        case Hold(key):
+            return [["scontrol", "hold", key], ["scontrol", "update", f"JobId={key}", "ReqNodeList="]]
+        case Requeue(key):
+            # not requeuehold, which looks like a hold by the job's user
+            return [["scontrol", "requeue", key], ["scontrol", "hold", key]]
+        case Cancel(key):
+            return [["scancel", key]]
+        case Tell(key, sentence):
+            return [["scontrol", "update", f"JobId={key}", f"AdminComment={text.MARK} {sentence[:TELL_CHARS_MAX]}"]]
+
+
+def _run(command: Sequence[str]) -> str:
+    """Output of a program that reads no terminal. Its texts are bytes of any kind: each is one character here."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False, encoding="latin-1"
+        )
+    except FileNotFoundError as error:
+        raise SlurmError(f"{command[0]} was not found: install Slurm's client programs (slurm-client)") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError(f"{command[0]}: {error}") from error
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[:300]
+        raise SlurmError(f"{' '.join(command[:3])}: exit code {done.returncode}: {said or 'nothing was said'}")
+    return done.stdout

@@ -1,0 +1,219 @@
+"""The output of squeue, sinfo and scontrol.
+
+Of the first two columns of fixed width, so that no text of a user's can be taken for another column. Their --json has
+another form in each release (its data parser), and scontrol has none before 23.02; the columns are the same from 21.08
+on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from vgpud.cluster.core.model import SlurmJob, SlurmNode
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS
+from vgpud.core.units import MILLI_PER_DEVICE
+
+#: field of squeue -O -> width; the comment, which is the user's, comes last
+JOB_COLUMNS = {
+    "JobArrayID": 40,
+    "State": 24,
+    "Reason": 64,
+    "PriorityLong": 16,
+    "UserID": 16,
+    "Account": 64,
+    "tres-per-node": 96,
+    "NumNodes": 16,
+    "NumCPUs": 16,
+    "TimeLimit": 24,
+    "NodeList": 1024,
+    "Dependency": 256,
+    "Requeue": 8,
+    "RestartCnt": 12,
+    "exit_code": 16,
+    "admin_comment": 64,
+    "Comment": 256,
+}
+#: reason of a job that its user holds, and of one that vgpu_cluster.lua holds, as older releases have it; how the
+#: administrators' comment of the latter begins
+USER_HOLD, MARK = "JobHeldUser", "vgpu:"
+#: the same of sinfo -O
+NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12}
+#: what these programs print where there is nothing
+_NOTHING = {"", "(null)", "N/A", "None", "n/a"}
+_NODES_MAX = 65_536
+_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+
+
+class SlurmTextError(ValueError):
+    """Output that is not as expected; the text is one line."""
+
+
+def columns(widths: Mapping[str, int]) -> str:
+    """The argument of -O."""
+    return ",".join(f"{name}:{width}" for name, width in widths.items())
+
+
+def rows(text: str, widths: Mapping[str, int]) -> Iterator[dict[str, str]]:
+    """Each line by column. A line that is too short is the rest of a text with a line break and no row."""
+    last = list(widths)[-1]
+    least = sum(widths.values()) - widths[last]
+    for line in text.split("\n"):
+        if len(line) < least:
+            continue
+        at, found = 0, {}
+        for name, width in widths.items():
+            value = line[at : at + width].strip()
+            found[name] = "" if value in _NOTHING else value
+            at += width
+        yield found
+
+
+def jobs(text: str) -> Iterator[SlurmJob]:
+    """Raises SlurmTextError."""
+    for row in rows(text, JOB_COLUMNS):
+        if not re.match(r"\d", row["JobArrayID"]):
+            raise SlurmTextError(f"squeue shows {row['JobArrayID'][:40]!r} as the id of a job")
+        yield SlurmJob(
+            key=row["JobArrayID"],
+            state=row["State"],
+            user_held=row["Reason"] == USER_HOLD and not row["admin_comment"].startswith(MARK),
+            held=_number(row["PriorityLong"]) == 0,
+            uid=_number(row["UserID"]),
+            account=row["Account"],
+            gres=row["tres-per-node"],
+            nodes=max(1, _number(row["NumNodes"].partition("-")[0])),
+            cpus=max(1, _number(row["NumCPUs"])),
+            time_limit_ns=limit_ns(row["TimeLimit"]),
+            node_names=tuple(host_names(row["NodeList"])),
+            dependency=row["Dependency"],
+            requeues=row["Requeue"] != "0",
+            restarts=_number(row["RestartCnt"]),
+            exit_code=_exit_code(row["exit_code"]),
+            comment=row["Comment"],
+        )
+
+
+def nodes(text: str) -> Iterator[SlurmNode]:
+    """Each once. Raises SlurmTextError."""
+    seen = set()
+    for row in rows(text, NODE_COLUMNS):
+        name = row["NodeList"]
+        if name in seen:
+            continue
+        seen.add(name)
+        gres = _counts(row["Gres"])
+        gpus, model = gres.get("gpu", (0, ""))
+        shards, _ = gres.get("shard", (0, ""))
+        yield SlurmNode(
+            name, row["StateLong"], gpus, model, shards, _number(row["CPUs"]), used_milli(row["GresUsed"], gpus)
+        )
+
+
+def _number(text: str) -> int:
+    """0 where it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _exit_code(text: str) -> int:
+    """ "3:0" or "0:15": as a shell has it; squeue alone prints wait's status."""
+    code, colon, signal = text.partition(":")
+    if not colon:
+        status = _number(code)
+        return status >> 8 or (128 + (status & 127) if status & 127 else 0)
+    return 128 + _number(signal) if _number(signal) else _number(code)
+
+
+def limit_ns(text: str) -> int:
+    """1-02:03:04, 02:03:04, 03:04; 0 for none and for words."""
+    found = _TIME.fullmatch(text)
+    if not found:
+        return 0
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return min(NEVER_NS - 1, (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND_NS)
+
+
+def host_names(text: str) -> Iterator[str]:
+    """n[1-3,7]-ib,m4 as n1-ib n2-ib n3-ib n7-ib m4. Raises SlurmTextError for more nodes than any cluster has."""
+    count = 0
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        for name in _expanded(part):
+            count += 1
+            if count > _NODES_MAX:
+                raise SlurmTextError(f"{text[:80]!r} names more than {_NODES_MAX} nodes")
+            yield name
+
+
+def _expanded(part: str) -> Iterator[str]:
+    head, bracket, rest = part.partition("[")
+    if not bracket:
+        yield part
+        return
+    inner, _, tail = rest.partition("]")
+    for span in inner.split(","):
+        first, _, last = span.partition("-")
+        numbers = range(_number(first), (_number(last) if last else _number(first)) + 1)
+        for number in numbers:
+            for end in _expanded(tail):
+                yield f"{head}{number:0{len(first)}}{end}"
+
+
+def _counts(text: str) -> dict[str, tuple[int, str]]:
+    """ "gpu:a100:2(S:0-1),shard:2000": gpu and shard -> (how many, model)."""
+    found: dict[str, tuple[int, str]] = {}
+    for part in re.sub(r"\([^)]*\)", "", text).split(","):
+        kind, *words = part.split(":")
+        if kind not in ("gpu", "shard"):
+            continue
+        model = next((word for word in words if not word.isdigit() and word != "no_consume"), "")
+        count, before = sum(_number(word) for word in words), found.get(kind, (0, ""))
+        found[kind] = before[0] + count, before[1] or ("" if model == "(null)" else model)
+    return found
+
+
+def used_milli(text: str, gpus: int) -> tuple[int, ...]:
+    """Of each device, from GresUsed: gpu:a100:1(IDX:0),shard:a100:300(0/1000,300/1000); () where that has no amounts
+    or no numbers of devices."""
+    used = [0] * gpus
+    for kind, count, inner in _allocated(text):
+        known = _amounts(kind, count, inner)
+        if known is None:
+            return ()
+        for at, milli in known.items():
+            if at < gpus:
+                used[at] = max(used[at], milli)
+    return tuple(used)
+
+
+def devices(text: str, nodes: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
+    """What `scontrol -o -d show job` says of a job that has these nodes: Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:1).
+
+    Users' texts stand in the same line: what does not fit the nodes is left out, and a job can only belie itself.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for names, gres in re.findall(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)", text):
+        for kind, count, inner in _allocated(gres):
+            for at, milli in (_amounts(kind, count, inner, exact=True) or {}).items():
+                found |= {(name, at): milli for name in host_names(names) if name in nodes and milli}
+    return tuple((name, at, milli) for (name, at), milli in sorted(found.items()))
+
+
+def _allocated(text: str) -> Iterator[tuple[str, int, str]]:
+    """(gpu or shard, how many, what stands in brackets) of each part."""
+    for kind, words, inner in re.findall(r"(gpu|shard):((?:\(null\):|[^,:()]+:)*\d+)(?:\(([^)]*)\))?", text):
+        yield kind, _number(words.rpartition(":")[2]), inner
+
+
+def _amounts(kind: str, count: int, inner: str, *, exact: bool = False) -> dict[int, int] | None:
+    """Milli-GPU by number of device; None: they are not said. `exact`: the count is that of shards, of one job."""
+    if re.fullmatch(r"\d+/\d+(,\d+/\d+)*", inner):
+        pairs = (part.split("/") for part in inner.split(","))
+        return {at: _number(some) * MILLI_PER_DEVICE // max(1, _number(of)) for at, (some, of) in enumerate(pairs)}
+    if not count:
+        return {}
+    numbers = [int(name) for name in host_names(f"[{inner.removeprefix('IDX:')}]")] if "IDX:" in inner else []
+    if not numbers or "N/A" in inner:
+        return None
+    if kind == "gpu":
+        return dict.fromkeys(numbers, MILLI_PER_DEVICE)
+    return {numbers[0]: count} if exact and len(numbers) == 1 else None
