@@ -78,6 +78,9 @@ class Agent:
         return sock
 
 
+NODES = (("n2", "https://n2:8377"), ("<n3>", "https://n3:8377/?a=1&b=2"))
+
+
 @pytest.fixture
 def daemon(short_dir: Path) -> Iterator[FakeDaemon]:
     with FakeDaemon(short_dir, devices=2) as fake:
@@ -92,7 +95,7 @@ def door(daemon: FakeDaemon) -> OpenDoor:
 @pytest.fixture
 def stranger(door: OpenDoor) -> Iterator[TestClient]:
     """A browser without a session."""
-    options = application.Options(frozenset({"127.0.0.1"}), secure=False, passwords=True, private=True)
+    options = application.Options(frozenset({"127.0.0.1"}), secure=False, passwords=True, private=True, nodes=NODES)
     app = application.make(door, options)  # type: ignore[arg-type]
     with TestClient(app, base_url=f"http://{HOST}", follow_redirects=False) as client:
         yield client

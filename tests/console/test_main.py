@@ -32,6 +32,9 @@ TLS = {"certificate": Path("c"), "key": Path("k")}
         ({"listen": "nonsense"}, "is no address"),
         ({"certificate": Path("c")}, "belong together"),
         ({"password_file": Path("p")}, "over TLS only"),
+        ({"nodes": ("n2",)}, "write NAME=URL"),
+        ({"nodes": ("n2=javascript:alert(1)",)}, "write NAME=URL"),
+        ({"nodes": ("=https://n2",)}, "write NAME=URL"),
     ],
 )
 def test_options_that_would_be_unsafe_are_refused(options: dict[str, object], sentence: str) -> None:
@@ -41,7 +44,14 @@ def test_options_that_would_be_unsafe_are_refused(options: dict[str, object], se
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"listen": "[::1]:1"}, {"listen": "localhost:0"}, {"listen": "unix:/x"}, {"listen": "0.0.0.0:1", **TLS}],
+    [
+        {},
+        {"nodes": ("n2=https://n2:8377",)},
+        {"listen": "[::1]:1"},
+        {"listen": "localhost:0"},
+        {"listen": "unix:/x"},
+        {"listen": "0.0.0.0:1", **TLS},
+    ],
 )
 def test_options_that_are_safe(options: dict[str, object]) -> None:
     main.check(Serve("/api", **options))  # type: ignore[arg-type]

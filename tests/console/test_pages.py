@@ -65,6 +65,14 @@ def test_the_overview_has_devices_slices_and_counts(alice: TestClient, daemon: F
     assert "Device 0: 0 GPUs allocated" in html
 
 
+def test_other_nodes_consoles_are_in_a_menu_for_users_only(alice: TestClient, stranger: TestClient) -> None:
+    page = alice.get("/queue").text
+    assert '<a href="https://n2:8377">n2</a>' in page
+    assert '<a href="https://n3:8377/?a=1&amp;b=2">&lt;n3&gt;</a>' in page
+    stranger.cookies.clear()
+    assert "n2:8377" not in stranger.get("/login").text
+
+
 def test_names_are_escaped_everywhere(alice: TestClient, daemon: FakeDaemon, door: OpenDoor) -> None:
     add_slice(daemon, "train").queue = NASTY
     daemon.devices[0].drained = daemon.devices[0].name = NASTY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -26,6 +26,7 @@ class Options:
     secure: bool  # TLS
     passwords: bool
     private: bool  # loopback or a unix socket
+    nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -60,5 +61,12 @@ def make(broker: Broker, options: Options) -> Starlette:
         exception_handlers={HTTPException: _refused, TooLargeError: _refused},
     )
     app.add_middleware(Guard, hosts=options.hosts, secure=options.secure)
-    app.state.site = Site(broker, boards, secure=options.secure, passwords=options.passwords, private=options.private)
+    app.state.site = Site(
+        broker,
+        boards,
+        secure=options.secure,
+        passwords=options.passwords,
+        private=options.private,
+        nodes=options.nodes,
+    )
     return app

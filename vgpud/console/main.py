@@ -8,6 +8,7 @@ import ipaddress
 import os
 import pwd
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ class Serve:
     key: Path | None = None
     password_file: Path | None = None
     user: str = ""  # name; "" = DEFAULT_UID
+    nodes: tuple[str, ...] = ()  # consoles of other nodes, NAME=URL
 
 
 def door_path(runtime: Path) -> Path:
@@ -74,8 +76,21 @@ def check(options: Serve) -> None:
         raise ConsoleUsageError(
             f"{options.listen} is reached by other machines: give --certificate and --key, or listen on 127.0.0.1"
         )
+    _nodes(options.nodes)
     if options.password_file and not options.certificate:
         raise ConsoleUsageError("--password-file needs --certificate and --key: passwords are sent over TLS only")
+
+
+def _nodes(given: Sequence[str]) -> list[tuple[str, str]]:
+    """(name, URL) of other nodes' consoles. Raises ConsoleUsageError."""
+    found = []
+    for text in given:
+        name, equals, url = text.partition("=")
+        parts = urlsplit(url)
+        if not name or not equals or parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ConsoleUsageError(f"--node {text!r}: write NAME=URL, for example n2=https://n2:8377")
+        found.append((name, url))
+    return found
 
 
 def _listener(listen: str) -> socket.socket:
@@ -169,6 +184,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
         secure=bool(options.certificate),
         passwords=options.password_file is not None,
         private=_is_private(options.listen),
+        nodes=_nodes(options.nodes),
     )
     app = application.make(BrokerClient(broker), made)
     config = uvicorn.Config(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -32,12 +32,22 @@ R = TypeVar("R", bound=Response)
 class Site:
     """The parts of the console. cookie: the name of the session's cookie."""
 
-    def __init__(self, broker: Broker, boards: Boards, *, secure: bool, passwords: bool, private: bool) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        boards: Boards,
+        *,
+        secure: bool,
+        passwords: bool,
+        private: bool,
+        nodes: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self.broker = broker
         self.boards = boards
         self.secure = secure
         self.passwords = passwords  # whether there is a password file
         self.private = private  # whether only this machine's users reach it
+        self.nodes = nodes  # name and URL of other nodes' consoles
         #: __Host-: a browser takes it over TLS only, for this host and no other
         self.cookie = "__Host-vgpu" if secure else "vgpu"
         self.templates = Templates()
@@ -72,6 +82,7 @@ class Site:
             **values,
             user=user,
             board=board,
+            nodes=self.nodes,
             path=request.url.path,
             theme=theme if theme in ("light", "dark") else "",
             flashes=self.take_flashes(user),
