@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
-from vgpud.devices import mig
+from vgpud.devices import mig, nvml
 
 SIM = {"devices": "2", "memory_bytes": "8G", "context_bytes": "32M", "device.0.mig": "1g.2gb, 3g.4gb"}
 
@@ -113,6 +113,45 @@ def test_a_gpu_without_mig_mode_has_none(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMigMode", refuse)
     assert mig.instances(object()) == []
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> nvml.Devices:
+    """GPU 0 with the instances MIG-0 and MIG-1, as an NVML lists it that answers for the GPU when asked of one."""
+    gpu = FakeGpu((1, 0, "H200 MIG 1g.18gb"), (2, 0, "H200 MIG 1g.18gb"))
+    gpu.install(monkeypatch)
+    made = nvml.Devices.__new__(nvml.Devices)
+    made._handles = {"MIG-0": 0, "MIG-1": 1}
+    made._gpus = dict.fromkeys(made._handles, gpu)
+    made._instances = {"GPU-0": mig.instances(gpu)}
+    made.sim_dir = "a"
+    return made
+
+
+def test_an_instance_is_not_held_by_the_mig_mode_of_its_gpu(
+    opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeMode", lambda _: 0)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMPSComputeRunningProcesses", lambda _: [])
+    assert opened.holder("MIG-0") is None
+    opened._handles["GPU-1"] = object()
+    held = opened.holder("GPU-1")
+    assert held and held.what == "MIG mode"
+
+
+def test_faults_are_of_the_instances_that_are_shared(opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Excluded ones, and another daemon's, are none of ours; one report is registered for once."""
+    registered: list[Any] = []
+    nobody = mig.NO_INSTANCE
+    reports = [SimpleNamespace(gpuInstanceId=nobody, computeInstanceId=nobody, eventData=79, device=0)]
+    monkeypatch.setattr(pynvml, "nvmlEventSetCreate", object)
+    monkeypatch.setattr(pynvml, "nvmlDeviceRegisterEvents", lambda handle, *_: registered.append(handle))
+    monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", lambda *_: reports.pop() if reports else None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda _: "GPU-0")
+    opened.watch_faults()
+    assert registered == [opened._gpus["MIG-0"]]
+    del opened._handles["MIG-1"]
+    assert opened.faults() == [("MIG-0", 79)]
 
 
 # ---- the daemon ----
