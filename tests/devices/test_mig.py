@@ -193,7 +193,7 @@ def test_a_gpus_name_excludes_its_instances_and_chooses_them(make_system: Callab
 def test_the_queue_takes_gpus_alone(make_system: Callable[..., OwnSystem]) -> None:
     system = make_system(SIM)
     system.vgpu("submit", "--wait", "--gpus", "1", "--", "true")
-    with pytest.raises(PartError, match="MIG-.* is no device for the queue: it places nothing on MIG instances"):
+    with pytest.raises(PartError, match=r"MIG-.* is no device for the queue: it places nothing on MIG instances"):
         system.vgpu("submit", "--gpus", "0.5", "--device", "100", "--", "true")
     alone = make_system(SIM | {"devices": "1"})
     with pytest.raises(PartError, match="no GPU for the queue: it places nothing on MIG instances"):

@@ -80,7 +80,7 @@ class AttachBackend:
             credit = tuple((s.device_uuid, self._credit(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
         if greeting.serial and (found is None or found.serial != greeting.serial):
             return Denied(Reason.NOT_FOUND, f"slice {greeting.slice_name} has ended")
-        known = tuple(share.device_uuid for share in found.shares) if found else ()  # two devices may have the same bytes
+        known = tuple(share.device_uuid for share in found.shares) if found else ()  # others may have the same bytes
         held = tuple((uuid_text(raw, known), size) for raw, size in greeting.held)
         commands = self._host.run(ev.ProcessAttached(process, held, credit, greeting.serial > 0))
         for command in commands:

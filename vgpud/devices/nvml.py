@@ -300,7 +300,8 @@ class Devices:
             uuid = or_none(lambda e=event: str(pynvml.nvmlDeviceGetUUID(e.device))) or ""
             about = int(event.gpuInstanceId), int(event.computeInstanceId)
             parts = self._instances.get(uuid)
-            meant = [one.uuid for one in parts if one.is_meant(*about) and one.uuid in self._handles] if parts else [uuid]
+            meant = [one.uuid for one in parts if one.is_meant(*about)] if parts else [uuid]
+            meant = [device for device in meant if device in self._handles]  # not what is excluded, or another daemon's
             found += [(device, int(event.eventData)) for device in meant]
         return found
 
