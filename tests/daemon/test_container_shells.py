@@ -216,18 +216,28 @@ def test_instances_of_a_gpu_have_its_node_in_common(tmp_path: Path) -> None:
         "GPU-1": frozenset({"/dev/nvidia1"}),
     }
     files = cdi.Cdi(tmp_path)
-    assert files.set(cdi.Collected({"deviceNodes": nodes, "mounts": []}, ("1",), each))
+    instances = frozenset({"MIG-a", "MIG-b"})
+    assert files.set(cdi.Collected({"deviceNodes": nodes, "mounts": []}, ("1",), each, instances))
+    assert _paths(tmp_path, cdi.FILE) == ["/dev/nvidiactl", "/dev/nvidia1"], "a slice by size is on GPUs"
     for name, uuid in (("a", "MIG-a"), ("b", "MIG-b"), ("c", "GPU-1")):
         files.open(name, [uuid])
-    found = {
-        name: [n["path"] for n in read(tmp_path, f"vgpu.dev-gpu_{name}.json")["containerEdits"]["deviceNodes"]]
-        for name in "abc"
-    }
+    found = {name: _paths(tmp_path, f"vgpu.dev-gpu_{name}.json") for name in "abc"}
     assert found == {
         "a": ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3"],
         "b": ["/dev/nvidiactl", "/dev/nvidia0"],
         "c": ["/dev/nvidiactl", "/dev/nvidia1"],
     }
+
+
+def test_where_there_are_only_instances_a_size_is_a_part_of_one(tmp_path: Path) -> None:
+    nodes = [{"path": path, "type": "c", "permissions": "rw"} for path in ("/dev/nvidia-caps/nvidia-cap3", "/dev/a")]
+    each = {"MIG-a": frozenset({"/dev/nvidia-caps/nvidia-cap3"}), "MIG-b": frozenset[str]()}
+    cdi.Cdi(tmp_path).set(cdi.Collected({"deviceNodes": nodes, "mounts": []}, ("1",), each))
+    assert _paths(tmp_path, cdi.FILE) == ["/dev/nvidia-caps/nvidia-cap3", "/dev/a"]
+
+
+def _paths(folder: Path, name: str) -> list[str]:
+    return [node["path"] for node in read(folder, name)["containerEdits"]["deviceNodes"]]
 
 
 def read(folder: Path, name: str) -> Any:

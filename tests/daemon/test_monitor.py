@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from vgpud.attach.server import Tenants
+from vgpud.attach.server import Greeting, Tenants
 from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
-from vgpud.core.model import Process, State
+from vgpud.core.events import Answer, ProcessAttached
+from vgpud.core.model import Denied, Process, Reason, Share, State
 from vgpud.core.observed import Reading
 from vgpud.core.strangers import Findings
 from vgpud.daemon import monitor
@@ -202,6 +204,27 @@ def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
 
     for begin in (act, leave):
         asyncio.run(others_go_on(begin))
+
+
+def test_what_a_program_holds_is_of_its_slices_device() -> None:
+    """The 16 bytes of a UUID do not say whether it is a GPU's or a MIG instance's; another device may have the same."""
+    raw = bytes(range(16))
+    gpu, instance = (f"{kind}-{uuid.UUID(bytes=raw)}" for kind in ("GPU", "MIG"))
+    asked: list[ProcessAttached] = []
+
+    def run(event: ProcessAttached) -> list[Answer]:
+        asked.append(event)
+        return [Answer(Denied(Reason.NOT_FOUND, "enough"))]
+
+    made: Any = SimpleNamespace(name="a", serial=3, shares=(Share(instance, 100, 100, 4096, 4096),))
+    known: Any = {one: SimpleNamespace() for one in (gpu, instance)}
+    host: Any = SimpleNamespace(state=State(devices=known, slices={"a": made}), run=run)
+    stats = SimpleNamespace(mem_held_bytes=0, mem_unattributed_bytes=0)
+    arbiters: Any = SimpleNamespace(slice_stats=lambda _serial, _device: stats)
+    nobody: Any = None
+    greeting = Greeting("a", 1, PID, 0, "", "", "p", resumed=True, held=((raw, 512),), serial=3)
+    AttachBackend(host, arbiters, nobody, nobody).attach(greeting)
+    assert [event.held for event in asked] == [((instance, 512),)]
 
 
 def test_faults_are_counted_by_device_the_latest_last(monkeypatch: pytest.MonkeyPatch) -> None:

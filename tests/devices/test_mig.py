@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
-from vgpud.devices import mig
+from vgpud.devices import mig, nvml
 
 SIM = {"devices": "2", "memory_bytes": "8G", "context_bytes": "32M", "device.0.mig": "1g.2gb, 3g.4gb"}
 
@@ -115,6 +115,45 @@ def test_a_gpu_without_mig_mode_has_none(monkeypatch: pytest.MonkeyPatch) -> Non
     assert mig.instances(object()) == []
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> nvml.Devices:
+    """GPU 0 with the instances MIG-0 and MIG-1, as an NVML lists it that answers for the GPU when asked of one."""
+    gpu = FakeGpu((1, 0, "H200 MIG 1g.18gb"), (2, 0, "H200 MIG 1g.18gb"))
+    gpu.install(monkeypatch)
+    made = nvml.Devices.__new__(nvml.Devices)
+    made._handles = {"MIG-0": 0, "MIG-1": 1}
+    made._gpus = dict.fromkeys(made._handles, gpu)
+    made._instances = {"GPU-0": mig.instances(gpu)}
+    made.sim_dir = "a"
+    return made
+
+
+def test_an_instance_is_not_held_by_the_mig_mode_of_its_gpu(
+    opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeMode", lambda _: 0)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMPSComputeRunningProcesses", lambda _: [])
+    assert opened.holder("MIG-0") is None
+    opened._handles["GPU-1"] = object()
+    held = opened.holder("GPU-1")
+    assert held and held.what == "MIG mode"
+
+
+def test_faults_are_of_the_instances_that_are_shared(opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Excluded ones, and another daemon's, are none of ours; one report is registered for once."""
+    registered: list[Any] = []
+    nobody = mig.NO_INSTANCE
+    reports = [SimpleNamespace(gpuInstanceId=nobody, computeInstanceId=nobody, eventData=79, device=0)]
+    monkeypatch.setattr(pynvml, "nvmlEventSetCreate", object)
+    monkeypatch.setattr(pynvml, "nvmlDeviceRegisterEvents", lambda handle, *_: registered.append(handle))
+    monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", lambda *_: reports.pop() if reports else None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda _: "GPU-0")
+    opened.watch_faults()
+    assert registered == [opened._gpus["MIG-0"]]
+    del opened._handles["MIG-1"]
+    assert opened.faults() == [("MIG-0", 79)]
+
+
 # ---- the daemon ----
 
 
@@ -127,6 +166,7 @@ def test_instances_are_devices_in_place_of_their_gpu(make_system: Callable[..., 
         (101, "3g.4gb", True),
     ]
     assert [one["memory_total_bytes"] >> 30 for one in found] == [8, 2, 4]
+    assert [one["utilization_ratio"] for one in found] == [0, None, None], "NVML does not say how busy an instance is"
     assert found[0]["parent_uuid"] is None and found[1]["parent_uuid"] == found[2]["parent_uuid"]
     assert all(one["uuid"].startswith("MIG-") for one in found[1:])
     wait_for("their GPU's temperature", lambda: all(one["temperature_celsius"] for one in devices(system)))
@@ -153,7 +193,7 @@ def test_a_gpus_name_excludes_its_instances_and_chooses_them(make_system: Callab
 def test_the_queue_takes_gpus_alone(make_system: Callable[..., OwnSystem]) -> None:
     system = make_system(SIM)
     system.vgpu("submit", "--wait", "--gpus", "1", "--", "true")
-    with pytest.raises(PartError, match="no device"):
+    with pytest.raises(PartError, match=r"MIG-.* is no device for the queue: it places nothing on MIG instances"):
         system.vgpu("submit", "--gpus", "0.5", "--device", "100", "--", "true")
     alone = make_system(SIM | {"devices": "1"})
     with pytest.raises(PartError, match="no GPU for the queue: it places nothing on MIG instances"):

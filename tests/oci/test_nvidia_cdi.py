@@ -109,7 +109,12 @@ def test_an_instance_has_its_gpus_node_and_its_own_capabilities(real: Image, cdi
     real.config["linux"]["devices"] = [
         {"path": "/dev/nvidia-caps/nvidia-cap3", "type": "c", "major": 237, "minor": 3}  # another instance's
     ]
+    rules = real.config["linux"]["resources"]["devices"]
+    rules += [allow(237, None), allow(237, 3), allow(10, None)]
     done = real.prepare(uuids=(MIG,), indices=(101,))
+    allowed = [(r["major"], r.get("minor")) for r in done.config["linux"]["resources"]["devices"] if r["allow"]]
+    assert allowed == [(10, None), (195, 255), (195, 0), (237, 12), (237, 13)], "with mknod it would reach the others"
+    assert "the cgroup rule for all capabilities (MIG) (c 237:*)" in " ".join(done.warnings)
     own = ["/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13"]
     assert nodes(done) == ["/dev/nvidiactl", "/dev/nvidia0", *own]
     assert "removed /dev/nvidia-caps/nvidia-cap3" in " ".join(done.warnings)

@@ -40,7 +40,7 @@ class Device:
     context_bytes: int = 0
     #: allocations are charged in multiples of this
     granule_bytes: int = 0
-    #: 0..1
+    #: 0..1; 0 of a MIG instance: NVML does not say it
     utilization_ratio: float = 0.0
     #: reason why nothing new is placed here; empty = not drained
     drained: str = ""

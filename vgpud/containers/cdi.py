@@ -57,6 +57,7 @@ class Collected:
     edits: Edits
     sizes: tuple[str, ...]
     nodes: dict[str, frozenset[str]] = field(default_factory=dict)  # device UUID -> paths that not all have
+    unsized: frozenset[str] = frozenset()  # UUIDs of devices that nobody gets by a size
     warnings: tuple[str, ...] = ()
 
 
@@ -80,7 +81,8 @@ def collect(facts: Facts) -> Collected:
     lost = (f"additional groups {found.gids} are left out: CDI {VERSION} has none",) if found.gids else ()
     gpus = sum(not device.profile for device in facts.devices)  # one MIG instance at a time
     made = sizes(max(1, gpus), facts.gpus_milli_max)
-    return Collected(edits, made, nodes, (*found.warnings, *lost))
+    named = frozenset(device.uuid for device in facts.devices if device.profile and gpus)  # as core/admit.py places
+    return Collected(edits, made, nodes, named, (*found.warnings, *lost))
 
 
 def _host_root() -> str:
@@ -152,6 +154,16 @@ def _cdi_hook(stage: str, hook: Edits) -> Edits:
     return {"hookName": stage} | {name: hook[name] for name in names if name in hook}
 
 
+def _only(uuids: Iterable[str], collected: Collected) -> Edits:
+    """The edits without the nodes that only other devices have."""
+    own = {path for uuid in uuids for path in collected.nodes.get(uuid, ())}
+    foreign = {path for paths in collected.nodes.values() for path in paths} - own
+    edits = dict(collected.edits)
+    if foreign:
+        edits["deviceNodes"] = [node for node in edits["deviceNodes"] if node["path"] not in foreign]
+    return edits
+
+
 class Cdi:
     """The files in one directory. Call set() with collect()'s result, open() and close() for one-time devices."""
 
@@ -200,18 +212,15 @@ class Cdi:
             self._remove(ONE_TIME.format(slice_name))
 
     def _static(self, collected: Collected) -> Edits:
-        return self._file([(size, f"VGPU={size}") for size in collected.sizes], collected.edits)
+        """The devices by size: a container's slice may be on each of these."""
+        edits = _only([uuid for uuid in collected.nodes if uuid not in collected.unsized], collected)
+        return self._file([(size, f"VGPU={size}") for size in collected.sizes], edits)
 
     def _one(self, slice_name: str) -> Edits:
         """The device of one slice: of the devices' nodes only those that its own have."""
         collected = self._collected
         assert collected is not None
-        mine = self._one_time[slice_name]
-        own = {path for uuid in mine for path in collected.nodes.get(uuid, ())}
-        foreign = {path for paths in collected.nodes.values() for path in paths} - own
-        edits = dict(collected.edits)
-        if foreign:
-            edits["deviceNodes"] = [node for node in edits["deviceNodes"] if node["path"] not in foreign]
+        edits = _only(self._one_time[slice_name], collected)
         return self._file([(slice_name, f"VGPU_SLICE={slice_name}")], edits)
 
     @staticmethod

@@ -275,7 +275,7 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
             f" name {len(parts)} or none" + (f", or spread it over {len(names)}" if len(names) > len(parts) else ""),
             "device_uuids",
         )
-    devices = [state.devices[name] for name in names] or _unnamed(state)
+    devices = [state.devices[name] for name in names] or unnamed(state)
     have_count = len(devices)
     if spec.spread > have_count:
         return _invalid(
@@ -290,7 +290,7 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
     return (_several(devices) if len(parts) > 1 else None) or _offered(devices, len(parts), state, only)
 
 
-def _unnamed(state: State) -> list[Device]:
+def unnamed(state: State) -> list[Device]:
     """The devices for a slice that names none: GPUs, and MIG instances only where there are no others, since half of an
     instance is not half of a GPU."""
     devices = list(state.devices.values())

@@ -80,7 +80,9 @@ class AttachBackend:
             credit = tuple((s.device_uuid, self._credit(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
         if greeting.serial and (found is None or found.serial != greeting.serial):
             return Denied(Reason.NOT_FOUND, f"slice {greeting.slice_name} has ended")
-        held = tuple((uuid_text(raw, self._host.state.devices), size) for raw, size in greeting.held)
+        # others on the node may have the same bytes; a pending slice has none of its own yet
+        own = tuple(share.device_uuid for share in found.shares) if found else ()
+        held = tuple((uuid_text(raw, own or self._host.state.devices), size) for raw, size in greeting.held)
         event = ev.ProcessAttached(process, held, credit, greeting.serial > 0, self._uuids(greeting.named))
         try:
             commands = self._host.run(event)

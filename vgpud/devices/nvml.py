@@ -214,7 +214,9 @@ class Devices:
         mode = or_none(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
         if mode in _MODES:
             return Holder(f"compute mode {_MODES[mode]}", "so programs cannot share it", "nvidia-smi -i {} -c DEFAULT")
-        if is_in_mig_mode(handle):  # since vgpud started, or there were none: its instances are devices of their own
+        # Since vgpud started, or there were none. Whether NVML takes an instance here, and answers for its GPU, is not
+        # documented: it is not asked.
+        if uuid not in self._gpus and is_in_mig_mode(handle):
             so = "and vgpud knows no instances of it: make some (nvidia-smi mig -cgi PROFILE -C) and start vgpud again,"
             return Holder("MIG mode", f"{so} or", "nvidia-smi -i {} -mig 0")
         clients = or_none(lambda: pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle))
@@ -282,7 +284,8 @@ class Devices:
         """From now on the driver's reports of faults (XIDs) are kept for faults(), where it makes any."""
         self._faults = or_none(pynvml.nvmlEventSetCreate)
         gpus = [self._gpus.get(uuid, handle) for uuid, handle in self._handles.items()]
-        for handle in gpus if self._faults else ():  # NVML takes no instance here: its GPU's reports name it
+        once = {id(handle): handle for handle in gpus}.values()
+        for handle in once if self._faults else ():  # NVML takes no instance here: its GPU's reports name it
             kind = pynvml.nvmlEventTypeXidCriticalError
             or_none(lambda h=handle, k=kind: pynvml.nvmlDeviceRegisterEvents(h, k, self._faults))
 
@@ -298,6 +301,7 @@ class Devices:
             about = int(event.gpuInstanceId), int(event.computeInstanceId)
             parts = self._instances.get(uuid)
             meant = [one.uuid for one in parts if one.is_meant(*about)] if parts else [uuid]
+            meant = [device for device in meant if device in self._handles]  # not what is excluded, or another daemon's
             found += [(device, int(event.eventData)) for device in meant]
         return found
 

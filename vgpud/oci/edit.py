@@ -27,6 +27,7 @@ _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "po
 
 _NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit", "oci-nvidia-hook", "nvidia-container-cli")
 _GPU_NODE = re.compile(r"/dev/nvidia(?:\d+|-caps/nvidia-cap\d+)")  # of GPUs, and of capabilities (MIG instances)
+_CAPABILITY = "/dev/nvidia-caps/"
 _GPU_MAJOR = 195  # nvidia0 and so on (Documentation/admin-guide/devices.txt)
 
 
@@ -207,19 +208,25 @@ def _allows_everything(rule: Config) -> bool:
     return bool(rule.get("allow")) and anything
 
 
-def remove_gpu_nodes(config: Config, keep: Collection[str]) -> list[str]:
-    """Removes GPUs' device nodes other than `keep`, and rules that allow them or all GPUs; returns the removed."""
+def remove_gpu_nodes(config: Config, own: Collection[Config]) -> list[str]:
+    """Removes GPUs' device nodes other than `own`, and rules that allow them, all GPUs or all capabilities; returns
+    the removed."""
+    keep = {str(node["path"]) for node in own}
     gone = sorted({path for path in gpu_nodes(config) if path not in keep})
     mounts = objects(config, "mounts")
     mounts[:] = [m for m in mounts if posixpath.normpath(str(m.get("destination"))) not in gone]
     nodes = objects(config, "linux", "devices")
     numbers = [(n.get("major"), n.get("minor")) for n in nodes if n.get("path") in gone]
-    numbers += [(_GPU_MAJOR, None), (_GPU_MAJOR, -1)]
+    # capabilities have whatever major the kernel gave; who has a MIG instance would reach its GPU's others by them
+    majors = [n.get("major") for n in (*own, *nodes) if str(n.get("path")).startswith(_CAPABILITY)]
+    capabilities = {major for major in majors if isinstance(major, int)}
+    every = {_GPU_MAJOR: "GPUs"} | dict.fromkeys(capabilities, "capabilities (MIG)")
+    numbers += [(major, minor) for major in every for minor in (None, -1)]
     nodes[:] = [n for n in nodes if n.get("path") not in gone]
     rules = objects(config, "linux", "resources", "devices")
     fitting = [r for r in rules if not (r.get("allow") and (r.get("major"), r.get("minor")) in numbers)]
-    if any(r.get("major") == _GPU_MAJOR and r.get("minor") in (None, -1) for r in rules if r not in fitting):
-        gone.append(f"the cgroup rule for all GPUs (c {_GPU_MAJOR}:*)")
+    wide = [r.get("major") for r in rules if r not in fitting and r.get("minor") in (None, -1)]
+    gone += [f"the cgroup rule for all {what} (c {major}:*)" for major, what in every.items() if major in wide]
     rules[:] = fitting
     return gone
 

@@ -102,7 +102,7 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
         edits = (
             nvidia_cdi.Edits() if plan.sim_dir else nvidia_cdi.edits_for(plan.uuids, plan.indices, plan.cdi_dirs, host)
         )
-        gone = edit.remove_gpu_nodes(config, keep=[str(node["path"]) for node, _ in edits.nodes])
+        gone = edit.remove_gpu_nodes(config, [node for node, _ in edits.nodes])
         if gone:
             warnings.append(f"removed {', '.join(gone)}: the container gets the devices of its slice")
         nvidia_cdi.apply(edits, config)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _NAME_CELLS = 32
 
 
-def percent(ratio: float) -> str:
-    return f"{ratio * 100:.1f}%"
+def percent(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio * 100:.1f}%"
 
 
 def device_label(index: int, simulated: bool) -> str:

@@ -45,7 +45,7 @@ def device_view(device: pb.Device) -> View:
         "pci_bus_id": device.pci_bus_id,
         "sm_count": device.sm_count,
         "reserved_milli": device.milli_reserved,
-        "utilization_ratio": round(device.utilization_ratio, 4),
+        "utilization_ratio": None if device.profile else round(device.utilization_ratio, 4),  # NVML has none
         "memory_total_bytes": device.memory_total_bytes,
         "memory_used_bytes": device.memory_used_bytes,
         "memory_reserved_bytes": device.memory_reserved_bytes,

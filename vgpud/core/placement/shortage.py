@@ -67,9 +67,10 @@ def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
         named = set(ask.spec.device_uuids)
         nodes = [node for node in nodes if named.intersection(d.uuid for d in node.devices)] or nodes
     nearest = max(nodes, key=lambda node: (len(node.devices), -node.index))
-    if ask.spec.gpus_milli and not nearest.devices:
-        text = "there is no GPU for the queue: it places nothing on MIG instances"
-        return f"{text}, where `vgpu slice create --device N` makes slices"
+    instance = next((name for name in ask.spec.device_uuids if name.startswith("MIG-")), "")
+    if ask.spec.gpus_milli and (instance or not nearest.devices):
+        why = f"{instance} is no device for the queue" if instance else "there is no GPU for the queue"
+        return f"{why}: it places nothing on MIG instances, where `vgpu slice create --device N` makes slices"
     if ask.spec.gpus_milli:
         state = State(policy=policy, devices={device.uuid: device for device in nearest.devices})
         refusal = admit.place(ask.spec, state)

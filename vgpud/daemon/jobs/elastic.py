@@ -393,7 +393,7 @@ class ElasticController:
     def _elsewhere(self, job: Job, place: Place) -> Place | None:
         """Where there is as much for a while, on another device if possible; None: nowhere."""
         state = self._jobs.host.state
-        named = job.spec.ask.spec.device_uuids or tuple(state.devices)
+        named = job.spec.ask.spec.device_uuids or [device.uuid for device in admit.unnamed(state)]
         found = [place]
         if len(place.shares) == 1:
             (share,) = place.shares
