@@ -83,7 +83,7 @@ static void test_replies(void) {
 
 static void test_header(void) {
   char header[256];
-  struct vr_request request = {"create", "c1", "/b", "/vgpu-runtime", "{}", 2};
+  struct vr_request request = {"create", "c1", "/b", "/vgpu-runtime", "{}", 2, "container"};
   static const char wanted[] = "vgpu-runtime 1\nop create\nid c1\nbundle /b\nself /vgpu-runtime\nbody 2\n\n";
   CHECK(vr_wire_header(&request, header, sizeof header) == (int)strlen(wanted) && !strcmp(header, wanted));
   CHECK(vr_wire_header(&request, header, strlen(wanted)) == -E2BIG);
@@ -174,7 +174,7 @@ static void test_hanging(void) {
   int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   CHECK(!bind(listener, (struct sockaddr *)&address, sizeof address) && !listen(listener, 0));
   static char body[VR_BODY_BYTES_MAX], text[VR_TEXT_BYTES];
-  struct vr_request request = {"create", "c1", "/b", "/self", body, sizeof body};
+  struct vr_request request = {"create", "c1", "/b", "/self", body, sizeof body, "container"};
   struct vr_patience patience = {.answer_ns = 100 * VR_NS_PER_MS, .missing_ns = 1, .restart_ns = 1};
   struct vr_reply reply;
   uint64_t begin_ns = vr_now_ns();

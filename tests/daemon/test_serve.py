@@ -464,7 +464,14 @@ def test_wall_clock_is_for_display_only() -> None:
     queue = {"daemon/jobs/recorder.py", "jobs/runner.py"}
     queue |= {"daemon/jobs/notices.py"}  # numbers that no former daemon has used
     validity = {"certs/issue.py", "serve.py"}  # certificates say from when and until when
-    stamps = {"daemon/daemon.py", "daemon/tenants.py", "api/server.py", "containers/server.py", "store/opening.py"}
+    stamps = {
+        "daemon/daemon.py",
+        "daemon/tenants.py",
+        "api/server.py",
+        "containers/server.py",
+        "containers/steps.py",
+        "store/opening.py",
+    }
     stamps |= {"store/manual_backup.py"}
     stamps |= {"api/tokens.py"}
     assert readers == stamps | queue | validity

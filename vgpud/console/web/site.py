@@ -47,7 +47,7 @@ class Site:
         self.secure = secure
         self.passwords = passwords  # whether there is a password file
         self.private = private  # whether only this machine's users reach it
-        self.nodes = nodes  # name and URL of other nodes' consoles
+        self.consoles = nodes  # name and URL of other nodes' consoles
         #: __Host-: a browser takes it over TLS only, for this host and no other
         self.cookie = "__Host-vgpu" if secure else "vgpu"
         self.templates = Templates()
@@ -82,7 +82,7 @@ class Site:
             **values,
             user=user,
             board=board,
-            nodes=self.nodes,
+            consoles=self.consoles,
             path=request.url.path,
             theme=theme if theme in ("light", "dark") else "",
             flashes=self.take_flashes(user),
