@@ -9,15 +9,18 @@ used_ms=${2##*used_ms=}
 case $1$used_ms in *[!0-9]*) exit 0 ;; esac
 text="vgpu ${SLURMD_NODENAME:-$(hostname -s)} $slice $((used_ms / 1000)).$(printf %03d $((used_ms % 1000))) GPU-s"
 
+# By squeue, field by field: in what scontrol shows, a job's name can pretend to be the comment.
 add() {
-  job=$(timeout 1 scontrol show job "$1" 2>/dev/null)
-  before=$(printf '%s\n' "$job" | sed -n 's/^ *AdminComment=//p')
+  job=$(timeout 1 squeue -h --all -j "$1" -O jobid:12,numnodes:8,admin_comment:16384 2>/dev/null | awk -v id="$1" '$1 == id')
+  read -r _ nodes before <<<"$job"
+  [ -n "$nodes" ] || return 1
+  [ "$before" != "(null)" ] || before=
   case $before in *"$text"*) return 1 ;; esac
   timeout 1 scontrol update "JobId=$1" "AdminComment=${before:+$before; }$text" 2>/dev/null
 }
 
 add "$1" || exit 0
-case $job in *NumNodes=1[[:space:]]*) exit 0 ;; esac
+[ "$nodes" != 1 ] || exit 0
 # Its other nodes may end at the same moment and have read the same comment: looked for once more, beside the job's end.
 (
   sleep "0.$((RANDOM % 8 + 2))"

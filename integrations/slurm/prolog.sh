@@ -11,38 +11,54 @@ STATE=/run/vgpud-slurm
 HELPER=${HELPER//%n/${SLURMD_NODENAME:-}}
 STATE=${STATE//%n/${SLURMD_NODENAME:-}}
 
+file=$STATE/$SLURM_JOB_ID
+rm -f "$file.env" "$file.refused"
 # Without a GPU there is nothing to do.
 [ -n "${SLURM_JOB_GPUS:-}" ] || exit 0
 umask 022
-mkdir -p "$STATE" || exit 0
-file=$STATE/$SLURM_JOB_ID
-rm -f "$file.env" "$file.refused"
+mkdir -p "$STATE"
+SLURM_JOB_ID='' "${0%/*}/epilog.sh" # slices of jobs that ended while vgpud was away
+rm -f "$file.left"
+
+# There until the job has its slice: without either file, or if it cannot be written, task_prolog.sh ends the tasks, too.
+refuse() { echo "vgpu: $1" >"$file.refused"; }
+refuse "Prolog was ended before job $SLURM_JOB_ID had its slice: submit it again" || exit 0
 
 # Prolog gets the devices and not the number of shards: slurmctld is asked, once for a job.
 details=$(timeout 5 scontrol -o show job -d "$SLURM_JOB_ID" 2>/dev/null)
 shards=
-# " Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:600(...)" for each node, or for several that are alike
+is_known=
+# " Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:600(...)" for each node, or for several that are alike. The job's name and comment
+# are of its user and may look the same: of all the least counts, so they can only make the slice smaller.
 while read -r nodes gres; do
   case $nodes in
   "${SLURMD_NODENAME:-}") ;;
-  *[[,]*) scontrol show hostnames "$nodes" | grep -qxF "${SLURMD_NODENAME:-}" || continue ;;
+  *[[,]*) timeout 5 scontrol show hostnames "$nodes" | grep -qxF "${SLURMD_NODENAME:-}" || continue ;;
   *) continue ;;
   esac
-  [[ $gres =~ (^|,)shard(:[^:\(,]*)?:([0-9]+) ]] && shards=${BASH_REMATCH[3]}
+  if [[ $gres =~ (^|,)shard(:[^:\(,]*)?:([0-9]+) ]]; then
+    count=$((10#${BASH_REMATCH[3]}))
+    [[ -n $shards && $shards -le $count ]] || shards=$count
+  elif [[ $gres == *shard* ]]; then
+    shards=0 # of a form that is not understood
+  elif [[ ! $gres =~ (^|,)gpu: ]]; then
+    continue
+  fi
+  is_known=1
 done < <(printf '%s\n' "$details" | awk '{ for (i = 1; i <= NF; i++)
   if ($i ~ /^Nodes=/) nodes = substr($i, 7)
   else if ($i ~ /^GRES=/ && nodes != "") print nodes, substr($i, 6) }')
 # A job with shards whose number is not known must not get the whole device.
-if [ -z "$details" ] || [[ -z $shards && $details == *shard* ]]; then
-  echo "vgpu: slurmctld did not say what job $SLURM_JOB_ID has: the job gets no GPU, submit it again" >"$file.refused"
+if [ -z "$is_known" ] || [ "$shards" = 0 ]; then
+  refuse "slurmctld did not say what job $SLURM_JOB_ID has: the job gets no GPU, submit it again"
   exit 0
 fi
 
-if timeout 12 "$HELPER" vgpu-slurm begin "job=$SLURM_JOB_ID" "uid=$SLURM_JOB_UID" "gpus=$SLURM_JOB_GPUS" \
+if ! timeout 12 "$HELPER" vgpu-slurm begin "job=$SLURM_JOB_ID" "uid=$SLURM_JOB_UID" "gpus=$SLURM_JOB_GPUS" \
   "shards=$shards" >"$file.new" 2>"$file.said"; then
-  sed 's/^/export /' "$file.new" >"$file.env"
-else
-  { echo -n "vgpu: "; head -n 1 "$file.said"; } >"$file.refused"
+  refuse "$(head -n 1 "$file.said")"
+elif sed -i 's/^/export /' "$file.new" && [ -s "$file.new" ]; then
+  mv "$file.new" "$file.env" && rm -f "$file.refused"
 fi
 rm -f "$file.new" "$file.said"
 exit 0

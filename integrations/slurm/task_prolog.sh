@@ -17,8 +17,16 @@ if [ -r "$file.env" ]; then
     esac
     printf '%s\n' "$line"
   done <"$file.env"
+  exit 0
 elif [ -r "$file.refused" ]; then
   printf 'print %s\n' "$(cat "$file.refused")"
   exit 1 # ends the task, and the node stays as it is
+fi
+# A batch script may have inherited SLURM_STEP_GPUS from where it was submitted, Slurm sets or removes the other one.
+gpus=${SLURM_STEP_GPUS:-}
+[ "${ENVIRONMENT:-}" != BATCH ] || gpus=${SLURM_JOB_GPUS:-}
+if [ -n "$gpus" ]; then
+  printf 'print vgpu: Prolog has made no slice for job %s: see the log of slurmd\n' "$SLURM_JOB_ID"
+  exit 1 # it would have the whole device
 fi
 exit 0

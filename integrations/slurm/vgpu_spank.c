@@ -123,6 +123,17 @@ static void become(int out, char **args, char **env) {
   _exit(127);
 }
 
+/* Whether a child has ended before the deadline. A program may close its output and go on. */
+static bool has_ended(pid_t child, uint64_t deadline, int *ret_status) {
+  for (;;) {
+    pid_t found = waitpid(child, ret_status, WNOHANG);
+    if (found < 0 && errno != EINTR) *ret_status = -1; /* another one has waited for it: it counts as failed */
+    if (found == child || (found < 0 && errno != EINTR)) return true;
+    if (now_ms() >= deadline) return false;
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  }
+}
+
 /* What a program prints, within so many seconds, with the given environment. Returns its exit status, or -1. */
 static int run(char **args, char **env, unsigned seconds, char *ret_text, size_t bytes) {
   int ends[2];
@@ -153,9 +164,12 @@ static int run(char **args, char **env, unsigned seconds, char *ret_text, size_t
   }
   ret_text[used] = 0;
   close(ends[0]);
-  if (is_late) kill(child, SIGKILL);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  is_late = is_late || !has_ended(child, deadline, &status);
+  if (is_late) {
+    kill(child, SIGKILL);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  }
   if (is_late) snprintf(ret_text, bytes, "%s did not answer within %u s", args[0], seconds);
   return !is_late && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -251,6 +265,8 @@ int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av) {
   bool is_script = step == SLURM_BATCH_SCRIPT || step == SLURM_INTERACTIVE_STEP;
   bool has_gpu = value_of(sp, is_script ? "SLURM_JOB_GPUS" : "SLURM_STEP_GPUS", gpus);
   if (!has_gpu && !*most && !*memory && !*class_name) return 0;
+  /* the options are the script's, which has GPUs: this step was given none of them */
+  if (!has_gpu && !is_script && value_of(sp, "SLURM_JOB_GPUS", gpus)) return 0;
   if (!begin_arguments(sp, "begin", &list)) return 0;
   if (spank_get_item(sp, S_JOB_UID, &uid)) return -1;
   add_number(&list, "uid=", uid);

@@ -278,6 +278,36 @@ def test_containers_are_bounded() -> None:
     assert "1 containers" in denied(send(state, asks(OTHER, join="shared")), Reason.NO_CAPACITY)
 
 
+def test_steps_of_one_user_leave_places_for_others() -> None:
+    """A batch script starts as many as it likes; they join its slice, and each is a container."""
+    state = started(containers_max=8)
+    send(state, asks("slurm-1.batch", name="slurm-1.batch", slurm_uid=1000))
+    for number in range(8):
+        commands = send(state, asks(f"slurm-1.{number}", join="slurm-1.batch", slurm_uid=1000))
+    assert "uid 1000 has 4 steps and containers" in denied(commands, Reason.NO_CAPACITY)
+    assert len(state.containers) == 4
+    assert isinstance(answer(send(state, asks("slurm-2.0", milli=100, name="slurm-2.0", slurm_uid=1001))), Slice)
+    assert isinstance(answer(send(state, asks(milli=100))), Slice)
+
+
+def test_a_slurm_jobs_slice_gets_no_more_than_slurm_counts() -> None:
+    """Its owner may resize it: Slurm gives the rest of the device, and the other devices, to other jobs."""
+    state = started(2)
+    send(state, asks("slurm-1.0", name="slurm-1.0", slurm_uid=1000))
+    send(state, replace(create("slurm-2", for_slurm=True), spec=Spec(500, device_uuids=("1",))))
+    before = dict(state.slices)
+    for name, patch, fields in (
+        ("slurm-1.0", Spec(900), ("gpus_milli",)),
+        ("slurm-1.0", Spec(500, mem_min_bytes=60 << 30, mem_max_bytes=60 << 30), ("mem_max_bytes", "mem_min_bytes")),
+        ("slurm-2", Spec(500, device_uuids=("0",)), ("device_uuids",)),
+    ):
+        commands = send(state, ev.UpdateSlice("", name, patch, fields, asker_uid=1000))
+        assert "ask Slurm for more" in denied(commands, Reason.PRECONDITION)
+        assert state.slices == before
+    made = answer(send(state, ev.UpdateSlice("", "slurm-2", Spec(500, max_milli=1000), ("max_milli",), asker_uid=1000)))
+    assert isinstance(made, Slice) and made.shares[0].max_milli == 1000
+
+
 def test_ids_become_file_names() -> None:
     for wrong in ("", "..", ".hidden", "a/b", "a b", "a\nb", "x" * 257, "-rm", "é"):
         assert id_error(wrong), wrong

@@ -117,6 +117,25 @@ def test_a_step_without_a_gpu_is_left_alone(site: Cluster) -> None:
     assert "VGPU_SOCKET" not in done.stdout and "SHARDS_ON_NODE" not in done.stdout
 
 
+def test_a_batch_script_without_a_gpu_is_left_alone(site: Cluster) -> None:
+    """Also when its environment claims one."""
+    script, output = site.folder / "lies.sh", site.folder / "lies.out"
+    script.write_text("#!/bin/sh\nenv\necho over\n")
+    lies = "--export=ALL,SLURM_STEP_GPUS=0,SLURM_JOB_GPUS=0,SLURM_SHARDS_ON_NODE=900"
+    site.call("sbatch", "-w", "n1", lies, f"--output={output}", str(script))
+    eventually(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
+    assert "VGPU_SOCKET" not in output.read_text()
+
+
+def test_a_step_without_a_gpu_in_a_job_with_options(site: Cluster) -> None:
+    """srun in a script has the options that the script was submitted with."""
+    script, output = site.folder / "mixed.sh", site.folder / "mixed.out"
+    script.write_text("#!/bin/sh\nsrun --gres=none echo without\necho over\n")
+    site.call("sbatch", "-w", "n1", HALF, "--vgpu-max=.8", f"--output={output}", str(script))
+    eventually(lambda: output.exists() and "over\n" in output.read_text(), "the end of the script")
+    assert "without\n" in output.read_text(), output.read_text()
+
+
 def test_the_used_time_is_in_the_jobs_comment(site: Cluster, programs: Path) -> None:
     tenant = ["timeout", "1", str(programs / "tenant")]
     done = site.call("srun", "-v", "-w", "n1", "-n", "2", HALF, *tenant, check=False)

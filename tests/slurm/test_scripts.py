@@ -110,7 +110,7 @@ def test_vgpud_is_away(site: Site) -> None:
     site.run("prolog.sh")
     assert site.run("task_prolog.sh", status=1).stdout == "print vgpu: vgpud is not running\n"
     site.run("epilog.sh")
-    assert not list(site.state.iterdir())
+    assert [path.name for path in site.state.iterdir()] == ["12.left"], "it may have a slice: the answer was lost"
 
 
 def test_slurmctld_is_away(site: Site) -> None:
@@ -127,13 +127,69 @@ def test_shards_that_are_not_understood(site: Site) -> None:
     assert site.calls("helper") == []
 
 
+@pytest.mark.parametrize(
+    ("name", "lines", "shards"),
+    [
+        ("x Nodes=n1 GRES=shard:1000(IDX:0)", ("Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:1(IDX:0)",), "1"),
+        ("x", ("Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:1(IDX:0)", "Comment=a Nodes=n1 GRES=shard:1000"), "1"),
+        ("x", ("Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:8(IDX:0)", "Comment=a Nodes=n1 GRES=shard:00010"), "8"),
+        ("x", ("Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:1(IDX:0)", "Comment=a Nodes=n1 GRES=gpu:1"), "1"),
+        ("shards", ("Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)",), ""),
+    ],
+)
+def test_a_jobs_name_and_comment_give_it_no_more(site: Site, name: str, lines: tuple[str, ...], shards: str) -> None:
+    """They are its user's words, in the same text as what Slurm has given the job."""
+    site.says(f"JobName={name}", *lines)
+    site.run("prolog.sh")
+    assert site.calls("helper") == [f"vgpu-slurm begin job=12 uid=1000 gpus=0 shards={shards}"]
+
+
+def test_a_job_whose_prolog_left_nothing_ends(site: Site) -> None:
+    """A folder that cannot be written, a Prolog that was never run: the task would have the whole device."""
+    site.state.write_text("no folder")
+    site.run("prolog.sh")
+    assert site.calls("helper") == []
+    assert "no slice for job 12" in site.run("task_prolog.sh", status=1, ENVIRONMENT="BATCH").stdout
+    step = {"SLURM_JOB_GPUS": "", "SLURM_STEP_GPUS": "0"}
+    assert "no slice" in site.run("task_prolog.sh", status=1, **step).stdout
+    site.run("task_prolog.sh", ENVIRONMENT="BATCH", **step)  # submitted from a step that had a GPU
+    site.run("epilog.sh")
+
+
+def test_a_prolog_that_is_ended(site: Site) -> None:
+    """By PrologTimeout: what it has begun is known to TaskProlog and to Epilog."""
+    site.program("helper", "read -r _ _ _ prolog _ </proc/$PPID/stat; kill -KILL $prolog $PPID")
+    site.run("prolog.sh", status=-9)
+    assert "Prolog was ended" in site.run("task_prolog.sh", status=1).stdout
+    site.program("helper", "")
+    site.run("epilog.sh")
+    assert site.calls("helper")[-1] == "vgpu-slurm end job=12" and not list(site.state.iterdir())
+
+
+@pytest.mark.parametrize("script", ["prolog.sh", "epilog.sh"])
+def test_slices_are_ended_once_vgpud_is_back(site: Site, script: str) -> None:
+    """It may restart just while a job ends: nothing else would ever end that job's slice."""
+    site.run("prolog.sh")
+    site.program("helper", "echo 'vgpud is not running' >&2; exit 1")
+    site.run("epilog.sh")
+    assert [path.name for path in site.state.iterdir()] == ["12.left"]
+    site.program("helper", f"printf '%s' '{VARIABLES}'")
+    site.run(script, SLURM_JOB_ID="13")
+    ended = [call for call in site.calls("helper") if " end " in call]
+    assert ended == ["vgpu-slurm end job=12"] * 2
+    assert not (site.state / "12.left").exists()
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_comment(site: Site, nodes: int) -> None:
     """On several nodes it is written again if another node has overwritten it."""
     kept = site.folder / "kept"
-    kept.write_text("AdminComment=by hand")
-    update = f'echo "$3" >{kept}' if nodes == 1 else f"[ -e {kept}.1 ] && echo $3 >{kept}; touch {kept}.1"
-    site.program("scontrol", f'case "$1" in show) echo " NumNodes={nodes} x"; cat {kept} ;; update) {update} ;; esac')
+    kept.write_text("by hand")
+    update = "${3#AdminComment=}"
+    update = f'echo "{update}" >{kept}' if nodes == 1 else f"[ -e {kept}.1 ] && echo {update} >{kept}; touch {kept}.1"
+    site.program("scontrol", update)
+    shown = f"echo '11 {nodes} of another job of the array'; echo \"12          {nodes}       $(cat {kept})   \""
+    site.program("squeue", shown)
     site.run("comment.sh", "12", "slice=slurm-12.0 used_ms=3204")
     added = "update JobId=12 AdminComment=by hand; vgpu n1 slurm-12.0 3.204 GPU-s"
     eventually(lambda: [call for call in site.calls("scontrol") if call.startswith("update")] == [added] * nodes, added)

@@ -26,6 +26,14 @@ def test_a_job_from_prolog_to_epilog(site: Cluster, programs: Path) -> None:
     eventually(lambda: site.names("n1") == [], "the slice's end")
 
 
+def test_a_jobs_own_words_give_it_no_more(site: Cluster, programs: Path) -> None:
+    """Slurm takes line breaks in names and comments, and shows them as they are."""
+    lies = "x\n     Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:1000(IDX:0)"
+    command = ["srun", "-w", "n1", "--gres=shard:250", f"--job-name={lies}", f"--comment={lies}"]
+    assert seen(site.call(*command, str(programs / "view")).stdout)["cuda_bytes"] == 1 << 30
+    eventually(lambda: site.names("n1") == [], "the slice's end")
+
+
 def test_on_two_nodes(site: Cluster, programs: Path) -> None:
     done = site.call("srun", "-N2", "--gres=shard:250", str(programs / "view"))
     assert done.stdout.count('"cuda_bytes": 1073741824') == 2, done.stdout

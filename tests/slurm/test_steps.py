@@ -188,6 +188,29 @@ def test_a_job_by_prolog_and_epilog(slurm: Slurm, node: Node) -> None:
     assert node.names() == []
 
 
+@pytest.mark.parametrize(
+    "given", [{"shards": "300"}, {"gpus": "0"}, {"uid": 12345}], ids=lambda given: next(iter(given))
+)
+def test_a_job_whose_id_had_an_earlier_one(slurm: Slurm, node: Node, given: dict[str, object]) -> None:
+    """A node that crashed, or slurmctld without its state: the earlier slice is not what Slurm counts now."""
+    whole: dict[str, object] = {"job": 13, "step": "", "stepd": "", "shards": "600"}
+    slurm.begin(**whole)
+    before = node.get("slurm-13").uid
+    slurm.begin(**(whole | given))
+    made = node.get("slurm-13")
+    assert made.uid != before and made.owner_uid == given.get("uid", os.getuid())
+    device = (made.devices[0].device_index, made.devices[0].min_milli)
+    assert device == (int(str(given.get("gpus", 1))), int(str(given.get("shards", 600))))
+    assert slurm.call("end", job=13).returncode == 0
+
+
+def test_a_step_does_not_join_another_users_job_of_the_same_id(slurm: Slurm, node: Node) -> None:
+    slurm.begin(step="batch", shards="300", uid=OTHER)
+    slurm.begin(shards="300")
+    assert sorted(node.names()) == ["slurm-12.0", "slurm-12.batch"]
+    assert node.get("slurm-12.0").owner_uid == os.getuid()
+
+
 # ---- whose it is ----
 
 

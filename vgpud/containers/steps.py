@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from vgpud.containers.watch import ContainerWatch
 from vgpud.core.events import ContainerCreated, ContainerStarted, CreateSlice, DeleteSlice
-from vgpud.core.model import Container, Denied, Reason, Slice
+from vgpud.core.model import Container, Denied, Reason, Slice, Spec
 from vgpud.host import cgroups, processes
 from vgpud.libraries.environment import variables
 from vgpud.paths import attach_socket
@@ -45,6 +45,7 @@ class StepBackend(Protocol):
 
     def container(self, container_id: str) -> Container | None: ...
     def slice(self, name: str) -> Slice | None: ...
+    def is_as_asked(self, made: Slice, spec: Spec) -> bool: ...
     def used_ns(self, made: Slice) -> int: ...
     def device_count(self) -> int: ...
     async def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
@@ -85,8 +86,7 @@ class Steps:
         known = self._backend.container(name)
         if known and known.started and (known.pid, known.pid_start) == (asked.stepd_pid, begun):
             return self._slice(known)
-        scripts = (self._backend.container(step.slice_name) for step in asked.step.whole_job)
-        joined = next((script.slice_name for script in scripts if script), "")
+        joined = next((made.name for made in self._whole_job(asked.step) if made.owner_uid == asked.uid), "")
         event = ContainerCreated(
             container_id=name,
             engine_name=f"Slurm step {name.partition('-')[2]}",
@@ -111,6 +111,12 @@ class Steps:
         self._watch.begin(container, processes.open_process(asked.stepd_pid, begun))
         return answer
 
+    def _whole_job(self, step: Step) -> list[Slice]:
+        """Slices that the step may join: of a job of this id, which may be another user's that has not quite ended."""
+        scripts = [self._backend.container(script.slice_name) for script in step.whole_job]
+        found = [self._backend.slice(script.slice_name) for script in scripts if script]
+        return [made for made in found if made]
+
     def _slice(self, container: Container) -> Slice:
         found = self._backend.slice(container.slice_name)
         if found is None:
@@ -118,11 +124,14 @@ class Steps:
         return found
 
     async def _job(self, asked: Request) -> Slice:
-        """By a Prolog: before the job's first process. Asked again (the job was requeued here), the slice is kept."""
+        """By a Prolog: before the job's first process. Asked again for the same, it gives the same. One that differs is
+        of an earlier run, or of an earlier job with this id, whose end was not reported."""
         name = asked.step.slice_name
         found = self._backend.slice(name)
-        if found and found.owner_uid == asked.uid:
+        if found and found.owner_uid == asked.uid and self._backend.is_as_asked(found, asked.spec):
             return found
+        if found:
+            await self._delete(name, force=False)
         event = CreateSlice(
             request_id="",
             name=name,
@@ -150,12 +159,15 @@ class Steps:
             if container:
                 self._backend.end_container(name, "the step ended")
             else:
-                denied = await self._backend.delete_job_slice(DeleteSlice("", name, force=True))
-                if denied and denied.reason is not Reason.NOT_FOUND:
-                    raise StepError(denied.message)
+                await self._delete(name, force=True)
         if self._backend.slice(made.name):
             return b""  # the batch script's, which still runs
         return f"slice={made.name}\nused_ms={used_ns // NS_PER_MS}\n".encode()
+
+    async def _delete(self, name: str, *, force: bool) -> None:
+        denied = await self._backend.delete_job_slice(DeleteSlice("", name, force))
+        if denied and denied.reason is not Reason.NOT_FOUND:
+            raise StepError(denied.message)
 
 
 def _admitted(answer: Slice | Denied) -> Slice:

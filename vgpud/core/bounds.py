@@ -219,3 +219,14 @@ def slice_refusal(state: State, uid: int) -> Denied | None:
         text = f"this node has {held.total()} of {policy.slices_max} slices, the rest is reserved for users with few,"
         return _full(f"{text} and uid {uid} has {held[uid]}: remove one")
     return None
+
+
+def step_refusal(state: State, uid: int) -> Denied | None:
+    """Why a step of a user's Slurm job is not taken in, or None: a batch script may start any number of them, and each
+    takes one of the places that all containers share."""
+    capacity = state.policy.containers_max
+    held = Counter(state.slices[known.slice_name].owner_uid for known in state.containers.values())
+    if which(capacity, max(1, capacity // 2), held, uid) not in (OWN, RESERVED):
+        return None
+    text = f"uid {uid} has {held[uid]} steps and containers with slices here, of {capacity} that the node has for all:"
+    return _full(f"{text} end some, or start fewer steps at once")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vgpud.core import allocations, claims, pending, quotas
+from vgpud.core import allocations, bounds, claims, pending, quotas
 from vgpud.core.events import (
     Answer,
     Command,
@@ -73,7 +73,8 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
     if len(state.containers) >= state.policy.containers_max:
         text = f"this node has {state.policy.containers_max} containers with slices, which is its limit: end one"
         return [*before, Answer(Denied(Reason.NO_CAPACITY, text))]
-    answer = _joined(state, event) if event.join else _own(state, event)
+    full = None if event.slurm_uid is None else bounds.step_refusal(state, event.slurm_uid)
+    answer = full or (_joined(state, event) if event.join else _own(state, event))
     if isinstance(answer, Denied):
         # the DRA driver watches for this event and reads the claim again
         unknown_pod = [Log("claim.pod_unknown", answer.message, answer.subject)] if answer.field == "pod" else []

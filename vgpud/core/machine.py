@@ -58,6 +58,7 @@ from vgpud.core.slices import (
     job_refusal,
     make,
     shown,
+    slurm_refusal,
     unknown,
 )
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
@@ -263,7 +264,9 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     if isinstance(parts, Denied):
         return parts
     shares = admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec)
-    return shares if isinstance(shares, Denied) else offered.growth_refusal(old, shares, state) or shares
+    if isinstance(shares, Denied):
+        return shares
+    return slurm_refusal(old, shares) or offered.growth_refusal(old, shares, state) or shares
 
 
 def _resized(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied:

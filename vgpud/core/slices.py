@@ -6,6 +6,7 @@ machine.py (requests of users, programs) and containers.py call these with the s
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from vgpud.core import admit, bounds, offered, pending, quotas
 from vgpud.core.events import (
@@ -163,6 +164,18 @@ def job_refusal(old: Slice, job_id: int, remedy: str) -> Denied | None:
     if old.job_id == job_id or not old.job_id:
         return None
     return Denied(Reason.PRECONDITION, f"slice {old.name} is that of job {old.job_id}: {remedy}")
+
+
+def slurm_refusal(old: Slice, shares: Iterable[Share]) -> Denied | None:
+    """Why a slice of a Slurm job does not get these shares, or None: Slurm counts its devices and its minima, and gives
+    the rest to others."""
+    for share in shares if _is_for_slurm(old.name) else ():
+        had = old.share(share.device_uuid)
+        if had is None or share.min_milli > had.min_milli or share.mem_min_bytes > had.mem_min_bytes:
+            text = f"slice {old.name} is a Slurm job's, which has its devices and minima from Slurm: raise its maxima"
+            text += " alone, or ask Slurm for more (--gres=shard:N)"
+            return Denied(Reason.PRECONDITION, text, field="min_milli")
+    return None
 
 
 def end(state: State, old: Slice, why: str) -> list[Command]:

@@ -15,8 +15,9 @@ from vgpud.config import Config
 from vgpud.containers.cdi import Facts
 from vgpud.containers.server import Site
 from vgpud.core import events as ev
+from vgpud.core import offered
 from vgpud.core.containers import container_of
-from vgpud.core.model import Container, Denied, Reason, Slice, State
+from vgpud.core.model import Container, Denied, Reason, Slice, Spec, State
 from vgpud.core.observed import SliceStats
 from vgpud.core.slices import attach_refusal, short
 
@@ -79,6 +80,11 @@ class ContainerBackend:
 
     def slice(self, name: str) -> Slice | None:
         return self._host.state.slices.get(name)
+
+    def is_as_asked(self, made: Slice, spec: Spec) -> bool:
+        """Whether a slice has the devices and the GPUs that a spec asks for."""
+        devices = offered.with_uuids(spec, self._host.state).device_uuids
+        return made.spec.gpus_milli == spec.gpus_milli and {share.device_uuid for share in made.shares} == {*devices}
 
     def used_ns(self, made: Slice) -> int:
         """Device time that a slice has used, summed over its devices."""

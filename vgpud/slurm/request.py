@@ -85,7 +85,7 @@ def step_cgroup(paths: Iterable[str], step: Step) -> str:
 
 def _lines(body: bytes) -> dict[str, str]:
     try:
-        pairs = [line.partition("=") for line in body.decode().splitlines()]
+        pairs = [line.partition("=") for line in body.decode().split("\n") if line]
     except UnicodeDecodeError as error:
         raise StepError("the request is not UTF-8") from error
     unknown = [key for key, _, _ in pairs if key not in KEYS]
