@@ -46,11 +46,12 @@ static void an_event_covers_what_was_before_it(void) {
 
 /* Of the streams that share the last place only the one of the last launch is known by name. */
 static void a_wait_for_one_stream_leaves_those_that_share_its_place(void) {
+  const uint64_t long_ns = 50 * VG_NS_PER_MS; /* none of it ends while the others are launched */
   begin(VG_WATCH_USAGE);
-  control.bound_ns = VG_NS_PER_S; /* so that no thread looks for completed work */
-  launch(LAUNCH_NS / 10);
+  control.bound_ns = 100 * VG_NS_PER_S; /* so that no thread looks for completed work */
+  launch(long_ns);
   synchronize(fake_stream(1)); /* what it costs is known */
-  for (uintptr_t i = 1; i <= VG_WORK_STREAMS + 2; i++) launch_into(fake_stream(i), &functions[0], LAUNCH_NS / 10);
+  for (uintptr_t i = 1; i <= VG_WORK_STREAMS + 2; i++) launch_into(fake_stream(i), &functions[0], long_ns);
   const struct vg_stream *last = &device()->gate->works->streams[VG_WORK_STREAMS - 1];
   uint64_t cost_ns = last->cost_ns;
   CHECK(last->shared && last->handle == fake_stream(VG_WORK_STREAMS + 2));
