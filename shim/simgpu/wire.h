@@ -166,7 +166,7 @@ enum sim_request_kind {
   SIM_REQUEST_CHECKPOINT_LOCK,  /* -EAGAIN: it has work, ask again; its calls block from the first time on */
   SIM_REQUEST_CHECKPOINT_SAVE,  /* its device memory is free; the reply's bytes say how much it was */
   SIM_REQUEST_CHECKPOINT_RESTORE,
-  SIM_REQUEST_CHECKPOINT_UNLOCK, /* also ends one's own LOCK that does not come to its end */
+  SIM_REQUEST_CHECKPOINT_UNLOCK, /* also ends one's own LOCK that does not complete */
   SIM_REQUEST_MODE,              /* device is in sim_mode `bytes` from now on; needs no HELLO */
   SIM_REQUEST_HOST_MEMORY,       /* this process may back its device memory with `bytes` in all; -ENOMEM: it may not */
 };

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,17 @@ class FakeCluster(Cluster):
 @pytest.fixture
 def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[FakeCluster]:
     """A node with two devices whose driver kubelet has registered."""
-    system = make_system(config=[f'cdi_dir = "{short_dir / "cdi"}"', "[devices]", 'kubernetes = ["all"]'])
+    with registered(short_dir, make_system) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def registered(
+    short_dir: Path, make_system: Callable[..., OwnSystem], sim: Mapping[str, Any] | None = None
+) -> Iterator[FakeCluster]:
+    """A node with two publishable ResourceSlices, on simulated devices as `sim` says or the usual two."""
+    config = [f'cdi_dir = "{short_dir / "cdi"}"', "[devices]", 'kubernetes = ["all"]']
+    system = make_system(sim, config) if sim else make_system(config=config)
     with FakeApi() as api:
         api.add_node(NODE)
         made = FakeCluster(short_dir, system, api)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.k8s.fake_api import FakeApi
-from tests.k8s.parts import MIB, NODE, allocated
-from tests.k8s.test_driver import POD, FakeCluster
+from tests.k8s.parts import MIB, allocated
+from tests.k8s.test_driver import POD, FakeCluster, registered
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.core.quantities import parse_quantity
 
@@ -18,17 +17,8 @@ SIM = {"devices": "2", "memory_bytes": "8G", "context_bytes": "32M", "device.0.m
 
 @pytest.fixture
 def cluster(short_dir: Path, make_system: Callable[..., OwnSystem]) -> Iterator[FakeCluster]:
-    system = make_system(SIM, [f'cdi_dir = "{short_dir / "cdi"}"', "[devices]", 'kubernetes = ["all"]'])
-    with FakeApi() as api:
-        api.add_node(NODE)
-        made = FakeCluster(short_dir, system, api)
-        try:
-            made.start()
-            made.kubelet.register()
-            made.published(2)
-            yield made
-        finally:
-            made.close()
+    with registered(short_dir, make_system, SIM) as made:
+        yield made
 
 
 def test_instances_are_published_and_claims_on_them_prepared(cluster: FakeCluster) -> None:

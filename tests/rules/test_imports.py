@@ -62,7 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "setup": {"config", "errors", "paths"},
     "simulate": _QUEUE | {"core.queue", "errors", "userfiles"},
     # workers of Ray: in raylets' agents, and before each worker
-    "ray": {"cli.common", "client", "core", "errors", "libraries"},
+    "ray": {"api", "cli.common", "client", "core", "errors", "libraries"},
     # the queue over many nodes: a process of its own, beside slurmctld
     "cluster.core": {"core", "core.jobs", "core.queue"},
     "cluster.shell": {"cluster.core", "core", "core.jobs", "errors", "userfiles"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pynvml
@@ -53,20 +53,27 @@ def instances(gpu: Any) -> list[Instance]:
     if not is_in_mig_mode(gpu):
         return []
     found = list(_found(gpu))
-    many = Counter(one[-2] for one in found)
-    return [Instance(*one, sharers=many[one[-2]]) for one in found]
+    many = Counter(one.gpu_instance for one in found)
+    return [replace(one, sharers=many[one.gpu_instance]) for one in found]
 
 
-def _found(gpu: Any) -> Iterator[tuple[Any, str, int, str, str, int, int, int]]:
+def _found(gpu: Any) -> Iterator[Instance]:
     for number in range(or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)) or 0):
         handle = or_none(lambda n=number: pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, n))
         if handle is None:
             continue  # numbers of instances that were ended stay free
         name = str(pynvml.nvmlDeviceGetName(handle))
         has = or_none(lambda h=handle: pynvml.nvmlDeviceGetAttributes(h))
-        ids = int(pynvml.nvmlDeviceGetGpuInstanceId(handle)), int(pynvml.nvmlDeviceGetComputeInstanceId(handle))
-        uuid = str(pynvml.nvmlDeviceGetUUID(handle))
-        yield handle, uuid, number, name, _profile(name, has), has.multiprocessorCount if has else 0, *ids
+        yield Instance(
+            handle=handle,
+            uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
+            number=number,
+            name=name,
+            profile=_profile(name, has),
+            sm_count=has.multiprocessorCount if has else 0,
+            gpu_instance=int(pynvml.nvmlDeviceGetGpuInstanceId(handle)),
+            compute_instance=int(pynvml.nvmlDeviceGetComputeInstanceId(handle)),
+        )
 
 
 def _profile(name: str, has: Any) -> str:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vgpud.api.slice_messages import spec_view
 from vgpud.client import calls
 from vgpud.client.connection import Connection
 from vgpud.errors import ExitCode, VgpudError
@@ -50,7 +51,7 @@ def _create(connection: Connection, size: Size, what: str) -> pb.Slice:
     name = f"{what}-{os.getpid()}-{secrets.token_hex(2)}"  # in containers, pids are the same
     call = calls.create_slice(
         name,
-        spec_of(size),
+        spec_view(size.spec),
         ephemeral=True,
         owner_uid=os.getuid(),
         cdi_device=False,
@@ -58,18 +59,6 @@ def _create(connection: Connection, size: Size, what: str) -> pb.Slice:
         pending=True,
     )
     return connection.send(call)
-
-
-def spec_of(size: Size) -> pb.SliceSpec:
-    """The size as the API takes it."""
-    given = size.spec
-    spec = pb.SliceSpec(
-        gpus_milli=given.gpus_milli, weight=given.weight, priority=given.priority, service_class=given.service_class
-    )
-    for name in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes"):
-        if (value := getattr(given, name)) is not None:
-            setattr(spec, name, value)
-    return spec
 
 
 def visible(before: str | None, uuids: Sequence[str]) -> str:

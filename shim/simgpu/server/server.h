@@ -243,7 +243,7 @@ void engine_remove(struct stream *stream); /* from wherever its head is */
 void engine_remove_context(struct context *context);
 
 /* meeting.c */
-void meet_join(struct stream *stream);  /* its head, which has come to the SMs */
+void meet_join(struct stream *stream);  /* its head, which has reached the SMs */
 void meet_leave(struct stream *stream); /* it is done, or dropped */
 
 /* sm.c */
