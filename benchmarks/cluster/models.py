@@ -23,7 +23,7 @@ from vgpud.simulate import clusters, results, scenario
 from vgpud.simulate.interference import FULL
 from vgpud.simulate.machines import models_of
 from vgpud.simulate.trace import TraceJob
-from vgpud.userfiles.rates import relative
+from vgpud.core.rates import relative
 
 TABLE = DATA / "gavel" / "simulation_throughputs.json"
 #: as many of each as Gavel's simulations have, in nodes of eight
