@@ -247,7 +247,7 @@ def _apart(name: str, outcome: Outcome, nodes: Sequence[Node]) -> dict[str, int]
 
     several = outcome.starts_on_several_nodes
     above = network.above_one_switch(several, nodes)
-    say(f"{name}: {len(several)} starts on several nodes, {above} of them not below one switch")
+    say(f"{name}: starts on several nodes: {len(several)}, not below one switch: {above}")
     return {"starts_on_several_nodes": len(several), "starts_above_one_switch": above}
 
 
