@@ -84,11 +84,17 @@ def _arguments(bench: Bench) -> argparse.Namespace:
         if name not in bench.rows:
             made.error(f"{name} is no row: choose from {known}")
     args.keep = list(dict.fromkeys(args.keep))
+    if args.keep and not _last(bench).is_file():
+        made.error(f"--keep: there is no {_last(bench)}: run all rows")
     args.rows = list(dict.fromkeys(args.rows)) or list(bench.rows)
     args.rows = [name for name in args.rows if name not in args.keep]
     if {*args.rows, *args.keep} != set(bench.rows) and args.results == results.RESULTS:
         args.results = harness.BUILD
     return args
+
+
+def _last(bench: Bench) -> Path:
+    return results.RESULTS / f"{bench.name}-sim.json"
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ def _kept(bench: Bench, names: Sequence[str]) -> tuple[dict[str, list[Figure]], 
     """Figures and raw data of rows as the last result has them; `run` in the latter: when, and at which commit."""
     if not names:
         return {}, {}
-    last = json.loads((results.RESULTS / f"{bench.name}-sim.json").read_text())
+    last = json.loads(_last(bench).read_text())
 
     def figure(name: str, one: Mapping[str, Any]) -> Figure:
         goal = _KeptGoal(one["goal"], one["met"]) if one["goal"] else None
