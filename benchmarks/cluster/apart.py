@@ -1,4 +1,4 @@
-"""A queue on each node, without one over all: to which node each job goes as it comes, and the sum of what they make."""
+"""A queue on each node, without one over all: to which node a job goes as it comes, and the sum of what they make."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ times as long there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.cluster.models import GPUS, OVERLOAD, TRACES, drawn, rate

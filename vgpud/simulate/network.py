@@ -17,7 +17,9 @@ def below(nodes: Sequence[Node], switches: Mapping[str, tuple[str, ...]]) -> tup
     if not any(node.name in switches for node in nodes):
         here = nodes[0].name if len(nodes) == 1 else f"{nodes[0].name} to {nodes[-1].name}"
         there = next(iter(switches), "")
-        raise NoNodeError(f"it has none of the cluster's nodes ({here})" + (f", but for example {there}" if there else ""))
+        raise NoNodeError(
+            f"it has none of the cluster's nodes ({here})" + (f", but for example {there}" if there else "")
+        )
     return tuple(replace(node, switches=switches.get(node.name, ())) for node in nodes)
 
 
