@@ -55,9 +55,10 @@ class Speeds:
     def speed(self, job: TraceJob, placement: Placement) -> int:
         """The slowest model counts; members on several nodes send over the network."""
         there = {place.node for place in placement}
+        gpus = job.spec.width_milli // MILLI_PER_DEVICE
         where = "" if len(there) == 1 else "_unconsolidated"
-        slowest = min(rate(job.spec.model, len(placement), self.gpu_of[node] + where) for node in there)
-        best = max(rate(job.spec.model, len(placement), gpu) for gpu in GPUS)
+        slowest = min(rate(job.spec.model, gpus, self.gpu_of[node] + where) for node in there)
+        best = max(rate(job.spec.model, gpus, gpu) for gpu in GPUS)
         return max(1, round(FULL * min(1.0, slowest / best)))
 
 

@@ -1,11 +1,14 @@
 """One queue over all nodes beside a queue on each of them, for the same jobs: fractions, models of GPUs, gangs.
 
 Without a queue over all nodes, a job is sent to one as it comes, waits there and is packed there: in turn, or to the
-node where it would end first (apart.py). So only jobs that fit one node are in these rows, on both sides.
+node where it would end first (apart.py). So only jobs that fit one node are in these rows, on both sides. Over all
+nodes, too, such a job has all its GPUs on one, as `sbatch --gres=gpu:8` asks for; beside it the same jobs as gangs that
+may be on several.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -44,8 +47,8 @@ LOAD = 0.8
 #: what runs for longer is no batch job
 LONGEST_NS = 86_400 * SECOND_NS
 #: of openb's pods every one of so many
-EVERY = 3
-POLICY = "fifo"
+EVERY = 6
+POLICIES = ("fifo", TIRESIAS)
 IN_TURN, ENDS_FIRST = "a queue on each node, in turn", "a queue on each node, where it ends first"
 MEAN = "average completion time, h"
 
@@ -62,11 +65,15 @@ def with_fractions(trace: Trace, asks: Sequence[Ask]) -> list[TraceJob]:
     small = [ask for ask in asks if ask.width_milli <= MILLI_PER_DEVICE]
 
     def one(job: TraceJob) -> TraceJob:
-        members = job.spec.members
-        ask = draw.choice(small) if members == 1 else Ask(Spec(members * MILLI_PER_DEVICE))
-        return replace(job, spec=replace(job.spec, ask=ask, members=1))
+        return replace(job, spec=replace(job.spec, ask=draw.choice(small))) if job.spec.members == 1 else whole(job)
 
     return [one(job) for job in load(trace) if job.spec.members <= GPUS and job.duration_ns][:JOBS_MAX]
+
+
+def whole(job: TraceJob) -> TraceJob:
+    """A gang of one GPU each as a job that has them all on one node."""
+    ask = replace(job.spec.ask, spec=Spec(job.spec.width_milli))
+    return replace(job, spec=replace(job.spec, ask=ask, members=1))
 
 
 def fractions(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -76,25 +83,27 @@ def fractions(raw: dict[str, Any]) -> Iterator[Figure]:
     asks = [job.spec.ask for job in of_pods]
     traces = {"openb": of_pods} | {trace.name: with_fractions(trace, asks) for trace in (PHILLY, PHILLY_B)}
     raw["runs"] = []
-    for name, jobs in traces.items():
-        jobs = dense(jobs, NODES * GPUS, LOAD)
-        case = f"{name}, {len(jobs):,} jobs on {NODES}x{GPUS}, load {LOAD:g}"
-        turns, first = apart.in_turn(jobs, nodes), apart.ends_first(jobs, nodes)
-        best_fit, fgd = scenario.Scenario(POLICY, "best-fit"), scenario.Scenario(POLICY, "fgd")
-        found = {
-            f"{IN_TURN}, best-fit": results.figures(apart.run(turns, nodes, best_fit)),
-            f"{ENDS_FIRST}, best-fit": results.figures(apart.run(first, nodes, best_fit)),
-            f"{ENDS_FIRST}, fgd": results.figures(apart.run(first, nodes, fgd)),
-            "best-fit": results.figures(scenario.run(jobs, nodes, best_fit)),
-            "fgd": results.figures(scenario.run(jobs, nodes, fgd)),
-        }
+    for name, policy in itertools.product(traces, POLICIES):
+        jobs = dense(traces[name], NODES * GPUS, LOAD)
+        case = f"{name}, {len(jobs):,} jobs on {NODES}x{GPUS}, load {LOAD:g}, {policy}"
+        found = _packed(jobs, nodes, policy)
         for way, one in found.items():
-            raw["runs"].append({"trace": name, "way": way, **one.as_json()})
+            raw["runs"].append({"trace": name, "policy": policy, "way": way, **one.as_json()})
             yield Figure("fractions", case, f"{way}: {MEAN}", one.jct_s.mean / 3600)
             yield Figure("fractions", case, f"{way}: fragmented, % of GPU time", 100 * one.fragmentation)
-            yield Figure("fractions", case, f"{way}: idle while jobs wait, %", 100 * one.idle_while_waiting)
+            yield Figure("fractions", case, f"{way}: idle while jobs wait, % of GPU time", 100 * one.idle_while_waiting)
             yield Figure("fractions", case, f"{way}: utilisation, %", 100 * one.utilisation)
-        yield from _less("fractions", case, found, "fgd", f"{IN_TURN}, best-fit", f"{ENDS_FIRST}, fgd", "best-fit")
+        yield from _less("fractions", case, found, "fgd", f"{IN_TURN}, fgd", f"{ENDS_FIRST}, fgd", "best-fit")
+
+
+def _packed(jobs: Sequence[TraceJob], nodes: Sequence[Node], policy: str) -> dict[str, results.Figures]:
+    best_fit, fgd = scenario.Scenario(policy, "best-fit"), scenario.Scenario(policy, "fgd")
+    return {
+        f"{IN_TURN}, fgd": results.figures(apart.run(apart.in_turn(jobs, nodes), nodes, fgd)),
+        f"{ENDS_FIRST}, fgd": results.figures(apart.run(apart.ends_first(jobs, nodes), nodes, fgd)),
+        "best-fit": results.figures(scenario.run(jobs, nodes, best_fit)),
+        "fgd": results.figures(scenario.run(jobs, nodes, fgd)),
+    }
 
 
 def one_queue(raw: dict[str, Any]) -> Iterator[Figure]:
@@ -105,22 +114,26 @@ def one_queue(raw: dict[str, Any]) -> Iterator[Figure]:
         for trace in TRACES:
             jobs = drawn(trace, sum(len(node.devices) for node in nodes), part, GPUS)
             case = f"{trace.name} on {cluster}, {len(jobs)} jobs of up to {GPUS} GPUs, load {part:g}"
-            found = _ways(jobs, nodes, placement)
+            found = _queued(jobs, nodes, placement)
             for way, one in found.items():
                 raw["runs"].append({"trace": trace.name, "cluster": cluster, "way": way, **one.as_json()})
                 yield Figure("one_queue", case, f"{way}: {MEAN}", one.jct_s.mean / 3600)
-            yield from _less("one_queue", case, found, placement, IN_TURN, ENDS_FIRST)
+            best, *others = reversed(found)
+            yield from _less("one_queue", case, found, best, *reversed(others))
 
 
-def _ways(jobs: Sequence[TraceJob], nodes: Sequence[Node], placement: str) -> dict[str, results.Figures]:
+def _queued(jobs: Sequence[TraceJob], nodes: Sequence[Node], placement: str) -> dict[str, results.Figures]:
     """On one node of one model there is nothing that these placements could choose: best fit stands for all."""
     machines = Speeds(models_of(nodes))
     alone = scenario.Scenario(TIRESIAS, "best-fit", machines=machines)
+    chosen = replace(alone, placement=placement)
+    on_one = [whole(job) for job in jobs]
     return {
-        IN_TURN: results.figures(apart.run(apart.in_turn(jobs, nodes), nodes, alone)),
-        ENDS_FIRST: results.figures(apart.run(apart.ends_first(jobs, nodes, machines), nodes, alone)),
-        "best-fit": results.figures(scenario.run(jobs, nodes, alone)),
-        placement: results.figures(scenario.run(jobs, nodes, replace(alone, placement=placement))),
+        IN_TURN: results.figures(apart.run(apart.in_turn(on_one, nodes), nodes, alone)),
+        ENDS_FIRST: results.figures(apart.run(apart.ends_first(on_one, nodes, machines), nodes, alone)),
+        "best-fit, on several nodes": results.figures(scenario.run(jobs, nodes, alone)),
+        f"{placement}, on several nodes": results.figures(scenario.run(jobs, nodes, chosen)),
+        f"{placement}, on one node": results.figures(scenario.run(on_one, nodes, chosen)),
     }
 
 

@@ -98,13 +98,24 @@ def test_sums_of_several_are_those_of_each(jobs: list[TraceJob], count: int) -> 
 
 def test_fractions_are_those_of_the_pods() -> None:
     pods = packing.pods()
-    assert len(pods) > 1000 and all(0 < one.duration_ns <= packing.LONGEST_NS for one in pods)
+    assert len(pods) > 500 and all(0 < one.duration_ns <= packing.LONGEST_NS for one in pods)
     asks = [one.spec.ask for one in pods]
     assert 0.3 < sum(ask.width_milli < 1000 for ask in asks) / len(asks) < 0.7
     first, again = (packing.with_fractions(packing.PHILLY, asks) for _ in range(2))
     assert first == again and len(first) == models.JOBS_MAX
     assert all(one.spec.members == 1 and one.spec.width_milli <= 8000 for one in first)
     assert {one.spec.ask for one in first if one.spec.width_milli < 1000} <= set(asks)
+
+
+def test_a_whole_job_is_as_fast_as_its_gang_on_one_node() -> None:
+    gang = next(
+        one for one in models.drawn(models.CLUSTER400, 64, 0.7) if one.spec.members == 8 and one.spec.skew_ppm > 500_000
+    )
+    on_one = packing.whole(gang)
+    assert (on_one.spec.members, on_one.spec.width_milli) == (1, 8000) and on_one.spec.ask.rates == gang.spec.ask.rates
+    machines = models.Speeds({"a": "v100", "b": "v100"})
+    near, whole = machines.speed(gang, (Place("a", ()),) * 8), machines.speed(on_one, (Place("a", ()),))
+    assert near == whole > machines.speed(gang, (Place("a", ()), Place("b", ())) * 4)
 
 
 def test_the_load_is_what_is_asked_for() -> None:
