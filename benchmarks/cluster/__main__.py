@@ -17,7 +17,7 @@ seed from the 26 of Gavel's measured table, which also has the speeds: alone on 
 one node and over several. Durations are those on the model of GPU where a job is fastest. A queue on each node gets the
 jobs as they come: in turn, or where they would end first, by durations and speeds that nobody knows so well. In the
 rows with such queues jobs of more GPUs than a node has are left out, and a job has its GPUs on one node where it does
-not say "on several nodes". Fractions are those of openb's pods of at most a day, every sixth, with their CPU and RAM;
+not say "on several nodes". Fractions are those of openb's pods of at most a day, every third, with their CPU and RAM;
 in Philly's traces jobs of one GPU ask for what such a pod asks for, drawn.
 Above one switch the part of a step that goes over the network takes four times as long: an assumption."""
 ROWS = {

@@ -96,11 +96,12 @@ def drawn(trace: Trace, gpus: int, part: float, gang_most: int = 0) -> list[Trac
 
 
 def dense(jobs: Sequence[TraceJob], gpus: int, part: float) -> list[TraceJob]:
-    """The jobs come so fast that they ask for this part of the cluster's GPUs while they come."""
+    """The jobs come so fast that they ask for this part of the cluster's GPUs while they come; the first at time 0."""
     work = sum(job.duration_ns * job.spec.width_milli for job in jobs)
     length_ns = work / (MILLI_PER_DEVICE * gpus * part)
-    last_ns = max(job.submitted_ns for job in jobs)
-    return [replace(job, submitted_ns=round(job.submitted_ns * length_ns / last_ns)) for job in jobs]
+    first_ns = jobs[0].submitted_ns
+    span_ns = jobs[-1].submitted_ns - first_ns
+    return [replace(job, submitted_ns=round((job.submitted_ns - first_ns) * length_ns / span_ns)) for job in jobs]
 
 
 def _with_model(job: TraceJob, model: str) -> TraceJob:

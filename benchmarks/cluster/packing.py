@@ -47,7 +47,7 @@ LOAD = 0.8
 #: what runs for longer is no batch job
 LONGEST_NS = 86_400 * SECOND_NS
 #: of openb's pods every one of so many
-EVERY = 6
+EVERY = 3
 POLICIES = ("fifo", TIRESIAS)
 IN_TURN, ENDS_FIRST = "a queue on each node, in turn", "a queue on each node, where it ends first"
 MEAN = "average completion time, h"
