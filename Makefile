@@ -61,12 +61,13 @@ format: $(VENV)/.dev ## put Python and C in the one format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
-gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/codegen/hooks.def, vgpud/v1 from protos, state diagrams)
+gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/codegen/hooks.def, vgpud/v1 from protos, state diagrams, Gavel's speeds)
 	$(PY) shim/codegen/generate.py
 	$(PY) shim/codegen/generate_ml.py
 	$(PY) protos/generate.py
 	$(PY) tools/diagrams.py
 	$(PY) tools/api.py
+	$(PY) tools/gavel_rates.py
 
 gen-check: $(VENV)/.dev
 	$(PY) shim/codegen/generate.py --check
@@ -74,6 +75,7 @@ gen-check: $(VENV)/.dev
 	$(PY) protos/generate.py --check
 	$(PY) tools/diagrams.py --check
 	$(PY) tools/api.py --check
+	$(PY) tools/gavel_rates.py --check
 
 conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device, KEEP=1 keeps the result)
 	@$(PY) -m tests.conformance $(if $(REAL),--confirm) $(if $(KEEP),--results benchmarks/results)
@@ -96,7 +98,7 @@ bench-hostile: $(VENV)/.test $(NATIVE) ## what a hostile tenant or user costs it
 bench-scheduling: $(VENV)/.test ## how well jobs are ordered and placed: policies, placement, speed, on shipped traces (BENCH="muri speed")
 	@$(PY) -m benchmarks.scheduling $(BENCH)
 
-bench-cluster: $(VENV)/.test ## the queue over many nodes: a decision, placement by models of GPUs (BENCH="decisions")
+bench-cluster: $(VENV)/.test ## the queue over many nodes: a decision, placement by models of GPUs, beside a queue on each node (BENCH="models topology")
 	@$(PY) -m benchmarks.cluster $(BENCH)
 
 bench-predict: $(VENV)/.test $(NATIVE) ## prediction, co-location, elasticity beside the papers' figures (BENCH="s_k")

@@ -1,7 +1,8 @@
 """A benchmark whose rows are run by name: the command, and what a run leaves behind: JSON, a table, plots.
 
 A missed goal is a figure like any other: it is shown, kept, and makes the exit code 1. Table and plots lie beside the
-JSON; those of some rows only in build/bench, beside no result of the whole.
+JSON; those of some rows only in build/bench, beside no result of the whole. With --keep other rows stay as the last
+result has them, which says of which commit they are: for rows that need a quiet machine.
 """
 
 from __future__ import annotations
@@ -47,18 +48,18 @@ class Bench:
 def main(bench: Bench) -> int:
     """Runs the rows that the command line names and writes the result. Exit code 1 when a goal is missed."""
     args = _arguments(bench)
-    figures: list[Figure] = []
-    raw: Raw = {}
+    found, raw = _kept(bench, args.keep)
     print(markdown([]), flush=True)
     for number, name in enumerate(args.rows, 1):
         begin = time.monotonic()
         for figure in row_figures(bench, name, raw.setdefault(name, {})):
-            figures.append(figure)
+            found.setdefault(name, []).append(figure)
             print(line(figure), flush=True)
         print(
             f"{name}: {time.monotonic() - begin:.0f} s; {number} of {len(args.rows)} rows", file=sys.stderr, flush=True
         )
-    paths = write(bench, figures, raw, args.results)
+    figures = [figure for name in bench.rows for figure in found.get(name, ())]
+    paths = write(bench, figures, {name: raw[name] for name in bench.rows if name in raw}, args.results)
     print(f"{verdict(figures)}; {', '.join(map(str, paths))}")
     return 1 if any(figure.missed for figure in figures) else 0
 
@@ -69,16 +70,60 @@ def _arguments(bench: Bench) -> argparse.Namespace:
     made.epilog = "\n".join(f"{name:<{width}} {row.what}" for name, row in bench.rows.items())
     known = ", ".join(bench.rows)
     made.add_argument("rows", nargs="*", metavar="ROW", help=f"rows to run: {known} (default: all of them)")
+    made.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="ROW",
+        help="a row that is not run and stays as the last result has it; may be repeated",
+    )
     args = made.parse_args()
     if args.real:
         made.error("--real: this benchmark uses no device")
-    for name in args.rows:
+    for name in (*args.rows, *args.keep):
         if name not in bench.rows:
             made.error(f"{name} is no row: choose from {known}")
+    args.keep = list(dict.fromkeys(args.keep))
+    if args.keep and not _last(bench).is_file():
+        made.error(f"--keep: there is no {_last(bench)}: run all rows")
     args.rows = list(dict.fromkeys(args.rows)) or list(bench.rows)
-    if set(args.rows) != set(bench.rows) and args.results == results.RESULTS:
+    args.rows = [name for name in args.rows if name not in args.keep]
+    if {*args.rows, *args.keep} != set(bench.rows) and args.results == results.RESULTS:
         args.results = harness.BUILD
     return args
+
+
+def _last(bench: Bench) -> Path:
+    return results.RESULTS / f"{bench.name}-sim.json"
+
+
+@dataclass(frozen=True)
+class _KeptGoal:
+    """A goal that was judged when its figure was measured."""
+
+    text: str
+    was_met: bool
+
+    def met(self, value: float) -> bool:
+        return self.was_met
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _kept(bench: Bench, names: Sequence[str]) -> tuple[dict[str, list[Figure]], Raw]:
+    """Figures and raw data of rows as the last result has them; `run` in the latter: when, and at which commit."""
+    if not names:
+        return {}, {}
+    last = json.loads(_last(bench).read_text())
+
+    def figure(name: str, one: Mapping[str, Any]) -> Figure:
+        goal = _KeptGoal(one["goal"], one["met"]) if one["goal"] else None
+        return Figure(name, one["case"], one["what"], one["value"], goal)
+
+    run = {"commit": last["commit"], "date": last["date"]}
+    figures = {name: [figure(name, one) for one in last["figures"][name]] for name in names}
+    return figures, {name: {"run": run, **last["raw"][name]} for name in names}
 
 
 def row_figures(bench: Bench, name: str, raw: Raw) -> Iterator[Figure]:
@@ -129,6 +174,11 @@ def _page(bench: Bench, result: Mapping[str, Any], figures: Sequence[Figure], pi
         f"{result['device']}. {verdict(figures)}.",
         "",
         bench.legend,
+        *(
+            f"\nThe row {name} is of {raw['run']['date']}, commit {raw['run']['commit']}."
+            for name, raw in result["raw"].items()
+            if "run" in raw
+        ),
         "",
         "| row | what runs |",
         "| --- | --- |",

@@ -159,6 +159,7 @@ def test_wheel_contents(wheel: Path) -> None:
         "vgpud/setup/vgpu-job@.service",
         "vgpud/setup/vgpud-console.service",
         "vgpud/setup/vgpud.service",
+        "vgpud/userfiles/gavel.csv",
         "vgpud/v1/vgpud_pb2.py",
     }
     assert wanted <= names

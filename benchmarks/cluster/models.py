@@ -19,11 +19,12 @@ from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import CLUSTER400, DATA, PHILLY, TRACE3, Trace, load
 from benchmarks.sharing.table import Goal
 from vgpud.core.jobs.model import Node, Placement
+from vgpud.core.rates import relative
+from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate import clusters, results, scenario
 from vgpud.simulate.interference import FULL
 from vgpud.simulate.machines import models_of
 from vgpud.simulate.trace import TraceJob
-from vgpud.userfiles.rates import relative
 
 TABLE = DATA / "gavel" / "simulation_throughputs.json"
 #: as many of each as Gavel's simulations have, in nodes of eight
@@ -54,9 +55,10 @@ class Speeds:
     def speed(self, job: TraceJob, placement: Placement) -> int:
         """The slowest model counts; members on several nodes send over the network."""
         there = {place.node for place in placement}
+        gpus = job.spec.width_milli // MILLI_PER_DEVICE
         where = "" if len(there) == 1 else "_unconsolidated"
-        slowest = min(rate(job.spec.model, len(placement), self.gpu_of[node] + where) for node in there)
-        best = max(rate(job.spec.model, len(placement), gpu) for gpu in GPUS)
+        slowest = min(rate(job.spec.model, gpus, self.gpu_of[node] + where) for node in there)
+        best = max(rate(job.spec.model, gpus, gpu) for gpu in GPUS)
         return max(1, round(FULL * min(1.0, slowest / best)))
 
 
@@ -83,25 +85,32 @@ def known_models() -> tuple[str, ...]:
     return tuple(name for name in names if all(rate(name, 1, gpu) > 0.001 for gpu in GPUS))
 
 
-def drawn(trace: Trace, gpus: int, part: float) -> list[TraceJob]:
-    """The trace with models, their speeds and their loss over several nodes, as dense as the load asks for."""
+def drawn(trace: Trace, gpus: int, part: float, gang_most: int = 0) -> list[TraceJob]:
+    """The trace with models, their speeds and their loss over several nodes, as dense as the load asks for.
+
+    `gang_most`: GPUs of a job, larger ones are left out; 0 = half of the cluster.
+    """
     draw = random.Random(SEED)
-    jobs = [job for job in load(trace) if job.spec.members <= gpus // 2][:JOBS_MAX]
-    work = sum(job.duration_ns * job.spec.members for job in jobs)
-    last_ns = max(job.submitted_ns for job in jobs)
-    length_ns = work / (gpus * part)
-    return [
-        _with_model(job, draw.choice(known_models()), round(job.submitted_ns * length_ns / last_ns)) for job in jobs
-    ]
+    jobs = [job for job in load(trace) if job.spec.members <= (gang_most or gpus // 2)][:JOBS_MAX]
+    return [_with_model(job, draw.choice(known_models())) for job in dense(jobs, gpus, part)]
 
 
-def _with_model(job: TraceJob, model: str, at_ns: int) -> TraceJob:
+def dense(jobs: Sequence[TraceJob], gpus: int, part: float) -> list[TraceJob]:
+    """The jobs come so fast that they ask for this part of the cluster's GPUs while they come; the first at time 0."""
+    work = sum(job.duration_ns * job.spec.width_milli for job in jobs)
+    length_ns = work / (MILLI_PER_DEVICE * gpus * part)
+    first_ns = jobs[0].submitted_ns
+    span_ns = jobs[-1].submitted_ns - first_ns
+    return [replace(job, submitted_ns=round((job.submitted_ns - first_ns) * length_ns / span_ns)) for job in jobs]
+
+
+def _with_model(job: TraceJob, model: str) -> TraceJob:
     members = job.spec.members
     rates = relative({gpu: rate(model, members, gpu) for gpu in sorted(GPUS)})
     near, far = rate(model, members, "v100"), rate(model, members, "v100_unconsolidated")
     lost_ppm = max(0, round(1_000_000 * (1 - far / near))) if members > 1 else -1
     spec = replace(job.spec, model=model, skew_ppm=lost_ppm, ask=replace(job.spec.ask, rates=rates))
-    return replace(job, submitted_ns=at_ns, spec=spec)
+    return replace(job, spec=spec)
 
 
 def _run(jobs: Sequence[TraceJob], nodes: Sequence[Node], placement: str, policy: str) -> results.Figures:

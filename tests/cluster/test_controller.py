@@ -11,6 +11,7 @@ from tests.cluster.world import World
 from vgpud.cluster.core.model import Hold, Release, Requeue, Settings
 from vgpud.core.jobs.model import JobState, QueueSpec
 from vgpud.simulate import replay
+from vgpud.userfiles import rates
 
 
 def queue(name: str = "default", **more: object) -> QueueSpec:
@@ -82,6 +83,14 @@ def test_jobs_go_to_the_model_that_suits_them() -> None:
     settings = Settings(rates={"resnet": (("fast", 1000), ("slow", 100))})
     world = World(slurm, (queue(placement="throughput"),), settings)
     job = slurm.submit("gpu:1", comment="vgpu model=resnet")
+    assert world.look().orders == [Release(job, ("n2",))]
+
+
+def test_shipped_speeds_meet_the_types_of_slurm() -> None:
+    slurm = FakeSlurm(n1=1, n2=1)
+    slurm.nodes["n1"].model, slurm.nodes["n2"].model = "tesla_k80", "tesla_v100-sxm2-16gb"
+    world = World(slurm, (queue(placement="throughput"),), Settings(rates=rates.read_all(["gavel"])))
+    job = slurm.submit("gpu:1", comment="vgpu model=ResNet-50")
     assert world.look().orders == [Release(job, ("n2",))]
 
 

@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     # the ground
     "errors": set(),
     "paths": {"errors"},
-    "userfiles": {"errors"},
+    "userfiles": {"core", "errors"},
     "metrics": {"core"},
     # pure
     "core": set(),
@@ -97,7 +97,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.predict": {"cli.common", "core", "errors", "predict"},
     "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
     "cli.jobs": {"cli.common", "cli.predict", "cli.slices", "core", "core.elastic", "core.placement", "core.policy"}
-    | {"errors", "simulate", "userfiles"},
+    | {"cluster.shell", "core.jobs", "errors", "simulate", "userfiles"},
     "cli.system": {
         "certs",
         "cli.common",

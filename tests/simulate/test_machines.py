@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec, JobState
+from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec, JobState, Place
 from vgpud.core.model import Spec
 from vgpud.simulate import clusters, machines, scenario
 from vgpud.simulate.engine import Outcome
@@ -50,6 +50,13 @@ def test_unknown_models_run_at_full_speed() -> None:
     assert seconds(run("best-fit", job("unknown"))) == [100]
     speed = machines.ByModel({}).speed(machines.rated([job("resnet")], RATES)[0], ())
     assert speed == FULL
+
+
+def test_names_are_written_as_users_and_drivers_do() -> None:
+    nodes = clusters.parse("1x1:Tesla-V100-SXM2-16GB+1x1:tesla_k80")
+    by_model = machines.ByModel(machines.models_of(nodes))
+    (known,) = machines.rated([job("ResNet-50")], {"resnet50": (("k80", 140), ("v100", 1000))})
+    assert [by_model.speed(known, (Place(node.name, ()),)) for node in nodes] == [FULL, FULL * 140 // 1000]
 
 
 def test_rates_change_nothing_else() -> None:

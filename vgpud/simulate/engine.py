@@ -59,6 +59,7 @@ class Outcome:
     resizes: int = 0  # how often a job was told to become larger or smaller
     longest_wait_ns: int = 0  # of any job, at one time
     spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): who had its devices when
+    starts_on_several_nodes: list[frozenset[str]] = field(default_factory=list)  # which ones, also when it is resumed
 
 
 @dataclass(slots=True, eq=False)
@@ -242,6 +243,9 @@ class Simulation:
         run.attempt = command.attempt
         run.placement, run.resizing, run.running, run.leaves = command.placement, (), True, None
         run.started_ns = self._now_ns
+        nodes = frozenset(place.node for place in command.placement)
+        if len(nodes) > 1:
+            self.outcome.starts_on_several_nodes.append(nodes)
         if not command.resume:
             self._groups.begin(self._known[command.job_id], self._now_ns)
             run.left = run.job.attempt(command.attempt)[0] * FULL

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from vgpud.core.rates import model_key
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.trace import TraceError, TraceJob
 from vgpud.userfiles.bounded import FileError, read_text
@@ -124,7 +125,7 @@ def _families(speeds: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
 
 def family(model: str) -> str:
     """ "ResNet-50 (batch size 16)" and "resnet50" are "resnet50"."""
-    return "".join(letter for letter in model.partition(" (")[0].lower() if letter.isalnum())
+    return model_key(model.partition(" (")[0])
 
 
 def _speed(together: float, alone: float) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from vgpud.core.jobs.model import Node, Placement
+from vgpud.core.rates import FASTEST_MILLI, Speeds, model_key, speed_on
 from vgpud.simulate.interference import FULL
 from vgpud.simulate.trace import TraceJob
 
@@ -27,11 +28,12 @@ class ByModel:
     models: Mapping[str, str]  # node -> model of its GPUs
 
     def speed(self, job: TraceJob, placement: Placement) -> int:
-        rates = dict(job.spec.ask.rates)
+        rates = job.spec.ask.rates
         if not rates:
             return FULL
-        slowest = min((rates.get(self.models.get(place.node, ""), 1000) for place in placement), default=1000)
-        return max(1, FULL * slowest // 1000)
+        models = {self.models.get(place.node, "") for place in placement}
+        slowest = min((speed_on(rates, model) or FASTEST_MILLI for model in models), default=FASTEST_MILLI)
+        return max(1, FULL * slowest // FASTEST_MILLI)
 
 
 def models_of(nodes: Sequence[Node]) -> dict[str, str]:
@@ -39,11 +41,11 @@ def models_of(nodes: Sequence[Node]) -> dict[str, str]:
     return {node.name: node.gpu_model for node in nodes}
 
 
-def rated(trace: Sequence[TraceJob], rates: Mapping[str, tuple[tuple[str, int], ...]]) -> list[TraceJob]:
-    """The same jobs, with the speeds of their models where the table has them."""
+def rated(trace: Sequence[TraceJob], rates: Mapping[str, Speeds]) -> list[TraceJob]:
+    """The same jobs, with the speeds of their models where the table (by rates.model_key) has them."""
 
     def one(job: TraceJob) -> TraceJob:
-        known = rates.get(job.spec.model)
+        known = rates.get(model_key(job.spec.model))
         return replace(job, spec=replace(job.spec, ask=replace(job.spec.ask, rates=known))) if known else job
 
     return [one(job) for job in trace]

@@ -140,6 +140,53 @@ def test_policies_and_placements_are_listed(vgpu: Any) -> None:
     assert "fgd" in vgpu("simulate", "--placements").stdout.split()
 
 
+def test_speeds_of_gpus(vgpu: Any, tmp_path: Path) -> None:
+    """All jobs of this trace are resnet50: best fit fills the slow GPUs first."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("".join(Path(MURI).read_text().splitlines(keepends=True)[:31]))
+    mine = tmp_path / "mine.csv"
+    mine.write_text("model,gpu,rate\nResNet-50,V100,1\nResNet-50,K80,1\n")
+    args = ("simulate", "--trace", str(trace), "--cluster", "4x8:tesla_k80+4x8:Tesla-V100-SXM2-16GB", "-o", "json")
+
+    def mean(*more: str) -> float:
+        return float(vgpu(*args, *more).json["runs"][0]["jct_s"]["mean"])
+
+    equal = mean()
+    blind, knowing = mean("--rates", "gavel"), mean("--rates", "gavel", "--placement", "throughput")
+    assert equal < knowing < blind
+    assert mean("--rates", str(mine), "--rates", "gavel") == equal, "the site's own speeds win"
+    assert vgpu(*args, "--rates", "gavel", "--rates", str(mine)).json["rates"] == ["gavel", str(mine)]
+
+
+def test_switches(vgpu: Any, tmp_path: Path) -> None:
+    """n0 is partly taken: the gang goes to n2 and n3, not to the first two that have enough."""
+    topology = tmp_path / "topology.conf"
+    topology.write_text("SwitchName=s0 Nodes=n[0-1]\nSwitchName=s1 Nodes=n[2-9]\nSwitchName=top Switches=s[0-1]\n")
+    trace = tmp_path / "trace.csv"
+    trace.write_text("num_gpu,submit_time,duration,skew\n1,0,9,0\n4,0,9,0.9\n")
+    args = ("simulate", "--trace", str(trace), "--cluster", "4x2", "--topology", str(topology), "-o", "json")
+    found = {place: vgpu(*args, "--placement", place) for place in ("tiresias", "worst-fit")}
+    counts = {
+        place: (run["starts_on_several_nodes"], run["starts_above_one_switch"])
+        for place, result in found.items()
+        for run in result.json["runs"]
+    }
+    assert counts["tiresias"] == (1, 0)
+    assert counts["worst-fit"][1] > 0
+    assert "fifo: starts on several nodes: 1, not below one switch: 0" in found["tiresias"].stderr
+    assert found["tiresias"].json["topology"] == "topology.conf"
+    without = vgpu(*args[:5], "-o", "json").json
+    assert without["topology"] is None and "starts_on_several_nodes" not in without["runs"][0]
+
+
+def test_switches_of_another_cluster_are_refused(vgpu: Any, tmp_path: Path) -> None:
+    topology = tmp_path / "topology.conf"
+    topology.write_text("SwitchName=s0 Nodes=gpu[1-2]\n")
+    result = vgpu("simulate", "--trace", SIXTY, "--cluster", "2x4", "--topology", str(topology))
+    assert result.code == USAGE and result.stderr.count("\n") == 1
+    assert "it has none of the cluster's nodes (n0 to n1), but for example gpu1" in result.stderr
+
+
 def test_queues_of_a_node(vgpu: Any, tmp_path: Path) -> None:
     queues = tmp_path / "queues.json"
     queues.write_text(
@@ -173,6 +220,8 @@ def test_who_can_never_run_is_named(vgpu: Any) -> None:
         (("--policy", "2d-gittins(file=nowhere.csv)"), "cannot read nowhere.csv"),
         (("--start-cost", "-1"), "-1"),
         (("--error", "nan"), "nan is not a valid number"),
+        (("--rates", "gavle"), "cannot read gavle"),
+        (("--topology", "nowhere.conf"), "cannot read nowhere.conf"),
         (("--estimates", "--error", "0.5"), "with --estimates none are given"),
         (("--cluster", "1x2", "--scaling", "4:1,2:2"), "--scaling: 2:2 after 4:1: sizes rise, rates do not fall"),
     ],

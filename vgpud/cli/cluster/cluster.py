@@ -68,7 +68,13 @@ def _file(name: str, text: str) -> Callable[[F], F]:
     help="A released job that has not started by then waits again (default: 30s).",
 )
 @_file("--topology", "Slurm's topology.conf, for gangs over several nodes.")
-@_file("--rates", "CSV model,gpu,rate for the placement `throughput`.")
+@click.option(
+    "--rates",
+    multiple=True,
+    type=click.Path(),
+    metavar="gavel|FILE",
+    help="Speeds for the placement `throughput`: Gavel's, or CSV model,gpu,rate; may be repeated.",
+)
 @_file("--record", "Record events and decisions here, for replays.")
 def run(
     partition: str,
@@ -78,7 +84,7 @@ def run(
     poll: float,
     start_wait: int,
     topology: Path | None,
-    rates: Path | None,
+    rates: tuple[str, ...],
     record: Path | None,
 ) -> None:
     """Decide for the jobs that Slurm holds in a partition, until SIGTERM. One controller for a partition.
@@ -108,7 +114,7 @@ def run(
         str(record or ""),
         ClusterSettings(
             start_wait,
-            rates=speeds.read(rates) if rates else {},
+            rates=speeds.read_all(rates),
             switches=switches.read(topology) if topology else {},
         ),
     )

@@ -9,7 +9,7 @@ import importlib.util
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.fit import Grid
+    from vgpud.core.jobs.model import Node
     from vgpud.simulate.engine import Outcome
     from vgpud.simulate.interference import Interference
     from vgpud.simulate.results import Figures
@@ -108,9 +109,16 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.option("--throughputs-device", default="v100", metavar="NAME", help="The device in that table (default: v100).")
 @click.option(
     "--rates",
+    multiple=True,
+    type=click.Path(),
+    metavar="gavel|FILE",
+    help="How fast a trace's models run on the cluster's GPUs: Gavel's table, or CSV model,gpu,rate; may be repeated.",
+)
+@click.option(
+    "--topology",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="CSV model,gpu,rate: how fast a trace's models run on the cluster's GPUs (placement: throughput).",
+    help="Slurm's topology.conf of the nodes n0, n1, ...: switches, for gangs over several nodes.",
 )
 @click.option("--sort", is_flag=True, help="Sort the trace by time instead of refusing it.")
 @click.option(
@@ -141,12 +149,12 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
     for one in chosen.values():
         scenario.check(one)
     jobs = readers.read(trace, options["sort"])
-    nodes = clusters.parse(cluster)
+    nodes = _below_switches(clusters.parse(cluster), options["topology"])
     if options["rates"]:
         from vgpud.userfiles import rates
 
         by_model = machines.ByModel(machines.models_of(nodes))
-        jobs = machines.rated(jobs, rates.read(options["rates"]))
+        jobs = machines.rated(jobs, rates.read_all(options["rates"]))
         chosen = {name: dataclasses.replace(one, machines=by_model) for name, one in chosen.items()}
     if options["scaling"]:
         try:
@@ -169,7 +177,8 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
     _complain(outcomes)
     _write(trace, cluster, options, outcomes)
     document = {"trace": trace.name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
-    document["runs"] = [{"policy": name, **figures.as_json()} for name, figures in found.items()]
+    apart = {name: _apart(name, one, nodes) if options["topology"] else {} for name, one in outcomes.items()}
+    document["runs"] = [{"policy": name, **one.as_json(), **apart[name]} for name, one in found.items()]
     _emit(settings, document, found)
     _say(f"{len(jobs)} jobs under {len(chosen)} {'policy' if len(chosen) == 1 else 'policies'}", began)
     empty = [name for name, one in found.items() if not one.jobs]
@@ -215,7 +224,31 @@ def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
     left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", *spans}
     found = {key: value for key, value in options.items() if key not in left_out}
     found |= {f"{key}_s": options[key] / NANOSECONDS for key in spans}
-    return found | {"queues": options["queues"] and options["queues"].name}
+    files = {key: options[key] and options[key].name for key in ("queues", "topology")}
+    return found | files | {"rates": list(options["rates"])}
+
+
+def _below_switches(nodes: Sequence[Node], topology: Path | None) -> Sequence[Node]:
+    if topology is None:
+        return nodes
+    from vgpud.cluster.shell import topology as switches
+    from vgpud.simulate import network
+
+    try:
+        return network.below(nodes, switches.read(topology))
+    except network.NoNodeError as error:
+        raise click.UsageError(f"--topology {topology}: {error}") from error
+
+
+def _apart(name: str, outcome: Outcome, nodes: Sequence[Node]) -> dict[str, int]:
+    """How often a gang got several nodes, and how often these are not below one switch: said, and for the document."""
+    from vgpud.cli.common.output import say
+    from vgpud.simulate import network
+
+    several = outcome.starts_on_several_nodes
+    above = network.above_one_switch(several, nodes)
+    say(f"{name}: starts on several nodes: {len(several)}, not below one switch: {above}")
+    return {"starts_on_several_nodes": len(several), "starts_above_one_switch": above}
 
 
 @contextlib.contextmanager

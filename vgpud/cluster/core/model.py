@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from vgpud.core.rates import Speeds
+
 
 class Phase(Enum):
     """What a state of Slurm means to the queue."""
@@ -161,6 +163,5 @@ class Settings:
     start_wait_ns: int = 30_000_000_000  # a released job that has not started by then is held again
     repeat_ns: int = 10_000_000_000  # an order that shows no effect is given again
     shards_per_device: int = 1000
-    #: model of a job -> its speed on models of GPUs, see core.model.Ask.rates
-    rates: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    rates: dict[str, Speeds] = field(default_factory=dict)  # of jobs' models, by core.rates.model_key
     switches: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by node, see core.jobs.model.Node

@@ -10,6 +10,7 @@ from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
 from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, SECOND_NS, Ask, JobSpec, Node
 from vgpud.core.jobs.similarity import classes
 from vgpud.core.model import Device, Spec
+from vgpud.core.rates import model_key
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
 
 #: Slurm does not say how much memory a device has; a job takes of it in proportion to its share
@@ -45,7 +46,7 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         Spec(gpus_milli),
         cpu_milli=-(-job.cpus * 1000 // max(1, job.nodes)),
         gpu_models=(model,) if model else (),
-        rates=settings.rates.get(profile, ()),
+        rates=settings.rates.get(model_key(profile), ()),
     )
     spec = JobSpec(
         ask,

@@ -11,6 +11,7 @@ from enum import Enum
 
 from vgpud.core.model import DEFAULT_QUEUE as DEFAULT_QUEUE
 from vgpud.core.model import Device, Share, Spec
+from vgpud.core.rates import Speeds
 
 NEVER_NS = 1 << 62
 #: events of a job that its user can be notified of: the start of an attempt, any end, and an end that is a failure
@@ -57,8 +58,7 @@ class Ask:
     #: for placements that share devices by what jobs use: of each device, alone, predicted or measured; -1 = not known
     utilisation_milli: int = -1
     kind: str = ""  # its similarity class (similarity.sharing), where placement goes by it
-    #: (model of a GPU, its speed there in thousandths of that on the fastest), where a placement goes by it
-    rates: tuple[tuple[str, int], ...] = ()
+    rates: Speeds = ()  # its speed by model of GPU, where a placement goes by it
 
     @property
     def width_milli(self) -> int:

@@ -15,11 +15,10 @@ from fractions import Fraction
 from vgpud.core.jobs.model import Ask, JobSpec, Node
 from vgpud.core.placement.base import Rank, Rule
 from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.rates import FASTEST_MILLI, Speeds, speed_on
 
 #: % of its highest speed that a job may lose to leave a faster model to others
 DEFAULT_LOSS_PERCENT = 20
-#: Ask.rates: a job's speed on the model where it is fastest
-FASTEST_MILLI = 1000
 
 
 class Throughput:
@@ -31,7 +30,7 @@ class Throughput:
     def __init__(self, ties: Rule, loss_percent: Fraction) -> None:
         self._ties = ties
         self._little_milli = FASTEST_MILLI - int(FASTEST_MILLI * loss_percent / 100)
-        self._ranks: dict[tuple[tuple[tuple[str, int], ...], str], int] = {}
+        self._ranks: dict[tuple[Speeds, str], int] = {}
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
         return self._ties.device_ranks(shape, part, node, devices)
@@ -47,7 +46,7 @@ class Throughput:
         key = ask.rates, model
         rank = self._ranks.get(key)
         if rank is None:
-            rate_milli = dict(ask.rates).get(model, 0)
+            rate_milli = speed_on(ask.rates, model) or 0
             enough = rate_milli >= self._little_milli
             rank = self._ranks[key] = rate_milli if enough or not ask.rates else 2 * FASTEST_MILLI - rate_milli
         return rank
