@@ -18,7 +18,9 @@ import click
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
-from vgpud.cli.common.times import Span
+from vgpud.cli.common.times import Span, When
+from vgpud.cli.jobs import slurm_trace
+from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 NANOSECONDS = 1_000_000_000
 #: name that stands for each queue's own policy
 AS_CONFIGURED = "as configured"
+#: name that stands for what really happened
+AS_IT_WAS = "as it was"
 #: ended jobs between two updates of the progress bar
 PROGRESS_EVERY_S = 0.1
 
@@ -54,8 +58,23 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 
 
 @click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
-@click.option("--trace", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Trace of jobs.")
-@click.option("--cluster", required=True, metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
+@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Trace of jobs.")
+@click.option(
+    "--from-slurm",
+    is_flag=False,
+    flag_value=slurm_trace.SACCT,
+    metavar="[FILE]",
+    help="The trace is what Slurm has accounted: of sacct, or of a file with its output (sacct -P).",
+)
+@click.option("--since", type=When(), metavar="TIME", help="With --from-slurm: jobs submitted since (default: 30d).")
+@click.option("--partition", metavar="NAME", help="With --from-slurm: jobs of this partition (default: all).")
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead: decide again what a recorded queue decided, and name what differs.",
+)
+@click.option("--cluster", metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
 @click.option(
     "--policy",
     metavar="POLICY",
@@ -121,18 +140,35 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Also write every job as CSV.")
 @click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Plot completion times and utilisation.")
 @pass_settings
-def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -> None:
+def simulate(
+    settings: Settings, /, trace: Path | None, from_slurm: str | None, replay: Path | None, **options: Any
+) -> None:
     """Replay a trace on a cluster with the code of the daemon's queue, and compare policies.
 
     \b
     vgpu usage --since 30d -o csv > month.csv
     vgpu simulate --trace month.csv --cluster 1x8 --policy fifo --compare '2d-las(3250,7200)'
+    vgpu simulate --from-slurm --partition gpu --cluster 20x8 --policy 2d-las
+    vgpu simulate --replay queue.jsonl
 
     Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, or openb; the header identifies the format. Clusters can
     also be Tiresias' cluster_spec.csv or openb's node list.
     """
-    from vgpud.simulate import clusters, machines, readers, results, scaling, scenario
+    if replay is not None:
+        from vgpud.cli.jobs import replayed
 
+        replayed.show(settings, replay)
+        return
+    if (trace is None) == (from_slurm is None):
+        raise click.UsageError("specify one trace: --trace FILE, or --from-slurm")
+    if options["cluster"] is None:
+        raise click.UsageError("specify the cluster: for example --cluster 8x8, eight nodes of eight GPUs")
+    since, partition = options.pop("since"), options.pop("partition")
+    if trace is not None and (since is not None or partition):
+        raise click.UsageError("--since and --partition select jobs of --from-slurm: leave them out")
+    from vgpud.simulate import as_it_was, clusters, machines, readers, results, scaling, scenario
+
+    cluster = options.pop("cluster")
     if options["plots"] and importlib.util.find_spec("matplotlib") is None:
         raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
     if options["estimates"] and options["error"]:
@@ -140,14 +176,20 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
     chosen = _scenarios(options)
     for one in chosen.values():
         scenario.check(one)
-    jobs = readers.read(trace, options["sort"])
     nodes = clusters.parse(cluster)
+    if trace is None:
+        name = slurm_trace.name(str(from_slurm))
+        queues = tuple(queue.name for one in chosen.values() for queue in one.queues)
+        jobs = slurm_trace.read(str(from_slurm), since, partition or "", queues)
+    else:
+        name, jobs = trace.name, readers.read(trace, options["sort"])
+    was = jobs if as_it_was.is_known(jobs) else []
     if options["rates"]:
         from vgpud.userfiles import rates
 
         by_model = machines.ByModel(machines.models_of(nodes))
         jobs = machines.rated(jobs, rates.read(options["rates"]))
-        chosen = {name: dataclasses.replace(one, machines=by_model) for name, one in chosen.items()}
+        chosen = {policy: dataclasses.replace(one, machines=by_model) for policy, one in chosen.items()}
     if options["scaling"]:
         try:
             jobs = scenario.scaled(jobs, scaling.parse(options["scaling"]))
@@ -162,19 +204,22 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
     began = time.monotonic()
     outcomes: dict[str, Outcome] = {}
     with _progress(settings, len(jobs) * len(chosen)) as tell:
-        for name, one in chosen.items():
+        for policy, one in chosen.items():
             before = len(outcomes) * len(jobs)
-            outcomes[name] = scenario.run(jobs, nodes, one, functools.partial(tell, name, before))
-    found = {name: results.figures(outcome) for name, outcome in outcomes.items()}
+            outcomes[policy] = scenario.run(jobs, nodes, one, functools.partial(tell, policy, before))
+    found = {policy: results.figures(outcome) for policy, outcome in outcomes.items()}
+    empty = [policy for policy, one in found.items() if not one.jobs]
+    if was:
+        gpus_milli = MILLI_PER_DEVICE * sum(len(node.devices) for node in nodes)
+        found = {AS_IT_WAS: as_it_was.figures_of(was, gpus_milli), **found}
     _complain(outcomes)
-    _write(trace, cluster, options, outcomes)
-    document = {"trace": trace.name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
-    document["runs"] = [{"policy": name, **figures.as_json()} for name, figures in found.items()]
+    _write(name, cluster, options, outcomes)
+    document = {"trace": name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
+    document["runs"] = [{"policy": policy, **figures.as_json()} for policy, figures in found.items()]
     _emit(settings, document, found)
     _say(f"{len(jobs)} jobs under {len(chosen)} {'policy' if len(chosen) == 1 else 'policies'}", began)
-    empty = [name for name, one in found.items() if not one.jobs]
     if empty:
-        text = f"no job of {trace.name} ran on {cluster} under {', '.join(empty)}: there are no figures"
+        text = f"no job of {name} ran on {cluster} under {', '.join(empty)}: there are no figures"
         raise CliError(f"{text}; use a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
 
 
@@ -215,7 +260,7 @@ def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
     left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", *spans}
     found = {key: value for key, value in options.items() if key not in left_out}
     found |= {f"{key}_s": options[key] / NANOSECONDS for key in spans}
-    return found | {"queues": options["queues"] and options["queues"].name}
+    return found | {key: options[key] and options[key].name for key in ("queues", "rates")}
 
 
 @contextlib.contextmanager
@@ -260,7 +305,7 @@ def _complain(outcomes: Mapping[str, Outcome]) -> None:
             say(f"{name}: {len(waiting)} jobs never ended, the first of {waiting[0].where}")
 
 
-def _write(trace: Path, cluster: str, options: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
+def _write(trace: str, cluster: str, options: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
     from vgpud.cli.common.output import say
     from vgpud.simulate import report
 
@@ -270,7 +315,7 @@ def _write(trace: Path, cluster: str, options: Mapping[str, Any], outcomes: Mapp
             say(f"{options['jobs']} has every job")
         drawn = {name: found for name, found in outcomes.items() if any(job.state.ended for _, job in found.jobs)}
         if options["plots"] and drawn:
-            for path in report.write_plots(options["plots"], trace.stem, f"{trace.name} on {cluster}", drawn):
+            for path in report.write_plots(options["plots"], Path(trace).stem, f"{trace} on {cluster}", drawn):
                 say(f"wrote {path}")
     except OSError as error:
         raise CliError(f"cannot write {error.filename}: {error.strerror}") from error
