@@ -25,21 +25,19 @@ def directory_option(name: str, text: str) -> Callable[[F], F]:
     return click.option(name, type=click.Path(path_type=Path), metavar="DIR", help=text)
 
 
-def run_dir_option(when: str = "") -> Callable[[F], F]:
+def run_dir_option(directory: str = "Directory") -> Callable[[F], F]:
     """--run-dir, keyword `run_dir`."""
-    return directory_option(
-        "--run-dir", f"{when}Directory of the heartbeat and the status (default: /run/vgpud/cluster)."
-    )
+    return directory_option("--run-dir", f"{directory} of the heartbeat and the status (default: /run/vgpud/cluster).")
 
 
-def state_dir_option(when: str = "") -> Callable[[F], F]:
+def state_dir_option(directory: str = "Directory") -> Callable[[F], F]:
     """--state-dir, keyword `state_dir`."""
-    return directory_option("--state-dir", f"{when}Directory of the database (default: /var/lib/vgpud/cluster).")
+    return directory_option("--state-dir", f"{directory} of the database (default: /var/lib/vgpud/cluster).")
 
 
 def with_run_dir(text: str) -> Callable[[F], F]:
     """--cluster and --run-dir."""
-    return lambda function: cluster_option(text)(run_dir_option("With --cluster: ")(function))
+    return lambda function: cluster_option(text)(run_dir_option("With --cluster: directory")(function))
 
 
 def check(instead: Mapping[str, str], only: Collection[str] = ("run_dir",)) -> bool:

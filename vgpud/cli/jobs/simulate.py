@@ -9,7 +9,7 @@ import importlib.util
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,12 @@ from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.fit import Grid
+    from vgpud.core.jobs.model import Node
     from vgpud.simulate.engine import Outcome
     from vgpud.simulate.interference import Interference
     from vgpud.simulate.results import Figures
     from vgpud.simulate.scenario import Scenario
+    from vgpud.simulate.trace import TraceJob
 
 NANOSECONDS = 1_000_000_000
 #: name that stands for each queue's own policy
@@ -152,7 +154,7 @@ def simulate(
     vgpu simulate --replay queue.jsonl
 
     Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, or openb; the header identifies the format. Clusters can
-    also be Tiresias' cluster_spec.csv or openb's node list.
+    also be Tiresias' cluster_spec.csv or openb's node list. --from-slurm shows what happened in a row of its own.
     """
     if replay is not None:
         from vgpud.cli.jobs import replayed
@@ -163,44 +165,39 @@ def simulate(
         raise click.UsageError("specify one trace: --trace FILE, or --from-slurm")
     if options["cluster"] is None:
         raise click.UsageError("specify the cluster: for example --cluster 8x8, eight nodes of eight GPUs")
-    since, partition = options.pop("since"), options.pop("partition")
-    if trace is not None and (since is not None or partition):
+    if from_slurm is None and (options["since"] is not None or options["partition"]):
         raise click.UsageError("--since and --partition select jobs of --from-slurm: leave them out")
-    from vgpud.simulate import as_it_was, clusters, machines, readers, results, scaling, scenario
-
-    cluster = options.pop("cluster")
     if options["plots"] and importlib.util.find_spec("matplotlib") is None:
         raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
     if options["estimates"] and options["error"]:
         raise click.UsageError("--error distorts given durations, and with --estimates none are given: use one of them")
+    from vgpud.simulate import clusters, readers, scenario
+
     chosen = _scenarios(options)
     for one in chosen.values():
         scenario.check(one)
-    nodes = clusters.parse(cluster)
     if trace is None:
         name = slurm_trace.name(str(from_slurm))
         queues = tuple(queue.name for one in chosen.values() for queue in one.queues)
-        jobs = slurm_trace.read(str(from_slurm), since, partition or "", queues)
+        jobs = slurm_trace.read(str(from_slurm), options["since"], options["partition"] or "", queues)
     else:
         name, jobs = trace.name, readers.read(trace, options["sort"])
+    _compare(settings, name, jobs, clusters.parse(options["cluster"]), chosen, options)
+
+
+def _compare(
+    settings: Settings,
+    name: str,
+    jobs: list[TraceJob],
+    nodes: Sequence[Node],
+    chosen: dict[str, Scenario],
+    options: Mapping[str, Any],
+) -> None:
+    from vgpud.simulate import as_it_was, results, scenario
+
+    cluster = options["cluster"]
     was = jobs if as_it_was.is_known(jobs) else []
-    if options["rates"]:
-        from vgpud.userfiles import rates
-
-        by_model = machines.ByModel(machines.models_of(nodes))
-        jobs = machines.rated(jobs, rates.read(options["rates"]))
-        chosen = {policy: dataclasses.replace(one, machines=by_model) for policy, one in chosen.items()}
-    if options["scaling"]:
-        try:
-            jobs = scenario.scaled(jobs, scaling.parse(options["scaling"]))
-        except ValueError as error:
-            raise click.UsageError(f"--scaling: {error}") from error
-    if options["estimates"]:
-        from vgpud.simulate import learning
-
-        jobs = learning.untold(jobs, learn=True)
-    if options["error"]:
-        jobs = scenario.misjudged(jobs, options["error"], options["seed"])
+    jobs, chosen = _adapted(jobs, nodes, chosen, options)
     began = time.monotonic()
     outcomes: dict[str, Outcome] = {}
     with _progress(settings, len(jobs) * len(chosen)) as tell:
@@ -221,6 +218,32 @@ def simulate(
     if empty:
         text = f"no job of {name} ran on {cluster} under {', '.join(empty)}: there are no figures"
         raise CliError(f"{text}; use a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
+
+
+def _adapted(
+    jobs: list[TraceJob], nodes: Sequence[Node], chosen: dict[str, Scenario], options: Mapping[str, Any]
+) -> tuple[list[TraceJob], dict[str, Scenario]]:
+    """The jobs, and how they are replayed, as the options have it."""
+    from vgpud.simulate import machines, scaling, scenario
+
+    if options["rates"]:
+        from vgpud.userfiles import rates
+
+        by_model = machines.ByModel(machines.models_of(nodes))
+        jobs = machines.rated(jobs, rates.read(options["rates"]))
+        chosen = {policy: dataclasses.replace(one, machines=by_model) for policy, one in chosen.items()}
+    if options["scaling"]:
+        try:
+            jobs = scenario.scaled(jobs, scaling.parse(options["scaling"]))
+        except ValueError as error:
+            raise click.UsageError(f"--scaling: {error}") from error
+    if options["estimates"]:
+        from vgpud.simulate import learning
+
+        jobs = learning.untold(jobs, learn=True)
+    if options["error"]:
+        jobs = scenario.misjudged(jobs, options["error"], options["seed"])
+    return jobs, chosen
 
 
 def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
@@ -257,7 +280,7 @@ def _interference(options: Mapping[str, Any]) -> Interference | None:
 def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
     """Other settings that the figures depend on, for the document."""
     spans = ("start_cost", "suspend_cost", "resume_cost", "resize_cost", "min_run")
-    left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", *spans}
+    left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", "cluster", "since", "partition", *spans}
     found = {key: value for key, value in options.items() if key not in left_out}
     found |= {f"{key}_s": options[key] / NANOSECONDS for key in spans}
     return found | {key: options[key] and options[key].name for key in ("queues", "rates")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +27,10 @@ def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, .
 
     if source == SACCT:
         from vgpud.cluster.shell import sacct as shell
+        from vgpud.cluster.shell.published import now_s
 
         if since_ns is None:
-            since_ns = (int(time.time()) - DAYS * 86_400) * 10**9
+            since_ns = (now_s() - DAYS * 86_400) * 10**9
         text = shell.read(sacct.COLUMNS, since_ns // 10**9, partition)
     else:
         from vgpud.userfiles.bounded import read_text

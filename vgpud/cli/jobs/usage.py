@@ -37,7 +37,7 @@ _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
     "-o", "--output", "format_", type=click.Choice((*FORMATS, "csv")), help="Output format; csv is in seconds."
 )
 @cluster_option.cluster_option("Ended jobs of the queue over a Slurm cluster; needs to read the controller's database")
-@cluster_option.state_dir_option("With --cluster: ")
+@cluster_option.state_dir_option("With --cluster: directory")
 @pass_settings
 def usage(
     settings: Settings,

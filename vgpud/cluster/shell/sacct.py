@@ -14,8 +14,9 @@ _TIMES = {"SLURM_TIME_FORMAT": "%s"}
 def read(columns: Sequence[str], since_s: int, partition: str = "") -> str:
     """Text with a header, of all users as far as the caller may see them; jobs that were there since then. Raises
     SlurmError."""
-    since = datetime.datetime.fromtimestamp(since_s).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
-    words = ["sacct", "--allusers", "--allocations", "--parsable2", f"--starttime={since}", "--endtime=now"]
+    since = datetime.datetime.fromtimestamp(since_s, datetime.timezone.utc).astimezone()
+    words = ["sacct", "--allusers", "--allocations", "--parsable2", "--endtime=now"]
+    words += [f"--starttime={since.strftime('%Y-%m-%dT%H:%M:%S')}"]
     words += [f"--partition={partition}"] if partition else []
     try:
         return run([*words, f"--format={','.join(columns)}"], _TIMES)

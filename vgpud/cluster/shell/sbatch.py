@@ -51,9 +51,12 @@ def command_line(partition: str, job: Submission) -> list[str]:
 
 
 def script(job: Submission) -> str:
-    """Runs the command as it is; over several nodes once on each."""
+    """Runs the command as it is; over several nodes once on each. An array's index is in the same variable as on one
+    node."""
     command: Sequence[str] = ("srun", *job.command) if job.nodes > 1 else job.command
-    return f"#!/bin/sh\nexec {shlex.join(command)}\n"
+    is_array = any(name == "array" and value for name, value in job.options)
+    index = "export VGPU_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\n" if is_array else ""
+    return f"#!/bin/sh\n{index}exec {shlex.join(command)}\n"
 
 
 def as_shell(partition: str, job: Submission) -> str:
