@@ -23,6 +23,8 @@ def show(settings: Settings, path: Path) -> None:
 
     _check_alone()
     recording = replay.read(path)
+    if not recording.steps:
+        raise TraceError(f"{path} has no steps: nothing was recorded")
     try:
         different = list(replay.same_commands(recording))
     except (AssertionError, KeyError, ValueError) as error:
