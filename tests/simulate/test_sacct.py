@@ -205,7 +205,7 @@ def test_a_bad_line_is_named(values: dict[str, str], words: str) -> None:
         (HEADER.replace("AllocTRES", "Other"), "no column AllocTRES"),
         (HEADER, "take a longer time"),
         (f"{HEADER}\n{line(AllocTRES='cpu=1', ReqTRES='')}", "AccountingStorageTRES=gres/gpu,gres/shard"),
-        (f"{HEADER}\n{line(Start='Unknown')}", "1 have not run"),
+        (f"{HEADER}\n{line(Start='Unknown')}", "1 never ran"),
     ],
 )
 def test_what_is_no_trace(text: str, words: str) -> None:

@@ -86,7 +86,7 @@ def _why_none(found: Read) -> str:
     if found.without_gpus:
         text = f"{found.without_gpus} jobs had none"
         return f"{text} (Slurm accounts GPUs with AccountingStorageTRES=gres/gpu,gres/shard in slurm.conf)"
-    return f"{found.never_ran} have not run" if found.never_ran else "take a longer time, or another partition"
+    return f"{found.never_ran} never ran" if found.never_ran else "take a longer time, or another partition"
 
 
 def _take(found: Read, row: Row, asked: Asked, users: dict[str, int]) -> None:

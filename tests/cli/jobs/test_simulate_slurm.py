@@ -74,7 +74,7 @@ def test_without_slurmdbd(vgpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_what_was_left_out_is_said(vgpu: Any, month: Path) -> None:
     month.write_text(TEXT + LINES[0].replace("gres/gpu=1", "cpu=1") + "\n" + LINES[0].replace("10:00", "00:00") + "\n")
     result = vgpu("simulate", "--from-slurm", str(month), "--cluster", "1x1")
-    assert result.code == 0 and "3 jobs ran with GPUs; left out: 1 had no GPU, 1 have not run" in result.stderr
+    assert result.code == 0 and "3 jobs ran with GPUs; left out: 1 had no GPU, 1 never ran" in result.stderr
 
 
 def test_queues_of_a_controller(vgpu: Any, month: Path, tmp_path: Path) -> None:

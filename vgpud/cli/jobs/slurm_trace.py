@@ -37,7 +37,7 @@ def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, .
 
         text = read_text(Path(source), FILE_BYTES_MAX, "utf-8-sig")
     found = sacct.read(text, source, sacct.Asked(since_ns or 0, partition, queues))
-    left_out = [(found.without_gpus, "had no GPU"), (found.never_ran, "have not run")]
+    left_out = [(found.without_gpus, "had no GPU"), (found.never_ran, "never ran")]
     said = ", ".join(f"{count} {what}" for count, what in left_out if count)
     if said:
         say(f"{name(source)}: {len(found.jobs)} jobs ran with GPUs; left out: {said}")
