@@ -18,8 +18,11 @@ from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered
 from vgpud.slurm import words
 
 #: what is asked of sacct; the comment is the user's and comes last: it may have the separator in it
-COLUMNS = ("JobID", "User", "UID", "Account", "Partition", "State", "Submit", "Start", "End", "Elapsed", "Timelimit")
-COLUMNS += ("NNodes", "AllocTRES", "ReqTRES", "Comment")
+COLUMNS = (
+    *("JobID", "User", "UID", "Account", "Partition", "State"),
+    *("Submit", "Start", "End", "Elapsed", "Timelimit"),
+    *("NNodes", "AllocTRES", "ReqTRES", "Comment"),
+)
 NEEDED = ("JobID", "Submit", "Start", "Elapsed", "NNodes", "AllocTRES")
 SEPARATOR = "|"
 #: shards of one device

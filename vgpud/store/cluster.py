@@ -33,8 +33,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 #: columns of `vgpu usage -o csv`, which `vgpu simulate` reads, and what is known here besides
-USAGE_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "ended_s", "gpus_milli", "members", "duration_s", "state")
-USAGE_COLUMNS += ("slurm_id",)
+USAGE_COLUMNS: tuple[str, ...] = (
+    "job_id",
+    "queue",
+    "uid",
+    "submitted_s",
+    "ended_s",
+    "gpus_milli",
+    "members",
+    "duration_s",
+    "state",
+    "slurm_id",
+)
 
 
 @dataclass(frozen=True, slots=True)

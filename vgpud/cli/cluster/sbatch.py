@@ -55,6 +55,8 @@ def _run(settings: Settings, words: list[str], script: str, variables: dict[str,
         process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **variables})
     except FileNotFoundError as error:
         raise CliError("sbatch was not found: install Slurm's client programs", ExitCode.UNREACHABLE) from error
+    except OSError as error:
+        raise CliError(f"sbatch cannot be run: {error.strerror}", ExitCode.UNREACHABLE) from error
     with process:
         assert process.stdin is not None and process.stdout is not None
         try:

@@ -37,18 +37,22 @@ def state_dir_option(directory: str = "Directory") -> Callable[[F], F]:
 
 def with_run_dir(text: str) -> Callable[[F], F]:
     """--cluster and --run-dir."""
-    return lambda function: cluster_option(text)(run_dir_option("With --cluster: directory")(function))
+
+    def add(function: F) -> F:
+        return cluster_option(text)(run_dir_option("With --cluster: directory")(function))
+
+    return add
 
 
 def check(instead: Mapping[str, str], only: Collection[str] = ("run_dir",)) -> bool:
     """Whether --cluster was given. `instead`: keyword of an option that makes no sense over the cluster -> what to write
     instead; `only`: those that make sense nowhere else. Raises UsageError for one that was given."""
-    ctx = click.get_current_context()
+    ctx, remedies = click.get_current_context(), {**_ALWAYS, **instead}
     over_cluster = bool(ctx.params["over_cluster"])
     for option in _given(ctx):
         name = str(option.name)
-        if over_cluster and name in (_ALWAYS | instead):
-            raise click.UsageError(f"{_spelling(option)} with --cluster: {(_ALWAYS | instead)[name]}")
+        if over_cluster and name in remedies:
+            raise click.UsageError(f"{_spelling(option)} with --cluster: {remedies[name]}")
         if not over_cluster and name in only:
             raise click.UsageError(f"{_spelling(option)} is for --cluster: add that, or leave it out")
     return over_cluster
