@@ -12,3 +12,9 @@ from tests.cluster.system import System
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
     return System(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def quick_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    """The same without a process for each of Slurm's programs."""
+    return System(tmp_path, monkeypatch, quick=True)

@@ -1,4 +1,4 @@
-"""squeue, sinfo, scontrol, scancel, sacct and sbatch over a FakeSlurm in a file: `fake_programs.py FILE PROGRAM ARGUMENTS...`.
+"""Slurm's programs over a FakeSlurm in a file: `fake_programs.py FILE PROGRAM ARGUMENTS...`.
 
 They print columns as Slurm's do, and take the arguments that the controller and release_if_stale.sh give them.
 """
@@ -102,7 +102,7 @@ def _sinfo(slurm, arguments):  # type: ignore[no-untyped-def]
 
 def _show_array(slurm, number: str) -> str:  # type: ignore[no-untyped-def]
     """Elements that wait undivided are one line, which alone has the limit."""
-    limit = slurm.limits[int(number)]
+    limit = slurm.limits.get(int(number), 0)
     elements = [job for job in slurm.jobs.values() if job.key.startswith(f"{number}_") and job.state == "PENDING"]
     waiting = [job.key.partition("_")[2] for job in elements]
     if not waiting:
@@ -161,9 +161,8 @@ def _scontrol(slurm, arguments):  # type: ignore[no-untyped-def]
     return ""
 
 
-def main() -> None:
-    sys.path[:0] = [str(ROOT)]
-    state, program, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+def call(state: Path, program: str, arguments: list[str]) -> str:
+    """What the program prints. Raises SystemExit with what it says where it fails."""
     if (state.parent / "slurmctld-is-away").exists():
         sys.exit("slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
     slurm = load(state)
@@ -172,9 +171,14 @@ def main() -> None:
         text = ""
     else:
         programs = {"squeue": _squeue, "sinfo": _sinfo, "scontrol": _scontrol, "sacct": _sacct, "sbatch": _sbatch}
-        text = programs[program](slurm, arguments)
+        text = str(programs[program](slurm, arguments))
     save(state, slurm)
-    if text:
+    return text
+
+
+def main() -> None:
+    sys.path[:0] = [str(ROOT)]
+    if text := call(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]):
         print(text)
 
 

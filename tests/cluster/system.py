@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,18 +13,21 @@ from tests.cluster import fake_programs
 from tests.cluster.fake_slurm import FakeSlurm
 from vgpud.cli.main import cli
 from vgpud.cluster import service
+from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
 from vgpud.core.jobs.model import QueueSpec
 
 
 class System:
-    """Programs on PATH, and the folders of a controller."""
+    """Programs on PATH, and the folders of a controller. `quick`: the controller calls them as functions."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, quick: bool = False) -> None:
         self.folder = folder
         (folder / "bin").mkdir()
         self.state = fake_programs.install(folder / "bin", FakeSlurm(n1=2, n2=1))
         monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+        if quick:
+            monkeypatch.setattr(shell, "run", self._call)
         self.options = service.Options(
             "gpu",
             folder / "state",
@@ -32,6 +35,12 @@ class System:
             (QueueSpec("default", min_run_ns=0),),
             record=str(folder / "record"),
         )
+
+    def _call(self, words: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+        try:
+            return fake_programs.call(self.state, words[0], list(words[1:]))
+        except SystemExit as error:
+            raise shell.SlurmError(str(error)) from error
 
     def slurm(self) -> FakeSlurm:
         found = fake_programs.load(self.state)

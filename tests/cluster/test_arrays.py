@@ -11,6 +11,11 @@ from vgpud.cluster.shell import slurm as shell
 from vgpud.simulate import replay
 
 
+@pytest.fixture
+def system(quick_system: System) -> System:
+    return quick_system
+
+
 def test_no_more_elements_have_gpus_than_the_array_allows() -> None:
     world = World(FakeSlurm(n1=8))
     keys = world.slurm.array("gpu:1", 6, limit=2)
@@ -100,7 +105,13 @@ def test_limits_are_asked_once_in_a_while(system: System, monkeypatch: pytest.Mo
     system.submit("shard:100")
     one = system.service()
     one.look()
-    assert [job.state for job in system.slurm().jobs.values()] == ["RUNNING", "PENDING", "PENDING", "PENDING", "RUNNING"]
+    assert [job.state for job in system.slurm().jobs.values()] == [
+        "RUNNING",
+        "PENDING",
+        "PENDING",
+        "PENDING",
+        "RUNNING",
+    ]
     one.look()
     assert arrays() == 1, "not with every look"
     monkeypatch.setattr(shell, "ARRAY_EVERY_S", 0.0)

@@ -18,6 +18,11 @@ from vgpud.core.jobs.model import QueueSpec
 from vgpud.simulate import quotas, replay
 
 
+@pytest.fixture
+def system(quick_system: System) -> System:
+    return quick_system
+
+
 class Queues:
     """A system whose controller was started with a file of queues."""
 
@@ -92,7 +97,9 @@ def test_waiting_jobs_move_to_the_new_queue_of_their_account(queues: Queues) -> 
         (None, "cannot read"),
     ],
 )
-def test_a_bad_file_changes_nothing(queues: Queues, caplog: pytest.LogCaptureFixture, text: str | None, words: str) -> None:
+def test_a_bad_file_changes_nothing(
+    queues: Queues, caplog: pytest.LogCaptureFixture, text: str | None, words: str
+) -> None:
     caplog.set_level(logging.WARNING)
     queues.service.look()
     if text is None:
@@ -155,7 +162,9 @@ def test_the_next_controller_has_no_such_queue_any_more(queues: Queues) -> None:
 
 
 def test_what_is_shown_is_a_file_of_queues_again(queues: Queues) -> None:
-    queues.write({"name": "default", "min_run_ns": 0, "policy": "srtf"}, {"name": "team", "limit_milli": 2000, "weight": 3})
+    queues.write(
+        {"name": "default", "min_run_ns": 0, "policy": "srtf"}, {"name": "team", "limit_milli": 2000, "weight": 3}
+    )
     queues.service.look()
     shown = queues.system.folder / "shown.json"
     shown.write_text(queues.say("cluster", "quota", "-o", "json"))

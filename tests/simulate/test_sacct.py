@@ -159,7 +159,8 @@ def test_columns_of_any_order_and_separators_at_the_end() -> None:
     text = "|".join(columns) + "|\r\n" + "|".join(USUAL[column] for column in columns) + "|\r\n"
     (found,) = sacct.read(text, "month.txt", sacct.Asked()).jobs
     assert (found.spec.name, found.jct_ns) == ("12", 4200 * SECOND_NS)
-    last = "JobID|NNodes|Elapsed|Start|Submit|End|AllocTRES|ReqTRES\n12|1|01:00:00|1793000060|1793000000|Unknown|gres/gpu=1|\n"
+    last = "JobID|NNodes|Elapsed|Start|Submit|End|AllocTRES|ReqTRES\n"
+    last += "12|1|01:00:00|1793000060|1793000000|Unknown|gres/gpu=1|\n"
     assert sacct.read(last, "month.txt", sacct.Asked()).jobs[0].duration_ns == 3600 * SECOND_NS
 
 
@@ -221,7 +222,13 @@ def test_what_happened_in_the_figures_of_a_simulation() -> None:
     """One job waits 10 minutes for a GPU and has it for an hour, another has half of one from the beginning."""
     trace = read(
         line(AllocTRES="gres/gpu=1"),
-        line(JobID="13", Start="2026-11-01T08:00:00", End="2026-11-01T08:30:00", Elapsed="00:30:00", AllocTRES="gres/shard=500"),
+        line(
+            JobID="13",
+            Start="2026-11-01T08:00:00",
+            End="2026-11-01T08:30:00",
+            Elapsed="00:30:00",
+            AllocTRES="gres/shard=500",
+        ),
     ).jobs
     assert as_it_was.is_known(trace)
     found = as_it_was.figures_of(trace, 2000)

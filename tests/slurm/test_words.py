@@ -35,5 +35,11 @@ def test_comments() -> None:
 
 
 def test_numbers_of_comments() -> None:
-    assert [words.said_ns(text) for text in ("2h", "1.5m", "-1h", "2", "")] == [7200 * SECOND_NS, 90 * SECOND_NS, 0, 0, 0]
+    assert [words.said_ns(text) for text in ("2h", "1.5m", "-1h", "2", "")] == [
+        7200 * SECOND_NS,
+        90 * SECOND_NS,
+        0,
+        0,
+        0,
+    ]
     assert [words.said_skew_ppm(text) for text in (".75", "1", "0", "2", "much")] == [750_000, 1_000_000, 0, -1, -1]

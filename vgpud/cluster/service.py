@@ -86,8 +86,7 @@ class Service:
         machine.remember(kept.histories, kept.history_at_ns)
         now_ns = self._clock.now_ns()
         self._recorder = Recorder(options.record)
-        past = {"at_ns": now_ns, "histories": kept.histories, "history_at_ns": kept.history_at_ns}
-        self._recorder.begin(queues, (), SITE, HOWS, kept.jobs, past)
+        self._recorder.begin(queues, (), SITE, HOWS, kept.jobs, {"at_ns": now_ns, **kept.past})
         names = {queue.name for queue in options.queues}
         self.controller = Controller(machine, names, options.settings, self._recorder.add)
         self.controller.restore(

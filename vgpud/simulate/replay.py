@@ -62,7 +62,9 @@ class Recording:
         machine.remember(self.histories, self.history_at_ns)
         if self.jobs:
             first_ns = self.steps[0].at_ns if self.steps else 0
-            machine.restore([replace(job) for job in self.jobs], self.restored_ns if self.restored_ns >= 0 else first_ns)
+            machine.restore(
+                [replace(job) for job in self.jobs], self.restored_ns if self.restored_ns >= 0 else first_ns
+            )
         return machine
 
 

@@ -58,6 +58,11 @@ class Kept:
     history_at_ns: int
     latest_ns: int  # no time in here is later
 
+    @property
+    def past(self) -> dict[str, object]:
+        """What queues had used before, for a recording."""
+        return {"histories": self.histories, "history_at_ns": self.history_at_ns}
+
 
 class ClusterStore:
     """The file of one controller. All methods raise StoreError with a one-line message."""

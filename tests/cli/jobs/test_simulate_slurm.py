@@ -38,7 +38,7 @@ def test_what_happened_and_what_would_have(vgpu: Any, month: Path) -> None:
     args = ("--cluster", "1x1", "--policy", "strict:fifo", "--compare", "srtf", "--estimates")
     result = vgpu("simulate", "--from-slurm", str(month), *args)
     assert result.code == 0, result
-    titles, was, fifo, srtf = result.stdout.splitlines()
+    _titles, was, fifo, srtf = result.stdout.splitlines()
     assert [one[:11].rstrip() for one in (was, fifo, srtf)] == ["as it was", "strict:fifo", "srtf"]
     data = vgpu("simulate", "--from-slurm", str(month), *args, "-o", "json").json
     assert (data["trace"], data["jobs"]) == ("month.txt", 3)

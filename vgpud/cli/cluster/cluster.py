@@ -92,12 +92,12 @@ def run(
         quotas.read(queues) if queues else (QueueSpec("default"),),
         poll,
         str(record or ""),
+        queues.absolute() if queues else None,
         ClusterSettings(
             start_wait,
             rates=speeds.read(rates) if rates else {},
             switches=switches.read(topology) if topology else {},
         ),
-        queues.absolute() if queues else None,
     )
     service.serve(options)
 

@@ -1,4 +1,4 @@
-"""--cluster: a command over the queue of a Slurm cluster instead of one node's, and which options make no sense there."""
+"""--cluster: a command over the queue of a Slurm cluster instead of one node's, and what makes no sense there."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def with_run_dir(text: str) -> Callable[[F], F]:
 
 
 def check(instead: Mapping[str, str], only: Collection[str] = ("run_dir",)) -> bool:
-    """Whether --cluster was given. `instead`: keyword of an option that makes no sense over the cluster -> what to write
-    instead; `only`: those that make sense nowhere else. Raises UsageError for one that was given."""
+    """Whether --cluster was given. `instead`: keyword of an option that makes no sense there -> what to write instead;
+    `only`: those that make sense nowhere else. Raises UsageError for one that was given."""
     ctx, remedies = click.get_current_context(), {**_ALWAYS, **instead}
     over_cluster = bool(ctx.params["over_cluster"])
     for option in _given(ctx):

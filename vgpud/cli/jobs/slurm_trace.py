@@ -20,8 +20,7 @@ def name(source: str) -> str:
 
 
 def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, ...]) -> list[TraceJob]:
-    """`source`: a file, or SACCT. `since_ns` None: all jobs of a file, and DAYS of sacct. Raises TraceError, SlurmError,
-    FileError."""
+    """`source`: a file, or SACCT. `since_ns` None: all jobs of a file, and DAYS of sacct. Raises VgpudError."""
     from vgpud.cli.common.output import say
     from vgpud.simulate import sacct
 

@@ -191,7 +191,7 @@ def devices(text: str, nodes: tuple[str, ...]) -> tuple[tuple[str, int, int], ..
 
 
 def array_limit(text: str) -> int | None:
-    """How many elements of an array run at once, from `scontrol --oneliner show job` of the array: 4 of 0-99%4, 0 = all.
+    """How many elements of an array run at once, from `scontrol --oneliner show job` of it: 4 of 0-99%4, 0 = all.
     None: it is not said, as when none of them waits undivided any more."""
     found = list(_ARRAY.finditer(text))
     said = [int(one[2] or one[3]) for one in found if one[2] or one[3]]
