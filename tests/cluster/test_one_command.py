@@ -82,6 +82,18 @@ def test_an_array_has_the_same_variable_as_on_one_node() -> None:
     assert "\nexport VGPU_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\nexec x\n" in said
 
 
+def test_a_gang_runs_on_each_node_with_its_processors() -> None:
+    said = dry_run("--gpus", "1", "--gang", "2", "--", "x")
+    assert "\nexec srun x\n" in said
+    assert "\nexec srun --cpus-per-task=4 x\n" in dry_run("--gpus", "1", "--gang", "2", "--cpus", "4", "--", "x")
+
+
+def test_the_partition_of_another_host(tmp_path: Path) -> None:
+    given = ["submit", "--cluster", "--run-dir", str(tmp_path), "--gpus", "1", "--", "x"]
+    done = CliRunner().invoke(cli, given)
+    assert done.exit_code == ExitCode.UNREACHABLE and "name the --partition" in done.output
+
+
 def test_a_job_file(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text('gpus = 2\nqueue = "team"\ncommand = "./train && ./test"\n[env]\nA = "1"\n')

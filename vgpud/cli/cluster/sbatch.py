@@ -41,11 +41,21 @@ def submit(settings: Settings, job: Submission, run: Run) -> int:
         sbatch.gres(job.gpus_milli, job.gpu_model)
     except sbatch.NoGresError as error:
         raise click.UsageError(f"--gpus: {error}") from error
-    partition = run.partition or str(status(run.run_dir)["partition"])
+    partition = run.partition or _partition(run.run_dir)
     if run.dry_run:
         click.echo(sbatch.as_shell(partition, job))
         return 0
     return _run(settings, sbatch.command_line(partition, job), sbatch.script(job), dict(job.variables), run)
+
+
+def _partition(run_dir: Path | None) -> str:
+    """That of the controller on this host."""
+    from vgpud.cluster.shell.published import NoControllerError
+
+    try:
+        return str(status(run_dir)["partition"])
+    except NoControllerError as error:
+        raise CliError(f"name the --partition: {error}", ExitCode.UNREACHABLE) from error
 
 
 def _run(settings: Settings, words: list[str], script: str, variables: dict[str, str], run: Run) -> int:

@@ -53,9 +53,11 @@ def command_line(partition: str, job: Submission) -> list[str]:
 def script(job: Submission) -> str:
     """Runs the command as it is; over several nodes once on each. An array's index is in the same variable as on one
     node."""
-    command: Sequence[str] = ("srun", *job.command) if job.nodes > 1 else job.command
-    is_array = any(name == "array" and value for name, value in job.options)
-    index = "export VGPU_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\n" if is_array else ""
+    options = dict(job.options)
+    cpus = options.get("cpus-per-task")  # srun does not take it over from sbatch since 22.05
+    srun = ("srun", f"--cpus-per-task={cpus}") if cpus else ("srun",)
+    command: Sequence[str] = (*srun, *job.command) if job.nodes > 1 else job.command
+    index = "export VGPU_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\n" if options.get("array") else ""
     return f"#!/bin/sh\n{index}exec {shlex.join(command)}\n"
 
 
