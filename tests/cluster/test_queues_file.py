@@ -14,7 +14,7 @@ from vgpud.cluster import service
 from vgpud.cluster.shell.slurm import Slurm
 from vgpud.cluster.shell.watched import WatchedFile
 from vgpud.core.jobs import events
-from vgpud.core.jobs.model import QueueSpec
+from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.simulate import quotas, replay
 
 
@@ -72,6 +72,18 @@ def test_a_limit_is_raised(queues: Queues) -> None:
     recorded = replay.read(queues.system.folder / "record")
     changes = [event for step in recorded.steps for event in step.events if isinstance(event, events.QueuesChanged)]
     assert len(changes) == 2 and list(replay.same_commands(recorded)) == []
+
+
+def test_a_job_that_was_too_large_is_queued_when_the_limit_is_raised(queues: Queues) -> None:
+    queues.write({"name": "default", "min_run_ns": 0, "limit_milli": 1000})
+    queues.service.look()
+    job = queues.system.submit("gpu:2")
+    queues.service.look()
+    assert queues.service.controller.refused.keys() == {job}
+    queues.write({"name": "default", "min_run_ns": 0})
+    queues.service.look()
+    assert queues.system.slurm().jobs[job].state == "RUNNING"
+    queues.service.close()
 
 
 def test_waiting_jobs_move_to_the_new_queue_of_their_account(queues: Queues) -> None:
@@ -188,6 +200,21 @@ def test_a_queue_is_not_set_by_a_command(queues: Queues) -> None:
         done = queues.system.run("quota", *words, "--cluster", "--run-dir", str(queues.options.run))
         assert done.exit_code == 2 and f"{queues.file}: change that file" in " ".join(done.output.split())
     queues.service.close()
+
+
+def test_the_command_names_the_file(queues: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is named relative to where the controller is started."""
+    queues.service.close()
+    given: list[service.Options] = []
+    monkeypatch.setattr(service, "serve", given.append)
+    monkeypatch.chdir(queues.file.parent)
+    queues.system.say("cluster", "run", "--partition", "gpu", "--queues", queues.file.name, "--start-wait", "5s")
+    (options,) = given
+    assert (options.queues_file, options.queues, options.settings.start_wait_ns) == (
+        queues.file,
+        queues.options.queues,
+        5 * SECOND_NS,
+    )
 
 
 def test_when_a_file_has_changed(tmp_path: Path) -> None:
