@@ -1,17 +1,18 @@
-"""squeue, sinfo, scontrol and scancel over a FakeSlurm in a file: `fake_programs.py FILE PROGRAM ARGUMENTS...`.
+"""Slurm's programs over a FakeSlurm in a file: `fake_programs.py FILE PROGRAM ARGUMENTS...`.
 
 They print columns as Slurm's do, and take the arguments that the controller and release_if_stale.sh give them.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("squeue", "sinfo", "scontrol", "scancel")
+PROGRAMS = ("squeue", "sinfo", "scontrol", "scancel", "sacct", "sbatch")
 
 
 def install(folder: Path, slurm: object) -> Path:
@@ -99,8 +100,39 @@ def _sinfo(slurm, arguments):  # type: ignore[no-untyped-def]
     return "\n".join(lines)
 
 
+def _show_array(slurm, number: str) -> str:  # type: ignore[no-untyped-def]
+    """Elements that wait undivided are one line, which alone has the limit."""
+    limit = slurm.limits.get(int(number), 0)
+    elements = [job for job in slurm.jobs.values() if job.key.startswith(f"{number}_") and job.state == "PENDING"]
+    waiting = [job.key.partition("_")[2] for job in elements]
+    if not waiting:
+        return f"JobId=99 ArrayJobId={number} ArrayTaskId=0 JobName=x"
+    said = f"%{limit} ArrayTaskThrottle={limit}" if limit else ""
+    return f"JobId={number} ArrayJobId={number} ArrayTaskId={','.join(waiting)}{said} JobName=x ArrayTaskThrottle=9"
+
+
+def _sacct(slurm, arguments):  # type: ignore[no-untyped-def]
+    """As without slurmdbd, unless there is a file with what it prints."""
+    assert {"--allusers", "--allocations", "--parsable2"} <= set(arguments) and "SLURM_TIME_FORMAT" in os.environ
+    if slurm.accounting is None:
+        sys.exit("Slurm accounting storage is disabled")
+    return slurm.accounting
+
+
+def _sbatch(slurm, arguments):  # type: ignore[no-untyped-def]
+    """Takes what the tests submit; its script is on stdin."""
+    given = dict(word.removeprefix("--").partition("=")[::2] for word in arguments)
+    if given["partition"] != "gpu":
+        sys.exit("sbatch: error: invalid partition specified")
+    key = slurm.submit(given["gres"], account=given.get("account", ""), comment=given.get("comment", ""))
+    slurm.scripts[key] = sys.stdin.read()
+    return key
+
+
 def _scontrol(slurm, arguments):  # type: ignore[no-untyped-def]
     verb, *rest = arguments
+    if verb == "--oneliner" and "--details" not in rest:
+        return _show_array(slurm, rest[-1])
     if verb == "--oneliner":
         has = slurm.jobs[rest[-1]].has.items()
         gres = {name: ",".join(f"{held.get(i, 0)}/1000" for i in range(max(held) + 1)) for name, held in has}
@@ -129,9 +161,8 @@ def _scontrol(slurm, arguments):  # type: ignore[no-untyped-def]
     return ""
 
 
-def main() -> None:
-    sys.path[:0] = [str(ROOT)]
-    state, program, arguments = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+def call(state: Path, program: str, arguments: list[str]) -> str:
+    """What the program prints. Raises SystemExit with what it says where it fails."""
     if (state.parent / "slurmctld-is-away").exists():
         sys.exit("slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
     slurm = load(state)
@@ -139,9 +170,15 @@ def main() -> None:
         slurm.end(re.sub(r"\D.*", "", arguments[0]), "CANCELLED")
         text = ""
     else:
-        text = {"squeue": _squeue, "sinfo": _sinfo, "scontrol": _scontrol}[program](slurm, arguments)
+        programs = {"squeue": _squeue, "sinfo": _sinfo, "scontrol": _scontrol, "sacct": _sacct, "sbatch": _sbatch}
+        text = str(programs[program](slurm, arguments))
     save(state, slurm)
-    if text:
+    return text
+
+
+def main() -> None:
+    sys.path[:0] = [str(ROOT)]
+    if text := call(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]):
         print(text)
 
 

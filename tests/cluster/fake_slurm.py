@@ -69,6 +69,9 @@ class FakeSlurm:
     def __init__(self, **gpus: int) -> None:
         self.nodes = {name: FakeNode(count) for name, count in gpus.items()}
         self.jobs: dict[str, FakeJob] = {}
+        self.limits: dict[int, int] = {}  # of arrays: elements that run at once
+        self.scripts: dict[str, str] = {}  # what sbatch was given
+        self.accounting: str | None = None  # what sacct prints; None: there is no slurmdbd
         self.old = False  # it shows devices of jobs and no sums of nodes, as 22.05 does
         self.deaf = False  # orders are lost: the controller was killed before it gave them
 
@@ -84,9 +87,22 @@ class FakeSlurm:
         """Starts what can; returns which jobs."""
         started = []
         for job in self.jobs.values():
-            if job.state == "PENDING" and job.priority and not job.dependency and self._start(job):
+            ready = job.state == "PENDING" and job.priority and not job.dependency and not self._throttled(job)
+            if ready and self._start(job):
                 started.append(job.key)
         return started
+
+    def array(self, gres: str, count: int, limit: int = 0, **more: object) -> list[str]:
+        """Elements 0, 1, ... of one array."""
+        number = len(self.jobs) + 1
+        self.limits[number] = limit
+        return [self.submit(gres, key=f"{number}_{index}", **more) for index in range(count)]
+
+    def _throttled(self, job: FakeJob) -> bool:
+        """Whether as many elements of its array run as may."""
+        number = _array(job)
+        limit = self.limits.get(number, 0)
+        return 0 < limit <= sum(_array(one) == number and one.state == "RUNNING" for one in self.jobs.values())
 
     def free(self, name: str) -> list[int]:
         free = [SHARDS] * self.nodes[name].gpus
@@ -175,6 +191,7 @@ class FakeSlurm:
             restarts=job.restarts,
             exit_code=job.exit_code,
             comment=job.comment,
+            array_limit=self.limits.get(_array(job), 0),
             devices=tuple(
                 (name, at, milli) for name, has in job.has.items() for at, milli in sorted(has.items()) if self.old
             ),
@@ -185,3 +202,9 @@ class FakeSlurm:
     def _node(self, name: str, node: FakeNode) -> SlurmNode:
         used = () if self.old else tuple(SHARDS - free for free in self.free(name))
         return SlurmNode(name, node.state, node.gpus, node.model, SHARDS * node.gpus, node.cpus, used)
+
+
+def _array(job: FakeJob) -> int:
+    """The number of its array; 0 = it is in none."""
+    number, is_element, _ = job.key.partition("_")
+    return int(number) if is_element else 0

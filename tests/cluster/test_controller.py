@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -428,6 +429,8 @@ def test_all_jobs_end_once_and_quotas_hold(seed: int) -> None:
     done: dict[str, int] = {}
     for turn in range(4000):
         if len(world.slurm.jobs) < 120 and draw.random() < 0.5:
+            if draw.random() < 0.1 and len(world.slurm.jobs) < 117:
+                world.slurm.array("gpu:1", 3, limit=draw.choice((1, 2)))
             gres = draw.choice(("shard:250", "shard:500", "shard:700", "gpu:1", "gpu:2", "gpu:4"))
             nodes = draw.choice((1, 1, 1, 2)) if gres in ("gpu:1", "gpu:2") else 1
             world.slurm.submit(gres, nodes=nodes, account=draw.choice(("", "team")))
@@ -443,6 +446,9 @@ def test_all_jobs_end_once_and_quotas_hold(seed: int) -> None:
                 node.state = "idle"
         world.look()
         assert world.used_milli("team") <= 5000
+        for array, limit in world.slurm.limits.items():
+            jobs = [job for job in world.controller.machine.jobs.values() if job.spec.array == array]
+            assert sum(job.state is JobState.RUNNING and job.stop_to is None for job in jobs) <= limit
         if len(done) == 120:
             break
     world.slurm.deaf = False
@@ -453,7 +459,8 @@ def test_all_jobs_end_once_and_quotas_hold(seed: int) -> None:
 
 
 def test_decisions_replay() -> None:
-    """The simulator's machine says the same to the same events, in the same order."""
+    """The simulator's machine says the same to the same events, in the same order; queues and limits of arrays change
+    meanwhile."""
     draw = random.Random(7)
     world = World(FakeSlurm(n1=4, n2=2), QUEUES)
     for _ in range(300):
@@ -462,11 +469,16 @@ def test_decisions_replay() -> None:
         for key in world.running():
             if draw.random() < 0.1:
                 world.slurm.end(key, *draw.choice((("COMPLETED", 0), ("FAILED", 2), ("CANCELLED", 0))))
+        if draw.random() < 0.1:
+            world.slurm.array("gpu:1", 3, limit=2)
+        if draw.random() < 0.05 and world.slurm.limits:
+            world.slurm.limits[draw.choice(list(world.slurm.limits))] = draw.choice((0, 1, 2))
         if draw.random() < 0.05:
             world.slurm.fail("n2")
         elif draw.random() < 0.2:
             world.slurm.nodes["n2"].state = "idle"
-        world.look()
+        other = QUEUES[1] if draw.random() < 0.5 else replace(QUEUES[1], limit_milli=4000, policy="fifo")
+        world.look(queues=(QUEUES[0], other) if draw.random() < 0.05 else ())
     recording = world.recording()
     assert len(recording.steps) > 200
     assert list(replay.same_commands(recording)) == []

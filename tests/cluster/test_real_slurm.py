@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from vgpud.cli.main import cli
 from vgpud.cluster import service
+from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
 from vgpud.core.jobs.model import QueueSpec
 
@@ -20,6 +23,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "integrations/slurm"
 PARTITION = "main"
+SLEEPS = ("--", "sleep", "300")
 QUEUES = (QueueSpec("default", min_run_ns=0), QueueSpec("team", guarantee_milli=4000, min_run_ns=0))
 
 
@@ -54,6 +58,11 @@ class Site:
         done = self.cluster.call("squeue", "-h", "-a", "--states=all", f"--jobs={key}", "-o", "%T|%r", check=False)
         state, _, reason = done.stdout.strip().partition("|")
         return state, reason
+
+    def elements(self, array: str) -> list[str]:
+        """The states of those that have not ended."""
+        done = self.cluster.call("squeue", "-h", "--array", f"--jobs={array}", "-o", "%T", check=False)
+        return str(done.stdout).split()
 
     def states(self, *keys: str) -> list[str]:
         return [self.shown(key)[0] for key in keys]
@@ -155,6 +164,43 @@ def test_what_cannot_be_placed_is_refused_at_once(site: Site) -> None:
     (job,) = one.controller.machine.jobs.values()
     assert job.spec.duration_ns == 3600 * 10**9
     one.close()
+
+
+def test_an_array_keeps_to_its_limit(site: Site) -> None:
+    """Submitted by vgpu itself. Other jobs have the GPUs that its elements would hold in the queue's books."""
+    one = site.service()
+    one.look()
+    run = ("--run-dir", str(site.options.run), "--log", "/dev/null")
+    done = CliRunner().invoke(cli, ["submit", "--cluster", *run, "-q", "--gpus", "1", "--array", "0-4%1", *SLEEPS])
+    assert done.exit_code == 0, done.output
+    array = done.output.strip()
+    others = [site.submit("--gres=gpu:1") for _ in range(3)]
+
+    def settled(running: int) -> bool:
+        one.look()
+        return site.states(*others) == ["RUNNING"] * 3 and site.elements(array).count("RUNNING") == running
+
+    eventually(lambda: settled(1))
+    for _ in range(3):
+        one.look()
+    states = [job.state.value for job in one.controller.machine.jobs.values() if job.spec.array == int(array)]
+    assert sorted(states) == ["pending"] * 4 + ["running"]
+    site.cluster.call("scancel", f"{array}_0")
+    eventually(lambda: settled(1) and site.shown(f"{array}_1")[0] == "RUNNING")
+    # its user wants more of it, and there is space
+    site.cluster.call("scontrol", "update", f"JobId={array}", "ArrayTaskThrottle=2", check=False)  # 0 has ended
+    site.cluster.call("scancel", *others[:1])
+    others = others[1:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shell, "ARRAY_EVERY_S", 0.0)
+        eventually(lambda: one.look() is None and site.elements(array).count("RUNNING") == 2)
+    one.close()
+
+
+def test_there_is_no_slurmdbd(site: Site) -> None:
+    done = CliRunner().invoke(cli, ["simulate", "--from-slurm", "--cluster", "2x2"])
+    assert isinstance(done.exception, shell.SlurmError)
+    assert "accounting storage is disabled" in str(done.exception) and "vgpu cluster usage" in str(done.exception)
 
 
 def test_slurmctld_is_restarted(site: Site) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.cluster import fake_programs
-from tests.cluster.fake_slurm import FakeSlurm
+from tests.cluster.system import System
 from vgpud.cli.main import cli
 from vgpud.cluster import service
 from vgpud.cluster.shell import published
@@ -26,52 +25,6 @@ from vgpud.store.cluster import ClusterStore
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "integrations/slurm/release_if_stale.sh"
-
-
-class System:
-    """Programs on PATH, and the folders of a controller."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
-        (folder / "bin").mkdir()
-        self.state = fake_programs.install(folder / "bin", FakeSlurm(n1=2, n2=1))
-        monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
-        self.options = service.Options(
-            "gpu",
-            folder / "state",
-            folder / "run",
-            (QueueSpec("default", min_run_ns=0),),
-            record=str(folder / "record"),
-        )
-
-    def slurm(self) -> FakeSlurm:
-        found = fake_programs.load(self.state)
-        assert isinstance(found, FakeSlurm)
-        return found
-
-    def submit(self, gres: str, **more: object) -> str:
-        slurm = self.slurm()
-        key = slurm.submit(gres, **more)  # type: ignore[arg-type]
-        fake_programs.save(self.state, slurm)
-        return key
-
-    def end(self, key: str) -> None:
-        slurm = self.slurm()
-        slurm.end(key)
-        fake_programs.save(self.state, slurm)
-
-    def service(self) -> service.Service:
-        return service.Service(self.options, Slurm("gpu"))
-
-    def vgpu(self, *words: str) -> str:
-        done = CliRunner().invoke(cli, ["cluster", *words], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.output
-
-
-@pytest.fixture
-def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
-    return System(tmp_path, monkeypatch)
 
 
 def test_jobs_run_and_are_shown(system: System) -> None:
@@ -250,7 +203,7 @@ def test_queues_are_shown(system: System) -> None:
 
 def test_a_job_as_a_command_line(system: System) -> None:
     said = system.vgpu("submit", "--partition", "gpu", "--dry-run", "--gpus", "0.5", "--expect", "2h", "--", "a b", "c")
-    assert said == "sbatch --partition=gpu --gres=shard:500 '--comment=vgpu duration=2h' <<'END'\n" + (
+    assert said == "sbatch --parsable --partition=gpu --gres=shard:500 '--comment=vgpu duration=2h' <<'END'\n" + (
         "#!/bin/sh\nexec 'a b' c\nEND\n"
     )
     wide = ("--gpus", "8", "--gpu-model", "a100", "--nodes", "4", "--queue", "team", "--after", "7", "--array", "0-3")

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from vgpud.cluster.core.model import Cancel, Hold, Phase, Release, Requeue, Settings, SlurmJob, SlurmNode, Tell
-from vgpud.cluster.core.translate import NotOurs, comment, spec_of
+from vgpud.cluster.core.translate import NotOurs, spec_of
 from vgpud.cluster.shell import text, topology
 from vgpud.cluster.shell.slurm import TELL_CHARS_MAX, commands
 from vgpud.core.jobs.model import SECOND_NS
+from vgpud.core.queue.check import ARRAY_JOBS_MAX
 from vgpud.userfiles import rates
 from vgpud.userfiles.bounded import FileError
 
@@ -101,13 +102,6 @@ def test_names_of_nodes(given: str, names: list[str]) -> None:
 def test_too_many_nodes() -> None:
     with pytest.raises(text.SlurmTextError):
         list(text.host_names("n[0-999999999]"))
-
-
-@pytest.mark.parametrize(
-    ("given", "seconds"), [("UNLIMITED", 0), ("30:00", 1800), ("1:00:00", 3600), ("2-00:00:01", 172_801), ("soon", 0)]
-)
-def test_time_limits(given: str, seconds: int) -> None:
-    assert text.limit_ns(given) == seconds * SECOND_NS
 
 
 @pytest.mark.parametrize(("given", "code"), [("0", 0), ("256", 1), ("15", 143), ("3:0", 3), ("0:9", 137), ("", 0)])
@@ -215,13 +209,35 @@ def test_jobs_of_several_components() -> None:
         spec_of(SlurmJob("5+0", gres="gpu:1"), {"default"}, Settings())
 
 
-def test_comments() -> None:
-    assert comment("vgpu: model=vgg16 skew=0.75 duration=2h") == {"model": "vgg16", "skew": "0.75", "duration": "2h"}
-    assert comment("my vgpu model=x") == comment("") == {}
+def test_a_comment_says_what_the_queue_cannot_know() -> None:
     said = spec(comment="vgpu model=vgg16 skew=0.75 duration=2h", time_limit_ns=1)
     assert (said.model, said.skew_ppm, said.duration_ns) == ("vgg16", 750_000, 7200 * SECOND_NS)
     wrong = spec(comment="vgpu skew=much duration=-1h")
     assert (wrong.skew_ppm, wrong.duration_ns) == (-1, 0)
+
+
+def test_an_element_of_an_array() -> None:
+    found = spec_of(SlurmJob("12_3", gres="gres:gpu:1", array_limit=4), {"default"}, Settings())
+    assert (found.array, found.array_limit, found.name) == (12, 4, "12_3")
+    assert spec_of(SlurmJob("12_3", gres="gres:gpu:1"), {"default"}, Settings()).array == 0
+    most = spec_of(SlurmJob("12_3", gres="gres:gpu:1", array_limit=99_999), {"default"}, Settings())
+    assert most.array_limit == ARRAY_JOBS_MAX
+
+
+@pytest.mark.parametrize(
+    ("said", "limit"),
+    [
+        ("JobId=12 ArrayJobId=12 ArrayTaskId=0-99%4 ArrayTaskThrottle=4 JobName=x", 4),
+        ("JobId=12 ArrayJobId=12 ArrayTaskId=7,9 ArrayTaskThrottle=2 JobName=x", 2),
+        ("JobId=12 ArrayJobId=12 ArrayTaskId=0-99 JobName=x ArrayTaskThrottle=1", 0),
+        ("JobId=13 ArrayJobId=12 ArrayTaskId=3 JobName=x\nJobId=12 ArrayJobId=12 ArrayTaskId=4-9%2 JobName=x", 2),
+        ("JobId=13 ArrayJobId=12 ArrayTaskId=3 JobName=x Comment=ArrayTaskId=0-9%9", None),
+        ("JobId=12 JobName=x", None),
+        ("", None),
+    ],
+)
+def test_how_many_elements_run_at_once(said: str, limit: int | None) -> None:
+    assert text.array_limit(said) == limit
 
 
 # ---- scontrol ----

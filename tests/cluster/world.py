@@ -54,10 +54,10 @@ class World:
         plain = tuple(json.loads(json.dumps(to_plain(command))) for command in commands)
         self.steps.append(Step(at_ns, tuple(events), plain))
 
-    def look(self, passed_s: float = 2.0) -> Decided:
+    def look(self, passed_s: float = 2.0, queues: tuple[QueueSpec, ...] = ()) -> Decided:
         """One turn of the controller; Slurm does what it is told, and then what it can."""
         self.now_ns += int(passed_s * SECOND_NS)
-        made = self.controller.step(self.slurm.seen(), self.now_ns)
+        made = self.controller.step(self.slurm.seen(), self.now_ns, queues)
         self._save(made)
         for order in made.orders:
             self.slurm.tell(order)

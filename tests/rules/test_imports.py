@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "libraries": {"errors", "paths"},
     "simdevice": {"errors", "host", "libraries", "paths"},
     "oci": {"core", "libraries"},
-    "slurm": {"core"},
+    "slurm": {"core", "core.jobs"},
     "config": {"core", "errors", "oci", "paths", "userfiles"},
     # the shells: none imports another
     "api": {"core", "core.elastic", "core.fairness", "core.jobs", "core.placement", "core.policy", "core.queue"}
@@ -60,14 +60,14 @@ ALLOWED: dict[str, set[str]] = {
     "elastic": {"client"},
     "predict": {"errors", "userfiles"},
     "setup": {"config", "errors", "paths"},
-    "simulate": _QUEUE | {"core.queue", "errors", "userfiles"},
+    "simulate": _QUEUE | {"core.queue", "errors", "slurm", "userfiles"},
     # workers of Ray: in raylets' agents, and before each worker
     "ray": {"api", "cli.common", "client", "core", "errors", "libraries"},
     # the queue over many nodes: a process of its own, beside slurmctld
-    "cluster.core": {"core", "core.jobs", "core.queue"},
-    "cluster.shell": {"cluster.core", "core", "core.jobs", "errors", "userfiles"},
+    "cluster.core": {"core", "core.jobs", "core.queue", "slurm"},
+    "cluster.shell": {"cluster.core", "core", "errors", "slurm", "userfiles"},
     "cluster": {"cluster.core", "cluster.shell", "core", "core.jobs", "core.placement", "core.policy", "core.queue"}
-    | {"daemon.jobs", "errors", "host", "paths", "store"},
+    | {"daemon.jobs", "errors", "host", "paths", "simulate", "store"},
     # a node of Kubernetes: a process of its own, beside the daemon
     "k8s.core": {"core"},
     "k8s.shell": {"k8s.core"},
@@ -97,7 +97,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.predict": {"cli.common", "core", "errors", "predict"},
     "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
     "cli.jobs": {"cli.common", "cli.predict", "cli.slices", "core", "core.elastic", "core.placement", "core.policy"}
-    | {"cluster.shell", "core.jobs", "errors", "simulate", "userfiles"},
+    | {"cli.cluster", "cluster.shell", "core.jobs", "errors", "simulate", "slurm", "userfiles"},
     "cli.system": {
         "certs",
         "cli.common",

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,21 @@ from vgpud.cluster.core.controller import HOWS, Controller, Decided
 from vgpud.cluster.core.model import Binding, Settings
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
+from vgpud.cluster.shell.watched import WatchedFile
 from vgpud.core.jobs.model import NEVER_NS, Job, JobState, QueueSpec
 from vgpud.core.model import Policy
 from vgpud.core.named import InvalidSpec
+from vgpud.core.placement import registry as placements
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue import quota
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.daemon.jobs.recorder import Clock, Recorder
-from vgpud.errors import ConfigError
+from vgpud.errors import ConfigError, VgpudError
 from vgpud.host import private_files
 from vgpud.host.directories import DirectoryLock
-from vgpud.store.cluster import ClusterStore
+from vgpud.simulate import quotas
+from vgpud.store.cluster import ClusterStore, Kept
 
 log = logging.getLogger("vgpu.cluster")
 
@@ -41,6 +45,10 @@ SITE = Policy(slices_max=1 << 40)
 #: jobs in the published status, in the order of the queue; and how often queues' history is saved
 STATUS_JOBS_MAX = 1000
 HISTORY_S = 60.0
+#: of a queue: none is shown as none
+_LIMITS = ("limit_milli", "cpu_limit_milli", "ram_limit_bytes")
+#: the queue's numbers of jobs in a sentence; an array has Slurm's already
+_JOBS = re.compile(r"(?<!array of )\bjobs? \d+(?:, \d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +58,10 @@ class Options:
     partition: str
     state: Path
     run: Path
-    queues: tuple[QueueSpec, ...]
+    queues: tuple[QueueSpec, ...] = (QueueSpec("default"),)  # at the start
     poll_s: float = 2.0
     record: str = ""
+    queues_file: Path | None = None  # where they are from; reread when it changes
     settings: Settings = field(default_factory=Settings)
 
 
@@ -68,17 +77,20 @@ class Service:
         self._store = ClusterStore(options.state)
         kept = self._store.load()
         self._clock = Clock(kept.latest_ns)
-        machine = _machine(options.queues)
+        self.queues = options.queues
+        self._watched = WatchedFile(options.queues_file) if options.queues_file else None
+        self._read: tuple[QueueSpec, ...] = ()  # from the file, and not in force yet
+        self._queues_fault = ""
+        queues = (*options.queues, *_left_over(kept, options.queues))
+        machine = _machine(queues)
         machine.remember(kept.histories, kept.history_at_ns)
+        now_ns = self._clock.now_ns()
         self._recorder = Recorder(options.record)
-        self._recorder.begin(options.queues, (), SITE, HOWS, kept.jobs)
+        self._recorder.begin(queues, (), SITE, HOWS, kept.jobs, {"at_ns": now_ns, **kept.past})
         names = {queue.name for queue in options.queues}
         self.controller = Controller(machine, names, options.settings, self._recorder.add)
         self.controller.restore(
-            kept.jobs,
-            [Binding(*row[:4], giving_up=row[4]) for row in kept.bindings],
-            kept.next_id,
-            self._clock.now_ns(),
+            kept.jobs, [Binding(*row[:4], giving_up=row[4]) for row in kept.bindings], kept.next_id, now_ns
         )
         self._fault = ""
         self._is_published = False
@@ -113,9 +125,9 @@ class Service:
             self._complain(str(error))
             return
         now_ns = self._clock.now_ns()
-        decided = self.controller.step(seen, now_ns)
+        decided = self.controller.step(seen, now_ns, self._changed_queues())
         self._save(decided, now_ns)
-        self._complain("; ".join(self.controller.unusable.values()))
+        self._complain("; ".join(filter(None, [self._queues_fault, *self.controller.unusable.values()])))
         for order in decided.orders:
             try:
                 self._slurm.tell(order)
@@ -127,6 +139,25 @@ class Service:
                 self._is_published = True
                 published.publish(self._options.run, self.status(now_ns))
 
+    def _changed_queues(self) -> tuple[QueueSpec, ...]:
+        """Those of the file, if they are others and may be. What cannot be yet is tried again with each look: a queue
+        that is in use is removed when its jobs have ended."""
+        before = self._queues_fault
+        if self._watched and self._watched.changed():
+            try:
+                self._read, self._queues_fault = quotas.read(self._watched.path), ""
+            except VgpudError as error:
+                self._read, self._queues_fault = (), f"queues stay as they were: {error}"
+        made: tuple[QueueSpec, ...] = ()
+        if self._read and self._read != self.queues:
+            fault = _check(self.controller.machine, self.controller.all_queues(self._read))
+            self._queues_fault = f"queues stay as they were: {fault}" if fault else ""
+            if not fault:
+                made = self.queues = self._read
+                log.info("%s: %d queues", self._options.queues_file, len(made))
+        self._is_published &= not made and self._queues_fault == before
+        return made
+
     def _save(self, decided: Decided, now_ns: int) -> None:
         for note in decided.notes:
             log.info("%s: job %d: %s", note.kind, note.job_id, note.text)
@@ -135,7 +166,7 @@ class Service:
             self._store.save(decided.jobs.values(), bindings, decided.ended, self.controller.next_id)
         if time.monotonic() - self._history_at_s >= HISTORY_S:
             self._history_at_s = time.monotonic()
-            names = [queue.name for queue in self._options.queues]
+            names = [queue.name for queue in self.queues]
             self._store.save_history({name: self.controller.machine.history(name, now_ns) for name in names}, now_ns)
 
     def _complain(self, fault: str) -> None:
@@ -149,12 +180,15 @@ class Service:
         controller, machine = self.controller, self.controller.machine
         jobs = [machine.jobs[one.job_id] for one in controller.bindings.values()]
         jobs.sort(key=lambda job: (job.state.value != "running", machine.position(job.job_id), job.job_id))
+        names = {job.job_id: job.spec.name for job in jobs}
         return {
             "partition": self._options.partition,
             "at_s": published.now_s(),
-            "jobs": [_view(job, machine, now_ns) for job in jobs[:STATUS_JOBS_MAX]],
+            "jobs": [_view(job, machine, names, now_ns) for job in jobs[:STATUS_JOBS_MAX]],
             "jobs_left_out": max(0, len(jobs) - STATUS_JOBS_MAX),
-            "queues": [_queue_view(queue, jobs) for queue in self._options.queues],
+            "queues": [_queue_view(queue, jobs) for queue in self.queues],
+            "queues_file": str(self._options.queues_file) if self._options.queues_file else None,
+            "queues_fault": self._queues_fault or None,
             "refused": [{"slurm_id": key, "why": why} for key, why in sorted(controller.refused.items())],
             "unusable_nodes": dict(controller.unusable),
             "foreign_jobs": controller.foreign,
@@ -174,11 +208,30 @@ def _machine(queues: tuple[QueueSpec, ...]) -> Machine:
         raise ConfigError(f"--queues: {error}") from error
 
 
+def _left_over(kept: Kept, queues: Sequence[QueueSpec]) -> list[QueueSpec]:
+    """Queues that are gone and have jobs of a former controller: without guarantee and limit until those have ended."""
+    names = {queue.name for queue in queues}
+    return [QueueSpec(name) for name in sorted({job.spec.queue for job in kept.jobs} - names)]
+
+
+def _check(machine: Machine, queues: tuple[QueueSpec, ...]) -> str:
+    """Why queues cannot become these, "" = they can."""
+    denied = machine.check_queues(queues)
+    if denied:
+        return denied.message
+    try:
+        for queue in queues:
+            placements.make(queue.placement)
+    except ValueError as error:
+        return f"queue {queue.name}: {error}"
+    return ""
+
+
 def _row(binding: Binding) -> tuple[int, int, int, bool]:
     return binding.job_id, binding.attempt, binding.restarts, binding.giving_up
 
 
-def _view(job: Job, machine: Machine, now_ns: int) -> dict[str, Any]:
+def _view(job: Job, machine: Machine, names: Mapping[int, str], now_ns: int) -> dict[str, Any]:
     spec = job.spec
     return {
         "slurm_id": spec.name,
@@ -191,7 +244,7 @@ def _view(job: Job, machine: Machine, now_ns: int) -> dict[str, Any]:
         "nodes": sorted({place.node for place in job.placement}),
         "position": machine.position(job.job_id),
         "preemptions": job.preemptions,
-        "why": _why(job, machine, now_ns),
+        "why": with_slurms_numbers(_why(job, machine, now_ns), names),
     }
 
 
@@ -199,16 +252,21 @@ def _queue_view(queue: QueueSpec, jobs: Sequence[Job]) -> dict[str, Any]:
     own = [job for job in jobs if job.spec.queue == queue.name]
     running = [job for job in own if job.state is JobState.RUNNING]
     return {
-        "name": queue.name,
-        "parent": queue.parent,
-        "policy": queue.policy,
-        "placement": queue.placement,
-        "guarantee_milli": queue.guarantee_milli,
-        "limit_milli": queue.limit_milli if queue.limit_milli < NEVER_NS else None,
+        **{field.name: getattr(queue, field.name) for field in fields(queue)},
+        **{name: None for name in _LIMITS if getattr(queue, name) >= NEVER_NS},
         "used_milli": sum(job.width_milli for job in running),
         "running": len(running),
         "waiting": len(own) - len(running),
     }
+
+
+def with_slurms_numbers(sentence: str, names: Mapping[int, str]) -> str:
+    """The queue numbers jobs by itself; users know Slurm's numbers. Jobs that have ended keep the queue's."""
+
+    def named(found: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda number: names.get(int(number[0]), number[0]), found[0])
+
+    return _JOBS.sub(named, sentence)
 
 
 def _why(job: Job, machine: Machine, now_ns: int) -> str:

@@ -1,4 +1,5 @@
-"""Replays recordings of a live queue (config key record_queue): to the machine alone, and to the simulation.
+"""Replays recordings of a live queue (config key record_queue, `vgpu cluster run --record`): to the machine alone, and
+to the simulation.
 
 Both must decide as the daemon did. Given the same events, the machine gives the same commands in the same order. Given
 only the external events, the clock included, and jobs that run and take to give way as long as they did, the simulation
@@ -49,14 +50,21 @@ class Recording:
     jobs: tuple[Job, ...] = ()  # those that were there before
     steps: tuple[Step, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)  # of the machine
+    restored_ns: int = -1  # when it took these jobs over; -1 = with the first step
+    histories: dict[str, int] = field(default_factory=dict)  # what queues had used before, see Machine.remember
+    history_at_ns: int = 0
 
     def machine(self) -> Machine:
         """A fresh one, as the daemon made its own."""
         nodes = [replace(node, free_milli=[], free_bytes=[]) for node in self.nodes]
         cluster, most = Cluster(nodes, self.policy), members_max(self.policy)
         machine = Machine(self.queues, cluster, policies.make, members_max=most, tries_max=TRIES_MAX, **self.options)
+        machine.remember(self.histories, self.history_at_ns)
         if self.jobs:
-            machine.restore([replace(job) for job in self.jobs], self.steps[0].at_ns if self.steps else 0)
+            first_ns = self.steps[0].at_ns if self.steps else 0
+            machine.restore(
+                [replace(job) for job in self.jobs], self.restored_ns if self.restored_ns >= 0 else first_ns
+            )
         return machine
 
 
@@ -96,6 +104,9 @@ def _header(made: Plain) -> Recording:
         decode(Policy, made.get("policy", {})),
         decode(tuple[Job, ...], made.get("jobs", [])),
         options=_options(made),
+        restored_ns=decode(int, made.get("at_ns", -1)),
+        histories={name: decode(int, value) for name, value in made.get("histories", {}).items()},
+        history_at_ns=decode(int, made.get("history_at_ns", 0)),
     )
 
 

@@ -36,6 +36,7 @@ class TraceJob:
     spec: JobSpec
     where: str = ""  # file and line
     utilisation_milli: int = -1  # of each of its devices, alone; -1 = not known
+    jct_ns: int = -1  # from its submission to its end as it was; -1 = not known
     attempts: tuple[tuple[int, int], ...] = ()  # (ns that it runs, exit code) of each start from the beginning
     scaling: Curve | None = None  # how its speed goes by its size, where it is elastic; None: it does not
     scaled_from: int = 0  # the size that duration_ns is for

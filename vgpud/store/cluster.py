@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpud.core.jobs.model import SECOND_NS, Job
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job
 from vgpud.core.queue.record import decode, encode
-from vgpud.errors import StoreError
+from vgpud.errors import DeniedError, StoreError
 from vgpud.host import private_files
 from vgpud.store.connecting import connect
 
@@ -33,7 +33,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 #: columns of `vgpu usage -o csv`, which `vgpu simulate` reads, and what is known here besides
-USAGE_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "gpus_milli", "members", "duration_s", "state", "slurm_id")
+USAGE_COLUMNS: tuple[str, ...] = (
+    "job_id",
+    "queue",
+    "uid",
+    "submitted_s",
+    "ended_s",
+    "gpus_milli",
+    "members",
+    "duration_s",
+    "state",
+    "slurm_id",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,11 @@ class Kept:
     histories: dict[str, int]
     history_at_ns: int
     latest_ns: int  # no time in here is later
+
+    @property
+    def past(self) -> dict[str, object]:
+        """What queues had used before, for a recording."""
+        return {"histories": self.histories, "history_at_ns": self.history_at_ns}
 
 
 class ClusterStore:
@@ -155,23 +171,27 @@ def _usage(key: str, job: Job) -> tuple[object, ...]:
     return (job.job_id, key, spec.queue, spec.uid, *times, *amounts, job.state.value)
 
 
-def usage(directory: Path, since_ns: int) -> list[tuple[object, ...]]:
-    """Rows of USAGE_COLUMNS, of jobs that have ended since then, by submission. A controller may run meanwhile. Raises
-    StoreError."""
+def usage(directory: Path, since_ns: int = 0, until_ns: int = NEVER_NS) -> list[tuple[object, ...]]:
+    """Rows of USAGE_COLUMNS, of jobs that ended between these times, by submission. A controller may run meanwhile.
+    Raises StoreError."""
     path = directory / FILE_NAME
-    if not path.exists():
-        raise StoreError(f"there is no {path}: name the state directory of `vgpu cluster run` (--state-dir)")
     try:
+        path.stat()
         with contextlib.closing(connect(f"{path}")) as db:
             db.execute("PRAGMA query_only = ON")
             found = db.execute(
-                "SELECT job_id, queue, uid, submitted_ns, gpus_milli, members, ran_ns, state, key FROM usage"
-                " WHERE ended_ns >= ? ORDER BY submitted_ns, job_id",
-                (since_ns,),
+                "SELECT job_id, queue, uid, submitted_ns, ended_ns, gpus_milli, members, ran_ns, state, key FROM usage"
+                " WHERE ended_ns >= ? AND ended_ns < ? ORDER BY submitted_ns, job_id",
+                (since_ns, until_ns),
             ).fetchall()
-    except sqlite3.Error as error:
+    except FileNotFoundError as error:
+        raise StoreError(f"there is no {path}: name the state directory of `vgpu cluster run` (--state-dir)") from error
+    except PermissionError as error:
+        text = f"{path} is for admins and the user of the controller: `sacct` and `squeue` show your own jobs"
+        raise DeniedError(text) from error
+    except (sqlite3.Error, OSError) as error:
         raise StoreError(f"cannot read {path}: {error}") from error
-    return [(*row[:3], _seconds(row[3]), *row[4:6], _seconds(row[6]), *row[7:]) for row in found]
+    return [(*row[:3], _seconds(row[3]), _seconds(row[4]), *row[5:7], _seconds(row[7]), *row[8:]) for row in found]
 
 
 def _seconds(ns: int) -> str:

@@ -77,6 +77,11 @@ class Kept:
     next_id: int
     reservations: tuple[Reservation, ...] = ()
 
+    @property
+    def past(self) -> dict[str, object]:
+        """What queues had used before, for a recording."""
+        return {"histories": self.histories, "history_at_ns": self.history_at_ns}
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -14,3 +14,10 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return f"{max(0, int(seconds))}s"
+
+
+def gpu_time(seconds: float) -> str:
+    """Of whole devices, for people: 4.1s, 12.5m, 730h."""
+    size, unit = next((s, u) for s, u in ((3600, "h"), (60, "m"), (1, "s")) if seconds >= s or s == 1)
+    value = seconds / size
+    return f"{value:.0f}{unit}" if value >= 100 or not value else f"{value:.1f}{unit}"

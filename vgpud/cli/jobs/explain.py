@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from vgpud.cli.common import cluster_option
 from vgpud.cli.common.completions import complete_job
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.views import View
-from vgpud.cli.jobs.quantities import JobId
+from vgpud.cli.jobs.quantities import JobIdOrSlurms
 
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
@@ -34,21 +36,31 @@ _WIDTH_MAX = 100
 
 
 @click.command("explain", cls=VgpuCommand, short_help="Say why a job waits, runs where it does, and has its size.")
-@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
+@click.argument("job_id", type=JobIdOrSlurms(), metavar="JOB", shell_complete=complete_job)
+@cluster_option.with_run_dir("A job of the queue over a Slurm cluster, by Slurm's number")
 @pass_settings
-def explain(settings: Settings, job_id: int) -> None:
+def explain(settings: Settings, job_id: int | str, run_dir: Path | None, over_cluster: bool) -> None:
     """Say why JOB waits and what would help, or why it has its size, devices, neighbours and resizes; also its
     prediction, its expected duration and its anomalies.
 
     A sentence with a time records a decision of that moment; the others describe the present.
+
+    \b
+    vgpu explain 12
+    vgpu explain --cluster 12_3       a job of Slurm: the third of array 12
     """
+    if cluster_option.check({}):
+        from vgpud.cli.cluster import listing
+
+        listing.explain(settings, run_dir, str(job_id))
+        return
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import dump
     from vgpud.cli.jobs.views import job_view
 
     with JobClient(settings) as client:
-        answer = client.explain(job_id)
+        answer = client.explain(int(job_id))
         job = job_view(answer.job, client.simulated())
     facts = [_view(fact) for fact in answer.facts]
     if settings.output == "table":

@@ -23,6 +23,7 @@ META = "vgpud.job_file"
 _NOT_IN_A_FILE = {"file", "wait", "quiet", "output", "host", "headers", "color", "timeout_s", "help", "command", "env"}
 _NOT_IN_A_FILE |= {"pty", "detach_keys"}  # of the terminal where it is submitted
 _NOT_IN_A_FILE |= {"request_id"}  # each submission has its own
+_NOT_IN_A_FILE |= {"over_cluster", "run_dir", "dry_run", "partition", "gpu_model", "model"}  # of a cluster alone
 
 
 class _Reader:

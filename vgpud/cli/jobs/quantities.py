@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -48,6 +49,18 @@ def parse_array(text: str) -> tuple[tuple[int, ...], int]:
     return indices, int(most or 0)
 
 
+def format_array(indices: Sequence[int], most: int) -> str:
+    """The same as text, as Slurm takes it: 1-8,10%2."""
+    parts: list[list[int]] = []
+    for index in indices:
+        if parts and index == parts[-1][1] + 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+    return f"{text}%{most}" if most else text
+
+
 class Array(AnyParam):
     """Indices of an array, such as 1-8, 1,3,5, 1-9:2 or 1-10%2."""
 
@@ -84,6 +97,17 @@ class JobId(IntParam):
         if "," in str(value):
             self.fail(f"{str(value)!r} is not a job: write numbers with blanks between them", param, ctx)
         return JobIds().convert(value, param, ctx)[0]
+
+
+class JobIdOrSlurms(JobId):
+    """A job's number; with --cluster, which is read before, Slurm's: 12, or 12_3 of an array, as text."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is None or not ctx.params.get("over_cluster"):
+            return super().convert(value, param, ctx)
+        if not re.fullmatch(r"[1-9]\d{0,9}(_\d{1,10})?", str(value)):
+            self.fail(f"{str(value)!r} is not a job of Slurm: write 12, or 12_3 of an array", param, ctx)
+        return str(value)
 
 
 class Variable(AnyParam):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.common import filters
+from vgpud.cli.common import cluster_option, filters
 from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from vgpud.cli.common.views import View
     from vgpud.v1 import vgpud_pb2 as pb
 
+_TWO_USERS = "--mine and --user name different users: leave one out"
+_ENDED = "ended jobs are shown by `sacct`, or by `vgpu usage --cluster --by job`"
+#: options of `ls` that make no sense over a cluster -> what to write instead
+_INSTEAD = {"ended": _ENDED, "since": _ENDED}
+_PRESENT = ("pending", "held", "running")
 #: more jobs than this have a progress bar
 _MANY = 20
 
@@ -64,9 +71,12 @@ def _views(client: JobClient, jobs: Sequence[pb.Job]) -> list[View]:
     "Jobs that waited or ran at some time since, also those that have ended: 1h (ago), 2026-11-01T08:00."
 )
 @click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N jobs.")
+@cluster_option.with_run_dir("Jobs of the queue over a Slurm cluster, of all users")
 @pass_settings
 def ls(
     settings: Settings,
+    run_dir: Path | None,
+    over_cluster: bool,
     ended: bool,
     queue_name: str,
     uid: int | None,
@@ -79,7 +89,17 @@ def ls(
 
     \b
     vgpu queue ls --state failed,timed_out --since 7d     what went wrong in the last week
+    vgpu queue ls --cluster --mine                        your jobs of the queue over a Slurm cluster
     """
+    if cluster_option.check(_INSTEAD):
+        if set(states).difference(_PRESENT):
+            raise click.UsageError(f"--state with --cluster: {_ENDED}; the states there are {', '.join(_PRESENT)}")
+        if mine and uid not in (None, os.getuid()):
+            raise click.UsageError(_TWO_USERS)
+        from vgpud.cli.cluster import listing
+
+        listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last)
+        return
     from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
@@ -87,7 +107,7 @@ def ls(
 
     with JobClient(settings) as client:
         if mine and uid not in (None, client.own_uid):
-            raise click.UsageError("--mine and --user name different users: leave one out")
+            raise click.UsageError(_TWO_USERS)
         uid = client.own_uid if mine else uid
         rows = _views(client, client.jobs(ended, queue_name, uid, states, since))
     rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]

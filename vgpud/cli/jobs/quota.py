@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from vgpud.cli.common import cluster_option
 from vgpud.cli.common.completions import complete_queue
 from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import DEFAULT, AnyParam, Bytes, OrDefault, Whole
@@ -94,12 +96,18 @@ def _show(settings: Settings, queues: Sequence[Any], many: bool) -> None:
 
 @quota.command("get", cls=VgpuCommand, short_help="Show queues, their quotas and their use.")
 @click.argument("name", required=False, metavar="[QUEUE]", shell_complete=complete_queue)
+@cluster_option.with_run_dir("Queues over a Slurm cluster")
 @pass_settings
-def get(settings: Settings, name: str | None) -> None:
+def get(settings: Settings, name: str | None, run_dir: Path | None, over_cluster: bool) -> None:
     """Show the queues that you may use, or QUEUE: guarantee, limit, present use and rules.
 
     GPU-TIME is past use, halved every half-life: shares beyond the guarantees depend on it.
     """
+    if cluster_option.check({}):
+        from vgpud.cli.cluster import listing
+
+        listing.quota(settings, run_dir, name)
+        return
     from vgpud.cli.common.exits import CliError
     from vgpud.cli.common.job_client import JobClient
     from vgpud.errors import ExitCode
@@ -169,8 +177,9 @@ def _rules() -> str:
 @click.option(
     "--member", "members", type=Member(), multiple=True, metavar="WHO", help=f"Only for these users: {_MEMBER}."
 )
+@cluster_option.with_run_dir("A queue over a Slurm cluster: says which file to change")
 @pass_settings
-def set_(settings: Settings, /, name: str, **given: Any) -> None:
+def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: bool, **given: Any) -> None:
     """Create QUEUE, or change it while its jobs wait and run; other values stay.
 
     \b
@@ -182,6 +191,7 @@ def set_(settings: Settings, /, name: str, **given: Any) -> None:
     "default" resets any value. A queue is the default queue of its members, and only they may use it; all users may
     use a queue without members.
     """
+    _check_over_cluster(run_dir)
     asked = {key: value for key, value in given.items() if value not in (None, ())}
     if not asked:
         raise click.UsageError("specify a value: for example --limit 4")
@@ -193,6 +203,14 @@ def set_(settings: Settings, /, name: str, **given: Any) -> None:
 
     with JobClient(settings) as client:
         _show(settings, [client.set_queue(_message(name, asked), [_FIELDS[key] for key in asked])], many=False)
+
+
+def _check_over_cluster(run_dir: Path | None) -> None:
+    """Queues over a cluster are in a file. Raises UsageError that names it."""
+    if cluster_option.check({}):
+        from vgpud.cli.cluster import listing
+
+        raise click.UsageError(listing.how_to_set_queues(run_dir))
 
 
 def _message(name: str, asked: dict[str, Any]) -> pb.Queue:
@@ -216,9 +234,11 @@ def _message(name: str, asked: dict[str, Any]) -> pb.Queue:
 
 @quota.command("rm", short_help="Remove empty queues.")
 @click.argument("names", nargs=-1, required=True, metavar="QUEUE...", shell_complete=complete_queue)
+@cluster_option.with_run_dir("A queue over a Slurm cluster: says which file to change")
 @pass_settings
-def rm(settings: Settings, names: tuple[str, ...]) -> None:
+def rm(settings: Settings, names: tuple[str, ...], run_dir: Path | None, over_cluster: bool) -> None:
     """Remove queues that no job, slice or other queue is in."""
+    _check_over_cluster(run_dir)
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import say
 

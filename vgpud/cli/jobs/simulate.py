@@ -18,7 +18,9 @@ import click
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
-from vgpud.cli.common.times import Span
+from vgpud.cli.common.times import Span, When
+from vgpud.cli.jobs import slurm_trace
+from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
     from vgpud.simulate.interference import Interference
     from vgpud.simulate.results import Figures
     from vgpud.simulate.scenario import Scenario
+    from vgpud.simulate.trace import TraceJob
 
 NANOSECONDS = 1_000_000_000
 #: name that stands for each queue's own policy
 AS_CONFIGURED = "as configured"
+#: name that stands for what really happened
+AS_IT_WAS = "as it was"
 #: ended jobs between two updates of the progress bar
 PROGRESS_EVERY_S = 0.1
 
@@ -55,8 +60,23 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 
 
 @click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
-@click.option("--trace", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Trace of jobs.")
-@click.option("--cluster", required=True, metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
+@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Trace of jobs.")
+@click.option(
+    "--from-slurm",
+    is_flag=False,
+    flag_value=slurm_trace.SACCT,
+    metavar="[FILE]",
+    help="The trace is what Slurm has accounted: of sacct, or of a file with its output (sacct -P).",
+)
+@click.option("--since", type=When(), metavar="TIME", help="With --from-slurm: jobs submitted since (default: 30d).")
+@click.option("--partition", metavar="NAME", help="With --from-slurm: jobs of this partition (default: all).")
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead: decide again what a recorded queue decided, and name what differs.",
+)
+@click.option("--cluster", metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
 @click.option(
     "--policy",
     metavar="POLICY",
@@ -129,33 +149,98 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Also write every job as CSV.")
 @click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Plot completion times and utilisation.")
 @pass_settings
-def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -> None:
+def simulate(
+    settings: Settings, /, trace: Path | None, from_slurm: str | None, replay: Path | None, **options: Any
+) -> None:
     """Replay a trace on a cluster with the code of the daemon's queue, and compare policies.
 
     \b
     vgpu usage --since 30d -o csv > month.csv
     vgpu simulate --trace month.csv --cluster 1x8 --policy fifo --compare '2d-las(3250,7200)'
+    vgpu simulate --from-slurm --partition gpu --cluster 20x8 --policy 2d-las
+    vgpu simulate --replay queue.jsonl
 
     Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, or openb; the header identifies the format. Clusters can
-    also be Tiresias' cluster_spec.csv or openb's node list.
+    also be Tiresias' cluster_spec.csv or openb's node list. --from-slurm shows what happened in a row of its own.
     """
-    from vgpud.simulate import clusters, machines, readers, results, scaling, scenario
+    if replay is not None:
+        from vgpud.cli.jobs import replayed
 
+        replayed.show(settings, replay)
+        return
+    if (trace is None) == (from_slurm is None):
+        raise click.UsageError("specify one trace: --trace FILE, or --from-slurm")
+    if options["cluster"] is None:
+        raise click.UsageError("specify the cluster: for example --cluster 8x8, eight nodes of eight GPUs")
+    if from_slurm is None and (options["since"] is not None or options["partition"]):
+        raise click.UsageError("--since and --partition select jobs of --from-slurm: leave them out")
     if options["plots"] and importlib.util.find_spec("matplotlib") is None:
         raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
     if options["estimates"] and options["error"]:
         raise click.UsageError("--error distorts given durations, and with --estimates none are given: use one of them")
+    from vgpud.simulate import clusters, readers, scenario
+
     chosen = _scenarios(options)
     for one in chosen.values():
         scenario.check(one)
-    jobs = readers.read(trace, options["sort"])
-    nodes = _below_switches(clusters.parse(cluster), options["topology"])
+    if trace is None:
+        name = slurm_trace.name(str(from_slurm))
+        queues = tuple(queue.name for one in chosen.values() for queue in one.queues)
+        jobs = slurm_trace.read(str(from_slurm), options["since"], options["partition"] or "", queues)
+    else:
+        name, jobs = trace.name, readers.read(trace, options["sort"])
+    nodes = _below_switches(clusters.parse(options["cluster"]), options["topology"])
+    _compare(settings, name, jobs, nodes, chosen, options)
+
+
+def _compare(
+    settings: Settings,
+    name: str,
+    jobs: list[TraceJob],
+    nodes: Sequence[Node],
+    chosen: dict[str, Scenario],
+    options: Mapping[str, Any],
+) -> None:
+    from vgpud.simulate import as_it_was, results, scenario
+
+    cluster = options["cluster"]
+    was = jobs if as_it_was.is_known(jobs) else []
+    jobs, chosen = _adapted(jobs, nodes, chosen, options)
+    began = time.monotonic()
+    outcomes: dict[str, Outcome] = {}
+    with _progress(settings, len(jobs) * len(chosen)) as tell:
+        for policy, one in chosen.items():
+            before = len(outcomes) * len(jobs)
+            outcomes[policy] = scenario.run(jobs, nodes, one, functools.partial(tell, policy, before))
+    found = {policy: results.figures(outcome) for policy, outcome in outcomes.items()}
+    empty = [policy for policy, one in found.items() if not one.jobs]
+    if was:
+        gpus_milli = MILLI_PER_DEVICE * sum(len(node.devices) for node in nodes)
+        found = {AS_IT_WAS: as_it_was.figures_of(was, gpus_milli), **found}
+    _complain(outcomes)
+    _write(name, cluster, options, outcomes)
+    document = {"trace": name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
+    apart = {policy: _apart(policy, one, nodes) if options["topology"] else {} for policy, one in outcomes.items()}
+    document["runs"] = [{"policy": policy, **one.as_json(), **apart.get(policy, {})} for policy, one in found.items()]
+    _emit(settings, document, found)
+    _say(f"{len(jobs)} jobs under {len(chosen)} {'policy' if len(chosen) == 1 else 'policies'}", began)
+    if empty:
+        text = f"no job of {name} ran on {cluster} under {', '.join(empty)}: there are no figures"
+        raise CliError(f"{text}; use a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
+
+
+def _adapted(
+    jobs: list[TraceJob], nodes: Sequence[Node], chosen: dict[str, Scenario], options: Mapping[str, Any]
+) -> tuple[list[TraceJob], dict[str, Scenario]]:
+    """The jobs, and how they are replayed, as the options have it."""
+    from vgpud.simulate import machines, scaling, scenario
+
     if options["rates"]:
         from vgpud.userfiles import rates
 
         by_model = machines.ByModel(machines.models_of(nodes))
         jobs = machines.rated(jobs, rates.read_all(options["rates"]))
-        chosen = {name: dataclasses.replace(one, machines=by_model) for name, one in chosen.items()}
+        chosen = {policy: dataclasses.replace(one, machines=by_model) for policy, one in chosen.items()}
     if options["scaling"]:
         try:
             jobs = scenario.scaled(jobs, scaling.parse(options["scaling"]))
@@ -167,24 +252,7 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
         jobs = learning.untold(jobs, learn=True)
     if options["error"]:
         jobs = scenario.misjudged(jobs, options["error"], options["seed"])
-    began = time.monotonic()
-    outcomes: dict[str, Outcome] = {}
-    with _progress(settings, len(jobs) * len(chosen)) as tell:
-        for name, one in chosen.items():
-            before = len(outcomes) * len(jobs)
-            outcomes[name] = scenario.run(jobs, nodes, one, functools.partial(tell, name, before))
-    found = {name: results.figures(outcome) for name, outcome in outcomes.items()}
-    _complain(outcomes)
-    _write(trace, cluster, options, outcomes)
-    document = {"trace": trace.name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
-    apart = {name: _apart(name, one, nodes) if options["topology"] else {} for name, one in outcomes.items()}
-    document["runs"] = [{"policy": name, **one.as_json(), **apart[name]} for name, one in found.items()]
-    _emit(settings, document, found)
-    _say(f"{len(jobs)} jobs under {len(chosen)} {'policy' if len(chosen) == 1 else 'policies'}", began)
-    empty = [name for name, one in found.items() if not one.jobs]
-    if empty:
-        text = f"no job of {trace.name} ran on {cluster} under {', '.join(empty)}: there are no figures"
-        raise CliError(f"{text}; use a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
+    return jobs, chosen
 
 
 def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
@@ -221,7 +289,7 @@ def _interference(options: Mapping[str, Any]) -> Interference | None:
 def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
     """Other settings that the figures depend on, for the document."""
     spans = ("start_cost", "suspend_cost", "resume_cost", "resize_cost", "min_run")
-    left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", *spans}
+    left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", "cluster", "since", "partition", *spans}
     found = {key: value for key, value in options.items() if key not in left_out}
     found |= {f"{key}_s": options[key] / NANOSECONDS for key in spans}
     files = {key: options[key] and options[key].name for key in ("queues", "topology")}
@@ -293,7 +361,7 @@ def _complain(outcomes: Mapping[str, Outcome]) -> None:
             say(f"{name}: {len(waiting)} jobs never ended, the first of {waiting[0].where}")
 
 
-def _write(trace: Path, cluster: str, options: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
+def _write(trace: str, cluster: str, options: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
     from vgpud.cli.common.output import say
     from vgpud.simulate import report
 
@@ -303,7 +371,7 @@ def _write(trace: Path, cluster: str, options: Mapping[str, Any], outcomes: Mapp
             say(f"{options['jobs']} has every job")
         drawn = {name: found for name, found in outcomes.items() if any(job.state.ended for _, job in found.jobs)}
         if options["plots"] and drawn:
-            for path in report.write_plots(options["plots"], trace.stem, f"{trace.name} on {cluster}", drawn):
+            for path in report.write_plots(options["plots"], Path(trace).stem, f"{trace} on {cluster}", drawn):
                 say(f"wrote {path}")
     except OSError as error:
         raise CliError(f"cannot write {error.filename}: {error.strerror}") from error

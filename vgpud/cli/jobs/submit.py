@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vgpud.cli.common import cluster_option
 from vgpud.cli.common.completions import complete_job, complete_queue
 from vgpud.cli.common.exits import CliError, failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.cli.common.times import Begin, Span
-from vgpud.cli.jobs import elastic_options, job_file
+from vgpud.cli.jobs import elastic_options, job_file, submit_cluster
 from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
@@ -60,6 +61,7 @@ class SubmitCommand(VgpuCommand):
     callback=job_file.read,
     help="Read these options from a file; the command line overrides it.",
 )
+@submit_cluster.cluster_options
 @elastic_options.elastic_options
 @predict_options
 @partial(spec_options, without=("gpus", "priority"))
@@ -151,6 +153,7 @@ def submit(
     vgpu submit -f job.toml --gpus 2                     as in the file, but on two devices
     vgpu submit --wait --gpus 1 -- ./train               wait, and exit with the job's code
     vgpu submit --pty --gpus 0.5 -- bash                 a shell at this terminal; Ctrl-\\ d leaves it running
+    vgpu submit --cluster --gpus 8 --gang 4 -- ./train   to Slurm: 8 GPUs on each of 4 nodes, all or none
 
     While the daemon does not answer, the request is repeated under the same ID for --timeout. If it is still not known
     whether the job was queued, the exit code is 3 or 7 (125 with --wait), and the ID is printed: repeat the command
@@ -161,6 +164,13 @@ def submit(
     """
     from_file = ctx.meta.get(job_file.META, {})
     command = given.pop("command") or from_file.get("command", ())
+    if cluster_option.check(submit_cluster.INSTEAD, submit_cluster.ONLY):
+        from vgpud.cli.cluster import sbatch
+
+        kept = [name for name in _KEPT if name in os.environ]
+        job = submit_cluster.submission({**given, "wait": wait}, command, from_file.get("env", ()), kept)
+        run = sbatch.Run(given["partition"], given["run_dir"], given["dry_run"], wait, quiet)
+        return sbatch.submit(settings, job, run)
     if not command and not given["image"]:
         raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
     elastic_options.check(given)

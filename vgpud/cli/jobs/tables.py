@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.tables import device_label, parse_time
-from vgpud.cli.common.text import duration, plain
+from vgpud.cli.common.text import duration, gpu_time, plain
 from vgpud.cli.common.times import format_span
 from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
@@ -18,7 +18,6 @@ _STYLES = {"running": "green", "suspended": "yellow", "failed": "red", "timed_ou
 _LABEL_CELLS = 13
 #: indent of what does not fit in a line
 FURTHER = " " * (_LABEL_CELLS + 3)
-_HOUR_S = 3600
 _NS = 1_000_000_000
 
 
@@ -275,13 +274,6 @@ def _rules(queue: View) -> str:
     if queue["ram_limit_bytes"] is not None:
         words.append(f"ram={format_bytes(queue['ram_limit_bytes'])}")
     return ",".join(words)
-
-
-def gpu_time(seconds: float) -> str:
-    """Of whole devices, for people: 4.1s, 12.5m, 730h."""
-    size, unit = next((s, u) for s, u in ((_HOUR_S, "h"), (60, "m"), (1, "s")) if seconds >= s or s == 1)
-    value = seconds / size
-    return f"{value:.0f}{unit}" if value >= 100 or not value else f"{value:.1f}{unit}"
 
 
 def usage_grid(rows: Sequence[View], by: str) -> Grid:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from vgpud.cli.common import filters
+from vgpud.cli.common import cluster_option, filters
 from vgpud.cli.common.options import FORMATS, Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.times import When
 
@@ -35,9 +36,13 @@ _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
 @click.option(
     "-o", "--output", "format_", type=click.Choice((*FORMATS, "csv")), help="Output format; csv is in seconds."
 )
+@cluster_option.cluster_option("Ended jobs of the queue over a Slurm cluster; needs to read the controller's database")
+@cluster_option.state_dir_option("With --cluster: directory")
 @pass_settings
 def usage(
     settings: Settings,
+    over_cluster: bool,
+    state_dir: Path | None,
     since: int | None,
     until: int | None,
     by: str | None,
@@ -52,7 +57,8 @@ def usage(
     GRANTED   GPUs of the job x the time that it had them
     USED      device time, as the arbiters counted it
 
-    `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`.
+    `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`, and so it is with --cluster, where GPU time used is
+    not known: the nodes count it.
     """
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since must be before --until: exchange them")
@@ -60,6 +66,11 @@ def usage(
     by = by or ("job" if settings.output == "csv" else "user")
     if states and by != "job":
         raise click.UsageError("--state is for single jobs: add --by job")
+    if cluster_option.check({}, only=("state_dir",)):
+        from vgpud.cli.cluster import usage as ended
+
+        ended.show(settings, state_dir, ended.Asked(since, until, by, uid, states))
+        return
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
     from vgpud.cli.jobs import tables, views

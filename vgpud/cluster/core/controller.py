@@ -28,9 +28,9 @@ from vgpud.cluster.core.model import (
     SlurmNode,
     Tell,
 )
-from vgpud.cluster.core.translate import NotOurs, node_of, objection, spec_of
+from vgpud.cluster.core.translate import NotOurs, node_of, objection, queue_of, spec_of
 from vgpud.core.jobs import events as qe
-from vgpud.core.jobs.model import NEVER_NS, How, Job, JobState, Placement
+from vgpud.core.jobs.model import NEVER_NS, How, Job, JobState, Placement, QueueSpec
 from vgpud.core.queue.machine import Machine
 
 #: how the machine may stop a job here: a job that Slurm suspends keeps its GPUs, so that nobody gains by it
@@ -65,6 +65,7 @@ class Controller:
         self.machine = machine
         self._listener = listener
         self._queues = queues
+        self._left_over: tuple[QueueSpec, ...] = ()  # of the machine, for jobs of former times alone
         self._settings = settings
         self.bindings: dict[str, Binding] = {}
         self.refused: dict[str, str] = {}  # jobs that the queue does not take -> why
@@ -86,16 +87,28 @@ class Controller:
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
         """Takes over what a former controller saved, before the first step."""
         self.next_id, self._began_ns = next_id, now_ns
+        gone = {job.spec.queue for job in jobs} - set(self._queues)
+        self._left_over = tuple(self.machine.queue(name) for name in sorted(gone))
         self.bindings = {one.key: one for one in bindings}
         for one in self.bindings.values():
             one.told_ns = -1
         self._hear(self.machine.restore(jobs, now_ns))
 
+    def all_queues(self, queues: tuple[QueueSpec, ...]) -> tuple[QueueSpec, ...]:
+        """These, and those that only jobs of former times are in: what the machine is to have."""
+        names = {queue.name for queue in queues}
+        return (*queues, *(queue for queue in self._left_over if queue.name not in names))
+
     # ---- a look ----
 
-    def step(self, seen: Seen, now_ns: int) -> Decided:
-        """Compares what is with what is to be."""
+    def step(self, seen: Seen, now_ns: int, queues: tuple[QueueSpec, ...] = ()) -> Decided:
+        """Compares what is with what is to be. `queues`: if given, these are the queues from now on; all_queues() of
+        them were checked by machine.check_queues()."""
         self._requests, self._answers, self._turned = [], [], []
+        if queues:
+            self._queues = {queue.name for queue in queues}
+            self.refused.clear()
+            self._tell([qe.QueuesChanged(self.all_queues(queues))], now_ns)
         by_key = {job.key: job for job in seen.jobs}
         self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
         self.foreign = 0
@@ -253,7 +266,7 @@ class Controller:
             self._refuse(shown.key, denied.message)
             return
         binding = self.bindings[shown.key] = Binding(shown.key, self.next_id)
-        self._asked[shown.key] = _asked(shown)
+        self._asked[shown.key] = self._asks(shown)
         self.next_id += 1
         self._changed(binding)
         self._requests.append(qe.Submitted((binding.job_id,), spec, held=shown.user_held))
@@ -274,12 +287,14 @@ class Controller:
             if shown.user_held != (job.state is JobState.HELD):
                 of_user = job.state is JobState.PENDING
                 self._requests.append(qe.Held(job.job_id) if of_user else qe.Released(job.job_id))
-            if self._asked.setdefault(shown.key, _asked(shown)) != _asked(shown):
+            asks = self._asks(shown)
+            if self._asked.setdefault(shown.key, asks) != asks:
+                self._asked[shown.key] = asks
                 self._changes(shown, job)
 
     def _changes(self, shown: SlurmJob, job: Job) -> None:
-        """Its user has changed what it asks for (scontrol update); what cannot be is not taken over."""
-        self._asked[shown.key] = _asked(shown)
+        """Its user has changed what it asks for (scontrol update), or its queue is another; what cannot be is not
+        taken over."""
         try:
             changed = qe.Changed(job.job_id, spec_of(shown, self._queues, self._settings))
             denied = self.machine.refusal(changed)
@@ -372,14 +387,14 @@ class Controller:
         binding.told_ns = now_ns
         return True
 
-
-def _asked(shown: SlurmJob) -> tuple[object, ...]:
-    return (
-        shown.gres,
-        shown.nodes,
-        shown.cpus,
-        shown.time_limit_ns,
-        shown.account,
-        shown.comment,
-        shown.requeues,
-    )
+    def _asks(self, shown: SlurmJob) -> tuple[object, ...]:
+        return (
+            shown.gres,
+            shown.nodes,
+            shown.cpus,
+            shown.time_limit_ns,
+            queue_of(shown, self._queues),
+            shown.comment,
+            shown.requeues,
+            shown.array_limit,
+        )

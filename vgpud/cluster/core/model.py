@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -53,6 +54,7 @@ class SlurmJob:
     time_limit_ns: int = 0  # 0 = none, or not known
     node_names: tuple[str, ...] = ()  # that it has
     dependency: str = ""  # what it still waits for
+    array_limit: int = 0  # elements of its array that run at once; 0 = all, or not known
     requeues: bool = True  # it may be requeued
     restarts: int = 0
     exit_code: int = 0  # as in a shell
@@ -66,9 +68,9 @@ class SlurmJob:
 
     @property
     def number(self) -> tuple[int, int]:
-        """In the order of submission."""
-        job_id, _, index = self.key.partition("_")
-        return int(job_id), int(index or 0)
+        """In the order of submission: the number of the job, or of its array, and the index in that."""
+        found = re.match(r"(\d+)(?:_(\d+))?", self.key)
+        return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

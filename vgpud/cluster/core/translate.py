@@ -7,22 +7,20 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
-from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, SECOND_NS, Ask, JobSpec, Node
+from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, Ask, JobSpec, Node
 from vgpud.core.jobs.similarity import classes
 from vgpud.core.model import Device, Spec
+from vgpud.core.queue.check import ARRAY_JOBS_MAX
 from vgpud.core.rates import model_key
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
+from vgpud.slurm import words
 
 #: Slurm does not say how much memory a device has; a job takes of it in proportion to its share
 MEMORY_BYTES = 80 << 30
 GRANULE_BYTES = 2 << 20
-#: first word of a comment that is meant for us
-COMMENT_WORD = "vgpu"
 #: classes of similar jobs: what is known here is the user and the size
 _CLASSES = 2
 _PART = re.compile(r"(?:gres[:/])?(gpu|shard)(?::([A-Za-z][\w.-]*))?(?::(\d{1,9}))?")
-_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class NotOurs(ValueError):
@@ -40,7 +38,7 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         if not 0 < gpus_milli <= MILLI_PER_DEVICE:
             most = settings.shards_per_device
             raise NotOurs(f"--gres=shard:{count} is not a part of one device: write 1 to {most}, or --gres=gpu:N")
-    said = comment(job.comment)
+    said = words.said(job.comment)
     profile = said.get("model", "")
     ask = Ask(
         Spec(gpus_milli),
@@ -53,14 +51,22 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         members=job.nodes,
         one_per_node=job.nodes > 1,
         name=job.key,
-        queue=job.account if job.account in queues else DEFAULT_QUEUE,
+        queue=queue_of(job, queues),
         uid=job.uid,
-        duration_ns=_span_ns(said.get("duration", "")) or job.time_limit_ns,
+        duration_ns=words.said_ns(said.get("duration", "")) or job.time_limit_ns,
+        # Slurm's number of the array, not the queue's: it stays when its first element has ended
+        array=job.number[0] if job.array_limit else 0,
+        array_limit=min(job.array_limit, ARRAY_JOBS_MAX),
         model=profile,
-        skew_ppm=_skew_ppm(said.get("skew", "")),
+        skew_ppm=words.said_skew_ppm(said.get("skew", "")),
         preemptible=job.requeues,
     )
     return replace(spec, kinds=classes("", "", (), job.uid, spec)[-_CLASSES:])
+
+
+def queue_of(job: SlurmJob, queues: Collection[str]) -> str:
+    """The queue named like its account, else the default one."""
+    return job.account if job.account in queues else DEFAULT_QUEUE
 
 
 def _gres(text: str) -> tuple[str, str, int]:
@@ -73,26 +79,6 @@ def _gres(text: str) -> tuple[str, str, int]:
     if found is None or int(found[3] or 1) < 1:
         raise NotOurs(f"it asks for {text}: write --gres=gpu:N, --gres=gpu:MODEL:N or --gres=shard:N for each node")
     return found[1], found[2] or "", int(found[3] or 1)
-
-
-def comment(text: str) -> dict[str, str]:
-    """The words NAME=VALUE of a comment that begins with "vgpu"; of other comments none."""
-    words = text.split()
-    if not words or words[0].rstrip(":") != COMMENT_WORD:
-        return {}
-    pairs = (word.partition("=") for word in words[1:])
-    return {name: value for name, equals, value in pairs if equals}
-
-
-def _span_ns(text: str) -> int:
-    """2h, 30m, 90s; 0 where it is none."""
-    found = _SPAN.fullmatch(text)
-    return min(NEVER_NS - 1, int(float(found[1]) * _UNITS_S[found[2]] * SECOND_NS)) if found else 0
-
-
-def _skew_ppm(text: str) -> int:
-    found = re.fullmatch(r"(0?\.\d{1,6}|0|1)(\.0*)?", text)
-    return int(float(text) * 1_000_000) if found else -1
 
 
 def node_of(node: SlurmNode, settings: Settings) -> Node:

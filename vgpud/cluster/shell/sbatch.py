@@ -1,4 +1,4 @@
-"""A job as a command line of sbatch: what `vgpu cluster submit` runs."""
+"""A job as a command line of sbatch: what `vgpu submit --cluster` and `vgpu cluster submit` run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpud.cluster.core.translate import COMMENT_WORD
 from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.slurm.words import COMMENT_WORD
+
+#: option without a value
+FLAG = "yes"
 
 
 class NoGresError(ValueError):
@@ -22,12 +25,9 @@ class Submission:
     gpus_milli: int = MILLI_PER_DEVICE
     gpu_model: str = ""
     nodes: int = 1
-    queue: str = ""
-    name: str = ""
-    time: str = ""
-    array: str = ""
-    after: str = ""
+    options: tuple[tuple[str, str], ...] = ()  # of sbatch: name, value or FLAG
     said: tuple[tuple[str, str], ...] = ()  # model, skew, duration: for the comment
+    variables: tuple[tuple[str, str], ...] = ()  # of the job's environment, beside those of the caller
 
 
 def gres(gpus_milli: int, model: str = "") -> str:
@@ -43,16 +43,25 @@ def gres(gpus_milli: int, model: str = "") -> str:
 
 def command_line(partition: str, job: Submission) -> list[str]:
     """sbatch with its options; the job's script is on its standard input. Raises NoGresError."""
-    words = ["sbatch", f"--partition={partition}", f"--gres={gres(job.gpus_milli, job.gpu_model)}"]
+    words = ["sbatch", "--parsable", f"--partition={partition}", f"--gres={gres(job.gpus_milli, job.gpu_model)}"]
     words += [f"--nodes={job.nodes}", "--ntasks-per-node=1"] if job.nodes > 1 else []
-    given = {"account": job.queue, "job-name": job.name, "time": job.time, "array": job.array}
-    words += [f"--{name}={value}" for name, value in given.items() if value]
-    words += [f"--dependency=afterok:{job.after}"] if job.after else []
+    words += [f"--{name}" if value == FLAG else f"--{name}={value}" for name, value in job.options if value]
     said = " ".join(f"{name}={value}" for name, value in job.said if value)
     return [*words, f"--comment={COMMENT_WORD} {said}"] if said else words
 
 
 def script(job: Submission) -> str:
-    """Runs the command as it is; over several nodes once on each."""
-    command: Sequence[str] = ("srun", *job.command) if job.nodes > 1 else job.command
-    return f"#!/bin/sh\nexec {shlex.join(command)}\n"
+    """Runs the command as it is; over several nodes once on each. An array's index is in the same variable as on one
+    node."""
+    options = dict(job.options)
+    cpus = options.get("cpus-per-task")  # srun does not take it over from sbatch since 22.05
+    srun = ("srun", f"--cpus-per-task={cpus}") if cpus else ("srun",)
+    command: Sequence[str] = (*srun, *job.command) if job.nodes > 1 else job.command
+    index = "export VGPU_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\n" if options.get("array") else ""
+    return f"#!/bin/sh\n{index}exec {shlex.join(command)}\n"
+
+
+def as_shell(partition: str, job: Submission) -> str:
+    """The same for a shell: what is typed to submit it."""
+    variables = "".join(f"{name}={shlex.quote(value)} " for name, value in job.variables)
+    return f"{variables}{shlex.join(command_line(partition, job))} <<'END'\n{script(job)}END"

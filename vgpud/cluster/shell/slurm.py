@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vgpud.cluster.core.model import Cancel, Hold, Order, Phase, Release, Requeue, Seen, SlurmJob, Tell
@@ -13,8 +15,10 @@ from vgpud.errors import ExitCode, VgpudError
 
 #: slurmctld answers busy callers late
 TIMEOUT_S = 60.0
-#: jobs whose devices are asked for in one look
-ASKED_MAX = 500
+#: jobs whose devices are asked for in one look, and arrays whose limits are
+ASKED_MAX, ARRAYS_ASKED_MAX = 500, 50
+#: how often the limit of an array is asked for: its user may change it (scontrol update ArrayTaskThrottle=N)
+ARRAY_EVERY_S = 60.0
 #: of AdminComment
 TELL_CHARS_MAX = 250
 
@@ -32,15 +36,17 @@ class Slurm:
         self._partition = partition
         #: devices of running jobs, by key and number of restarts
         self._devices: dict[tuple[str, int], tuple[tuple[str, int, int], ...]] = {}
+        #: of each array by its number: how many elements run at once, and when that was last asked
+        self._arrays: dict[int, tuple[int, float]] = {}
 
     def look(self) -> Seen:
         """Jobs before nodes: what is released meanwhile is counted for others until the next look. Raises SlurmError:
         what is not seen is not gone."""
         of = ["--noheader", f"--partition={self._partition}"]
-        shown = _run(["squeue", *of, "--array", "--states=all", "-O", text.columns(text.JOB_COLUMNS)])
-        there = _run(["sinfo", *of, "--Node", "-O", text.columns(text.NODE_COLUMNS)])
+        shown = run(["squeue", *of, "--array", "--states=all", "-O", text.columns(text.JOB_COLUMNS)])
+        there = run(["sinfo", *of, "--Node", "-O", text.columns(text.NODE_COLUMNS)])
         try:
-            jobs = self._with_devices(list(text.jobs(shown)))
+            jobs = self._with_limits(self._with_devices(list(text.jobs(shown))))
             found = Seen(tuple(jobs), tuple(text.nodes(there)))
         except text.SlurmTextError as error:
             raise SlurmError(str(error)) from error
@@ -61,17 +67,34 @@ class Slurm:
                     continue
                 asked += 1
                 with contextlib.suppress(SlurmError):  # it may have ended meanwhile
-                    said = _run(["scontrol", "--oneliner", "--details", "show", "job", job.key])
+                    said = run(["scontrol", "--oneliner", "--details", "show", "job", job.key])
                     known[start] = text.devices(said, job.node_names)
             if start in known:
                 self._devices[start] = known[start]
                 jobs[number] = replace(job, devices=known[start])
         return jobs
 
+    def _with_limits(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
+        """Of elements of arrays: `squeue --array` does not show how many run at once, nor does plain squeue for certain
+        (elements that wait one by one make it forget). What was said last holds while the array is there."""
+        there = {job.number[0] for job in jobs if "_" in job.key}
+        waiting = {job.number[0] for job in jobs if "_" in job.key and job.phase is Phase.WAITS}
+        self._arrays = {array: known for array, known in self._arrays.items() if array in there}
+        now_s = time.monotonic()
+        due = [one for one in waiting if one not in self._arrays or now_s - self._arrays[one][1] >= ARRAY_EVERY_S]
+        for array in sorted(due, key=lambda one: self._arrays.get(one, (0, 0.0))[1])[:ARRAYS_ASKED_MAX]:
+            before = self._arrays.get(array, (0, 0.0))[0]
+            said = None
+            with contextlib.suppress(SlurmError):  # it may have ended meanwhile
+                said = text.array_limit(run(["scontrol", "--oneliner", "show", "job", str(array)]))
+            self._arrays[array] = before if said is None else said, now_s
+        limits = {array: limit for array, (limit, _) in self._arrays.items() if limit}
+        return [replace(job, array_limit=limits[job.number[0]]) if job.number[0] in limits else job for job in jobs]
+
     def tell(self, order: Order) -> None:
         """Raises SlurmError: it was refused, or Slurm does not answer."""
         for command in commands(order):
-            _run(command)
+            run(command)
 
 
 def commands(order: Order) -> list[list[str]]:
@@ -94,11 +117,18 @@ def commands(order: Order) -> list[list[str]]:
             return [["scontrol", "update", f"JobId={key}", f"AdminComment={text.MARK} {sentence[:TELL_CHARS_MAX]}"]]
 
 
-def _run(command: Sequence[str]) -> str:
-    """Output of a program that reads no terminal. Its texts are bytes of any kind: each is one character here."""
+def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+    """Output of a program that reads no terminal. Its texts are bytes of any kind: each is one character here. `env`:
+    variables beside those of this process. Raises SlurmError."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False, encoding="latin-1"
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            encoding="latin-1",
+            env={**os.environ, **(env or {})},
         )
     except FileNotFoundError as error:
         raise SlurmError(f"{command[0]} was not found: install Slurm's client programs (slurm-client)") from error

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vgpud.cluster.core.model import SlurmJob, SlurmNode
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS
 from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.slurm import words
 
 #: field of squeue -O -> width; the comment, which is the user's, comes last
 JOB_COLUMNS = {
@@ -42,7 +42,8 @@ NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "
 #: what these programs print where there is nothing
 _NOTHING = {"", "(null)", "N/A", "None", "n/a"}
 _NODES_MAX = 65_536
-_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+#: the first words of each line of `scontrol --oneliner show job`, before any text of a user
+_ARRAY = re.compile(r"^JobId=\d+ ArrayJobId=\d+ ArrayTaskId=([^ %]+)(?:%(\d+))?(?: ArrayTaskThrottle=(\d+))?", re.M)
 
 
 class SlurmTextError(ValueError):
@@ -84,7 +85,7 @@ def jobs(text: str) -> Iterator[SlurmJob]:
             gres=row["tres-per-node"],
             nodes=max(1, _number(row["NumNodes"].partition("-")[0])),
             cpus=max(1, _number(row["NumCPUs"])),
-            time_limit_ns=limit_ns(row["TimeLimit"]),
+            time_limit_ns=words.span_ns(row["TimeLimit"]),
             node_names=tuple(host_names(row["NodeList"])),
             dependency=row["Dependency"],
             requeues=row["Requeue"] != "0",
@@ -124,15 +125,6 @@ def _exit_code(text: str) -> int:
     return 128 + _number(signal) if _number(signal) else _number(code)
 
 
-def limit_ns(text: str) -> int:
-    """1-02:03:04, 02:03:04, 03:04; 0 for none and for words."""
-    found = _TIME.fullmatch(text)
-    if not found:
-        return 0
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return min(NEVER_NS - 1, (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND_NS)
-
-
 def host_names(text: str) -> Iterator[str]:
     """n[1-3,7]-ib,m4 as n1-ib n2-ib n3-ib n7-ib m4. Raises SlurmTextError for more nodes than any cluster has."""
     count = 0
@@ -162,11 +154,11 @@ def _counts(text: str) -> dict[str, tuple[int, str]]:
     """ "gpu:a100:2(S:0-1),shard:2000": gpu and shard -> (how many, model)."""
     found: dict[str, tuple[int, str]] = {}
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
-        kind, *words = part.split(":")
+        kind, *rest = part.split(":")
         if kind not in ("gpu", "shard"):
             continue
-        model = next((word for word in words if not word.isdigit() and word != "no_consume"), "")
-        count, before = sum(_number(word) for word in words), found.get(kind, (0, ""))
+        model = next((word for word in rest if not word.isdigit() and word != "no_consume"), "")
+        count, before = sum(_number(word) for word in rest), found.get(kind, (0, ""))
         found[kind] = before[0] + count, before[1] or ("" if model == "(null)" else model)
     return found
 
@@ -198,10 +190,20 @@ def devices(text: str, nodes: tuple[str, ...]) -> tuple[tuple[str, int, int], ..
     return tuple((name, at, milli) for (name, at), milli in sorted(found.items()))
 
 
+def array_limit(text: str) -> int | None:
+    """How many elements of an array run at once, from `scontrol --oneliner show job` of it: 4 of 0-99%4, 0 = all.
+    None: it is not said, as when none of them waits undivided any more."""
+    found = list(_ARRAY.finditer(text))
+    said = [int(one[2] or one[3]) for one in found if one[2] or one[3]]
+    if said:
+        return said[0]
+    return 0 if any(re.search("[-,]", one[1]) for one in found) else None
+
+
 def _allocated(text: str) -> Iterator[tuple[str, int, str]]:
     """(gpu or shard, how many, what stands in brackets) of each part."""
-    for kind, words, inner in re.findall(r"(gpu|shard):((?:\(null\):|[^,:()]+:)*\d+)(?:\(([^)]*)\))?", text):
-        yield kind, _number(words.rpartition(":")[2]), inner
+    for kind, named, inner in re.findall(r"(gpu|shard):((?:\(null\):|[^,:()]+:)*\d+)(?:\(([^)]*)\))?", text):
+        yield kind, _number(named.rpartition(":")[2]), inner
 
 
 def _amounts(kind: str, count: int, inner: str, *, exact: bool = False) -> dict[int, int] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 
 from vgpud.cli.common import tables
-from vgpud.cli.common.text import duration, plain
+from vgpud.cli.common.text import duration, gpu_time, plain
 from vgpud.cli.common.times import format_span
 from vgpud.cli.common.users import user_name
 from vgpud.cli.jobs import tables as job_tables
@@ -62,7 +62,7 @@ FILTERS = {
     "ago": _ago,
     "bytes": format_bytes,
     "devices": job_tables.devices_label,
-    "gpu_time": job_tables.gpu_time,
+    "gpu_time": gpu_time,
     "gpus": format_gpus,
     "job_gpus": job_tables.gpus_label,
     "job_name": job_tables.name_label,

@@ -33,6 +33,7 @@ class Arrays:
         if not job.spec.array_limit:
             return True
         slots = self._slots.setdefault(job.spec.array, Slots(job.spec.array_limit))
+        slots.limit = job.spec.array_limit  # it may have been changed
         if job.job_id not in slots.taken:
             if len(slots.taken) >= slots.limit:
                 slots.waiting[job.job_id] = None

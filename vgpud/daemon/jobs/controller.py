@@ -110,7 +110,7 @@ class JobController:
         cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.device_groups(devices)
         nodes = [Node(host.node, devices, cpu_milli, _ram_bytes(), model, groups)]
         self._recorder = Recorder(host.config.record_queue)
-        self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs)
+        self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs, kept.past)
         cluster, most = Cluster(nodes, host.state.policy), members_max(host.state.policy)
         specs = self.queues.specs
         self.machine = Machine(specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)

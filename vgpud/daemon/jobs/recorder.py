@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from vgpud.core.jobs.events import Command, Event
@@ -50,11 +50,12 @@ class Recorder:
         policy: Policy,
         hows: Sequence[How],
         jobs: Sequence[Job],
+        past: Mapping[str, object] | None = None,
     ) -> None:
-        """`jobs`: those of a former daemon; a recording with such cannot be replayed from its first line alone."""
-        given = {"queues": queues, "nodes": nodes, "policy": policy, "hows": hows}
+        """`jobs`: those of a former process; `past`: what else the machine was told of former times, and when."""
+        given: dict[str, object] = {"queues": queues, "nodes": nodes, "policy": policy, "hows": hows}
         given |= {"jobs": jobs} if jobs else {}
-        self._write({name: encode(value) for name, value in given.items()})
+        self._write({name: encode(value) for name, value in given.items()} | dict(past or {}))
 
     def add(self, at_ns: int, events: Sequence[Event], commands: Sequence[Command]) -> None:
         """The events of one step; its commands are on the line of the last event."""

@@ -1,0 +1,99 @@
+"""`vgpu simulate --from-slurm`: of sacct, which is a script here, or of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpud.simulate import sacct
+
+USAGE, UNREACHABLE = 2, 3
+LINES = [
+    f"{number}|ann|1000|team|gpu|COMPLETED|{at}|{at + wait}|{at + wait + ran}|{ran // 60:02}:{ran % 60:02}|UNLIMITED|1"
+    f"|gres/gpu=1|gres/gpu=1|"
+    for number, at, wait, ran in (
+        (1, 1_793_000_000, 0, 600),
+        (2, 1_793_000_000, 600, 60),
+        (3, 1_793_000_060, 600, 120),
+    )
+]
+TEXT = "\n".join(["|".join(sacct.COLUMNS), *LINES, ""])
+
+
+@pytest.fixture
+def month(tmp_path: Path) -> Path:
+    path = tmp_path / "month.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def program(folder: Path, text: str) -> None:
+    (folder / "sacct").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "sacct").chmod(0o755)
+
+
+def test_what_happened_and_what_would_have(vgpu: Any, month: Path) -> None:
+    args = ("--cluster", "1x1", "--policy", "strict:fifo", "--compare", "srtf", "--estimates")
+    result = vgpu("simulate", "--from-slurm", str(month), *args)
+    assert result.code == 0, result
+    _titles, was, fifo, srtf = result.stdout.splitlines()
+    assert [one[:11].rstrip() for one in (was, fifo, srtf)] == ["as it was", "strict:fifo", "srtf"]
+    data = vgpu("simulate", "--from-slurm", str(month), *args, "-o", "json").json
+    assert (data["trace"], data["jobs"]) == ("month.txt", 3)
+    by = {run["policy"]: run["jct_s"]["mean"] for run in data["runs"]}
+    assert by["as it was"] == by["strict:fifo"] == pytest.approx((600 + 660 + 720) / 3)
+
+
+def test_of_sacct_itself(vgpu: Any, tmp_path: Path, month: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, f'echo "$SLURM_TIME_FORMAT $*" > {tmp_path}/asked; cat {month}')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    args = ("--since", "2026-10-01", "--partition", "gpu", "--cluster", "2x4", "--policy", "2d-las")
+    result = vgpu("simulate", "--from-slurm", *args)
+    assert result.code == 0, result
+    asked = (tmp_path / "asked").read_text()
+    assert asked.startswith("%s ") and "--starttime=2026-10-01T00:00:00" in asked and "--partition=gpu" in asked
+    assert f"--format={','.join(sacct.COLUMNS)}" in asked
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["as", "2d-las"]
+    nothing = vgpu("simulate", "--from-slurm", "--since", "2099-01-01", "--cluster", "2x4")
+    assert nothing.code == USAGE and "take a longer time" in nothing.stderr
+
+
+def test_without_slurmdbd(vgpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "echo 'Slurm accounting storage is disabled' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    result = vgpu("simulate", "--from-slurm", "--cluster", "2x4")
+    assert result.code == UNREACHABLE
+    assert "Slurm accounting storage is disabled" in result.stderr and "vgpu cluster usage -o csv" in result.stderr
+    (tmp_path / "sacct").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "sacct was not found" in vgpu("simulate", "--from-slurm", "--cluster", "2x4").stderr
+
+
+def test_what_was_left_out_is_said(vgpu: Any, month: Path) -> None:
+    month.write_text(TEXT + LINES[0].replace("gres/gpu=1", "cpu=1") + "\n" + LINES[0].replace("10:00", "00:00") + "\n")
+    result = vgpu("simulate", "--from-slurm", str(month), "--cluster", "1x1")
+    assert result.code == 0 and "3 jobs ran with GPUs; left out: 1 had no GPU, 1 never ran" in result.stderr
+
+
+def test_queues_of_a_controller(vgpu: Any, month: Path, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.json"
+    queues.write_text('{"queues": [{"name": "default", "policy": "srtf"}]}')
+    result = vgpu("simulate", "--from-slurm", str(month), "--cluster", "1x1", "--queues", str(queues))
+    assert result.code == 0 and "left out" not in result.stderr, "the account is no queue: its jobs are in default"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--cluster", "1x1"), "specify one trace"),
+        (("--from-slurm", "MONTH", "--trace", "x", "--cluster", "1x1"), "specify one trace"),
+        (("--from-slurm", "MONTH"), "specify the cluster"),
+        (("--trace", "x", "--cluster", "1x1", "--since", "1d"), "--since and --partition select jobs of --from-slurm"),
+        (("--from-slurm", "nowhere.txt", "--cluster", "1x1"), "cannot read nowhere.txt"),
+    ],
+)
+def test_refused_in_one_line(vgpu: Any, month: Path, args: tuple[str, ...], words: str) -> None:
+    result = vgpu("simulate", *(str(month) if word == "MONTH" else word for word in args))
+    assert result.code == USAGE and words in result.stderr and result.stderr.count("\n") == 1

@@ -1,0 +1,122 @@
+"""Arrays of which only so many elements run at once: the queue offers no more, so that what is free is others'."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.fake_slurm import FakeSlurm
+from tests.cluster.system import System
+from tests.cluster.world import World
+from vgpud.cluster.shell import slurm as shell
+from vgpud.simulate import replay
+
+
+@pytest.fixture
+def system(quick_system: System) -> System:
+    return quick_system
+
+
+def test_no_more_elements_have_gpus_than_the_array_allows() -> None:
+    world = World(FakeSlurm(n1=8))
+    keys = world.slurm.array("gpu:1", 6, limit=2)
+    world.looks(2)
+    assert world.running() == keys[:2]
+    assert [world.state(key) for key in keys] == ["running"] * 2 + ["pending"] * 4
+    reason = world.controller.machine.reason(world.job(keys[2]).job_id, world.now_ns)
+    assert reason == "2 jobs of the array of job 1 run or start, which is its limit"
+    wide = world.slurm.submit("gpu:6")
+    world.looks(2)
+    assert world.running() == [*keys[:2], wide], "in the books of the queue there is space for it"
+    world.slurm.end(keys[0])
+    world.slurm.end(wide)
+    world.looks(2)
+    assert world.running() == keys[1:3]
+    assert list(replay.same_commands(world.recording())) == []
+
+
+def test_all_elements_run_in_the_end_and_never_too_many() -> None:
+    world = World(FakeSlurm(n1=4))
+    keys = world.slurm.array("shard:500", 9, limit=3)
+    done = []
+    for _ in range(60):
+        world.look()
+        running = world.running()
+        assert len(running) <= 3
+        for key in running[:1]:
+            world.slurm.end(key)
+            done.append(key)
+    assert sorted(done) == sorted(keys)
+
+
+def test_an_element_that_a_node_loses_keeps_its_turn() -> None:
+    world = World(FakeSlurm(n1=1, n2=1, n3=1))
+    keys = world.slurm.array("gpu:1", 3, limit=1)
+    world.looks(2)
+    (node,) = world.slurm.jobs[keys[0]].has
+    world.slurm.fail(node)
+    world.looks(4)
+    assert world.running() == keys[:1]
+
+
+@pytest.mark.parametrize("limit", [4, 0])
+def test_its_user_raises_the_limit(limit: int) -> None:
+    world = World(FakeSlurm(n1=8))
+    keys = world.slurm.array("gpu:1", 6, limit=2)
+    world.looks(2)
+    world.slurm.limits[1] = limit
+    world.looks(3)
+    assert world.running() == (keys[:limit] if limit else keys)
+
+
+def test_its_user_lowers_the_limit() -> None:
+    world = World(FakeSlurm(n1=8))
+    keys = world.slurm.array("gpu:1", 6, limit=4)
+    world.looks(2)
+    world.slurm.limits[1] = 1
+    world.looks(2)
+    for key in keys[:3]:
+        world.slurm.end(key)
+        world.looks(2)
+    assert world.running() == [keys[3]]
+    world.slurm.end(keys[3])
+    world.looks(2)
+    assert len(world.running()) == 1
+
+
+def test_the_next_controller_knows_the_limit() -> None:
+    world = World(FakeSlurm(n1=8))
+    keys = world.slurm.array("gpu:1", 4, limit=2)
+    world.looks(2)
+    world.kill()
+    world.slurm.limits[1] = 0  # it is not shown any more, as when no elements wait undivided
+    world.looks(2)
+    assert world.running() == keys[:2]
+
+
+def test_limits_are_asked_once_in_a_while(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    run = shell.run
+    monkeypatch.setattr(shell, "run", lambda words, env=None: (asked.append(list(words)), run(words, env))[1])
+
+    def arrays() -> int:
+        return sum(words[:4] == ["scontrol", "--oneliner", "show", "job"] for words in asked)
+
+    system.change(lambda slurm: slurm.array("gpu:1", 4, limit=1))
+    system.submit("shard:100")
+    one = system.service()
+    one.look()
+    assert [job.state for job in system.slurm().jobs.values()] == [
+        "RUNNING",
+        "PENDING",
+        "PENDING",
+        "PENDING",
+        "RUNNING",
+    ]
+    one.look()
+    assert arrays() == 1, "not with every look"
+    monkeypatch.setattr(shell, "ARRAY_EVERY_S", 0.0)
+    system.change(lambda slurm: slurm.limits.update({1: 2}))
+    one.look()
+    one.look()
+    assert arrays() > 1 and [job.state for job in system.slurm().jobs.values()].count("RUNNING") == 3
+    one.close()

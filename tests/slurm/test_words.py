@@ -1,0 +1,45 @@
+"""Times of Slurm's programs, and what a comment says."""
+
+from __future__ import annotations
+
+import pytest
+
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS
+from vgpud.slurm import words
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("UNLIMITED", 0), ("30:00", 1800), ("1:00:00", 3600), ("2-00:00:01", 172_801), ("soon", 0)]
+)
+def test_spans(given: str, seconds: int) -> None:
+    assert words.span_ns(given) == seconds * SECOND_NS
+
+
+def test_a_span_beyond_all_time() -> None:
+    assert words.span_ns(f"{10**12}-00:00:00") == NEVER_NS - 1
+
+
+@pytest.mark.parametrize(
+    ("given_ns", "text"),
+    [(1, "0-00:00:01"), (90 * SECOND_NS, "0-00:01:30"), (26 * 3600 * SECOND_NS + 1, "1-02:00:01")],
+)
+def test_a_span_as_text(given_ns: int, text: str) -> None:
+    assert words.span_text(given_ns) == text
+    assert 0 <= words.span_ns(text) - given_ns < SECOND_NS
+
+
+def test_comments() -> None:
+    found = words.said("vgpu: model=vgg16 skew=0.75 duration=2h")
+    assert found == {"model": "vgg16", "skew": "0.75", "duration": "2h"}
+    assert words.said("my vgpu model=x") == words.said("") == {}
+
+
+def test_numbers_of_comments() -> None:
+    assert [words.said_ns(text) for text in ("2h", "1.5m", "-1h", "2", "")] == [
+        7200 * SECOND_NS,
+        90 * SECOND_NS,
+        0,
+        0,
+        0,
+    ]
+    assert [words.said_skew_ppm(text) for text in (".75", "1", "0", "2", "much")] == [750_000, 1_000_000, 0, -1, -1]

@@ -1,0 +1,43 @@
+"""`vgpu simulate --from-slurm`: the jobs that Slurm has accounted, from sacct itself or from a file with its output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vgpud.simulate.trace import TraceJob
+
+#: what stands for no file
+SACCT = "sacct"
+DAYS = 30
+FILE_BYTES_MAX = 512 << 20
+
+
+def name(source: str) -> str:
+    """For documents and messages."""
+    return SACCT if source == SACCT else Path(source).name
+
+
+def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, ...]) -> list[TraceJob]:
+    """`source`: a file, or SACCT. `since_ns` None: all jobs of a file, and DAYS of sacct. Raises VgpudError."""
+    from vgpud.cli.common.output import say
+    from vgpud.simulate import sacct
+
+    if source == SACCT:
+        from vgpud.cluster.shell import sacct as shell
+        from vgpud.cluster.shell.published import now_s
+
+        if since_ns is None:
+            since_ns = (now_s() - DAYS * 86_400) * 10**9
+        text = shell.read(sacct.COLUMNS, since_ns // 10**9, partition)
+    else:
+        from vgpud.userfiles.bounded import read_text
+
+        text = read_text(Path(source), FILE_BYTES_MAX, "utf-8-sig")
+    found = sacct.read(text, source, sacct.Asked(since_ns or 0, partition, queues))
+    left_out = [(found.without_gpus, "had no GPU"), (found.never_ran, "never ran")]
+    said = ", ".join(f"{count} {what}" for count, what in left_out if count)
+    if said:
+        say(f"{name(source)}: {len(found.jobs)} jobs ran with GPUs; left out: {said}")
+    return found.jobs

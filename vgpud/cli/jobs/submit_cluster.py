@@ -1,0 +1,128 @@
+"""`vgpu submit --cluster`: the options of a job as those of sbatch, and which of them make no sense there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from vgpud.cli.common.cluster_option import with_run_dir
+from vgpud.cli.jobs.quantities import format_array
+
+if TYPE_CHECKING:
+    from vgpud.cluster.shell.sbatch import Submission
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SIZE_STAYS = "a job keeps its size there, Slurm gives nothing back to a running one: write --gpus N, or --gang N"
+_PREDICT = "`vgpu predict MODEL` says what the model needs: write that as --gpus and --mem"
+_NOTIFY = "Slurm notifies by mail alone: write --notify-mail ADDRESS"
+#: keyword of an option -> what to write instead
+INSTEAD = {
+    **dict.fromkeys(("workers", "heuristic", "utility", "batch", "batch_max"), _SIZE_STAYS),
+    **dict.fromkeys(("predict", "optimizer", "precision", "dims", "predictor"), _PREDICT),
+    **dict.fromkeys(("notify_webhook", "notify_command"), _NOTIFY),
+    "min_milli": "Slurm counts what is guaranteed: write it as --gpus, and --max for what the job may borrow",
+    "mem_min": "Slurm guarantees memory in proportion to --gpus: write more of these, and --mem for the limit",
+    "mem_max": "write --mem, which is the limit there",
+    "weight": "each node divides idle time by what is guaranteed: leave it out",
+    "spread": "write --gang N for a part of a device on each of N nodes",
+    "devices": "the queue chooses the nodes and Slurm the devices: leave it out, or name a model with --gpu-model",
+    "priority": "the queue's policy orders the jobs: leave it out, or submit to another --queue",
+    "begin": "the queue starts jobs when there is capacity: submit the job later, for example by cron",
+    "retries": "write the retry into the command, which may call `scontrol requeue $SLURM_JOB_ID`",
+    "image": "write the engine's command: -- podman run IMAGE, or -- srun --container-image=IMAGE with pyxis",
+    "request_id": "Slurm has no such number: `squeue --me` shows whether the job is there",
+    "pty": "a terminal is srun's: srun --pty --partition=PARTITION --gres=shard:500 bash",
+    "detach_keys": "a terminal is srun's: leave it out",
+}
+#: options that make sense over a cluster alone
+ONLY = ("run_dir", "partition", "gpu_model", "model", "dry_run")
+_MAIL = {"start": "BEGIN", "end": "END", "failure": "FAIL"}
+_NS = 1_000_000_000
+
+
+def cluster_options(function: F) -> F:
+    """--cluster and the options that make sense with it alone."""
+    options = (
+        with_run_dir("Submit to the queue over a Slurm cluster, by sbatch"),
+        click.option("--partition", metavar="NAME", help="With --cluster: partition (default: the controller's)."),
+        click.option("--gpu-model", metavar="NAME", help="With --cluster: on this model only, as slurm.conf calls it."),
+        click.option("--model", metavar="NAME", help="With --cluster: what it trains, for the placement throughput."),
+        click.option("--dry-run", is_flag=True, help="With --cluster: show the command line of sbatch, run nothing."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def submission(
+    given: Mapping[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]], kept: Sequence[str]
+) -> Submission:
+    """kept: variables that --no-env passes on. Raises UsageError."""
+    from vgpud.cluster.shell.sbatch import Submission
+    from vgpud.core.units import format_gpus
+
+    gpus = given["gpus"]
+    if not command:
+        raise click.UsageError("specify a command: for example vgpu submit --cluster --gpus 0.5 -- python train.py")
+    if gpus is None:
+        raise click.UsageError("specify a size: for example --gpus 0.5")
+    if isinstance(gpus, tuple):
+        raise click.UsageError(f"--gpus {format_gpus(gpus[0])}..{format_gpus(gpus[1])} with --cluster: {_SIZE_STAYS}")
+    expected_s = -(-(given["expected"] or 0) // _NS)
+    said = (
+        ("model", given["model"] or ""),
+        ("skew", "" if given["skew"] is None else f"{given['skew']:.6f}".rstrip("0").rstrip(".")),
+        ("duration", f"{expected_s}s" if expected_s else ""),
+    )
+    variables = dict([*file_env, *given["env"]])
+    return Submission(
+        tuple(command),
+        gpus,
+        given["gpu_model"] or "",
+        given["gang"] or 1,
+        tuple(_options(given, [*kept, *variables])),
+        said,
+        tuple(variables.items()),
+    )
+
+
+def _options(given: Mapping[str, Any], exported: Sequence[str]) -> list[tuple[str, str]]:
+    """Of sbatch. --vgpu-max and the like are the plugin's of integrations/slurm. exported: variables, with --no-env."""
+    from vgpud.cluster.shell.sbatch import FLAG
+    from vgpud.core.units import format_gpus
+    from vgpud.slurm.words import span_text
+
+    after = ":".join(map(str, given["after"] or ()))
+    whether = "afterany" if given["after_any"] else "afterok"
+    found = [
+        ("account", given["queue"] or ""),
+        ("job-name", given["name"] or ""),
+        ("time", span_text(given["time_limit"]) if given["time_limit"] else ""),
+        ("array", format_array(*given["array"]) if given["array"] else ""),
+        ("dependency", f"{whether}:{after}" if after else ""),
+        ("hold", FLAG if given["hold"] else ""),
+        ("no-requeue", FLAG if given["no_preempt"] else ""),
+        ("cpus-per-task", str(-(-given["cpus"] // 1000)) if given["cpus"] else ""),
+        ("mem", f"{-(-given['ram'] // (1 << 20))}M" if given["ram"] else ""),
+        ("vgpu-max", format_gpus(given["max_milli"]) if given["max_milli"] else ""),
+        ("vgpu-mem", str(given["mem"]) if given["mem"] else ""),
+        ("vgpu-class", given["service_class"] or ""),
+        ("chdir", os.path.abspath(given["directory"]) if given["directory"] else ""),
+        ("output", given["log"] or ""),
+        ("export", ",".join(exported) if given["no_env"] else ""),
+        ("wait", FLAG if given["wait"] else ""),
+    ]
+    return found + _mail(given)
+
+
+def _mail(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    address, events = given["notify_mail"], given["notify"]
+    if not address:
+        if events:
+            raise click.UsageError(f"--notify with --cluster: {_NOTIFY}")
+        return []
+    return [("mail-user", address), ("mail-type", ",".join(_MAIL[event] for event in events or ("end",)))]

@@ -1,0 +1,205 @@
+"""Jobs that Slurm has accounted, as a trace: what `sacct -P` prints, by the names of its columns.
+
+Left out are steps, jobs without GPUs and jobs that never ran. Policies are told of a job's duration what `vgpu cluster`
+would know: what its comment says, or its time limit.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, SECOND_NS, Ask, JobSpec
+from vgpud.core.model import Spec
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered
+from vgpud.slurm import words
+
+#: what is asked of sacct; the comment is the user's and comes last: it may have the separator in it
+COLUMNS = (
+    *("JobID", "User", "UID", "Account", "Partition", "State"),
+    *("Submit", "Start", "End", "Elapsed", "Timelimit"),
+    *("NNodes", "AllocTRES", "ReqTRES", "Comment"),
+)
+NEEDED = ("JobID", "Submit", "Start", "Elapsed", "NNodes", "AllocTRES")
+SEPARATOR = "|"
+#: shards of one device
+SHARDS = 1000
+_NEVER = ("", "Unknown", "None", "N/A")
+_JOB = re.compile(r"\d{1,10}([_+]\d{1,10})?")
+#: elements of an array that wait: 12_[3-9%2]
+_WAITING = re.compile(r"\d{1,10}_\[.*")
+_GRES = re.compile(r"gres/(gpu|shard)(?::([^=]+))?=(.*)")
+_SPAN = re.compile(r"(\d{1,5}-)?(\d{1,6}:)?\d{1,6}:\d\d(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which jobs are wanted, and the queues that there are."""
+
+    since_ns: int = 0  # submitted since then
+    partition: str = ""  # "" = all
+    queues: tuple[str, ...] = ()  # jobs of other accounts are in `default`, as in a controller; () = one for each
+
+
+@dataclass(slots=True)
+class Read:
+    """The jobs in the order of their submission, and how many were left out."""
+
+    jobs: list[TraceJob] = field(default_factory=list)
+    without_gpus: int = 0
+    never_ran: int = 0
+
+
+def read(text: str, name: str, asked: Asked) -> Read:
+    """`name`: of the file, for messages. Raises TraceError that names the line."""
+    lines = text.split("\n")
+    ends = lines[0].rstrip("\r").endswith(SEPARATOR)
+    header = _values(lines[0], ends)
+    most = len(header) - 1 if header[-1] == "Comment" else -1
+    missing = [column for column in NEEDED if column not in header]
+    if missing:
+        columns = ",".join(COLUMNS)
+        raise TraceError(
+            f"{name}: no column {', '.join(missing)}: write it with `sacct -a -X -P -o {columns}`, without -n"
+        )
+    found, users = Read(), dict[str, int]()
+    for number, line in enumerate(lines[1:], 2):
+        if not line.strip():
+            continue
+        where, values = f"{name}:{number}", _values(line, ends, most)
+        if len(values) != len(header):
+            raise TraceError(f"{where}: {len(values)} values where the header has {len(header)} columns")
+        _take(found, Row(where, dict(zip(header, values, strict=True))), asked, users)
+    if not found.jobs:
+        raise TraceError(f"{name} has no job that ran with GPUs: {_why_none(found)}")
+    found.jobs = ordered(found.jobs, sort=True)
+    return found
+
+
+def _values(line: str, ends: bool, most: int = -1) -> list[str]:
+    """`ends`: each line ends with the separator, as those of `sacct -p`."""
+    text = line.rstrip("\r")
+    return (text.removesuffix(SEPARATOR) if ends else text).split(SEPARATOR, most)
+
+
+def _why_none(found: Read) -> str:
+    if found.without_gpus:
+        text = f"{found.without_gpus} jobs had none"
+        return f"{text} (Slurm accounts GPUs with AccountingStorageTRES=gres/gpu,gres/shard in slurm.conf)"
+    return f"{found.never_ran} never ran" if found.never_ran else "take a longer time, or another partition"
+
+
+def _take(found: Read, row: Row, asked: Asked, users: dict[str, int]) -> None:
+    key = row.text("JobID")
+    if "." in key:
+        return  # a step
+    if not _JOB.fullmatch(key) and not _WAITING.fullmatch(key):
+        raise TraceError(f"{row.where}: JobID is {key!r}: write for example 12, or 12_3 of an array")
+    if asked.partition and row.text("Partition") != asked.partition:
+        return
+    submitted_ns = _moment_ns(row, "Submit")
+    if submitted_ns < 0:
+        raise TraceError(f"{row.where}: Submit is {row.text('Submit')!r}: it must be a time")
+    if submitted_ns < asked.since_ns:
+        return
+    started_ns, ran_ns = _moment_ns(row, "Start"), _span_ns(row, "Elapsed")
+    if started_ns < 0 or not ran_ns or _WAITING.fullmatch(key):
+        found.never_ran += 1
+        return
+    spec = _spec(row, asked.queues, users)
+    if spec is None:
+        found.without_gpus += 1
+        return
+    ended_ns = _moment_ns(row, "End")
+    if ended_ns < 0:
+        ended_ns = started_ns + ran_ns  # it runs: it counts as long as it has run so far
+    if not submitted_ns <= started_ns <= ended_ns:
+        raise TraceError(f"{row.where}: Submit, Start and End are not in this order")
+    jct_ns = max(ended_ns - submitted_ns, ran_ns)
+    found.jobs.append(TraceJob(submitted_ns, ran_ns, spec, row.where, jct_ns=jct_ns))
+
+
+def _spec(row: Row, queues: Collection[str], users: dict[str, int]) -> JobSpec | None:
+    """None of a job without GPUs."""
+    nodes = row.positive("NNodes")
+    kind, count = _gres(row, "AllocTRES") or _gres(row, "ReqTRES") or ("", 0)
+    if not count:
+        return None
+    milli = count * MILLI_PER_DEVICE if kind == "gpu" else count * MILLI_PER_DEVICE // SHARDS
+    if milli % nodes or (kind == "gpu" and count % nodes):  # nodes with unequal parts: wherever there are single GPUs
+        ask, members, one_per_node = Ask(Spec(MILLI_PER_DEVICE)), -(-milli // MILLI_PER_DEVICE), False
+    else:
+        ask, members, one_per_node = Ask(Spec(milli // nodes), gpu_models=_model(row)), nodes, nodes > 1
+    said = words.said(row.text("Comment"))
+    account = row.text("Account") or DEFAULT_QUEUE
+    return JobSpec(
+        ask,
+        members,
+        one_per_node=one_per_node,
+        name=row.text("JobID"),
+        queue=account if not queues or account in queues else DEFAULT_QUEUE,
+        uid=_uid(row, users),
+        duration_ns=words.said_ns(said.get("duration", "")) or words.span_ns(row.text("Timelimit")),
+        model=said.get("model", ""),
+        skew_ppm=words.said_skew_ppm(said.get("skew", "")),
+    )
+
+
+def _uid(row: Row, users: dict[str, int]) -> int:
+    """Where there is no column of numbers, users are numbered in the order in which they come."""
+    if row.text("UID"):
+        return row.whole("UID", 1 << 32)
+    return users.setdefault(row.text("User"), len(users))
+
+
+def _gres(row: Row, column: str) -> tuple[str, int] | None:
+    """(gpu or shard, how many on all nodes together) of billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,node=2."""
+    plain: dict[str, int] = {}
+    typed: dict[str, int] = {}
+    for kind, model, amount in _parts(row, column):
+        if not (amount.isascii() and amount.isdigit() and int(amount) <= GPUS_MAX * SHARDS):
+            raise TraceError(f"{row.where}: {column} has gres/{kind}={amount}: it must be a whole number")
+        counts = typed if model else plain
+        counts[kind] = counts.get(kind, 0) + int(amount)
+    counts = typed | plain
+    return next(((kind, counts[kind]) for kind in ("shard", "gpu") if counts.get(kind)), None)
+
+
+def _model(row: Row) -> tuple[str, ...]:
+    """The model of GPU that the job asked for; what it was given it might have had elsewhere, too."""
+    return tuple(dict.fromkeys(model for _, model, _ in _parts(row, "ReqTRES") if model))[:1]
+
+
+def _parts(row: Row, column: str) -> Iterator[tuple[str, str, str]]:
+    for part in row.text(column).split(","):
+        if found := _GRES.fullmatch(part):
+            yield found[1], found[2] or "", found[3]
+
+
+def _span_ns(row: Row, column: str) -> int:
+    text = row.text(column)
+    if text in _NEVER:
+        return 0
+    if not _SPAN.fullmatch(text):
+        raise TraceError(f"{row.where}: {column} is {text!r}: write for example 1-02:03:04 or 02:03:04")
+    return words.span_ns(text.partition(".")[0])
+
+
+def _moment_ns(row: Row, column: str) -> int:
+    """ns since 1970 of a time on the local clock, or of seconds since 1970; -1 = it has not come."""
+    text = row.text(column)
+    if text in _NEVER:
+        return -1
+    if re.fullmatch(r"\d{9,11}", text):
+        return int(text) * SECOND_NS
+    try:
+        at_s = datetime.datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError) as error:
+        fix = "write for example 2026-11-01T08:00:00 (SLURM_TIME_FORMAT=standard)"
+        raise TraceError(f"{row.where}: {column} is {text!r}: {fix}") from error
+    if not 0 <= at_s < NEVER_NS // SECOND_NS:
+        raise TraceError(f"{row.where}: {column} is {text!r}: before 1970, or too far away")
+    return int(at_s) * SECOND_NS
