@@ -3,8 +3,8 @@ memory, and what does that cost against the same without slices?
 
 Ray, its nodes and each node's vgpud are real and on this machine, the devices are simulated. Shares are from the
 devices' own logs: of all time, which is what is promised, and of the time in which the device was busy. The difference
-is time in which no actor had work on the device, since the machine's processors were late: it is the same without
-slices (steps per second).
+is time in which the device changed from one actor to another, or none had work on it since the machine's processors
+were late: without slices, where contexts change each millisecond, it is more (steps per second).
 """
 
 from __future__ import annotations
