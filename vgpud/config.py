@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from vgpud import paths
 from vgpud.core.enforce import VERBS
 from vgpud.core.model import DIRECTS, PRIORITY_MAX, SLICES_MAX
-from vgpud.core.units import UnitError, parse_gpus
+from vgpud.core.units import PORT_MAX, UnitError, parse_gpus, parse_whole
 from vgpud.errors import ConfigError
 from vgpud.oci.request import Limits
 from vgpud.userfiles import toml
@@ -90,15 +90,14 @@ def _word(value: str) -> str:
 
 def _metrics(value: str) -> str:
     host, colon, port = value.rpartition(":")
-    number = int(port) if port.isascii() and port.isdigit() else -1
-    valid = value == METRICS_OFF or (colon and host and 0 <= number <= 65535)
+    valid = value == METRICS_OFF or (colon and host and parse_whole(port, PORT_MAX) is not None)
     return "" if valid else 'write "off" or an address such as "127.0.0.1:9419"'
 
 
 def _listen(value: str) -> str:
     host, _, port = value.rpartition(":")
-    number = int(port) if port.isascii() and port.isdigit() else -1
-    valid = not value or (re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[\w.-]+", host) and 0 <= number <= 65535)
+    named = re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[\w.-]+", host) and parse_whole(port, PORT_MAX) is not None
+    valid = not value or named
     return "" if valid else 'write "" or an address such as "0.0.0.0:7443"'
 
 

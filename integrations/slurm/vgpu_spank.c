@@ -235,6 +235,45 @@ static bool begin_arguments(spank_t sp, const char *word, struct arguments *list
   return true;
 }
 
+/* ---- what the whole job has ---- */
+
+/* Of "shard:600(IDX:0)" 600, of "gpu:a100:2(IDX:0-1)" 2000, of anything else 0. */
+static uint64_t milli_in(const char *text) {
+  uint64_t shards = 0, gpus = 0;
+  while (*text) {
+    size_t length = strcspn(text, "(,");
+    const char *colon = memrchr(text, ':', length);
+    uint64_t count = colon ? strtoull(colon + 1, NULL, 10) : 0;
+    if (!strncmp(text, "shard:", 6)) shards += count;
+    if (!strncmp(text, "gpu:", 4)) gpus += count;
+    text += length;
+    if (*text == '(') text += strcspn(text, ")");
+    text += strcspn(text, ",");
+    text += *text == ',';
+  }
+  return shards ? shards : gpus * 1000;
+}
+
+/* Milli-GPU of the whole job on this node, as slurmctld says; 0 if it does not. Asked only for a step beside another
+ * one: each question is work for the one process that all jobs wait for. */
+static uint64_t milli_of_job(uint32_t job) {
+  job_info_msg_t *found = NULL;
+  const char *node = getenv("SLURMD_NODENAME");
+  uint64_t milli = 0;
+  if (!node || slurm_load_job(&found, job, SHOW_DETAIL)) return 0;
+  for (uint32_t i = 0; i < found->record_count; i++) {
+    slurm_job_info_t *one = &found->job_array[i];
+    if (one->job_id != job || !one->nodes) continue;
+    __auto_type nodes = slurm_hostlist_create(one->nodes); /* of another type in newer versions */
+    int at = nodes ? slurm_hostlist_find(nodes, node) : -1;
+    if (at >= 0 && (uint32_t)at < one->gres_detail_cnt && one->gres_detail_str[at])
+      milli = milli_in(one->gres_detail_str[at]);
+    if (nodes) slurm_hostlist_destroy(nodes);
+  }
+  slurm_free_job_info_msg(found);
+  return milli;
+}
+
 /* ---- Slurm's hooks ---- */
 
 /* Options of the table `spank_options` would be srun's alone. */
@@ -259,8 +298,8 @@ int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av) {
   char gpus[VALUE_BYTES], shards[VALUE_BYTES];
   uid_t uid = 0;
   list.count = 0;
-  uint32_t step = 0;
-  if (spank_get_item(sp, S_JOB_STEPID, &step)) return -1;
+  uint32_t job = 0, step = 0;
+  if (spank_get_item(sp, S_JOB_ID, &job) || spank_get_item(sp, S_JOB_STEPID, &step)) return -1;
   /* A batch script has the variable of the job, and hands it down to its steps, where it means nothing. */
   bool is_script = step == SLURM_BATCH_SCRIPT || step == SLURM_INTERACTIVE_STEP;
   bool has_gpu = value_of(sp, is_script ? "SLURM_JOB_GPUS" : "SLURM_STEP_GPUS", gpus);
@@ -276,7 +315,17 @@ int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av) {
   add(&list, "max=", most);
   add(&list, "mem=", memory);
   add(&list, "class=", class_name);
-  if (run(list.args, no_environment, HELPER_S, answer, sizeof answer)) {
+  add(&list, "total=", "ask");
+  int error = run(list.args, no_environment, HELPER_S, answer, sizeof answer);
+  if (!error && !strcmp(answer, "ask=total\n")) {
+    /* Beside other steps of its job: if they have all of it (srun --overlap), it joins one of them, and so it does
+     * where slurmctld does not say. */
+    uint64_t milli = milli_of_job(job);
+    list.args[--list.count] = NULL;
+    if (milli) add_number(&list, "total=", milli);
+    error = run(list.args, no_environment, HELPER_S, answer, sizeof answer);
+  }
+  if (error) {
     answer[strcspn(answer, "\n")] = 0;
     slurm_error("vgpu: %s", *answer ? answer : "the helper was ended");
     *answer = 0;

@@ -2,7 +2,8 @@
  * main.c; run as root by the SPANK plugin and by the scripts of integrations/slurm, which know nothing of vgpud's
  * protocol.
  *
- * begin prints the variables that the step's tasks need, end prints what the step has used, as lines NAME=VALUE. What
+ * begin prints the variables that the step's tasks need, end prints what the step has used, as lines NAME=VALUE. To
+ * total=ask begin may print ask=total instead: it is to be called again with what the whole job has on this node. What
  * is wrong is one line on stderr, and exit status 1. */
 #define _GNU_SOURCE
 #include "runtime/runtime.h"

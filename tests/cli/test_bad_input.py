@@ -196,7 +196,7 @@ def test_wrong_use_is_2_in_one_line(vgpu: Any, command: tuple[str, ...]) -> None
     assert "--help" in one_line(result.stderr)
 
 
-@pytest.mark.parametrize("owner", ["nobody-of-that-name", "-2", str(1 << 70)])
+@pytest.mark.parametrize("owner", ["nobody-of-that-name", "-2", str(1 << 70), "9" * 5000])
 def test_no_such_user_as_owner(vgpu: Any, daemon: Any, owner: str) -> None:
     result = vgpu("slice", "create", "a", "--gpus", "0.5", "--owner", owner, host=daemon.host)
     assert result.code == USAGE

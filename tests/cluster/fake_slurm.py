@@ -30,6 +30,7 @@ class FakeNode:
     model: str = ""
     state: str = "idle"
     cpus: int = 64
+    shards: int = SHARDS  # of each GPU; 0: this Slurm counts none
 
 
 @dataclass
@@ -201,7 +202,7 @@ class FakeSlurm:
 
     def _node(self, name: str, node: FakeNode) -> SlurmNode:
         used = () if self.old else tuple(SHARDS - free for free in self.free(name))
-        return SlurmNode(name, node.state, node.gpus, node.model, SHARDS * node.gpus, node.cpus, used)
+        return SlurmNode(name, node.state, node.gpus, node.model, node.shards * node.gpus, node.cpus, used)
 
 
 def _array(job: FakeJob) -> int:

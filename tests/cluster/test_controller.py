@@ -196,6 +196,26 @@ def test_a_node_without_as_many_shards_as_its_gpus_make_is_not_used() -> None:
     assert job in world.controller.refused
 
 
+def test_a_slurm_without_shards_gives_out_whole_gpus() -> None:
+    slurm = FakeSlurm(n1=2, n2=1)
+    for node in slurm.nodes.values():
+        node.shards = 0
+    world = World(slurm)
+    keys = [slurm.submit("gpu:2"), slurm.submit("gpu:1")]
+    world.looks(2)
+    assert world.running() == keys and not world.controller.unusable
+
+
+def test_a_node_without_shards_beside_others_is_not_used() -> None:
+    slurm = FakeSlurm(n1=1, n2=1)
+    slurm.nodes["n1"].shards = 0
+    world = World(slurm)
+    job = slurm.submit("shard:500")
+    world.looks(2)
+    assert "n1 has 0 shards for 1 GPUs: write Gres=gpu:1,shard:1000" in world.controller.unusable["n1"]
+    assert list(slurm.jobs[job].has) == ["n2"]
+
+
 # ---- making room ----
 
 

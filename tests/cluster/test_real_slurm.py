@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.mandatory import unavailable
+from tests.slurm import cluster as slurm
 from vgpud.cli.main import cli
 from vgpud.cluster import service
 from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
 from vgpud.core.jobs.model import QueueSpec
 
-slurm: Any = pytest.importorskip("tests.slurm.cluster")
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +73,7 @@ class Site:
 def module_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     reason = slurm.missing() or ("" if slurm.HAS_LUA else "this Slurm has no job_submit.lua")
     if reason:
-        pytest.skip(reason)
+        unavailable(reason)
     with slurm.cluster(["JobSubmitPlugins=lua"]) as made:
         folder = tmp_path_factory.mktemp("controller")
         for path in (folder, *list(folder.parents)[:-2]):

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+
+from tests.mandatory import unavailable
 
 T = TypeVar("T")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -67,9 +68,7 @@ def needs_chromium() -> None:
     """Skips the test where there is none; fails it where there must be one."""
     if CHROMIUM and DRIVER:
         return
-    if os.environ.get("CI"):
-        pytest.fail("chromium or chromedriver is missing: apt-get install chromium chromium-driver")
-    pytest.skip("needs chromium and chromedriver (Debian: chromium chromium-driver)")
+    unavailable("needs chromium and chromedriver (Debian: chromium chromium-driver)")
 
 
 class Browser:

@@ -30,6 +30,7 @@ TLS = {"certificate": Path("c"), "key": Path("k")}
         ({"listen": "node7:8377"}, "is reached by other machines"),
         ({"listen": "[::]:8377"}, "is reached by other machines"),
         ({"listen": "nonsense"}, "is no address"),
+        ({"listen": "127.0.0.1:" + "9" * 5000}, "is no address"),
         ({"certificate": Path("c")}, "belong together"),
         ({"password_file": Path("p")}, "over TLS only"),
         ({"nodes": ("n2",)}, "write NAME=URL"),

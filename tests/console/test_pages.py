@@ -360,7 +360,15 @@ def test_a_quota_is_set_and_removed(post: Post, daemon: FakeDaemon) -> None:
     assert "no queue" in text_of(post("/quotas/remove", name="team"))
 
 
-@pytest.mark.parametrize("fields", [{"guarantee": "x"}, {"name": "a", "weight": "0"}, {"name": "a", "limit": "1e3"}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guarantee": "x"},
+        {"name": "a", "weight": "0"},
+        {"name": "a", "weight": "9" * 5000},
+        {"name": "a", "limit": "1e3"},
+    ],
+)
 def test_a_wrong_quota_is_refused(post: Post, daemon: FakeDaemon, fields: dict[str, str]) -> None:
     assert 'class="flash refused"' in post("/quotas/set", **fields)
     assert list(daemon.queue.queues) == ["default"]

@@ -102,6 +102,8 @@ def test_a_large_form_is_refused(alice: TestClient) -> None:
     pieces = (b"command=" + b"x" * 100_000 for _ in range(4))
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     assert alice.post("/submit", content=pieces, headers=headers).status_code == 413
+    told = headers | {"Content-Length": "9" * 5000}
+    assert alice.post("/submit", content=b"command=x", headers=told).status_code == 413
 
 
 # ---- log-in ----

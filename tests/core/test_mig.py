@@ -62,6 +62,12 @@ def test_an_index_says_which_gpu_and_which_instance_it_is(gpu: int, number: int,
     assert gpu_of(gpu) == (str(gpu), "")
 
 
+def test_an_instance_whose_index_would_be_another_gpus_is_refused() -> None:
+    assert instance_index(0, 99) == 199
+    with pytest.raises(ValueError, match="MIG instance 100 of GPU 0"):
+        instance_index(0, 100)
+
+
 def test_half_of_an_instance_is_half_of_its_memory() -> None:
     state = started(device(1), instance(0, 0), instance(0, 1))
     for name in ("101", "MIG-0-1"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
+
 from vgpud.core import events as ev
 from vgpud.core import invariants, quotas
 from vgpud.core.machine import step
@@ -29,6 +31,16 @@ GIB = 1 << 30
 ANN, BOB = Asker(1000, (100,)), Asker(1001, (100, 200))
 TEAM, USER = Quota("team", limit_milli=1500, members=("gid:100",)), Quota("ann", "team", 1000, ("uid:1000",))
 OPEN = Quota("default")
+
+
+@pytest.mark.parametrize("member", ["uid:0", "gid:4294967295"])
+def test_members(member: str) -> None:
+    assert quotas.member_refusal(member) == ""
+
+
+@pytest.mark.parametrize("member", ["", "uid:", "ann", "uid:-1", "uid:4294967296", "gid:" + "9" * 5000])
+def test_what_is_no_member(member: str) -> None:
+    assert "is not a member: write uid:1000 or gid:1000" in quotas.member_refusal(member)
 
 
 def started(direct: str = QUOTA, *queues: Quota) -> State:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.units import UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
+from vgpud.core.units import UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus, parse_whole, shown
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,33 @@ def test_wrong_sizes_are_named(text: str) -> None:
         parse_bytes(text)
     assert text.strip() in str(refusal.value)
     assert "write for example" in str(refusal.value)
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("7", 7), ("007", 7), ("65535", 65535)])
+def test_whole_numbers(text: str, number: int) -> None:
+    assert parse_whole(text, 65535) == number
+
+
+@pytest.mark.parametrize("text", ["", "65536", "-1", "+1", " 1", "1_0", "1.0", "²", "٣", "0x1", "9" * 5000, "0" * 5000])
+def test_what_is_no_whole_number(text: str) -> None:
+    """More than 4,300 digits included, which int() refuses with a ValueError of Python's."""
+    assert parse_whole(text, 65535) is None
+
+
+@pytest.mark.parametrize("parse", [parse_gpus, parse_bytes])
+def test_long_texts_are_shown_in_part(parse: Callable[[str], int]) -> None:
+    with pytest.raises(UnitError) as refusal:
+        parse("9" * 5000)
+    assert "99... is not a" in str(refusal.value) and len(str(refusal.value)) < 300
+
+
+def test_what_cannot_be_written_is_named_by_its_kind() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert shown(10**5000) == "a value (int) that is too large to show"
+    assert shown(deep) == "a value (list) that is too large to show"
+    assert (shown("a"), shown([1.5])) == ("'a'", "[1.5]")
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,8 @@ def test_simulated_device_without_its_server(node: Node) -> None:
         ("slices_max", '"many"', ("'many'", "a whole number")),
         ("slices_max", "0", ("slices_max = 0", "1 to 128")),
         ("metrics", '"9419"', ("'9419'", "127.0.0.1:9419")),
+        ("metrics", f'"a:{"9" * 5000}"', ("metrics = ", "127.0.0.1:9419")),
+        ("listen", f'"a:{"9" * 5000}"', ("listen = ", "0.0.0.0:7443")),
         ("socket_mode", '"0466"', ("0660",)),
         ("group", '"no-such-group-here"', ("no-such-group-here", "groupadd")),
         ("runtime_dir", "3", ("runtime_dir = 3", "a string")),

@@ -14,6 +14,7 @@ import pytest
 
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.devices import mig, nvml
+from vgpud.errors import DriverError
 
 SIM = {"devices": "2", "memory_bytes": "8G", "context_bytes": "32M", "device.0.mig": "1g.2gb, 3g.4gb"}
 
@@ -152,6 +153,19 @@ def test_faults_are_of_the_instances_that_are_shared(opened: nvml.Devices, monke
     assert registered == [opened._gpus["MIG-0"]]
     del opened._handles["MIG-1"]
     assert opened.faults() == [("MIG-0", 79)]
+
+
+def test_indices_of_gpus_stay_below_those_of_instances(opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPU 100 and instance 0 of GPU 0 would be one name."""
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 101)
+    with pytest.raises(DriverError, match="NVML lists 101 GPUs: vgpud can name 100, the indices from 100 on are MIG"):
+        opened.inventory()
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 100)
+    listed: list[int] = []
+    monkeypatch.setattr(opened, "_found", lambda index: listed.append(index) or [])
+    with pytest.raises(DriverError, match="the driver lists no device"):
+        opened.inventory()
+    assert listed == list(range(100))
 
 
 # ---- the daemon ----

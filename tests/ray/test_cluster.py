@@ -1,4 +1,8 @@
-"""The real Ray: actors, tasks, placement groups, Tune and Serve on three nodes, two of them with devices."""
+"""The real Ray: actors, tasks, placement groups, Tune and Serve on three nodes, two of them with devices.
+
+One cluster for all tests of this file, which one worker of pytest-xdist runs, first of all. Nothing here depends on how
+fast the machine is: shares are asked for as ratios that show themselves once, exact figures are in benchmarks/ray.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import importlib.util
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,23 +17,22 @@ from typing import Any
 import pytest
 
 import vgpud.ray
-from tests.daemon.node import eventually
+from tests.mandatory import unavailable
 from tests.ray import programs
-from tests.ray.ray_cluster import PATIENCE_S, RayCluster, missing, ray_cluster
+from tests.ray.ray_cluster import PATIENCE_S, RayCluster, missing, processes, ray_cluster
 from tests.shares import shares_come_to
 
 GIB = 1 << 30
 MIB = 1 << 20
 NOT_PERMITTED = 800
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason=missing() or "there is a Ray"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
+    if missing():
+        unavailable(missing())
     with tempfile.TemporaryDirectory(prefix="vgr-", dir="/tmp") as folder, ray_cluster(Path(folder)) as made:
         yield made
 
@@ -49,7 +51,7 @@ def actors(cluster: RayCluster) -> Iterator[Callable[..., Any]]:
     yield start
     for actor in started:
         cluster.ray.kill(actor)
-    eventually(lambda: not cluster.slices(0) and not cluster.slices(1), "the end of the actors' slices")
+    cluster.wait_for_end_of_slices()
 
 
 def get(cluster: RayCluster, *waited: Any) -> list[Any]:
@@ -76,8 +78,8 @@ def test_actors_are_held_to_their_fractions(cluster: RayCluster, actors: Callabl
             cluster.systems[0],
             pids,
             2.0,
-            lambda *got: abs(got[0] - 0.5) < 0.05 and all(abs(part - 0.25) < 0.05 for part in got[1:]),
-            most=0.55,
+            lambda most, *others: all(1.5 < most / max(other, 0.01) < 2.7 for other in others),
+            most=0.6,
             device=device,
         )
     (most,) = get(cluster, half.most_memory.remote())
@@ -85,12 +87,12 @@ def test_actors_are_held_to_their_fractions(cluster: RayCluster, actors: Callabl
 
 
 def test_each_task_has_a_process_and_a_slice(cluster: RayCluster) -> None:
-    options = [vgpud.ray.options(gpus, resources={"node1": 0.001}) for gpus in (0.25, 0.25, 0.5)]
-    tasks = [cluster.ray.remote(**words)(programs.device_time) for words in options]
-    found = get(cluster, *(task.remote(50) for task in tasks))
-    assert len({one["pid"] for one in found}) == 3, "no process serves two fractions, nor two tasks"
-    assert [one["bytes"] for one in found] == [GIB, GIB, 2 * GIB]
-    eventually(lambda: not cluster.slices(1), "the end of the tasks' slices")
+    """Also where one could have the other's, which has ended."""
+    task = cluster.ray.remote(**vgpud.ray.options(0.25, resources={"node1": 0.001}))(programs.device_time)
+    found = [get(cluster, task.remote(50))[0] for _ in range(2)]
+    assert len({one["pid"] for one in found}) == 2
+    assert [one["bytes"] for one in found] == [GIB] * 2
+    cluster.wait_for_end_of_slices()
 
 
 def test_placement_groups(cluster: RayCluster, actors: Callable[..., Any]) -> None:
@@ -113,13 +115,6 @@ def test_placement_groups(cluster: RayCluster, actors: Callable[..., Any]) -> No
         assert [len(cluster.slices(number)) for number in range(2)] == [1, 1]
     finally:
         remove_placement_group(group)
-
-
-def test_whole_devices(cluster: RayCluster, actors: Callable[..., Any]) -> None:
-    actor = actors(2, node=0)
-    (found,) = get(cluster, actor.seen.remote())
-    assert (found["devices"], sorted(found["visible"].split(","))) == (2, sorted(cluster.uuids(0)))
-    assert [share.min_milli for share in cluster.slices(0)[0].devices] == [1000, 1000]
 
 
 def test_beyond_what_is_left(cluster: RayCluster, actors: Callable[..., Any]) -> None:
@@ -150,11 +145,13 @@ def test_what_no_device_has_is_refused_with_the_reason(cluster: RayCluster) -> N
 
 
 def test_a_killed_worker_leaves_nothing(cluster: RayCluster, actors: Callable[..., Any]) -> None:
-    actor = actors(0.5, node=0)
+    """It has two whole devices."""
+    actor = actors(2, node=0)
     (found,) = get(cluster, actor.seen.remote())
-    assert len(cluster.slices(0)) == 1
+    assert (found["devices"], sorted(found["visible"].split(","))) == (2, sorted(cluster.uuids(0)))
+    assert [share.min_milli for share in cluster.slices(0)[0].devices] == [1000, 1000]
     os.kill(found["pid"], signal.SIGKILL)
-    eventually(lambda: not cluster.slices(0), "the end of the slice")
+    cluster.wait_for_end_of_slices()
     with cluster.systems[0].client() as client:
         assert [device.milli_reserved for device in client.devices()] == [0, 0]
 
@@ -180,7 +177,7 @@ def test_trials_of_tune(cluster: RayCluster, tmp_path: Path) -> None:
     finally:
         cluster.ray.shutdown()
         cluster.ray.init(address=cluster.cluster.address, log_to_driver=False)
-    eventually(lambda: not cluster.slices(0) and not cluster.slices(1), "the end of the trials' slices")
+    cluster.wait_for_end_of_slices()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("fastapi") is None, reason="needs the package ray[serve]")
@@ -198,16 +195,25 @@ def test_replicas_of_serve(cluster: RayCluster) -> None:
         assert {one["bytes"] for one in found} == {768 * MIB}
     finally:
         serve.shutdown()
-    eventually(lambda: not cluster.slices(0) and not cluster.slices(1), "the end of the replicas' slices")
+    cluster.wait_for_end_of_slices()
 
 
 def test_a_killed_raylet_leaves_nothing(cluster: RayCluster, actors: Callable[..., Any]) -> None:
-    """The last test: its node does not come back."""
+    """Last but one: its node does not come back."""
     actor = actors(0.5, node=1)
     get(cluster, actor.begin.remote())
     assert len(cluster.slices(1)) == 1
     cluster.remove(1)
-    end_s = time.monotonic() + PATIENCE_S
-    while cluster.slices(1) and time.monotonic() < end_s:  # a worker notices it by itself, after some seconds
-        time.sleep(0.5)
-    assert not cluster.slices(1)
+    cluster.wait_for_end_of_slices()  # a worker notices it by itself, after some seconds
+
+
+def test_nothing_of_ray_is_left(cluster: RayCluster) -> None:
+    """The last test: it ends the cluster, as the end of this file does."""
+    started = processes(cluster.mark)
+    assert len(started) >= 4, "raylets and the head's processes"
+    cluster.stop()
+    assert processes(cluster.mark) == []
+    assert all(not cluster.slices(number) for number in range(2))
+    for system in cluster.systems:
+        with system.client() as client:
+            assert [device.milli_reserved for device in client.devices()] == [0, 0]

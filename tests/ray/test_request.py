@@ -44,6 +44,9 @@ def test_the_callers_environment_stays_as_it_is() -> None:
         ({"runtime_env": {"container": {"image": "x"}}}, "vgpu beside container"),
         ({"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "0"}}}, "env_vars sets CUDA_VISIBLE_DEVICES"),
         ({"max": 0.1}, "max 0.1 is below gpus 0.5"),
+        ({"num_gpus": 10**5000}, "num_gpus a value (int) that is too large to show: it is set to gpus"),
+        ({"max_calls": 10**5000}, "max_calls a value (int) that is too large to show"),
+        ({"mem": 10**5000}, "mem is a number of 16610 bits"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], said: str) -> None:

@@ -15,6 +15,8 @@ from vgpud.core.units import format_gpus
 from vgpud.ray.size import SizeError, read
 
 GIB = 1 << 30
+#: of more digits than Python makes a text of
+HUGE = 10**5000
 
 
 def test_the_words_become_a_spec() -> None:
@@ -72,12 +74,20 @@ def test_what_means_the_same_is_one_environment(given_: dict[str, Any]) -> None:
         ({"gpus": 0.5, "priority": 1.5}, "priority is 1.5, not a whole number"),
         ({"gpus": 0.5, "weight": 10_001}, "weight 10001 is out of range"),
         ({"gpus": 0.5, "queue": 7}, "queue is 7, not a word"),
+        ({"gpus": HUGE}, "gpus is a number of 16610 bits: no size has more than 63"),
+        ({"gpus": 0.5, "mem": -HUGE}, "mem is a number of 16610 bits"),
+        ({"gpus": 0.5, "priority": HUGE}, "priority is a number of 16610 bits"),
+        ({"gpus": 0.5, "weight": 1 << 63}, "weight is a number of 64 bits"),
+        ({"gpus": "9" * 5000}, "9... is not a number of GPUs"),
+        ({"gpus": [HUGE]}, "gpus is a value (list) that is too large to show, not a number of GPUs"),
+        ({HUGE: 1}, "vgpu has no key a value (int) that is too large to show"),
+        pytest.param(HUGE, "vgpu is a value (int) that is too large to show, not a table", id="huge"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(given_: Any, said: str) -> None:
     with pytest.raises(SizeError) as caught:
         read(given_)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert said in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -211,6 +211,12 @@ def test_a_raylet_with_devices_that_are_not_there(before: str) -> None:
         visible(before, (FIRST, SECOND))
 
 
+def test_an_index_of_more_digits_than_python_reads() -> None:
+    with pytest.raises(VgpudError, match="this node's vgpud has no devices") as caught:
+        visible("9" * 5000, ())
+    assert len(str(caught.value)) < 300
+
+
 @pytest.mark.parametrize("arguments", [(), ("{}",), ("{}", "true"), ("nonsense", "true")])
 def test_it_says_what_is_wrong_and_starts_nothing(arguments: Sequence[str]) -> None:
     command = [sys.executable, "-m", "vgpud.ray.worker", *arguments]

@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     "console.web": {"cli.common", "cli.jobs", "console.live", "console.login", "core"},
     "console.pages": {"cli.common", "cli.jobs", "console.live", "console.login", "console.web", "core"}
     | {"core.placement", "core.policy"},
-    "console": {"console.live", "console.login", "console.pages", "console.web", "errors", "paths"},
+    "console": {"console.live", "console.login", "console.pages", "console.web", "core", "errors", "paths"},
     # the command line
     "cli": {"cli.common", "errors"},
     "cli.common": {"client", "core", "errors"},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -106,6 +107,8 @@ class Cluster:
             "GresTypes=gpu,shard",
             "ReturnToService=2",
             "SlurmdParameters=config_overrides",
+            "LaunchParameters=use_interactive_step",
+            'InteractiveStepOptions="--interactive --preserve-env sh"',
             "KillWait=1",
             "CompleteWait=0",
             "InactiveLimit=0",
@@ -220,12 +223,14 @@ class Cluster:
         check: bool = True,
         timeout_s: float = 60,
         env: Mapping[str, str] | None = None,
+        given: str = "",
     ) -> subprocess.CompletedProcess[str]:
-        """Runs one of Slurm's commands to its end."""
+        """Runs one of Slurm's commands to its end. given: its standard input."""
         done = subprocess.run(
             list(command),
             env={**self.env, **(env or {})},
             cwd="/",
+            input=given,
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -234,6 +239,13 @@ class Cluster:
         )
         assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}{self.logs()}"
         return done
+
+    def allocate(self, *options: str) -> str:
+        """A job on node n1 without a step; its number."""
+        done = self.call("salloc", "--no-shell", "-w", NODES[0], *options)
+        granted = re.search(r"Granted job allocation (\d+)", done.stderr)
+        assert granted, done.stderr
+        return granted[1]
 
     def begin(self, *command: str, user: str = "") -> subprocess.Popen[str]:
         """Starts one of Slurm's commands; its output is in a pipe."""

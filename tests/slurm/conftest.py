@@ -7,23 +7,16 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
+from tests.mandatory import unavailable
 from tests.slurm import cluster as slurm
 from tests.slurm.cluster import HAS_LUA, ROOT, Cluster, cluster
 
 #: C programs of other tests, linked to libcuda.so.1 as a user's are
 SOURCES = ("containers/programs/view.c", "system/programs/tenant.c")
 FLAGS = ["-O1", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I", "tests/sim", "-iquote", "shim"]
-
-
-def _unavailable(reason: str) -> NoReturn:
-    """Skips, or fails where the tests must run."""
-    if os.environ.get("CI", "").lower() in ("1", "true"):
-        pytest.fail(f"CI=true, and no Slurm can run here: {reason}", pytrace=False)
-    pytest.skip(f"no Slurm: {reason}")
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +38,7 @@ def plugin_cluster() -> Iterator[Cluster]:
     """With the SPANK plugin and job_submit.lua."""
     reason = slurm.missing()
     if reason:
-        _unavailable(reason)
+        unavailable(f"no Slurm: {reason}")
     with cluster(["JobSubmitPlugins=lua"] if HAS_LUA else []) as made:
         yield made
 
@@ -62,6 +55,6 @@ def script_cluster() -> Iterator[Cluster]:
     """With Prolog, TaskProlog and Epilog instead of the plugin."""
     reason = slurm.missing(plugin=False)
     if reason:
-        _unavailable(reason)
+        unavailable(f"no Slurm: {reason}")
     with cluster(plugin=False) as made:
         yield made

@@ -136,6 +136,51 @@ def test_a_step_without_a_gpu_in_a_job_with_options(site: Cluster) -> None:
     assert "without\n" in output.read_text(), output.read_text()
 
 
+def test_steps_within_salloc(site: Cluster, programs: Path) -> None:
+    """The shell has all that the job has, and its steps share that: one without a GPU has no more and ends nothing."""
+    view = str(programs / "view")
+    said = f"{view}\nsrun --gres=none {view}\nsrun {HALF} {view}\necho over\n"
+    done = site.call("salloc", "-w", "n1", HALF, "--vgpu-mem=1G", user=ANN, given=said)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert done.stdout.endswith("over\n"), done.stdout + done.stderr
+    assert [(one["count"], one["cuda_bytes"]) for one in found] == [(1, GIB)] * 3
+    job = re.search(r"job allocation (\d+)", done.stderr)
+    with site.systems["n1"].client() as client:
+        made = [event.slice for event in client.events() if event.kind == "slice.created"]
+    assert job and [name for name in made if name.startswith(f"slurm-{job[1]}.")] == [f"slurm-{job[1]}.interactive"]
+
+
+def test_steps_that_overlap_share_a_slice(site: Cluster, programs: Path) -> None:
+    """Slurm gives each of them all that the job has; together they get it once."""
+    job, tenant = site.allocate(HALF), str(programs / "tenant")
+    first, name = running(site, f"--jobid={job}", HALF, tenant)
+    second = site.begin("srun", f"--jobid={job}", "--overlap", HALF, tenant)
+    with site.systems["n1"].client() as client:
+        eventually(lambda: len(client.processes(name)) == 2, "both programs in one slice")
+        assert sum(device.milli_reserved for device in client.devices()) == 500
+        none = site.call("srun", f"--jobid={job}", "--overlap", "--gres=none", "env")
+        assert "VGPU_SOCKET" not in none.stdout and site.names("n1") == [name]
+        site.call("scancel", f"{job}.0")
+        first.communicate(timeout=60)
+        eventually(lambda: len(client.processes(name)) == 1, "the end of the first")
+        assert sum(device.milli_reserved for device in client.devices()) == 500, "the other one keeps it"
+    third = site.call("srun", f"--jobid={job}", "--overlap", HALF, str(programs / "view"))
+    assert seen(third.stdout)["cuda_bytes"] == 2 * GIB
+    assert site.names("n1") == [name]
+    end(site, second, name)
+    eventually(lambda: site.names("n1") == [], "the slice's end")
+
+
+def test_steps_beside_each_other_have_their_own(site: Cluster, programs: Path) -> None:
+    job, tenant = site.allocate(HALF, "-n2"), str(programs / "tenant")
+    steps = [running(site, f"--jobid={job}", "-n1", "--exact", f"--gres=shard:{n}", tenant) for n in (200, 300)]
+    found = [slice_of(site, "n1", name).devices[0].min_milli for _, name in steps]
+    assert found == [200, 300] and [name for _, name in steps] == [f"slurm-{job}.0", f"slurm-{job}.1"]
+    for step, name in steps:
+        end(site, step, name)
+    eventually(lambda: site.names("n1") == [], "the end of both slices")
+
+
 def test_the_used_time_is_in_the_jobs_comment(site: Cluster, programs: Path) -> None:
     tenant = ["timeout", "1", str(programs / "tenant")]
     done = site.call("srun", "-v", "-w", "n1", "-n", "2", HALF, *tenant, check=False)
@@ -233,6 +278,22 @@ def test_slurms_daemons_may_restart(site: Cluster, programs: Path, daemon: str) 
     assert slice_of(site, "n1", name).uid == uid
     end(site, step, name)
     eventually(lambda: site.names("n1") == [], "the slice's end")
+
+
+def test_a_node_that_goes_down_with_jobs_on_it(site: Cluster, programs: Path) -> None:
+    """Their slices end there, and Slurm requeues them."""
+    script = site.folder / "requeued.sh"
+    script.write_text(f"#!/bin/sh\nexec {programs}/tenant\n")
+    options = ("--parsable", "--requeue", "-w", "n1", HALF, "--output=/dev/null")
+    job = site.call("sbatch", *options, str(script)).stdout.strip()
+    eventually(lambda: site.names("n1") == [f"slurm-{job}.batch"], "the job's slice")
+    try:
+        site.call("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
+        eventually(lambda: site.names("n1") == [], "the slice's end")
+        eventually(lambda: site.call("squeue", "-h", "-j", job, "-o", "%T").stdout.strip() == "PENDING", "its requeue")
+        site.call("scancel", job)
+    finally:
+        site.call("scontrol", "update", "NodeName=n1", "State=RESUME", check=False)  # it may be back by itself
 
 
 def test_a_slurmstepd_that_is_killed(site: Cluster, programs: Path) -> None:

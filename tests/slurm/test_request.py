@@ -44,6 +44,14 @@ def test_sizes(gpus: str, shards: str, milli: int, devices: tuple[str, ...]) -> 
     assert (made.gpus_milli, made.device_uuids) == (milli, devices)
 
 
+def test_what_the_whole_job_has() -> None:
+    def told(**given_: str) -> tuple[int, bool]:
+        asked = parse_request(body(**given_))
+        return asked.total_milli, asked.may_ask
+
+    assert (told(), told(total="ask"), told(total="700")) == ((0, False), (0, True), (700, False))
+
+
 def test_a_whole_job_has_no_slurmstepd() -> None:
     asked = parse_request(body(step="", stepd=""))
     assert (asked.step.slice_name, asked.stepd_pid) == ("slurm-12", 0)
@@ -78,6 +86,10 @@ def test_steps_beside_a_batch_script_join_it() -> None:
         ({"uid": "root"}, "uid 'root' is not a whole number"),
         ({"job": ""}, "job '' is not a whole number"),
         ({"color": "red"}, "unknown key 'color'"),
+        ({"total": "16001"}, "total '16001' is not a whole number from 0 to 16000"),
+        ({"shards": "9" * 3000}, "9' is not a whole number from 0 to 16000"),
+        ({"max": "9" * 3000}, "9... is not a number of GPUs"),
+        ({"mem": "9" * 3000 + "G"}, "9... is not an amount of memory"),
     ],
 )
 def test_refused(given: dict[str, str], said: str) -> None:

@@ -40,6 +40,23 @@ def test_on_two_nodes(site: Cluster, programs: Path) -> None:
     eventually(lambda: not any(site.names(name) for name in NODES), "the end of both slices")
 
 
+def test_all_steps_of_a_job_have_its_slice(site: Cluster, programs: Path) -> None:
+    """Those that overlap others, and those that ask for no GPU."""
+    job = site.allocate(HALF)
+    name = f"slurm-{job}"
+    eventually(lambda: site.names("n1") == [name], "the job's slice")
+    step = site.begin("srun", f"--jobid={job}", HALF, str(programs / "tenant"))
+    with site.systems["n1"].client() as client:
+        eventually(lambda: client.processes(name), "the program")
+    for option in (HALF, "--gres=none"):
+        done = site.call("srun", f"--jobid={job}", "--overlap", option, str(programs / "view"))
+        assert (seen(done.stdout)["count"], seen(done.stdout)["cuda_bytes"]) == (1, 2 << 30), done.stdout
+        assert site.names("n1") == [name]
+    site.call("scancel", job)
+    step.communicate(timeout=60)
+    eventually(lambda: site.names("n1") == [], "the slice's end")
+
+
 def test_a_maximum_needs_the_plugin(site: Cluster) -> None:
     done = site.call("srun", HALF, "--vgpu-max=.8", "true", check=False)
     assert done.returncode != 0 and "unrecognized option '--vgpu-max=.8'" in done.stderr

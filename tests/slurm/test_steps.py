@@ -145,9 +145,52 @@ def test_steps_within_a_batch_script_join_its_slice(slurm: Slurm, node: Node) ->
 
 
 def test_steps_without_a_batch_script_have_slices_of_their_own(slurm: Slurm, node: Node) -> None:
-    slurm.begin(shards="200")
-    slurm.begin(step=1, shards="300")
+    """As far as the job's shards go: the plugin finds out how many those are, and only where it matters."""
+    assert "VGPU_SOCKET" in slurm.begin(shards="200", total="ask")
+    assert slurm.begin(step=1, shards="300", total="ask") == {"ask": "total"} and node.names() == ["slurm-12.0"]
+    slurm.begin(step=1, shards="300", total="500")
     assert sorted(node.names()) == ["slurm-12.0", "slurm-12.1"]
+
+
+@pytest.mark.parametrize("total", ["500", ""])
+def test_a_step_that_overlaps_shares_a_slice(slurm: Slurm, node: Node, total: str) -> None:
+    """srun --overlap: Slurm gives the step what others have as well. The same where slurmctld did not say how much that
+    is: a job never gets more."""
+    first = slurm.begin(shards="500", total="ask")
+    assert slurm.begin(step=1, shards="500", total=total) == first
+    assert node.names() == ["slurm-12.0"] and node.get("slurm-12.0").devices[0].min_milli == 500
+    assert slurm.call("end", job=12, step=0).stdout == "", "step 1 still uses it"
+    assert node.names() == ["slurm-12.0"]
+    assert slurm.call("end", job=12, step=1).stdout.startswith("slice=slurm-12.0\n")
+    assert node.names() == []
+
+
+def test_of_several_slices_the_largest_is_shared(slurm: Slurm, node: Node) -> None:
+    slurm.begin(shards="200", total="500")
+    largest = slurm.begin(step=1, shards="300", total="500")
+    assert slurm.begin(step=2, shards="500", total="500") == largest
+    assert sum(node.get(name).devices[0].min_milli for name in node.names()) == 500
+
+
+def test_whole_devices_that_overlap(slurm: Slurm, node: Node) -> None:
+    """No question is needed: a whole device cannot be another step's as well."""
+    first = slurm.begin(gpus="0", shards="", total="ask")
+    assert slurm.begin(step=1, gpus="1", shards="", total="ask") != first
+    assert slurm.begin(step=2, gpus="0", shards="", total="ask") == first
+    assert sorted(node.names()) == ["slurm-12.0", "slurm-12.1"]
+
+
+def test_steps_of_other_jobs_and_users_are_not_beside_it(slurm: Slurm, node: Node) -> None:
+    slurm.begin(shards="300")
+    slurm.begin(job=120, shards="300", total="ask")
+    slurm.begin(step=1, shards="300", total="ask", uid=OTHER)
+    assert sorted(node.names()) == ["slurm-12.0", "slurm-12.1", "slurm-120.0"]
+
+
+def test_without_shards_a_step_has_whole_devices(slurm: Slurm, node: Node) -> None:
+    """A Slurm that counts no shards."""
+    slurm.begin(gpus="0,1", shards="")
+    assert [device.min_milli for device in node.get("slurm-12.0").devices] == [1000, 1000]
 
 
 def test_a_requeued_step_begins_again(slurm: Slurm, node: Node) -> None:

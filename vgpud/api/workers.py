@@ -19,6 +19,7 @@ from vgpud.api.turns import received
 from vgpud.core.elastic.worker_group import Membership, ProgressReport
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.model import Denied, Reason
+from vgpud.core.units import PORT_MAX, parse_whole
 from vgpud.v1 import vgpud_pb2 as pb
 
 #: a stream must begin with a message that names its worker within this time
@@ -117,7 +118,7 @@ def _ns(seconds: float, field: str) -> int:
 def _store(store: str) -> str:
     host, _, port = store.rpartition(":")
     known = len(store) <= STORE_BYTES_MAX and store.isascii() and store.isprintable() and " " not in store
-    if store and not (known and host and port.isdigit() and 0 < int(port) < 65536):
+    if store and not (known and host and parse_whole(port, PORT_MAX)):
         raise refuse(Reason.INVALID, f"store {store[:80]!r} is not an address: write HOST:PORT", "store")
     return store
 

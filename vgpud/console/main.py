@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from vgpud import paths
 from vgpud.console.login import agent, wire
 from vgpud.console.login.broker import Broker, Settings
+from vgpud.core.units import PORT_MAX, parse_whole
 from vgpud.errors import DeniedError, ExitCode, VgpudError
 
 BACKLOG = 128
@@ -51,10 +52,11 @@ def door_path(runtime: Path) -> Path:
 
 
 def _address(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConsoleUsageError(f"{listen!r} is no address: write HOST:PORT, or unix:PATH")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    host, colon, text = listen.rpartition(":")
+    port = parse_whole(text, PORT_MAX)
+    if not colon or port is None:
+        raise ConsoleUsageError(f"{listen[:80]!r} is no address: write HOST:PORT, or unix:PATH")
+    return host.strip("[]") or "127.0.0.1", port
 
 
 def _is_private(listen: str) -> bool:

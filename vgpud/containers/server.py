@@ -42,7 +42,7 @@ from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Limits, Request, RequestError, parse_request
 from vgpud.oci.rootfs import Root
 from vgpud.paths import shared_attach_dir
-from vgpud.slurm.request import StepError
+from vgpud.slurm.request import ASKED, StepError
 
 T = TypeVar("T")
 
@@ -310,6 +310,8 @@ class Containers:
             return await self._create(peer, header, body)
         if header.operation == wire.STEP_BEGIN:
             made = await self._steps.begin(body, peer.pid)
+            if made is None:
+                return wire.reply(wire.OK, ASKED)
             lines = await self._work("preparing the step", task_variables, made, self._backend.site())
             return wire.reply(wire.OK, lines)
         if header.operation == wire.STEP_END:

@@ -2,7 +2,9 @@
 
 To the core a step is a container: its slurmstepd stands for it, its cgroup identifies its programs, and without cgroups
 their uid does. A step joins the slice of the job's batch script where that runs, which has all that the job has on this
-node; else its slice is its own. A job that a Prolog reports has no slurmstepd yet: its slice stays until the Epilog.
+node; else its slice is its own. `srun --overlap` gives a step what other steps of its job have already: it joins the
+largest of their slices, so that all of them together have no more than the job. A job that a Prolog reports has no
+slurmstepd yet: its slice stays until the Epilog.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -17,6 +20,8 @@ from weakref import WeakValueDictionary
 from vgpud.containers.watch import ContainerWatch
 from vgpud.core.events import ContainerCreated, ContainerStarted, CreateSlice, DeleteSlice
 from vgpud.core.model import Container, Denied, Reason, Slice, Spec
+from vgpud.core.slices import slurm_slice
+from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.host import cgroups, processes
 from vgpud.libraries.environment import variables
 from vgpud.paths import attach_socket
@@ -45,7 +50,8 @@ class StepBackend(Protocol):
 
     def container(self, container_id: str) -> Container | None: ...
     def slice(self, name: str) -> Slice | None: ...
-    def is_as_asked(self, made: Slice, spec: Spec) -> bool: ...
+    def slices(self) -> Iterable[Slice]: ...
+    def uuids(self, spec: Spec) -> frozenset[str]: ...
     def used_ns(self, made: Slice) -> int: ...
     def device_count(self) -> int: ...
     async def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
@@ -64,11 +70,12 @@ class Steps:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def _lock(self, step: Step) -> asyncio.Lock:
-        """Each task of a step asks; the first one makes its slice."""
-        return self._locks.setdefault(step.slice_name, asyncio.Lock())
+        """Each task of a step asks, and the first one makes its slice; steps of one job may share one."""
+        return self._locks.setdefault(slurm_slice(step.job_id, ""), asyncio.Lock())
 
-    async def begin(self, body: bytes, peer_pid: int) -> Slice:
-        """The slice of the step that the body describes, made unless it exists."""
+    async def begin(self, body: bytes, peer_pid: int) -> Slice | None:
+        """The slice of the step that the body describes, made unless it exists. None: what the whole job has on this
+        node must be known first, and the caller can find out."""
         asked = parse_request(body)
         given, has = len(asked.spec.device_uuids), self._backend.device_count()
         if given > has:
@@ -79,14 +86,16 @@ class Steps:
         async with lock:
             return await (self._step(asked, peer_pid) if asked.stepd_pid else self._job(asked))
 
-    async def _step(self, asked: Request, peer_pid: int) -> Slice:
+    async def _step(self, asked: Request, peer_pid: int) -> Slice | None:
         name, begun = asked.step.slice_name, processes.start_time(asked.stepd_pid)
         if not begun:
             raise StepError(f"slurmstepd {asked.stepd_pid} does not exist: run vgpud in the host's pid namespace")
         known = self._backend.container(name)
         if known and known.started and (known.pid, known.pid_start) == (asked.stepd_pid, begun):
             return self._slice(known)
-        joined = next((made.name for made in self._whole_job(asked.step) if made.owner_uid == asked.uid), "")
+        joined = self._joined(asked)
+        if joined is None:
+            return None
         event = ContainerCreated(
             container_id=name,
             engine_name=f"Slurm step {name.partition('-')[2]}",
@@ -111,6 +120,28 @@ class Steps:
         self._watch.begin(container, processes.open_process(asked.stepd_pid, begun))
         return answer
 
+    def _joined(self, asked: Request) -> str | None:
+        """The name of the slice that a step shares with others of its job, "": it has its own, None: see begin()."""
+        script = next((made.name for made in self._whole_job(asked.step) if made.owner_uid == asked.uid), "")
+        if script or not asked.step.whole_job:
+            return script
+        beside = [made for made in self._beside(asked.step) if made.owner_uid == asked.uid]
+        wanted = self._backend.uuids(asked.spec)
+        shared = [made for made in beside if wanted & _devices(made)]
+        if not shared:
+            return ""
+        is_whole = asked.spec.gpus_milli == MILLI_PER_DEVICE * len(wanted)  # a device that another step has as well
+        if not is_whole and asked.may_ask:
+            return None
+        if not is_whole and sum(made.spec.gpus_milli for made in beside) + asked.spec.gpus_milli <= asked.total_milli:
+            return ""
+        return max(shared, key=lambda made: (len(wanted & _devices(made)), made.spec.gpus_milli)).name
+
+    def _beside(self, step: Step) -> list[Slice]:
+        """Slices of other steps of its job."""
+        begin = slurm_slice(step.job_id, "") + "."
+        return [made for made in self._backend.slices() if made.name.startswith(begin) and made.name != step.slice_name]
+
     def _whole_job(self, step: Step) -> list[Slice]:
         """Slices that the step may join: of a job of this id, which may be another user's that has not quite ended."""
         scripts = [self._backend.container(script.slice_name) for script in step.whole_job]
@@ -128,7 +159,7 @@ class Steps:
         of an earlier run, or of an earlier job with this id, whose end was not reported."""
         name = asked.step.slice_name
         found = self._backend.slice(name)
-        if found and found.owner_uid == asked.uid and self._backend.is_as_asked(found, asked.spec):
+        if found and found.owner_uid == asked.uid and self._is_as_asked(found, asked.spec):
             return found
         if found:
             await self._delete(name, force=False)
@@ -144,6 +175,9 @@ class Steps:
             for_slurm=True,
         )
         return _admitted(await self._backend.create_job_slice(event))
+
+    def _is_as_asked(self, made: Slice, spec: Spec) -> bool:
+        return made.spec.gpus_milli == spec.gpus_milli and _devices(made) == self._backend.uuids(spec)
 
     async def end(self, body: bytes) -> bytes:
         """Ends a step, or a Prolog's job. Lines KEY=VALUE: the slice that has ended with it, and its device time."""
@@ -168,6 +202,10 @@ class Steps:
         denied = await self._backend.delete_job_slice(DeleteSlice("", name, force))
         if denied and denied.reason is not Reason.NOT_FOUND:
             raise StepError(denied.message)
+
+
+def _devices(made: Slice) -> frozenset[str]:
+    return frozenset(share.device_uuid for share in made.shares)
 
 
 def _admitted(answer: Slice | Denied) -> Slice:

@@ -81,7 +81,10 @@ class Device:
 
 
 def instance_index(gpu: int, number: int) -> int:
-    """The index of a MIG instance, from which both can be read: 203 is number 3 of GPU 1."""
+    """The index of a MIG instance, from which both can be read: 203 is number 3 of GPU 1. Raises ValueError for a
+    number that would be another GPU's."""
+    if number >= INSTANCES_FROM:
+        raise ValueError(f"MIG instance {number} of GPU {gpu}: a GPU has at most {INSTANCES_FROM} that can be named")
     return INSTANCES_FROM * (gpu + 1) + number
 
 

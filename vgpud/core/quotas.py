@@ -11,8 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vgpud.core.model import ALLOW, DEFAULT_QUEUE, DENY, NO_LIMIT, Asker, Denied, Quota, Reason, Slice, State
-from vgpud.core.units import format_gpus
+from vgpud.core.model import (
+    ALLOW,
+    DEFAULT_QUEUE,
+    DENY,
+    NO_LIMIT,
+    UID_MAX,
+    Asker,
+    Denied,
+    Quota,
+    Reason,
+    Slice,
+    State,
+)
+from vgpud.core.units import format_gpus, parse_whole
 
 #: holders that a refusal names
 _NAMED_MAX = 3
@@ -21,7 +33,7 @@ _NAMED_MAX = 3
 def member_refusal(member: str) -> str:
     """Why this is no member of a queue, or ""."""
     kind, _, number = member.partition(":")
-    if kind in ("uid", "gid") and number.isascii() and number.isdigit() and int(number) < 1 << 32:
+    if kind in ("uid", "gid") and parse_whole(number, UID_MAX) is not None:
         return ""
     return f"{member!r} is not a member: write uid:1000 or gid:1000"
 

@@ -31,6 +31,9 @@ _SUFFIXES = {
 }
 _BYTES_MAX = 1 << 62
 _DIGITS_MAX = 20
+_SHOWN_MAX = 120
+#: of TCP
+PORT_MAX = 65_535
 
 
 class UnitError(ValueError):
@@ -46,12 +49,33 @@ def _decimal(text: str) -> Fraction | None:
     return Fraction(int(digits), 10 ** len(part))
 
 
+def parse_whole(text: str, most: int) -> int | None:
+    """The whole number from 0 to `most` that these digits are; None for anything else.
+
+    int() takes signs, blanks, underscores and the digits of all scripts as well, and fails in a way of its own at more
+    than 4,300 digits: what users write is read by this.
+    """
+    if len(text) > _DIGITS_MAX or not (text.isascii() and text.isdigit()):
+        return None
+    number = int(text)
+    return number if number <= most else None
+
+
+def shown(value: Any) -> str:
+    """What somebody gave instead of a quantity, in a message. It may be too long for a text, or nested too deeply."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"a value ({type(value).__name__}) that is too large to show"
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
 def parse_gpus(text: str, *, zero: bool = False) -> int:
     """Milli-GPU of a fraction of GPUs: "0.5" -> 500, "2.5" -> 2500. `zero`: whether "0" is allowed (for minima)."""
     clean = text.strip()
     value = _decimal(clean)
     if value is None:
-        raise UnitError(f"{text!r} is not a number of GPUs: write for example 0.5, 1 or 2.5")
+        raise UnitError(f"{shown(text)} is not a number of GPUs: write for example 0.5, 1 or 2.5")
     milli = value * MILLI_PER_DEVICE
     if milli.denominator != 1:
         raise UnitError(
@@ -71,7 +95,7 @@ def parse_bytes(text: str) -> int:
     value = _decimal(number.strip())
     factor = _SUFFIXES.get(clean[len(number) :].lower())
     if value is None or factor is None:
-        raise UnitError(f"{text!r} is not an amount of memory: write for example 512M, 8G or 8GiB")
+        raise UnitError(f"{shown(text)} is not an amount of memory: write for example 512M, 8G or 8GiB")
     size = value * factor
     if size.denominator != 1:
         raise UnitError(f"{clean} is not a whole number of bytes: write for example {int(size)}")

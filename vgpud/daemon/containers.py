@@ -6,7 +6,7 @@ Made by Daemon; holds no state of its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -81,10 +81,12 @@ class ContainerBackend:
     def slice(self, name: str) -> Slice | None:
         return self._host.state.slices.get(name)
 
-    def is_as_asked(self, made: Slice, spec: Spec) -> bool:
-        """Whether a slice has the devices and the GPUs that a spec asks for."""
-        devices = offered.with_uuids(spec, self._host.state).device_uuids
-        return made.spec.gpus_milli == spec.gpus_milli and {share.device_uuid for share in made.shares} == {*devices}
+    def slices(self) -> Iterable[Slice]:
+        return self._host.state.slices.values()
+
+    def uuids(self, spec: Spec) -> frozenset[str]:
+        """The devices that a spec names by index or UUID."""
+        return frozenset(offered.with_uuids(spec, self._host.state).device_uuids)
 
     def used_ns(self, made: Slice) -> int:
         """Device time that a slice has used, summed over its devices."""

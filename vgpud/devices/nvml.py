@@ -18,7 +18,7 @@ from typing import Any
 
 import pynvml
 
-from vgpud.core.model import Device, instance_index
+from vgpud.core.model import INSTANCES_FROM, Device, instance_index
 from vgpud.core.observed import Reading
 from vgpud.devices.asking import or_none
 from vgpud.devices.mig import Instance, instances, is_in_mig_mode
@@ -129,8 +129,12 @@ class Devices:
         """The devices to share: all or the wanted, without the excluded (UUIDs or indices; those of a GPU are for all
         its MIG instances). An excluded one need not be there. Raises DriverError, ConfigError."""
         try:
-            found = [device for index in range(pynvml.nvmlDeviceGetCount()) for device in self._found(index)]
-        except pynvml.NVMLError as error:
+            count = pynvml.nvmlDeviceGetCount()
+            if count > INSTANCES_FROM:
+                text = f"NVML lists {count} GPUs: vgpud can name {INSTANCES_FROM}, the indices from {INSTANCES_FROM} on"
+                raise DriverError(f"{text} are MIG instances'; run it in a virtual machine or container with fewer")
+            found = [device for index in range(count) for device in self._found(index)]
+        except (pynvml.NVMLError, ValueError) as error:
             raise DriverError(f"NVML cannot list the devices: {error}; see `nvidia-smi` and dmesg") from error
         found.sort(key=lambda device: device.index)
         names = frozenset[str]().union(*(d.names for d in found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vgpud.core.units import shown
 from vgpud.ray.size import FIELD, KEYS, Size, SizeError, read
 
 #: fields of a runtime environment that start the worker in a container of their own, where no slice would be
@@ -36,11 +37,11 @@ def options(
     leaves max_calls at 0, and the process of a task would keep its slice. Raises SizeError.
     """
     if "num_gpus" in more:
-        raise SizeError(f"num_gpus {more['num_gpus']!r}: it is set to gpus, leave it out")
+        raise SizeError(f"num_gpus {shown(more['num_gpus'])}: it is set to gpus, leave it out")
     if more.get("max_calls", 1) != 1:
         raise SizeError(
-            f"max_calls {more['max_calls']!r}: the process of several tasks stays on the GPU of the first, whatever Ray"
-            " gives the others; leave it out, so that each task has a process, or use an actor"
+            f"max_calls {shown(more['max_calls'])}: the process of several tasks stays on the GPU of the first,"
+            " whatever Ray gives the others; leave it out, so that each task has a process, or use an actor"
         )
     size = read(_asked(gpus, min, max, mem, mem_min, mem_max, service_class, priority, weight, queue))
     return {"num_gpus": size.num_gpus, "runtime_env": _with_size(size, runtime_env), **more}

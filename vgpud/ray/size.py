@@ -12,11 +12,13 @@ from typing import Any
 
 from vgpud.core.admit import parts_of
 from vgpud.core.model import BATCH, Denied, Policy, Spec
-from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_bytes, parse_gpus
+from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_bytes, parse_gpus, shown
 
 #: name of the field in a runtime environment, and of the plugin
 FIELD = "vgpu"
 KEYS = ("gpus", "min", "max", "mem", "mem_min", "mem_max", "service_class", "priority", "weight", "queue")
+#: of a number: Ray keeps an environment as JSON, and no size needs more
+_BITS_MAX = 63
 
 
 class SizeError(ValueError):
@@ -60,11 +62,14 @@ def _gpus_or_none(milli: int | None) -> str | None:
 def read(given: Any) -> Size:
     """The size in a runtime environment, written by as_field() or by hand. Raises SizeError."""
     if not isinstance(given, Mapping):
-        raise SizeError(f'{FIELD} is {given!r}, not a table: write for example {{"gpus": 0.5, "max": 1, "mem": "20G"}}')
+        raise SizeError(f'{FIELD} is {shown(given)}, not a table: write for example {{"gpus": 0.5, "mem": "20G"}}')
     unknown = next((name for name in given if name not in KEYS), None)
     if unknown is not None:
-        raise SizeError(f"{FIELD} has no key {unknown!r}: write {', '.join(KEYS)}")
+        raise SizeError(f"{FIELD} has no key {shown(unknown)}: write {', '.join(KEYS)}")
     asked = {name: value for name, value in given.items() if value is not None}
+    for name, value in asked.items():
+        if isinstance(value, int) and value.bit_length() > _BITS_MAX:
+            raise SizeError(f"{name} is a number of {value.bit_length()} bits: no size has more than {_BITS_MAX}")
     if "gpus" not in asked:
         raise SizeError(f'{FIELD} has no gpus: write for example {{"gpus": 0.5}}')
     if "mem" in asked and ("mem_min" in asked or "mem_max" in asked):
@@ -107,7 +112,7 @@ def _gpus(asked: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise SizeError(f"{name} is {value!r}, not a number of GPUs: write for example 0.5")
+        raise SizeError(f"{name} is {shown(value)}, not a number of GPUs: write for example 0.5")
     try:
         return parse_gpus(str(value), zero=name == "min")
     except UnitError as error:
@@ -119,7 +124,7 @@ def _bytes(asked: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise SizeError(f'{name} is {value!r}, not an amount of memory: write for example "20G"')
+        raise SizeError(f'{name} is {shown(value)}, not an amount of memory: write for example "20G"')
     try:
         return parse_bytes(str(value))
     except UnitError as error:
@@ -129,12 +134,12 @@ def _bytes(asked: Mapping[str, Any], name: str) -> int | None:
 def _whole(asked: Mapping[str, Any], name: str) -> int:
     value = asked.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise SizeError(f"{name} is {value!r}, not a whole number")
+        raise SizeError(f"{name} is {shown(value)}, not a whole number")
     return value
 
 
 def _text(asked: Mapping[str, Any], name: str) -> str:
     value = asked.get(name, "")
     if not isinstance(value, str):
-        raise SizeError(f"{name} is {value!r}, not a word")
+        raise SizeError(f"{name} is {shown(value)}, not a word")
     return value

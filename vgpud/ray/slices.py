@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from vgpud.api.slice_messages import spec_view
 from vgpud.client import calls
 from vgpud.client.connection import Connection
+from vgpud.core.units import parse_whole, shown
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.ray.size import Size
 from vgpud.v1 import vgpud_pb2 as pb
@@ -71,10 +72,12 @@ def visible(before: str | None, uuids: Sequence[str]) -> str:
 
 
 def _uuid(entry: str, uuids: Sequence[str]) -> str:
-    found = [uuids[int(entry)]] if entry.isdecimal() and int(entry) < len(uuids) else []
+    index = parse_whole(entry, len(uuids) - 1)
+    found = [] if index is None else [uuids[index]]
     if entry.upper().startswith("GPU-"):
         found = [uuid for uuid in uuids if uuid.lower().startswith(entry.lower())]
     if len(found) == 1:
         return found[0]
-    text = f"the raylet's CUDA_VISIBLE_DEVICES has {entry!r}: this node's vgpud has {', '.join(uuids) or 'no devices'}"
+    have = f"this node's vgpud has {', '.join(uuids) or 'no devices'}"
+    text = f"the raylet's CUDA_VISIBLE_DEVICES has {shown(entry)}: {have}"
     raise VgpudError(f"{text}; start the raylet with their indices or UUIDs", ExitCode.USAGE)

@@ -67,6 +67,8 @@ def parse(path: Path, text: str | None) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise SetupError(f"{path} is not JSON: {error.msg} at {where}: fix it first, nothing was changed") from error
+    except (ValueError, RecursionError) as error:  # a number of more digits than Python reads, lists in lists in lists
+        raise SetupError(f"{path} cannot be read: {error}: fix it first, nothing was changed") from error
     if not isinstance(document, dict):
         raise SetupError(f"{path} is {type(document).__name__}, not an object: write {{}} into it, nothing was changed")
     runtimes = document.get("runtimes", {})

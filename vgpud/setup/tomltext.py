@@ -27,7 +27,7 @@ def parse(path: Path, text: str | None) -> dict[str, Any]:
     """A TOML document. Raises SetupError."""
     try:
         document: dict[str, Any] = tomllib.loads(text or "")
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of a number of more digits than Python reads
         raise SetupError(f"{path} is not TOML: {error}: fix it first, nothing was changed") from error
     return document
 

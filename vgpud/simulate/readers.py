@@ -98,7 +98,7 @@ def _from_json(path: Path, text: str) -> Iterator[Any]:
     """The same of a list of objects, alone or under "jobs" or "usage"; slices that are no jobs' are passed over."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TraceError(f"{path} is not JSON: {error}") from error
     if isinstance(data, dict):
         data = next((data[key] for key in ("jobs", "usage") if key in data), None)

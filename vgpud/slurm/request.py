@@ -12,9 +12,19 @@ from dataclasses import dataclass
 
 from vgpud.core.model import BATCH, CLASSES, UID_MAX, Spec
 from vgpud.core.slices import slurm_slice
-from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, UnitError, format_gpus, parse_bytes, parse_gpus
+from vgpud.core.units import (
+    GPUS_MAX,
+    MILLI_PER_DEVICE,
+    UnitError,
+    format_gpus,
+    parse_bytes,
+    parse_gpus,
+    parse_whole,
+)
 
-KEYS = ("job", "step", "uid", "stepd", "gpus", "shards", "max", "mem", "class")
+KEYS = ("job", "step", "uid", "stepd", "gpus", "shards", "max", "mem", "class", "total")
+#: total=ask: who asks for a slice can find out what the whole job has here; and the answer when that is needed
+ASK, ASKED = "ask", b"ask=total\n"
 #: steps that have all of the job's devices on their node; further steps join their slice
 WHOLE_JOB = ("batch", "interactive")
 #: the first version in which a job's shards may lie on several GPUs of a node, and how that is switched on
@@ -48,12 +58,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A slice for a step. stepd_pid: the slurmstepd that stands for it; 0: there is none yet, it is the whole job."""
+    """A slice for a step. stepd_pid: the slurmstepd that stands for it; 0: there is none yet, it is the whole job.
+    total_milli: milli-GPU that the whole job has on this node, 0: not known; may_ask: but can be found out."""
 
     step: Step
     uid: int
     stepd_pid: int
     spec: Spec
+    total_milli: int = 0
+    may_ask: bool = False
 
 
 def parse_request(body: bytes) -> Request:
@@ -63,7 +76,9 @@ def parse_request(body: bytes) -> Request:
     stepd_pid = _number(given, "stepd", 1 << 22) if given.get("stepd") else 0
     if bool(stepd_pid) != bool(step.name):
         raise StepError("step and stepd come together: give both, or neither for a whole job")
-    return Request(step, _number(given, "uid", UID_MAX), stepd_pid, _spec(given))
+    may_ask = given.get("total") == ASK
+    total_milli = 0 if may_ask or not given.get("total") else _number(given, "total", GPUS_MAX * MILLI_PER_DEVICE)
+    return Request(step, _number(given, "uid", UID_MAX), stepd_pid, _spec(given), total_milli, may_ask)
 
 
 def parse_step(body: bytes) -> Step:
@@ -96,8 +111,8 @@ def _lines(body: bytes) -> dict[str, str]:
 
 def _number(given: dict[str, str], key: str, most: int) -> int:
     text = given.get(key, "")
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else -1
-    if not 0 <= number <= most:
+    number = parse_whole(text, most)
+    if number is None:
         raise StepError(f"{key} {text[:40]!r} is not a whole number from 0 to {most}")
     return number
 

@@ -97,6 +97,7 @@ def test_an_empty_daemon_json_is_none(setup: Any, host: Path, text: str | None) 
     [
         ('{"runtimes": {,}}', "is not JSON: Expecting property name enclosed in double quotes at line 1, column 15"),
         ('{"log-driver": "local",}', "line 1"),
+        (f'{{"mtu": {"9" * 5000}}}', "cannot be read"),
         ("[]", "is list, not an object"),
         ('{"runtimes": []}', "runtimes = [] is not an object of objects"),
         ('{"runtimes": {"a": "/bin/a"}}', "is not an object of objects"),

@@ -109,6 +109,7 @@ def test_version_3_of_containerds_file(setup: Any, containerd_toml: Path) -> Non
     [
         ('disabled_plugins = ["cri"]\n', "is of version 1, but 2 or 3 is needed"),
         ("version = 2\n[plugins\n", "is not TOML"),
+        (f"version = 2\noom_score = {'9' * 5000}\n", "is not TOML"),
         (
             'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\nruntimes = {runc = {}}\n',
             "is written inline",

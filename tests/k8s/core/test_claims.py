@@ -51,6 +51,13 @@ def test_no_whole_number_is_refused(text: object) -> None:
         parse_quantity(text)
 
 
+@pytest.mark.parametrize("given_", [10**5000, "9" * 5000], ids=["number", "text"])
+def test_a_quantity_of_more_digits_than_python_reads(given_: object) -> None:
+    with pytest.raises(QuantityError, match="is not a quantity: write for example 500 or 70200Mi") as caught:
+        parse_quantity(given_)
+    assert len(str(caught.value)) < 200
+
+
 @settings(max_examples=examples(500))
 @given(st.integers(0, 1 << 60))
 def test_memory_is_published_in_whole_mebibytes_and_read_back(size: int) -> None:

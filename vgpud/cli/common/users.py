@@ -8,6 +8,7 @@ import re
 import click
 
 from vgpud.cli.common.quantities import IntParam
+from vgpud.core.units import parse_whole
 
 UID_MAX = (1 << 32) - 2
 
@@ -45,8 +46,9 @@ class User(IntParam):
         import pwd
 
         text = str(value)
-        if text.isascii() and text.isdigit() and int(text) <= UID_MAX:
-            return int(text)
+        uid = parse_whole(text, UID_MAX)
+        if uid is not None:
+            return uid
         try:
             return pwd.getpwnam(text).pw_uid
         except (KeyError, ValueError):  # or one with a zero byte

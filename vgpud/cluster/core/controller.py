@@ -177,8 +177,9 @@ class Controller:
 
     def _look_at_nodes(self, shown: Sequence[SlurmNode], jobs: Sequence[SlurmJob], now_ns: int) -> None:
         self.unusable = {}
+        have_shards = any(node.shards for node in shown)
         for node in shown:
-            if text := objection(node, self._settings):
+            if text := objection(node, self._settings, have_shards):
                 self.unusable[node.name] = text
         used = sorted((node for node in shown if node.name not in self.unusable), key=lambda node: node.name)
         self._nodes = {node.name: node for node in used}

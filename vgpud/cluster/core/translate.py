@@ -96,14 +96,15 @@ def device_name(node: str, index: int) -> str:
     return f"{node}/{index}"
 
 
-def objection(node: SlurmNode, settings: Settings) -> str:
-    """Why nothing is placed on a node, whatever Slurm says; "" = it is used."""
+def objection(node: SlurmNode, settings: Settings, others_have_shards: bool) -> str:
+    """Why nothing is placed on a node, whatever Slurm says; "" = it is used. A Slurm without shards gives out whole
+    GPUs alone; where some nodes have shards, a part of a GPU would wait for ever on one that has none."""
     if not node.gpus:
         return f"node {node.name} has no GPU (Gres in slurm.conf)"
     if node.gpus > GPUS_MAX:
         return f"node {node.name} has {node.gpus} GPUs: {GPUS_MAX} is the limit"
     wanted = node.gpus * settings.shards_per_device
-    if node.shards not in (0, wanted):
+    if node.shards != wanted and (node.shards or others_have_shards):
         text = f"node {node.name} has {node.shards} shards for {node.gpus} GPUs"
         return f"{text}: write Gres=gpu:{node.gpus},shard:{wanted} in slurm.conf, as on the other nodes"
     return ""

@@ -19,9 +19,10 @@ from vgpud.cli.jobs.views import queue_view, usage_view
 from vgpud.console.live.data import span
 from vgpud.console.pages import commands
 from vgpud.console.web.site import Form, act, board_of, get, page, post
+from vgpud.core.model import WEIGHT_MAX
 from vgpud.core.placement import registry as placements
 from vgpud.core.policy import registry as policies
-from vgpud.core.units import MILLI_PER_DEVICE, parse_gpus
+from vgpud.core.units import MILLI_PER_DEVICE, parse_gpus, parse_whole
 from vgpud.v1 import vgpud_pb2 as pb
 
 SPANS = ("1d", "7d", "30d", "90d", "all")
@@ -58,9 +59,10 @@ def queue_of(form: Form) -> tuple[pb.Queue, list[str]]:
         if form.get(field, "").strip():
             setattr(queue, f"{field}_milli", _gpus(form[field].strip(), field))
     if form.get("weight", "").strip():
-        if not form["weight"].strip().isdigit() or not 1 <= int(form["weight"]) <= 10_000:
-            raise ValueError(f"weight {form['weight']!r} is not a whole number from 1 to 10000")
-        queue.weight = int(form["weight"])
+        weight = parse_whole(form["weight"].strip(), WEIGHT_MAX)
+        if not weight:
+            raise ValueError(f"weight {form['weight'][:40]!r} is not a whole number from 1 to {WEIGHT_MAX}")
+        queue.weight = weight
     for field in ("policy", "placement"):
         if form.get(field, "").strip():
             setattr(queue, field, form[field].strip())
@@ -162,8 +164,8 @@ async def run_whatif(request: Request, form: Form) -> Response:
 
 async def _simulated(request: Request, given: dict[str, str]) -> dict[str, object]:
     """What `vgpu simulate` says of the user's jobs of the last month; of all users' for admins."""
-    if not given["devices"].isdigit() or not 1 <= int(given["devices"]) <= 4096:
-        raise ValueError(f"{given['devices']!r} is not a number of devices: write for example 8")
+    if not parse_whole(given["devices"], 4096):
+        raise ValueError(f"{given['devices'][:40]!r} is not a number of devices: write for example 8")
     rows = [usage_view(row) for row in await board_of(request).api.usage(since_ns(WHATIF_SINCE), "job")]
     lines = list(csv_rows(rows, "job"))
     if len(lines) < 2:

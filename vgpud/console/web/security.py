@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from vgpud.core.units import parse_whole
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -72,7 +74,7 @@ class Guard:
         foreign = site not in (None, "same-origin", "none") or (origin and origin.partition("://")[2] != host)
         if foreign:
             return 403, "This request was made by another site."
-        if int(headers.get(b"content-length", "0") or 0) > BODY_BYTES_MAX:
+        if parse_whole(headers.get(b"content-length") or "0", BODY_BYTES_MAX) is None:
             return 413, "The form is too large."
         return None
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from vgpud.core.units import shown
+
 _NUMBER = re.compile(
     r"([+-]?[0-9]{1,20}(?:\.[0-9]{0,20})?|[+-]?\.[0-9]{1,20})"  # its digits
     r"(|[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})"  # its suffix or exponent
@@ -24,9 +26,11 @@ class QuantityError(ValueError):
 
 def parse_quantity(text: object) -> int:
     """The whole number that a quantity stands for. Raises QuantityError."""
-    found = _NUMBER.fullmatch(str(text)) if isinstance(text, str | int) and not isinstance(text, bool) else None
+    is_short = isinstance(text, int) and not isinstance(text, bool) and abs(text) < 1 << 63
+    found = _NUMBER.fullmatch(str(text)) if is_short or isinstance(text, str) else None
     if found is None:
-        raise QuantityError(f"{str(text)[:40]!r} is not a quantity: write for example 500 or 70200Mi")
+        said = repr(text[:40]) if isinstance(text, str) else shown(text)
+        raise QuantityError(f"{said} is not a quantity: write for example 500 or 70200Mi")
     number, suffix = Fraction(found.group(1)), found.group(2)
     if suffix in _BINARY:
         value = number * (1 << _BINARY[suffix])
