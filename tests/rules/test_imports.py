@@ -87,6 +87,7 @@ ALLOWED: dict[str, set[str]] = {
         "cluster",
         "cluster.core",
         "cluster.shell",
+        "core",
         "core.jobs",
         "errors",
         "paths",

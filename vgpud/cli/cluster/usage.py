@@ -6,11 +6,13 @@ import csv
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpud.cli.cluster.places import state_dir as find_state_dir
 from vgpud.cli.common.options import Settings
+from vgpud.core.units import MILLI_PER_DEVICE
 
 if TYPE_CHECKING:
     from vgpud.cli.common.fit import Grid
@@ -58,15 +60,16 @@ def show(settings: Settings, state_dir: Path | None, asked: Asked) -> None:
 
 
 def _sums(items: Sequence[Row], key: str) -> list[Row]:
+    """Decimals, since nanoseconds of this century are too many digits for a float."""
     found: dict[Any, Row] = {}
     for item in items:
-        row = found.setdefault(item[key], {key: item[key], "jobs": 0, **dict.fromkeys(_AMOUNTS, 0.0)})
-        gpus = item["gpus_milli"] * item["members"] / 1000
+        row = found.setdefault(item[key], {key: item[key], "jobs": 0, **dict.fromkeys(_AMOUNTS, Decimal(0))})
+        gpus = Decimal(item["gpus_milli"] * item["members"]) / MILLI_PER_DEVICE
         row["jobs"] += 1
-        row["gpu_seconds_asked"] += gpus * (float(item["ended_s"]) - float(item["submitted_s"]))
-        row["gpu_seconds_granted"] += gpus * float(item["duration_s"])
+        row["gpu_seconds_asked"] += gpus * (Decimal(item["ended_s"]) - Decimal(item["submitted_s"]))
+        row["gpu_seconds_granted"] += gpus * Decimal(item["duration_s"])
     for row in found.values():
-        row |= {name: round(row[name], 6) for name in _AMOUNTS}
+        row |= {name: float(round(row[name], 6)) for name in _AMOUNTS}
     return [found[name] for name in sorted(found)]
 
 
