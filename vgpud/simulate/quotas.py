@@ -19,10 +19,10 @@ QUOTED_CHARS_MAX = 200
 _KNOWN = {field.name for field in fields(QueueSpec)}
 
 
-def read(path: Path) -> tuple[QueueSpec, ...]:
-    """Raises TraceError."""
+def read(path: Path, regular: bool = False) -> tuple[QueueSpec, ...]:
+    """`regular`: not from a pipe, which may block. Raises TraceError."""
     try:
-        data = json.loads(read_text(path, FILE_BYTES_MAX))
+        data = json.loads(read_text(path, FILE_BYTES_MAX, regular=regular))
     except FileError as error:
         raise TraceError(f"queues: {error}") from error
     except (ValueError, RecursionError) as error:
