@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from tests.cluster.system import System
 from vgpud.cli.main import cli
 from vgpud.cluster import service
+from vgpud.cluster.core.model import Order
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
 from vgpud.core.jobs.model import QueueSpec
@@ -101,6 +102,32 @@ def test_an_order_that_is_refused_does_no_harm(system: System, caplog: pytest.Lo
     one.look()
     assert any("Access denied" in r.message for r in caplog.records)
     assert system.slurm().jobs[job].state == "PENDING"
+    one.close()
+
+
+def test_many_orders_are_no_reason_to_take_the_controller_for_gone(
+    quick_system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm takes half a minute for each; what is left when the controller is stopped, the next one gives."""
+    one = quick_system.service()
+    now_s, told = [published.now_s()], 0
+    monkeypatch.setattr(published, "now_s", lambda: now_s[0])
+    tell = Slurm.tell
+
+    def slowly(slurm: Slurm, order: Order) -> None:
+        nonlocal told
+        assert published.fresh(quick_system.options.run, now_s[0])
+        told += 1
+        now_s[0] += 30
+        tell(slurm, order)
+        if told == 4:
+            one.stop()
+
+    monkeypatch.setattr(Slurm, "tell", slowly)
+    for _ in range(6):
+        quick_system.submit("gpu:3", held=False)
+    one.look()
+    assert told == 4
     one.close()
 
 

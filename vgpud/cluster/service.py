@@ -128,16 +128,23 @@ class Service:
         decided = self.controller.step(seen, now_ns, self._changed_queues())
         self._save(decided, now_ns)
         self._complain("; ".join(filter(None, [self._queues_fault, *self.controller.unusable.values()])))
+        self._beat()
         for order in decided.orders:
+            if self._stopped.is_set():
+                break  # the next controller gives it
             try:
                 self._slurm.tell(order)
+                self._beat()  # thousands of orders take longer than a heartbeat lasts
             except SlurmError as error:
                 log.warning("%s", error)  # the next look shows what became of it
         with _logged("publish the status"):
-            published.beat(self._options.run, published.now_s())
             if decided.steps or decided.orders or not self._is_published:
                 self._is_published = True
                 published.publish(self._options.run, self.status(now_ns))
+
+    def _beat(self) -> None:
+        with _logged("write the heartbeat"):
+            published.beat(self._options.run, published.now_s())
 
     def _changed_queues(self) -> tuple[QueueSpec, ...]:
         """Those of the file, if they are others and may be. What cannot be yet is tried again with each look: a queue
@@ -145,7 +152,7 @@ class Service:
         before = self._queues_fault
         if self._watched and self._watched.changed():
             try:
-                self._read, self._queues_fault = quotas.read(self._watched.path), ""
+                self._read, self._queues_fault = quotas.read(self._watched.path, regular=True), ""
             except VgpudError as error:
                 self._read, self._queues_fault = (), f"queues stay as they were: {error}"
         made: tuple[QueueSpec, ...] = ()

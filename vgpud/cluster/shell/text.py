@@ -48,7 +48,9 @@ _LISTS_MAX = 8
 #: devices of one node; one with more than units.GPUS_MAX is shown, and not used
 _DEVICES_MAX = 4096
 #: the first words of each line of `scontrol --oneliner show job`, before any text of a user
-_ARRAY = re.compile(r"^JobId=\d+ ArrayJobId=\d+ ArrayTaskId=([^ %]+)(?:%(\d{1,9}))?(?: ArrayTaskThrottle=(\d{1,9}))?", re.M)
+_ARRAY = re.compile(
+    r"^JobId=\d+ ArrayJobId=\d+ ArrayTaskId=([^ %]+)(?:%(\d{1,9}))?(?: ArrayTaskThrottle=(\d{1,9}))?", re.M
+)
 
 
 class SlurmTextError(ValueError):
