@@ -166,6 +166,8 @@ def test_columns_of_any_order_and_separators_at_the_end() -> None:
 
 def test_a_comment_may_have_anything_in_it() -> None:
     assert job(Comment="vgpu model=a|b|c").spec.model == "a|b|c"
+    found = read(line(Comment="vgpu model=a\n\n99\n12|x|y"), line(JobID="13"))
+    assert [one.spec.name for one in found.jobs] == ["12", "13"] and found.cut == 2
 
 
 @pytest.mark.parametrize(
@@ -183,6 +185,9 @@ def test_a_comment_may_have_anything_in_it() -> None:
         ({"NNodes": "two"}, "NNodes is 'two'"),
         ({"AllocTRES": "gres/gpu=many"}, "AllocTRES has gres/gpu=many"),
         ({"AllocTRES": f"gres/gpu={10**12}"}, "AllocTRES has gres/gpu"),
+        ({"AllocTRES": "gres/gpu=" + "9" * 5000}, "AllocTRES has gres/gpu"),
+        ({"End": "99999999999"}, "End is '99999999999': before 1970, or too far away"),
+        ({"End": "2026-10-25T02:00:00", "Start": "2026-10-25T02:10:00", "Submit": "2026-10-25T02:10:00"}, "autumn"),
         ({"UID": "ann"}, "UID is 'ann'"),
         ({"State": "FAILED|1", "Comment": ""}, "values where the header has 15 columns"),
     ],
@@ -204,6 +209,7 @@ def test_a_bad_line_is_named(values: dict[str, str], words: str) -> None:
         ("", "no column JobID"),
         ("12|ann\n", "without -n"),
         (HEADER.replace("AllocTRES", "Other"), "no column AllocTRES"),
+        (HEADER.replace("User", "JobID"), "column JobID is there twice"),
         (HEADER, "take a longer time"),
         (f"{HEADER}\n{line(AllocTRES='cpu=1', ReqTRES='')}", "AccountingStorageTRES=gres/gpu,gres/shard"),
         (f"{HEADER}\n{line(Start='Unknown')}", "1 never ran"),

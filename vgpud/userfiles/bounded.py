@@ -21,8 +21,8 @@ def size_text(size_bytes: int) -> str:
 
 
 def read_bytes(path: Path, bytes_max: int, regular: bool = False) -> bytes:
-    """The whole file. Raises FileError, also for more than `bytes_max`, beyond which nothing is read. `regular`: refuses
-    anything else, since a pipe may never say anything."""
+    """The whole file. Raises FileError, also for more than `bytes_max`, beyond which nothing is read. `regular`: also
+    for what is no file, since a pipe may never say anything."""
     try:
         with open(path, "rb", opener=_not_waiting if regular else None) as file:
             info = os.fstat(file.fileno())

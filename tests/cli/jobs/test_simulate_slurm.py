@@ -77,6 +77,12 @@ def test_what_was_left_out_is_said(vgpu: Any, month: Path) -> None:
     assert result.code == 0 and "3 jobs ran with GPUs; left out: 1 had no GPU, 1 never ran" in result.stderr
 
 
+def test_comments_of_any_bytes(vgpu: Any, month: Path) -> None:
+    month.write_bytes(TEXT.replace("gres/gpu=1|\n", "gres/gpu=1|caf\xe9\nsecond line\n").encode("latin-1"))
+    result = vgpu("simulate", "--from-slurm", str(month), "--cluster", "1x1")
+    assert result.code == 0 and "3 lines with too few columns are taken for comments with line breaks" in result.stderr
+
+
 def test_queues_of_a_controller(vgpu: Any, month: Path, tmp_path: Path) -> None:
     queues = tmp_path / "queues.json"
     queues.write_text('{"queues": [{"name": "default", "policy": "srtf"}]}')
