@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from tests.cluster.system import System
 from vgpud.cli.jobs.submit import submit
 from vgpud.cli.jobs.submit_cluster import INSTEAD, ONLY
 from vgpud.cli.main import cli
+from vgpud.cluster import service
 from vgpud.cluster.service import with_slurms_numbers
-from vgpud.errors import ExitCode
+from vgpud.errors import ExitCode, VgpudError
 from vgpud.store import cluster as store
 
 
@@ -164,6 +166,12 @@ def test_a_job_is_submitted_and_runs(system: System) -> None:
     one.close()
 
 
+def test_what_is_shown_is_one_command_for_a_shell() -> None:
+    """Whatever lines the job's own command has."""
+    shown = dry_run("--gpus", "1", "--", "sh", "-c", "cat <<END\nEND\nEND_\ndate")
+    assert shown.splitlines()[0].endswith("<<'END__'") and shown.splitlines()[-1] == "END__"
+
+
 def test_sbatch_refuses_it(system: System) -> None:
     done = system.run("submit", "--cluster", "--partition", "other", "--gpus", "1", "--", "x")
     assert done.exit_code == 1 and "sbatch refused it" in done.output
@@ -232,6 +240,16 @@ def test_a_job_is_explained(busy: System) -> None:
     assert "'3_1' is not a job" in refusal("explain", "3_1")
     done = busy.run("explain", "--cluster", "77", *run)
     assert done.exit_code == ExitCode.NOT_FOUND
+
+
+def test_a_job_far_behind_is_not_denied(busy: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many jobs the first ones are published."""
+    monkeypatch.setattr(service, "STATUS_JOBS_MAX", 1)
+    one = busy.service()
+    one.look()
+    done = busy.run("explain", "--cluster", "3_1", "--run-dir", str(busy.options.run))
+    one.close()
+    assert done.exit_code == ExitCode.NOT_FOUND and "behind which 3 more wait" in " ".join(done.output.split())
 
 
 def test_reasons_have_slurms_numbers(system: System) -> None:
@@ -346,8 +364,18 @@ def test_recordings_that_cannot_be_replayed(ended: System) -> None:
     record.write_text(lines[0] + '{"at_ns": 1, "event": {"type": "Held", "job_id": 99}, "commands": []}\n')
     done = ended.run("simulate", "--replay", str(record))
     assert "from its first line on" in str(done.exception)
-    for text, words in (("", "no steps"), ("{}\n", "is missing"), ("nothing", "record:1")):
+    step = '{"at_ns": %s, "event": {"type": "Woken"}, "commands": %s}\n'
+    for text, words in (
+        ("", "no steps"),
+        ("{}\n", "is missing"),
+        ("nothing", "record:1"),
+        (lines[0] + re.sub('"at_ns": [0-9]+', '"at_ns": "x"', "".join(lines[1:])), "TypeError"),
+        (lines[0] + step % (1, "[5]"), "TypeError"),
+        (lines[0] + step % (1, "[{}]"), "KeyError"),
+        ("[" * 100_000, "RecursionError"),
+    ):
         record.write_text(text)
         done = ended.run("simulate", "--replay", str(record))
-        assert words in str(done.exception or done.output)
+        assert isinstance(done.exception, VgpudError | SystemExit), done.exception
+        assert words in str(done.exception) + done.output
     assert "--policy with --replay" in refusal("simulate", "--replay", str(record), "--policy", "fifo")

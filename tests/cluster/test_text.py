@@ -289,7 +289,10 @@ def test_switches(tmp_path: Path) -> None:
     assert topology.read(path) == {"n1": ("s1", "top"), "n2": ("s1", "top"), "n3": ("s2", "top")}
 
 
-@pytest.mark.parametrize("given", ["Nodes=n1", "SwitchName=s1", "SwitchName=a Switches=a\nSwitchName=a Nodes=n1"])
+@pytest.mark.parametrize(
+    "given",
+    ["Nodes=n1", "SwitchName=s1", "SwitchName=a Switches=a\nSwitchName=a Nodes=n1", "SwitchName=a Nodes=n[0-99999]"],
+)
 def test_switches_that_are_none(tmp_path: Path, given: str) -> None:
     path = tmp_path / "topology.conf"
     path.write_text(given)

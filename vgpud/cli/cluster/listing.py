@@ -49,6 +49,9 @@ def explain(settings: Settings, run_dir: Path | None, key: str) -> None:
     found = next((one for one in [*known["jobs"], *known["refused"]] if one["slurm_id"] == key), None)
     if found is None:
         text = f"the queue has no job {key} of partition {known['partition']}"
+        if known["jobs_left_out"]:
+            first, more = f"the first {len(known['jobs'])} jobs", known["jobs_left_out"]
+            text = f"job {key} is not one of {first} of partition {known['partition']}, behind which {more} more wait"
         raise CliError(f"{text}: squeue shows those of other partitions, sacct ended ones", ExitCode.NOT_FOUND)
     if settings.output == "table":
         print_lines(_sentences(found))
