@@ -42,6 +42,8 @@ def test_what_happened_and_what_would_have(vgpu: Any, month: Path) -> None:
     assert [one[:11].rstrip() for one in (was, fifo, srtf)] == ["as it was", "strict:fifo", "srtf"]
     data = vgpu("simulate", "--from-slurm", str(month), *args, "-o", "json").json
     assert (data["trace"], data["jobs"]) == ("month.txt", 3)
+    assert [run["preemptions"] for run in data["runs"]] == [None, 0, 0] and " -" in was
+    assert data["runs"][0]["fragmentation"] is None, "what is not known is not 0"
     by = {run["policy"]: run["jct_s"]["mean"] for run in data["runs"]}
     assert by["as it was"] == by["strict:fifo"] == pytest.approx((600 + 660 + 720) / 3)
 
