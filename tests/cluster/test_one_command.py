@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from pathlib import Path
@@ -242,14 +243,23 @@ def test_a_job_is_explained(busy: System) -> None:
     assert done.exit_code == ExitCode.NOT_FOUND
 
 
-def test_a_job_far_behind_is_not_denied(busy: System, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_far_behind_is_not_denied(
+    busy: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Of very many jobs the first ones are published."""
     monkeypatch.setattr(service, "STATUS_JOBS_MAX", 1)
+    caplog.set_level(logging.INFO)
+    for _ in range(2):
+        busy.submit("gpu:9")
+    busy.submit("gpu:1", key="70")
     one = busy.service()
     one.look()
+    listed = busy.say("cluster", "ls", "--run-dir", str(busy.options.run))
+    assert "5 is not queued" in listed and "1 more jobs are not queued" in listed and "6 is" not in listed
+    assert "job 70: " in caplog.text, "in the log jobs have the numbers of Slurm, too"
     done = busy.run("explain", "--cluster", "3_1", "--run-dir", str(busy.options.run))
     one.close()
-    assert done.exit_code == ExitCode.NOT_FOUND and "behind which 3 more wait" in " ".join(done.output.split())
+    assert done.exit_code == ExitCode.NOT_FOUND and "behind which there are 5 more" in " ".join(done.output.split())
 
 
 def test_reasons_have_slurms_numbers(system: System) -> None:
