@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.cluster.system import System
 from vgpud.cli.jobs.submit import submit
 from vgpud.cli.jobs.submit_cluster import INSTEAD, ONLY
-from vgpud.cli.main import cli
+from vgpud.cli.main import cli, invoke
 from vgpud.cluster import service
 from vgpud.cluster.service import with_slurms_numbers
 from vgpud.errors import ExitCode, VgpudError
@@ -180,6 +180,31 @@ def test_sbatch_refuses_it(system: System) -> None:
     assert done.exit_code == 125
 
 
+@pytest.mark.parametrize(
+    ("script", "words", "code", "output"),
+    [
+        ("echo '7;east'", (), 0, "7\n"),
+        ("echo 7; exit 3", ("--wait",), 3, "7\n"),
+        ("echo 7; kill -9 $$", ("--wait",), 137, "7\n"),
+    ],
+)
+def test_what_sbatch_says(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+    words: tuple[str, ...],
+    code: int,
+    output: str,
+) -> None:
+    """In a federation its number has the cluster's name behind it; with --wait its exit code is the job's."""
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    given = ["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "-q", *words, "--", "x"]
+    assert (invoke(given), capsys.readouterr().out) == (code, output)
+
+
 def test_no_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     done = CliRunner().invoke(cli, ["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "--", "x"])
@@ -215,6 +240,10 @@ def test_jobs_are_listed_as_by_vgpu_cluster_ls(busy: System) -> None:
     assert listed(busy, "--mine") == ["2"]
     assert listed(busy, "-u", "1001") == ["1"]
     assert listed(busy, "--state", "pending,held") == ["4", "2", "3_1"]
+    assert listed(busy, "--state", "running") == ["1"]
+    status = busy.options.run / "status.json"
+    status.write_text(status.read_text().replace('"running"', '"stopping"'))
+    assert listed(busy, "--state", "running") == ["1"], "it has its GPUs until it has stopped"
     assert listed(busy, "--queue", "default", "--last", "1") == ["3_1"]
     assert listed(busy, "--queue", "other") == []
 
@@ -328,6 +357,21 @@ def test_usage_by_user_queue_and_job(ended: System) -> None:
     assert ended.say("usage", "--cluster", *state, "--by", "queue", "-o", "csv").startswith(
         "queue,jobs,gpu_seconds_asked"
     )
+
+
+def test_a_gang_counts_on_each_of_its_nodes(system: System) -> None:
+    """GPU time asked for and granted is that of all its members."""
+    one = system.service()
+    gang = system.submit("gpu:1", nodes=2)
+    one.look()
+    one.look()
+    system.end(gang)
+    one.look()
+    one.close()
+    state = ("--state-dir", str(system.options.state), "-o", "json")
+    (job,) = json.loads(system.say("usage", "--cluster", "--by", "job", *state))["jobs"]
+    (queue,) = json.loads(system.say("usage", "--cluster", "--by", "queue", *state))["usage"]
+    assert queue["gpu_seconds_granted"] == pytest.approx(2 * float(job["duration_s"]), abs=1e-5)
 
 
 def test_what_the_controller_has_is_a_trace(ended: System) -> None:

@@ -77,6 +77,7 @@ def test_policies_are_told_what_a_controller_would_know() -> None:
         ("2", "cpu=2,gres/shard=1000", 2, 500, True),
         ("1", "gres/gpu:a100=2", 1, 2000, False),
         ("1", "gres/gpu:a100=1,gres/gpu:h100=1,gres/gpu=2", 1, 2000, False),
+        ("1", "gres/gpu:a100=1,gres/gpu=2", 1, 2000, False),
         ("2", "gres/gpu=3", 3, 1000, False),
         ("1", "gres/shard:a100=250,gres/shard=250", 1, 250, False),
     ],
@@ -125,6 +126,18 @@ def test_what_is_left_out_is_counted() -> None:
 def test_jobs_that_run_count_as_long_as_they_have_run() -> None:
     found = job(State="RUNNING", End="Unknown", Elapsed="1-00:00:00")
     assert (found.duration_ns, found.jct_ns) == (86_400 * SECOND_NS, (86_400 + 600) * SECOND_NS)
+
+
+def test_a_job_has_not_ended_before_it_has_run() -> None:
+    """As by a clock that was set back."""
+    assert job(Elapsed="02:00:00").jct_ns == 7200 * SECOND_NS
+
+
+def test_jobs_of_that_time() -> None:
+    given = (line(JobID="1", Submit="1793000000", Start="1793000000", End="1793003600"),)
+    assert len(read(*given, since_ns=1_793_000_000 * SECOND_NS).jobs) == 1
+    with pytest.raises(TraceError, match="take a longer time"):
+        read(*given, since_ns=1_793_000_001 * SECOND_NS)
 
 
 def test_jobs_are_in_the_order_of_their_submission() -> None:
