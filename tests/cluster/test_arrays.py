@@ -114,6 +114,22 @@ def test_a_slow_slurm_is_not_asked_for_ever(system: System, monkeypatch: pytest.
     assert [job.array_limit for job in one.look().jobs] == [1] * 10 and len(asked) == 6
 
 
+def test_what_slurm_forgets_of_an_array_is_kept(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements that wait one by one do not say the limit."""
+    monkeypatch.setattr(shell, "ARRAY_EVERY_S", 0.0)
+    system.change(lambda slurm: slurm.array("gpu:3", 2, limit=1))
+    one = shell.Slurm("gpu")
+    assert [job.array_limit for job in one.look().jobs] == [1, 1]
+    run = shell.run
+
+    def forgetful(words: list[str], **more: object) -> str:
+        shows = words[:2] == ["scontrol", "--oneliner"]
+        return "JobId=9 ArrayJobId=1 ArrayTaskId=0 JobName=x" if shows else run(words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shell, "run", forgetful)
+    assert [job.array_limit for job in one.look().jobs] == [1, 1]
+
+
 def test_limits_are_asked_once_in_a_while(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     run = shell.run

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from vgpud.cluster.shell import published
 from vgpud.simulate import sacct
 
 USAGE, UNREACHABLE = 2, 3
@@ -57,9 +59,24 @@ def test_of_sacct_itself(vgpu: Any, tmp_path: Path, month: Path, monkeypatch: py
     asked = (tmp_path / "asked").read_text()
     assert asked.startswith("%s ") and "--starttime=2026-10-01T00:00:00" in asked and "--partition=gpu" in asked
     assert f"--format={','.join(sacct.COLUMNS)}" in asked
+    assert {"--allusers", "--allocations", "--parsable2", "--noconvert"} <= set(asked.split())
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["as", "2d-las"]
     nothing = vgpu("simulate", "--from-slurm", "--since", "2099-01-01", "--cluster", "2x4")
     assert nothing.code == USAGE and "take a longer time" in nothing.stderr
+
+
+def test_a_month_is_asked_for_on_the_local_clock(
+    vgpu: Any, tmp_path: Path, month: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, f'echo "$*" > {tmp_path}/asked; cat {month}')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("TZ", "XYZ-5")
+    time.tzset()
+    monkeypatch.setattr(published, "now_s", lambda: 1_793_000_000)
+    assert vgpu("simulate", "--from-slurm", "--cluster", "1x1").code == 0
+    monkeypatch.undo()
+    time.tzset()
+    assert "--starttime=2026-09-26T12:33:20" in (tmp_path / "asked").read_text()
 
 
 def test_without_slurmdbd(vgpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
