@@ -201,9 +201,22 @@ def test_the_script_in_slurmctld_has_the_same_files_and_times() -> None:
 def test_nobody_has_published_anything(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["cluster", "ls", "--run-dir", str(tmp_path)])
     assert "vgpu cluster run" in str(done.exception)
-    (tmp_path / published.STATUS).write_text("[]")
-    with pytest.raises(published.NoControllerError):
-        published.read(tmp_path)
+    for text in ("[]", "{}", "{"):
+        (tmp_path / published.STATUS).write_text(text)
+        with pytest.raises(published.NoControllerError):
+            published.read(tmp_path)
+
+
+def test_no_text_of_a_job_moves_the_cursor(system: System) -> None:
+    one = system.service()
+    job = system.submit("gpu:1")
+    one.look()
+    one.close()
+    path = system.options.run / published.STATUS
+    path.write_text(path.read_text().replace('"default"', '"\\u001b[31m"'))
+    for words in (("ls",), ("explain", job)):
+        said = system.vgpu(*words, "--run-dir", str(system.options.run))
+        assert "\x1b" not in said and "[31m" in said
 
 
 def test_a_job_that_is_not_the_queues(system: System) -> None:

@@ -44,6 +44,7 @@ def _is_asked_for(job: dict[str, Any], queue: str, uid: int | None, states: Coll
 def explain(settings: Settings, run_dir: Path | None, key: str) -> None:
     """Says why a job of Slurm's number waits, or where it runs."""
     from vgpud.cli.common.output import dump, print_lines
+    from vgpud.cli.common.text import plain
 
     known = status(run_dir)
     found = next((one for one in [*known["jobs"], *known["refused"]] if one["slurm_id"] == key), None)
@@ -56,7 +57,7 @@ def explain(settings: Settings, run_dir: Path | None, key: str) -> None:
             )
         raise CliError(f"{text}: squeue shows those of other partitions, sacct ended ones", ExitCode.NOT_FOUND)
     if settings.output == "table":
-        print_lines(_sentences(found))
+        print_lines(map(plain, _sentences(found)))
     elif settings.output == "name":
         print(key)
     else:
