@@ -120,8 +120,9 @@ def sums(case: Case, policy: str) -> Sums:
     run_ns = sum(job.executed_ns for _, job in outcome.jobs)
     spent_ns = sum(job.ended_ns - job.submitted_ns for _, job in outcome.jobs)
     found = of_outcome(outcome)
+    preemptions = sum(job.preemptions for _, job in outcome.jobs)
     return Sums(
-        run_ns / HOUR_NS, (spent_ns - run_ns) / HOUR_NS, found.makespan_s / HOUR_S, outcome.resizes, found.preemptions
+        run_ns / HOUR_NS, (spent_ns - run_ns) / HOUR_NS, found.makespan_s / HOUR_S, outcome.resizes, preemptions
     )
 
 

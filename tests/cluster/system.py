@@ -36,7 +36,7 @@ class System:
             record=str(folder / "record"),
         )
 
-    def _call(self, words: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+    def _call(self, words: Sequence[str], env: Mapping[str, str] | None = None, timeout_s: float = 0) -> str:
         try:
             return fake_programs.call(self.state, words[0], list(words[1:]))
         except SystemExit as error:

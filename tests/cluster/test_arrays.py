@@ -93,10 +93,47 @@ def test_the_next_controller_knows_the_limit() -> None:
     assert world.running() == keys[:2]
 
 
+def test_a_slow_slurm_is_not_asked_for_ever(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look must end before others take the controller for gone; who was not asked for is, in the next look."""
+    now_s, run, asked = [1000.0], shell.run, list[str]()
+    monkeypatch.setattr(shell.time, "monotonic", lambda: now_s[0])
+
+    def slowly(words: list[str], **more: object) -> str:
+        if words[:2] == ["scontrol", "--oneliner"]:
+            now_s[0] += 4
+            asked.append(words[-1])
+            if len(asked) == 1:
+                raise shell.SlurmError("scontrol did not answer")
+        return run(words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shell, "run", slowly)
+    for _ in range(5):
+        system.change(lambda slurm: slurm.array("gpu:3", 2, limit=1))
+    one = shell.Slurm("gpu")
+    assert [job.array_limit for job in one.look().jobs] == [0, 0, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert [job.array_limit for job in one.look().jobs] == [1] * 10 and len(asked) == 6
+
+
+def test_what_slurm_forgets_of_an_array_is_kept(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements that wait one by one do not say the limit."""
+    monkeypatch.setattr(shell, "ARRAY_EVERY_S", 0.0)
+    system.change(lambda slurm: slurm.array("gpu:3", 2, limit=1))
+    one = shell.Slurm("gpu")
+    assert [job.array_limit for job in one.look().jobs] == [1, 1]
+    run = shell.run
+
+    def forgetful(words: list[str], **more: object) -> str:
+        shows = words[:2] == ["scontrol", "--oneliner"]
+        return "JobId=9 ArrayJobId=1 ArrayTaskId=0 JobName=x" if shows else run(words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shell, "run", forgetful)
+    assert [job.array_limit for job in one.look().jobs] == [1, 1]
+
+
 def test_limits_are_asked_once_in_a_while(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     run = shell.run
-    monkeypatch.setattr(shell, "run", lambda words, env=None: (asked.append(list(words)), run(words, env))[1])
+    monkeypatch.setattr(shell, "run", lambda words, **more: (asked.append(list(words)), run(words, **more))[1])
 
     def arrays() -> int:
         return sum(words[:4] == ["scontrol", "--oneliner", "show", "job"] for words in asked)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,10 @@ from click.testing import CliRunner
 from tests.cluster.system import System
 from vgpud.cli.jobs.submit import submit
 from vgpud.cli.jobs.submit_cluster import INSTEAD, ONLY
-from vgpud.cli.main import cli
+from vgpud.cli.main import cli, invoke
+from vgpud.cluster import service
 from vgpud.cluster.service import with_slurms_numbers
-from vgpud.errors import ExitCode
+from vgpud.errors import ExitCode, VgpudError
 from vgpud.store import cluster as store
 
 
@@ -164,11 +167,42 @@ def test_a_job_is_submitted_and_runs(system: System) -> None:
     one.close()
 
 
+def test_what_is_shown_is_one_command_for_a_shell() -> None:
+    """Whatever lines the job's own command has."""
+    shown = dry_run("--gpus", "1", "--", "sh", "-c", "cat <<END\nEND\nEND_\ndate")
+    assert shown.splitlines()[0].endswith("<<'END__'") and shown.splitlines()[-1] == "END__"
+
+
 def test_sbatch_refuses_it(system: System) -> None:
     done = system.run("submit", "--cluster", "--partition", "other", "--gpus", "1", "--", "x")
     assert done.exit_code == 1 and "sbatch refused it" in done.output
     done = system.run("submit", "--cluster", "--partition", "other", "--gpus", "1", "--wait", "--", "x")
     assert done.exit_code == 125
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "code", "output"),
+    [
+        ("echo '7;east'", (), 0, "7\n"),
+        ("echo 7; exit 3", ("--wait",), 3, "7\n"),
+        ("echo 7; kill -9 $$", ("--wait",), 137, "7\n"),
+    ],
+)
+def test_what_sbatch_says(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+    words: tuple[str, ...],
+    code: int,
+    output: str,
+) -> None:
+    """In a federation its number has the cluster's name behind it; with --wait its exit code is the job's."""
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    given = ["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "-q", *words, "--", "x"]
+    assert (invoke(given), capsys.readouterr().out) == (code, output)
 
 
 def test_no_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +240,10 @@ def test_jobs_are_listed_as_by_vgpu_cluster_ls(busy: System) -> None:
     assert listed(busy, "--mine") == ["2"]
     assert listed(busy, "-u", "1001") == ["1"]
     assert listed(busy, "--state", "pending,held") == ["4", "2", "3_1"]
+    assert listed(busy, "--state", "running") == ["1"]
+    status = busy.options.run / "status.json"
+    status.write_text(status.read_text().replace('"running"', '"stopping"'))
+    assert listed(busy, "--state", "running") == ["1"], "it has its GPUs until it has stopped"
     assert listed(busy, "--queue", "default", "--last", "1") == ["3_1"]
     assert listed(busy, "--queue", "other") == []
 
@@ -232,6 +270,25 @@ def test_a_job_is_explained(busy: System) -> None:
     assert "'3_1' is not a job" in refusal("explain", "3_1")
     done = busy.run("explain", "--cluster", "77", *run)
     assert done.exit_code == ExitCode.NOT_FOUND
+
+
+def test_a_job_far_behind_is_not_denied(
+    busy: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of very many jobs the first ones are published."""
+    monkeypatch.setattr(service, "STATUS_JOBS_MAX", 1)
+    caplog.set_level(logging.INFO)
+    for _ in range(2):
+        busy.submit("gpu:9")
+    busy.submit("gpu:1", key="70")
+    one = busy.service()
+    one.look()
+    listed = busy.say("cluster", "ls", "--run-dir", str(busy.options.run))
+    assert "5 is not queued" in listed and "1 more jobs are not queued" in listed and "6 is" not in listed
+    assert "job 70: " in caplog.text, "in the log jobs have the numbers of Slurm, too"
+    done = busy.run("explain", "--cluster", "3_1", "--run-dir", str(busy.options.run))
+    one.close()
+    assert done.exit_code == ExitCode.NOT_FOUND and "behind which there are 5 more" in " ".join(done.output.split())
 
 
 def test_reasons_have_slurms_numbers(system: System) -> None:
@@ -302,6 +359,21 @@ def test_usage_by_user_queue_and_job(ended: System) -> None:
     )
 
 
+def test_a_gang_counts_on_each_of_its_nodes(system: System) -> None:
+    """GPU time asked for and granted is that of all its members."""
+    one = system.service()
+    gang = system.submit("gpu:1", nodes=2)
+    one.look()
+    one.look()
+    system.end(gang)
+    one.look()
+    one.close()
+    state = ("--state-dir", str(system.options.state), "-o", "json")
+    (job,) = json.loads(system.say("usage", "--cluster", "--by", "job", *state))["jobs"]
+    (queue,) = json.loads(system.say("usage", "--cluster", "--by", "queue", *state))["usage"]
+    assert queue["gpu_seconds_granted"] == pytest.approx(2 * float(job["duration_s"]), abs=1e-5)
+
+
 def test_what_the_controller_has_is_a_trace(ended: System) -> None:
     trace = ended.folder / "month.csv"
     trace.write_text(ended.say("usage", "--cluster", "--state-dir", str(ended.options.state), "-o", "csv"))
@@ -346,8 +418,18 @@ def test_recordings_that_cannot_be_replayed(ended: System) -> None:
     record.write_text(lines[0] + '{"at_ns": 1, "event": {"type": "Held", "job_id": 99}, "commands": []}\n')
     done = ended.run("simulate", "--replay", str(record))
     assert "from its first line on" in str(done.exception)
-    for text, words in (("", "no steps"), ("{}\n", "is missing"), ("nothing", "record:1")):
+    step = '{"at_ns": %s, "event": {"type": "Woken"}, "commands": %s}\n'
+    for text, words in (
+        ("", "no steps"),
+        ("{}\n", "is missing"),
+        ("nothing", "record:1"),
+        (lines[0] + re.sub('"at_ns": [0-9]+', '"at_ns": "x"', "".join(lines[1:])), "TypeError"),
+        (lines[0] + step % (1, "[5]"), "TypeError"),
+        (lines[0] + step % (1, "[{}]"), "KeyError"),
+        ("[" * 100_000, "RecursionError"),
+    ):
         record.write_text(text)
         done = ended.run("simulate", "--replay", str(record))
-        assert words in str(done.exception or done.output)
+        assert isinstance(done.exception, VgpudError | SystemExit), done.exception
+        assert words in str(done.exception) + done.output
     assert "--policy with --replay" in refusal("simulate", "--replay", str(record), "--policy", "fifo")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,6 +134,22 @@ def test_a_bad_file_changes_nothing(
     queues.service.close()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "directory", "device"])
+def test_what_is_no_file_does_not_stop_the_controller(queues: Queues, kind: str) -> None:
+    """Nobody ever writes to the pipe."""
+    queues.service.look()
+    queues.file.unlink()
+    if kind == "pipe":
+        os.mkfifo(queues.file)
+    elif kind == "directory":
+        queues.file.mkdir()
+    else:
+        queues.file.symlink_to("/dev/zero")
+    queues.service.look()
+    assert str(queues.file) in str(queues.shown()["queues_fault"])
+    queues.service.close()
+
+
 def test_a_queue_in_use_goes_when_its_jobs_have_ended(queues: Queues) -> None:
     queues.write({"name": "default", "min_run_ns": 0}, {"name": "team"})
     job = queues.system.submit("gpu:1", account="team")
@@ -217,6 +234,19 @@ def test_the_command_names_the_file(queues: Queues, monkeypatch: pytest.MonkeyPa
     )
 
 
+def test_a_pipe_is_read_once(queues: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--queues <(command): it is not there any more when the controller looks."""
+    queues.service.close()
+    given: list[service.Options] = []
+    monkeypatch.setattr(service, "serve", given.append)
+    ends = os.pipe()
+    os.write(ends[1], queues.file.read_bytes())
+    os.close(ends[1])
+    queues.system.say("cluster", "run", "--partition", "gpu", "--queues", f"/dev/fd/{ends[0]}")
+    os.close(ends[0])
+    assert (given[0].queues, given[0].queues_file) == (queues.options.queues, None)
+
+
 def test_when_a_file_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "file"
     watched = WatchedFile(path)
@@ -227,5 +257,11 @@ def test_when_a_file_has_changed(tmp_path: Path) -> None:
     other.write_text("2")
     other.replace(path)
     assert watched.changed() and not watched.changed()
+    before = path.stat()
+    path.write_text("3")
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of the file system is coarse
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert watched.changed() and not watched.changed(), "whatever its time of modification says"
     path.unlink()
     assert watched.changed() and not watched.changed()

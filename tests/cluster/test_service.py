@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from tests.cluster.system import System
 from vgpud.cli.main import cli
 from vgpud.cluster import service
+from vgpud.cluster.core.model import Order
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
 from vgpud.core.jobs.model import QueueSpec
@@ -104,6 +105,32 @@ def test_an_order_that_is_refused_does_no_harm(system: System, caplog: pytest.Lo
     one.close()
 
 
+def test_many_orders_are_no_reason_to_take_the_controller_for_gone(
+    quick_system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm takes half a minute for each; what is left when the controller is stopped, the next one gives."""
+    one = quick_system.service()
+    now_s, told = [published.now_s()], 0
+    monkeypatch.setattr(published, "now_s", lambda: now_s[0])
+    tell = Slurm.tell
+
+    def slowly(slurm: Slurm, order: Order) -> None:
+        nonlocal told
+        assert published.fresh(quick_system.options.run, now_s[0])
+        told += 1
+        now_s[0] += 30
+        tell(slurm, order)
+        if told == 4:
+            one.stop()
+
+    monkeypatch.setattr(Slurm, "tell", slowly)
+    for _ in range(6):
+        quick_system.submit("gpu:3", held=False)
+    one.look()
+    assert told == 4
+    one.close()
+
+
 def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SlurmError, match="slurm-client"):
@@ -174,9 +201,22 @@ def test_the_script_in_slurmctld_has_the_same_files_and_times() -> None:
 def test_nobody_has_published_anything(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["cluster", "ls", "--run-dir", str(tmp_path)])
     assert "vgpu cluster run" in str(done.exception)
-    (tmp_path / published.STATUS).write_text("[]")
-    with pytest.raises(published.NoControllerError):
-        published.read(tmp_path)
+    for text in ("[]", "{}", "{"):
+        (tmp_path / published.STATUS).write_text(text)
+        with pytest.raises(published.NoControllerError):
+            published.read(tmp_path)
+
+
+def test_no_text_of_a_job_moves_the_cursor(system: System) -> None:
+    one = system.service()
+    job = system.submit("gpu:1")
+    one.look()
+    one.close()
+    path = system.options.run / published.STATUS
+    path.write_text(path.read_text().replace('"default"', '"\\u001b[31m"'))
+    for words in (("ls",), ("explain", job)):
+        said = system.vgpu(*words, "--run-dir", str(system.options.run))
+        assert "\x1b" not in said and "[31m" in said
 
 
 def test_a_job_that_is_not_the_queues(system: System) -> None:

@@ -99,9 +99,10 @@ def test_names_of_nodes(given: str, names: list[str]) -> None:
     assert list(text.host_names(given)) == names
 
 
-def test_too_many_nodes() -> None:
+@pytest.mark.parametrize("given", ["n[0-999999999]", "n" + "[1]" * 2000])
+def test_too_many_nodes(given: str) -> None:
     with pytest.raises(text.SlurmTextError):
-        list(text.host_names("n[0-999999999]"))
+        list(text.host_names(given))
 
 
 @pytest.mark.parametrize(("given", "code"), [("0", 0), ("256", 1), ("15", 143), ("3:0", 3), ("0:9", 137), ("", 0)])
@@ -171,6 +172,23 @@ def test_devices_on_several_nodes() -> None:
     assert text.devices(said, ("n1", "n2")) == (("n1", 0, 1000), ("n2", 0, 1000))
 
 
+@pytest.mark.parametrize(
+    "lie",
+    [
+        "Nodes=n[1-9999999] CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)",
+        "Nodes=[1]" + "[1]" * 300 + " CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)",
+        "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0-9999999)",
+        "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0]x)",
+        "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:\xb2)",
+        "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:)",
+    ],
+)
+def test_devices_that_a_comment_makes_up(lie: str) -> None:
+    """The look must not fail for all jobs because one has such a text."""
+    said = f"JobId=2 Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:1) Comment= {lie}"
+    assert text.devices(said, ("n1",)) == (("n1", 1, 1000),)
+
+
 # ---- jobs ----
 
 
@@ -212,8 +230,9 @@ def test_jobs_of_several_components() -> None:
 def test_a_comment_says_what_the_queue_cannot_know() -> None:
     said = spec(comment="vgpu model=vgg16 skew=0.75 duration=2h", time_limit_ns=1)
     assert (said.model, said.skew_ppm, said.duration_ns) == ("vgg16", 750_000, 7200 * SECOND_NS)
-    wrong = spec(comment="vgpu skew=much duration=-1h")
-    assert (wrong.skew_ppm, wrong.duration_ns) == (-1, 0)
+    for skew in ("much", ".5.0", "0.5."):
+        wrong = spec(comment=f"vgpu skew={skew} duration=-1h")
+        assert (wrong.skew_ppm, wrong.duration_ns) == (-1, 0)
 
 
 def test_an_element_of_an_array() -> None:
@@ -229,6 +248,7 @@ def test_an_element_of_an_array() -> None:
     [
         ("JobId=12 ArrayJobId=12 ArrayTaskId=0-99%4 ArrayTaskThrottle=4 JobName=x", 4),
         ("JobId=12 ArrayJobId=12 ArrayTaskId=7,9 ArrayTaskThrottle=2 JobName=x", 2),
+        ("JobId=12 ArrayJobId=12 ArrayTaskId=0-9%" + "9" * 5000, 999_999_999),
         ("JobId=12 ArrayJobId=12 ArrayTaskId=0-99 JobName=x ArrayTaskThrottle=1", 0),
         ("JobId=13 ArrayJobId=12 ArrayTaskId=3 JobName=x\nJobId=12 ArrayJobId=12 ArrayTaskId=4-9%2 JobName=x", 2),
         ("JobId=13 ArrayJobId=12 ArrayTaskId=3 JobName=x Comment=ArrayTaskId=0-9%9", None),
@@ -269,7 +289,10 @@ def test_switches(tmp_path: Path) -> None:
     assert topology.read(path) == {"n1": ("s1", "top"), "n2": ("s1", "top"), "n3": ("s2", "top")}
 
 
-@pytest.mark.parametrize("given", ["Nodes=n1", "SwitchName=s1", "SwitchName=a Switches=a\nSwitchName=a Nodes=n1"])
+@pytest.mark.parametrize(
+    "given",
+    ["Nodes=n1", "SwitchName=s1", "SwitchName=a Switches=a\nSwitchName=a Nodes=n1", "SwitchName=a Nodes=n[0-99999]"],
+)
 def test_switches_that_are_none(tmp_path: Path, given: str) -> None:
     path = tmp_path / "topology.conf"
     path.write_text(given)

@@ -77,6 +77,7 @@ def test_policies_are_told_what_a_controller_would_know() -> None:
         ("2", "cpu=2,gres/shard=1000", 2, 500, True),
         ("1", "gres/gpu:a100=2", 1, 2000, False),
         ("1", "gres/gpu:a100=1,gres/gpu:h100=1,gres/gpu=2", 1, 2000, False),
+        ("1", "gres/gpu:a100=1,gres/gpu=2", 1, 2000, False),
         ("2", "gres/gpu=3", 3, 1000, False),
         ("1", "gres/shard:a100=250,gres/shard=250", 1, 250, False),
     ],
@@ -127,6 +128,18 @@ def test_jobs_that_run_count_as_long_as_they_have_run() -> None:
     assert (found.duration_ns, found.jct_ns) == (86_400 * SECOND_NS, (86_400 + 600) * SECOND_NS)
 
 
+def test_a_job_has_not_ended_before_it_has_run() -> None:
+    """As by a clock that was set back."""
+    assert job(Elapsed="02:00:00").jct_ns == 7200 * SECOND_NS
+
+
+def test_jobs_of_that_time() -> None:
+    given = (line(JobID="1", Submit="1793000000", Start="1793000000", End="1793003600"),)
+    assert len(read(*given, since_ns=1_793_000_000 * SECOND_NS).jobs) == 1
+    with pytest.raises(TraceError, match="take a longer time"):
+        read(*given, since_ns=1_793_000_001 * SECOND_NS)
+
+
 def test_jobs_are_in_the_order_of_their_submission() -> None:
     """sacct sorts by number; a job that was requeued has been submitted again."""
     times = {"Start": "2026-11-02T08:00:00", "End": "2026-11-02T09:00:00"}
@@ -166,6 +179,8 @@ def test_columns_of_any_order_and_separators_at_the_end() -> None:
 
 def test_a_comment_may_have_anything_in_it() -> None:
     assert job(Comment="vgpu model=a|b|c").spec.model == "a|b|c"
+    found = read(line(Comment="vgpu model=a\n\n99\n12|x|y"), line(JobID="13"))
+    assert [one.spec.name for one in found.jobs] == ["12", "13"] and found.cut == 2
 
 
 @pytest.mark.parametrize(
@@ -183,6 +198,9 @@ def test_a_comment_may_have_anything_in_it() -> None:
         ({"NNodes": "two"}, "NNodes is 'two'"),
         ({"AllocTRES": "gres/gpu=many"}, "AllocTRES has gres/gpu=many"),
         ({"AllocTRES": f"gres/gpu={10**12}"}, "AllocTRES has gres/gpu"),
+        ({"AllocTRES": "gres/gpu=" + "9" * 5000}, "AllocTRES has gres/gpu"),
+        ({"End": "99999999999"}, "End is '99999999999': before 1970, or too far away"),
+        ({"End": "2026-10-25T02:00:00", "Start": "2026-10-25T02:10:00", "Submit": "2026-10-25T02:10:00"}, "autumn"),
         ({"UID": "ann"}, "UID is 'ann'"),
         ({"State": "FAILED|1", "Comment": ""}, "values where the header has 15 columns"),
     ],
@@ -204,6 +222,7 @@ def test_a_bad_line_is_named(values: dict[str, str], words: str) -> None:
         ("", "no column JobID"),
         ("12|ann\n", "without -n"),
         (HEADER.replace("AllocTRES", "Other"), "no column AllocTRES"),
+        (HEADER.replace("User", "JobID"), "column JobID is there twice"),
         (HEADER, "take a longer time"),
         (f"{HEADER}\n{line(AllocTRES='cpu=1', ReqTRES='')}", "AccountingStorageTRES=gres/gpu,gres/shard"),
         (f"{HEADER}\n{line(Start='Unknown')}", "1 never ran"),

@@ -42,4 +42,12 @@ def test_numbers_of_comments() -> None:
         0,
         0,
     ]
-    assert [words.said_skew_ppm(text) for text in (".75", "1", "0", "2", "much")] == [750_000, 1_000_000, 0, -1, -1]
+    assert [words.said_skew_ppm(text) for text in (".75", "1", "1.0", "0", "2", "much", ".5.0", "0.5.")] == [
+        750_000,
+        *(1_000_000, 1_000_000, 0),
+        *[-1] * 4,
+    ]
+
+
+def test_numbers_beyond_all_bounds() -> None:
+    assert words.span_ns("9" * 5000 + ":00") == words.said_ns("9" * 5000 + "s") == 0

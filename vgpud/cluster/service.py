@@ -12,6 +12,7 @@ import re
 import signal
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -42,7 +43,8 @@ log = logging.getLogger("vgpu.cluster")
 
 #: slices are each node's business here, and no limit on jobs
 SITE = Policy(slices_max=1 << 40)
-#: jobs in the published status, in the order of the queue; and how often queues' history is saved
+#: jobs in the published status, in the order of the queue, and as many that are refused; and how often queues'
+#: history is saved
 STATUS_JOBS_MAX = 1000
 HISTORY_S = 60.0
 #: of a queue: none is shown as none
@@ -128,16 +130,23 @@ class Service:
         decided = self.controller.step(seen, now_ns, self._changed_queues())
         self._save(decided, now_ns)
         self._complain("; ".join(filter(None, [self._queues_fault, *self.controller.unusable.values()])))
+        self._beat()
         for order in decided.orders:
+            if self._stopped.is_set():
+                break  # the next controller gives it
             try:
                 self._slurm.tell(order)
+                self._beat()  # thousands of orders take longer than a heartbeat lasts
             except SlurmError as error:
                 log.warning("%s", error)  # the next look shows what became of it
         with _logged("publish the status"):
-            published.beat(self._options.run, published.now_s())
             if decided.steps or decided.orders or not self._is_published:
                 self._is_published = True
                 published.publish(self._options.run, self.status(now_ns))
+
+    def _beat(self) -> None:
+        with _logged("write the heartbeat"):
+            published.beat(self._options.run, published.now_s())
 
     def _changed_queues(self) -> tuple[QueueSpec, ...]:
         """Those of the file, if they are others and may be. What cannot be yet is tried again with each look: a queue
@@ -145,7 +154,7 @@ class Service:
         before = self._queues_fault
         if self._watched and self._watched.changed():
             try:
-                self._read, self._queues_fault = quotas.read(self._watched.path), ""
+                self._read, self._queues_fault = quotas.read(self._watched.path, regular=True), ""
             except VgpudError as error:
                 self._read, self._queues_fault = (), f"queues stay as they were: {error}"
         made: tuple[QueueSpec, ...] = ()
@@ -159,15 +168,19 @@ class Service:
         return made
 
     def _save(self, decided: Decided, now_ns: int) -> None:
-        for note in decided.notes:
-            log.info("%s: job %d: %s", note.kind, note.job_id, note.text)
+        if decided.notes:
+            jobs = [*self.controller.machine.jobs.values(), *(job for _, job in decided.ended)]
+            names = {job.job_id: job.spec.name for job in jobs}
+            for note in decided.notes:
+                name = names.get(note.job_id, "")
+                log.info("%s: job %s: %s", note.kind, name, with_slurms_numbers(note.text, names))
         if decided.jobs or decided.bindings:
             bindings = {key: _row(one) if one else None for key, one in decided.bindings.items()}
             self._store.save(decided.jobs.values(), bindings, decided.ended, self.controller.next_id)
         if time.monotonic() - self._history_at_s >= HISTORY_S:
             self._history_at_s = time.monotonic()
-            names = [queue.name for queue in self.queues]
-            self._store.save_history({name: self.controller.machine.history(name, now_ns) for name in names}, now_ns)
+            queues = [queue.name for queue in self.queues]
+            self._store.save_history({name: self.controller.machine.history(name, now_ns) for name in queues}, now_ns)
 
     def _complain(self, fault: str) -> None:
         """Once for each fault."""
@@ -181,15 +194,20 @@ class Service:
         jobs = [machine.jobs[one.job_id] for one in controller.bindings.values()]
         jobs.sort(key=lambda job: (job.state.value != "running", machine.position(job.job_id), job.job_id))
         names = {job.job_id: job.spec.name for job in jobs}
+        by_queue = defaultdict[str, list[Job]](list)
+        for job in jobs:
+            by_queue[job.spec.queue].append(job)
+        refused = sorted(controller.refused.items())
         return {
             "partition": self._options.partition,
             "at_s": published.now_s(),
             "jobs": [_view(job, machine, names, now_ns) for job in jobs[:STATUS_JOBS_MAX]],
             "jobs_left_out": max(0, len(jobs) - STATUS_JOBS_MAX),
-            "queues": [_queue_view(queue, jobs) for queue in self.queues],
+            "queues": [_queue_view(queue, by_queue[queue.name]) for queue in self.queues],
             "queues_file": str(self._options.queues_file) if self._options.queues_file else None,
             "queues_fault": self._queues_fault or None,
-            "refused": [{"slurm_id": key, "why": why} for key, why in sorted(controller.refused.items())],
+            "refused": [{"slurm_id": key, "why": why} for key, why in refused[:STATUS_JOBS_MAX]],
+            "refused_left_out": max(0, len(refused) - STATUS_JOBS_MAX),
             "unusable_nodes": dict(controller.unusable),
             "foreign_jobs": controller.foreign,
         }
@@ -248,8 +266,7 @@ def _view(job: Job, machine: Machine, names: Mapping[int, str], now_ns: int) -> 
     }
 
 
-def _queue_view(queue: QueueSpec, jobs: Sequence[Job]) -> dict[str, Any]:
-    own = [job for job in jobs if job.spec.queue == queue.name]
+def _queue_view(queue: QueueSpec, own: Sequence[Job]) -> dict[str, Any]:
     running = [job for job in own if job.state is JobState.RUNNING]
     return {
         **{field.name: getattr(queue, field.name) for field in fields(queue)},

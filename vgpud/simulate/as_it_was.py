@@ -34,7 +34,7 @@ def outcome(trace: Sequence[TraceJob], capacity_milli: int) -> Outcome:
 
 def figures_of(trace: Sequence[TraceJob], capacity_milli: int) -> Figures:
     """Without what is not known."""
-    return replace(figures(outcome(trace, capacity_milli)), fragmentation=math.nan)
+    return replace(figures(outcome(trace, capacity_milli)), fragmentation=math.nan, preemptions=math.nan)
 
 
 def _job(number: int, one: TraceJob) -> Job:

@@ -13,14 +13,16 @@ from vgpud.simulate.trace import TraceError
 from vgpud.userfiles.bounded import FileError, read_text
 
 FILE_BYTES_MAX = 16 << 20
+#: of what a message quotes of the file
+QUOTED_CHARS_MAX = 200
 
 _KNOWN = {field.name for field in fields(QueueSpec)}
 
 
-def read(path: Path) -> tuple[QueueSpec, ...]:
-    """Raises TraceError."""
+def read(path: Path, regular: bool = False) -> tuple[QueueSpec, ...]:
+    """`regular`: not from a pipe, which may block. Raises TraceError."""
     try:
-        data = json.loads(read_text(path, FILE_BYTES_MAX))
+        data = json.loads(read_text(path, FILE_BYTES_MAX, regular=regular))
     except FileError as error:
         raise TraceError(f"queues: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -34,11 +36,11 @@ def read(path: Path) -> tuple[QueueSpec, ...]:
 def _queue(path: Path, item: Any) -> QueueSpec:
     """What is not said has its default; what is shown beside (used, running) is passed over."""
     if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-        raise TraceError(f"{path}: a queue without a name: {item!r}")
+        raise TraceError(f"{path}: a queue without a name: {repr(item)[:QUOTED_CHARS_MAX]}")
     try:
         spec: QueueSpec = decode(
             QueueSpec, {k: value for k, value in item.items() if k in _KNOWN and value is not None}
         )
     except ValueError as error:
-        raise TraceError(f"{path}: queue {item['name']!r}: {error}") from error
+        raise TraceError(f"{path}: queue {item['name']!r}: {str(error)[:QUOTED_CHARS_MAX]}") from error
     return spec

@@ -83,7 +83,7 @@ class Figures:
     working: float  # and that in which they made progress
     fragmentation: float  # of all GPU time: free on devices of which a part was taken
     idle_while_waiting: float  # of all GPU time: free while at least one job waited
-    preemptions: int
+    preemptions: float  # not a number where they are not known
     rho: Spread  # Themis' finish-time fairness: time to complete over that alone on the cluster
     jain: float  # of the jobs' progress (1 / rho)
     longest_wait_s: float  # without a pause, at one time

@@ -51,6 +51,7 @@ class Read:
     jobs: list[TraceJob] = field(default_factory=list)
     without_gpus: int = 0
     never_ran: int = 0
+    cut: int = 0  # lines with too few values: what follows a line break in a comment
 
 
 def read(text: str, name: str, asked: Asked) -> Read:
@@ -59,6 +60,9 @@ def read(text: str, name: str, asked: Asked) -> Read:
     ends = lines[0].rstrip("\r").endswith(SEPARATOR)
     header = _values(lines[0], ends)
     most = len(header) - 1 if header[-1] == "Comment" else -1
+    twice = sorted({column for column in header if header.count(column) > 1})
+    if twice:
+        raise TraceError(f"{name}: column {twice[0]} is there twice: name each once")
     missing = [column for column in NEEDED if column not in header]
     if missing:
         columns = ",".join(COLUMNS)
@@ -70,6 +74,9 @@ def read(text: str, name: str, asked: Asked) -> Read:
         if not line.strip():
             continue
         where, values = f"{name}:{number}", _values(line, ends, most)
+        if len(values) < len(header) and most > 0:
+            found.cut += 1
+            continue
         if len(values) != len(header):
             raise TraceError(f"{where}: {len(values)} values where the header has {len(header)} columns")
         _take(found, Row(where, dict(zip(header, values, strict=True))), asked, users)
@@ -117,7 +124,8 @@ def _take(found: Read, row: Row, asked: Asked, users: dict[str, int]) -> None:
     if ended_ns < 0:
         ended_ns = started_ns + ran_ns  # it runs: it counts as long as it has run so far
     if not submitted_ns <= started_ns <= ended_ns:
-        raise TraceError(f"{row.where}: Submit, Start and End are not in this order")
+        fix = "a local clock has one hour twice in autumn, SLURM_TIME_FORMAT=%s avoids it"
+        raise TraceError(f"{row.where}: Submit, Start and End are not in this order ({fix})")
     jct_ns = max(ended_ns - submitted_ns, ran_ns)
     found.jobs.append(TraceJob(submitted_ns, ran_ns, spec, row.where, jct_ns=jct_ns))
 
@@ -160,7 +168,7 @@ def _gres(row: Row, column: str) -> tuple[str, int] | None:
     plain: dict[str, int] = {}
     typed: dict[str, int] = {}
     for kind, model, amount in _parts(row, column):
-        if not (amount.isascii() and amount.isdigit() and int(amount) <= GPUS_MAX * SHARDS):
+        if not re.fullmatch(r"[0-9]{1,15}", amount) or int(amount) > GPUS_MAX * SHARDS:
             raise TraceError(f"{row.where}: {column} has gres/{kind}={amount}: it must be a whole number")
         counts = typed if model else plain
         counts[kind] = counts.get(kind, 0) + int(amount)
@@ -193,10 +201,9 @@ def _moment_ns(row: Row, column: str) -> int:
     text = row.text(column)
     if text in _NEVER:
         return -1
-    if re.fullmatch(r"\d{9,11}", text):
-        return int(text) * SECOND_NS
     try:
-        at_s = datetime.datetime.fromisoformat(text).astimezone().timestamp()
+        seconds = re.fullmatch(r"[0-9]{9,11}", text)
+        at_s = int(text) if seconds else datetime.datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError) as error:
         fix = "write for example 2026-11-01T08:00:00 (SLURM_TIME_FORMAT=standard)"
         raise TraceError(f"{row.where}: {column} is {text!r}: {fix}") from error

@@ -8,8 +8,9 @@ from vgpud.core.jobs.model import NEVER_NS, SECOND_NS
 
 #: first word of a comment that is meant for us
 COMMENT_WORD = "vgpu"
-_SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
-_SAID_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
+_SPAN = re.compile(r"(?:(\d{1,15})-)?(?:(\d{1,15}):)?(\d{1,15}):(\d{1,15})", re.A)
+_SAID_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", re.A)
+_SAID_PART = re.compile(r"0?\.\d{1,6}|[01](\.0*)?", re.A)
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -47,5 +48,4 @@ def said_ns(text: str) -> int:
 
 def said_skew_ppm(text: str) -> int:
     """A part from 0 to 1 in a comment; -1 where it is none."""
-    found = re.fullmatch(r"(0?\.\d{1,6}|0|1)(\.0*)?", text)
-    return int(float(text) * 1_000_000) if found else -1
+    return int(float(text) * 1_000_000) if _SAID_PART.fullmatch(text) else -1

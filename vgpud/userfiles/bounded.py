@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from vgpud.errors import ExitCode, VgpudError
@@ -19,11 +20,15 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"
 
 
-def read_bytes(path: Path, bytes_max: int) -> bytes:
-    """The whole file. Raises FileError, also for more than `bytes_max`, beyond which nothing is read."""
+def read_bytes(path: Path, bytes_max: int, regular: bool = False) -> bytes:
+    """The whole file. Raises FileError, also for more than `bytes_max`, beyond which nothing is read. `regular`: also
+    for what is no file, since a pipe may never say anything."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        with open(path, "rb", opener=_not_waiting if regular else None) as file:
+            info = os.fstat(file.fileno())
+            if regular and not stat.S_ISREG(info.st_mode):
+                raise FileError(f"{path} is not a regular file: write it to one")
+            size = info.st_size
             data = b"" if size > bytes_max else file.read(bytes_max + 1)  # a pipe has no size
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
@@ -32,9 +37,13 @@ def read_bytes(path: Path, bytes_max: int) -> bytes:
     return data
 
 
-def read_text(path: Path, bytes_max: int, encoding: str = "utf-8") -> str:
+def _not_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def read_text(path: Path, bytes_max: int, encoding: str = "utf-8", regular: bool = False) -> str:
     """The whole file as text. Raises FileError, also for bytes that are not UTF-8."""
-    data = read_bytes(path, bytes_max)
+    data = read_bytes(path, bytes_max, regular)
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:

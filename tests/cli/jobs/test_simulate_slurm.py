@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from vgpud.cluster.shell import published
 from vgpud.simulate import sacct
 
 USAGE, UNREACHABLE = 2, 3
@@ -42,6 +44,8 @@ def test_what_happened_and_what_would_have(vgpu: Any, month: Path) -> None:
     assert [one[:11].rstrip() for one in (was, fifo, srtf)] == ["as it was", "strict:fifo", "srtf"]
     data = vgpu("simulate", "--from-slurm", str(month), *args, "-o", "json").json
     assert (data["trace"], data["jobs"]) == ("month.txt", 3)
+    assert [run["preemptions"] for run in data["runs"]] == [None, 0, 0] and " -" in was
+    assert data["runs"][0]["fragmentation"] is None, "what is not known is not 0"
     by = {run["policy"]: run["jct_s"]["mean"] for run in data["runs"]}
     assert by["as it was"] == by["strict:fifo"] == pytest.approx((600 + 660 + 720) / 3)
 
@@ -55,9 +59,24 @@ def test_of_sacct_itself(vgpu: Any, tmp_path: Path, month: Path, monkeypatch: py
     asked = (tmp_path / "asked").read_text()
     assert asked.startswith("%s ") and "--starttime=2026-10-01T00:00:00" in asked and "--partition=gpu" in asked
     assert f"--format={','.join(sacct.COLUMNS)}" in asked
+    assert {"--allusers", "--allocations", "--parsable2", "--noconvert"} <= set(asked.split())
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["as", "2d-las"]
     nothing = vgpu("simulate", "--from-slurm", "--since", "2099-01-01", "--cluster", "2x4")
     assert nothing.code == USAGE and "take a longer time" in nothing.stderr
+
+
+def test_a_month_is_asked_for_on_the_local_clock(
+    vgpu: Any, tmp_path: Path, month: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, f'echo "$*" > {tmp_path}/asked; cat {month}')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("TZ", "XYZ-5")
+    time.tzset()
+    monkeypatch.setattr(published, "now_s", lambda: 1_793_000_000)
+    assert vgpu("simulate", "--from-slurm", "--cluster", "1x1").code == 0
+    monkeypatch.undo()
+    time.tzset()
+    assert "--starttime=2026-09-26T12:33:20" in (tmp_path / "asked").read_text()
 
 
 def test_without_slurmdbd(vgpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +94,12 @@ def test_what_was_left_out_is_said(vgpu: Any, month: Path) -> None:
     month.write_text(TEXT + LINES[0].replace("gres/gpu=1", "cpu=1") + "\n" + LINES[0].replace("10:00", "00:00") + "\n")
     result = vgpu("simulate", "--from-slurm", str(month), "--cluster", "1x1")
     assert result.code == 0 and "3 jobs ran with GPUs; left out: 1 had no GPU, 1 never ran" in result.stderr
+
+
+def test_comments_of_any_bytes(vgpu: Any, month: Path) -> None:
+    month.write_bytes(TEXT.replace("gres/gpu=1|\n", "gres/gpu=1|caf\xe9\nsecond line\n").encode("latin-1"))
+    result = vgpu("simulate", "--from-slurm", str(month), "--cluster", "1x1")
+    assert result.code == 0 and "3 lines with too few columns are taken for comments with line breaks" in result.stderr
 
 
 def test_queues_of_a_controller(vgpu: Any, month: Path, tmp_path: Path) -> None:

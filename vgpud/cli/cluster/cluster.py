@@ -98,7 +98,7 @@ def run(
         quotas.read(queues) if queues else (QueueSpec("default"),),
         poll,
         str(record or ""),
-        queues.absolute() if queues else None,
+        queues.absolute() if queues and queues.is_file() else None,
         ClusterSettings(
             start_wait,
             rates=speeds.read_all(rates),

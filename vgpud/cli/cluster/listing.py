@@ -44,14 +44,20 @@ def _is_asked_for(job: dict[str, Any], queue: str, uid: int | None, states: Coll
 def explain(settings: Settings, run_dir: Path | None, key: str) -> None:
     """Says why a job of Slurm's number waits, or where it runs."""
     from vgpud.cli.common.output import dump, print_lines
+    from vgpud.cli.common.text import plain
 
     known = status(run_dir)
     found = next((one for one in [*known["jobs"], *known["refused"]] if one["slurm_id"] == key), None)
     if found is None:
         text = f"the queue has no job {key} of partition {known['partition']}"
+        if more := known["jobs_left_out"] + known.get("refused_left_out", 0):
+            first = f"the first {len(known['jobs'])} jobs"
+            text = (
+                f"job {key} is not one of {first} of partition {known['partition']}, behind which there are {more} more"
+            )
         raise CliError(f"{text}: squeue shows those of other partitions, sacct ended ones", ExitCode.NOT_FOUND)
     if settings.output == "table":
-        print_lines(_sentences(found))
+        print_lines(map(plain, _sentences(found)))
     elif settings.output == "name":
         print(key)
     else:
@@ -113,6 +119,8 @@ def _queues_grid(queues: Sequence[dict[str, Any]]) -> Grid:
 
 def _remarks(known: dict[str, Any]) -> list[str]:
     found = [f"{job['slurm_id']} is not queued: {job['why']}" for job in known["refused"]]
+    if known.get("refused_left_out"):
+        found.append(f"{known['refused_left_out']} more jobs are not queued")
     found += list(known["unusable_nodes"].values())
     if known.get("queues_fault"):
         found.append(known["queues_fault"])

@@ -47,7 +47,7 @@ def explain(settings: Settings, job_id: int | str, run_dir: Path | None, over_cl
 
     \b
     vgpu explain 12
-    vgpu explain --cluster 12_3       a job of Slurm: the third of array 12
+    vgpu explain --cluster 12_3       a job of Slurm: element 3 of array 12
     """
     if cluster_option.check({}):
         from vgpud.cli.cluster import listing

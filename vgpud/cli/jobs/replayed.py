@@ -12,6 +12,8 @@ from vgpud.cli.common.options import Settings, global_names
 
 #: steps that differ: so many are named one by one
 NAMED_MAX = 20
+#: of a machine that is told what never happened
+_FAULTS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 def show(settings: Settings, path: Path) -> None:
@@ -22,19 +24,20 @@ def show(settings: Settings, path: Path) -> None:
     from vgpud.simulate.trace import TraceError
 
     _check_alone()
-    recording = replay.read(path)
-    if not recording.steps:
-        raise TraceError(f"{path} has no steps: nothing was recorded")
     try:
+        recording = replay.read(path)
+        if not recording.steps:
+            raise TraceError(f"{path} has no steps: nothing was recorded")
         different = list(replay.same_commands(recording))
-    except (AssertionError, KeyError, ValueError) as error:
+        starts = sum(one[0] == "StartJob" for one in replay.recorded_decisions(recording))
+    except _FAULTS as error:
         text = f"{path}: the queue cannot take what is recorded ({type(error).__name__}: {error})"
         raise TraceError(f"{text}: it must be whole, from its first line on") from error
     counts = {
         "steps": len(recording.steps),
         "events": sum(len(step.events) for step in recording.steps),
         "commands": sum(len(step.commands) for step in recording.steps),
-        "starts": sum(one[0] == "StartJob" for one in replay.recorded_decisions(recording)),
+        "starts": starts,
         "different": len(different),
     }
     row = [path.name, *map(str, counts.values())]

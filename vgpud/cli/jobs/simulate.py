@@ -417,7 +417,7 @@ def _grid(found: Mapping[str, Figures]) -> Grid:
                 *map(_time, (*times, one.makespan_s)),
                 _figure(one.utilisation, ".1%"),
                 _figure(one.fragmentation, ".1%"),
-                str(one.preemptions),
+                _figure(one.preemptions, ".0f"),
                 _figure(one.rho.p95, ".1f"),
                 _figure(one.jain, ".3f"),
             )
@@ -426,7 +426,7 @@ def _grid(found: Mapping[str, Figures]) -> Grid:
 
 
 def _figure(value: float, form: str) -> str:
-    """A dash for None, because nothing ran."""
+    """A dash for what is no number: nothing ran, or it is not known."""
     return "-" if math.isnan(value) else format(value, form)
 
 

@@ -32,12 +32,14 @@ def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, .
             since_ns = (now_s() - DAYS * 86_400) * 10**9
         text = shell.read(sacct.COLUMNS, since_ns // 10**9, partition)
     else:
-        from vgpud.userfiles.bounded import read_text
+        from vgpud.userfiles.bounded import read_bytes
 
-        text = read_text(Path(source), FILE_BYTES_MAX, "utf-8-sig")
+        text = read_bytes(Path(source), FILE_BYTES_MAX).decode("utf-8-sig", "replace")  # comments have any bytes
     found = sacct.read(text, source, sacct.Asked(since_ns or 0, partition, queues))
     left_out = [(found.without_gpus, "had no GPU"), (found.never_ran, "never ran")]
     said = ", ".join(f"{count} {what}" for count, what in left_out if count)
     if said:
         say(f"{name(source)}: {len(found.jobs)} jobs ran with GPUs; left out: {said}")
+    if found.cut:
+        say(f"{name(source)}: {found.cut} lines with too few columns are taken for comments with line breaks")
     return found.jobs

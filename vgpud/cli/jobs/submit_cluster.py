@@ -113,7 +113,7 @@ def _options(given: Mapping[str, Any], exported: Sequence[str]) -> list[tuple[st
         ("vgpu-class", given["service_class"] or ""),
         ("chdir", os.path.abspath(given["directory"]) if given["directory"] else ""),
         ("output", given["log"] or ""),
-        ("export", ",".join(exported) if given["no_env"] else ""),
+        ("export", (",".join(exported) or "NONE") if given["no_env"] else ""),
         ("wait", FLAG if given["wait"] else ""),
     ]
     return found + _mail(given)

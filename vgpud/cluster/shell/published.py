@@ -20,6 +20,10 @@ FRESH_S = 60
 FILE_BYTES_MAX = 64 << 20
 
 
+#: of the status, what its readers need
+_KEYS = {"partition", "jobs", "jobs_left_out", "queues", "refused", "unusable_nodes", "foreign_jobs"}
+
+
 class NoControllerError(VgpudError):
     """No controller has left anything here, or not for long."""
 
@@ -63,8 +67,9 @@ def read(directory: Path) -> dict[str, Any]:
     except (FileError, ValueError) as error:
         text = f"no controller has written to {directory}: start `vgpu cluster run`, or name its --run-dir"
         raise NoControllerError(f"{text} ({error})") from error
-    if not isinstance(found, dict):
-        raise NoControllerError(f"{directory / STATUS} is not what `vgpu cluster run` writes")
+    if not isinstance(found, dict) or not found.keys() >= _KEYS:
+        text = f"{directory / STATUS} is not what `vgpu cluster run` of this version writes"
+        raise NoControllerError(f"{text}: restart that one, or name its --run-dir")
     return found
 
 

@@ -64,4 +64,7 @@ def script(job: Submission) -> str:
 def as_shell(partition: str, job: Submission) -> str:
     """The same for a shell: what is typed to submit it."""
     variables = "".join(f"{name}={shlex.quote(value)} " for name, value in job.variables)
-    return f"{variables}{shlex.join(command_line(partition, job))} <<'END'\n{script(job)}END"
+    text, end = script(job), "END"
+    while end in text.split("\n"):
+        end += "_"
+    return f"{variables}{shlex.join(command_line(partition, job))} <<'{end}'\n{text}{end}"

@@ -17,6 +17,8 @@ from vgpud.errors import ExitCode, VgpudError
 TIMEOUT_S = 60.0
 #: jobs whose devices are asked for in one look, and arrays whose limits are
 ASKED_MAX, ARRAYS_ASKED_MAX = 500, 50
+#: how long: a look must end long before others take the controller for gone (published.FRESH_S)
+ASKING_S = 10.0
 #: how often the limit of an array is asked for: its user may change it (scontrol update ArrayTaskThrottle=N)
 ARRAY_EVERY_S = 60.0
 #: of AdminComment
@@ -56,18 +58,18 @@ class Slurm:
 
     def _with_devices(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
         """Asked once for each start: squeue does not show devices, and nodes show only sums, or less."""
-        known, asked = self._devices, 0
+        known, asked, until_s = self._devices, 0, time.monotonic() + ASKING_S
         self._devices = {}
         for number, job in enumerate(jobs):
             if job.phase is not Phase.RUNS or not job.node_names:
                 continue
             start = job.key, job.restarts
             if start not in known:
-                if asked >= ASKED_MAX:
+                if asked >= ASKED_MAX or time.monotonic() >= until_s:
                     continue
                 asked += 1
                 with contextlib.suppress(SlurmError):  # it may have ended meanwhile
-                    said = run(["scontrol", "--oneliner", "--details", "show", "job", job.key])
+                    said = run(["scontrol", "--oneliner", "--details", "show", "job", job.key], timeout_s=ASKING_S)
                     known[start] = text.devices(said, job.node_names)
             if start in known:
                 self._devices[start] = known[start]
@@ -83,10 +85,13 @@ class Slurm:
         now_s = time.monotonic()
         due = [one for one in waiting if one not in self._arrays or now_s - self._arrays[one][1] >= ARRAY_EVERY_S]
         for array in sorted(due, key=lambda one: self._arrays.get(one, (0, 0.0))[1])[:ARRAYS_ASKED_MAX]:
+            if time.monotonic() >= now_s + ASKING_S:
+                break
+            try:
+                said = text.array_limit(run(["scontrol", "--oneliner", "show", "job", str(array)], timeout_s=ASKING_S))
+            except SlurmError:  # it has ended meanwhile, or Slurm is busy: it is asked again with the next look
+                continue
             before = self._arrays.get(array, (0, 0.0))[0]
-            said = None
-            with contextlib.suppress(SlurmError):  # it may have ended meanwhile
-                said = text.array_limit(run(["scontrol", "--oneliner", "show", "job", str(array)]))
             self._arrays[array] = before if said is None else said, now_s
         limits = {array: limit for array, (limit, _) in self._arrays.items() if limit}
         return [replace(job, array_limit=limits[job.number[0]]) if job.number[0] in limits else job for job in jobs]
@@ -117,7 +122,7 @@ def commands(order: Order) -> list[list[str]]:
             return [["scontrol", "update", f"JobId={key}", f"AdminComment={text.MARK} {sentence[:TELL_CHARS_MAX]}"]]
 
 
-def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+def run(command: Sequence[str], env: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> str:
     """Output of a program that reads no terminal. Its texts are bytes of any kind: each is one character here. `env`:
     variables beside those of this process. Raises SlurmError."""
     try:
@@ -125,14 +130,16 @@ def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
             encoding="latin-1",
             env={**os.environ, **(env or {})},
         )
     except FileNotFoundError as error:
         raise SlurmError(f"{command[0]} was not found: install Slurm's client programs (slurm-client)") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise SlurmError(f"{command[0]} did not answer within {timeout_s:g} s") from error
+    except OSError as error:
         raise SlurmError(f"{command[0]}: {error}") from error
     if done.returncode:
         said = " ".join((done.stderr or done.stdout).split())[:300]

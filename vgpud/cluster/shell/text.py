@@ -7,6 +7,7 @@ on.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
@@ -42,8 +43,14 @@ NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "
 #: what these programs print where there is nothing
 _NOTHING = {"", "(null)", "N/A", "None", "n/a"}
 _NODES_MAX = 65_536
+#: lists of numbers in one name of nodes: r[1-4]n[1-16]
+_LISTS_MAX = 8
+#: devices of one node; one with more than units.GPUS_MAX is shown, and not used
+_DEVICES_MAX = 4096
 #: the first words of each line of `scontrol --oneliner show job`, before any text of a user
-_ARRAY = re.compile(r"^JobId=\d+ ArrayJobId=\d+ ArrayTaskId=([^ %]+)(?:%(\d+))?(?: ArrayTaskThrottle=(\d+))?", re.M)
+_ARRAY = re.compile(
+    r"^JobId=\d+ ArrayJobId=\d+ ArrayTaskId=([^ %]+)(?:%(\d{1,9}))?(?: ArrayTaskThrottle=(\d{1,9}))?", re.M
+)
 
 
 class SlurmTextError(ValueError):
@@ -125,14 +132,17 @@ def _exit_code(text: str) -> int:
     return 128 + _number(signal) if _number(signal) else _number(code)
 
 
-def host_names(text: str) -> Iterator[str]:
-    """n[1-3,7]-ib,m4 as n1-ib n2-ib n3-ib n7-ib m4. Raises SlurmTextError for more nodes than any cluster has."""
+def host_names(text: str, most: int = _NODES_MAX) -> Iterator[str]:
+    """n[1-3,7]-ib,m4 as n1-ib n2-ib n3-ib n7-ib m4. Raises SlurmTextError for more names, by default than any cluster
+    has nodes."""
     count = 0
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        if part.count("[") > _LISTS_MAX:
+            raise SlurmTextError(f"{part[:80]!r} has more than {_LISTS_MAX} lists in one name")
         for name in _expanded(part):
             count += 1
-            if count > _NODES_MAX:
-                raise SlurmTextError(f"{text[:80]!r} names more than {_NODES_MAX} nodes")
+            if count > most:
+                raise SlurmTextError(f"{text[:80]!r} is more than {most} names")
             yield name
 
 
@@ -184,9 +194,11 @@ def devices(text: str, nodes: tuple[str, ...]) -> tuple[tuple[str, int, int], ..
     """
     found: dict[tuple[str, int], int] = {}
     for names, gres in re.findall(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)", text):
-        for kind, count, inner in _allocated(gres):
-            for at, milli in (_amounts(kind, count, inner, exact=True) or {}).items():
-                found |= {(name, at): milli for name in host_names(names) if name in nodes and milli}
+        with contextlib.suppress(SlurmTextError):  # of a user, who lists more than the job has
+            own = [name for name in host_names(names, len(nodes)) if name in nodes]
+            for kind, count, inner in _allocated(gres):
+                for at, milli in (_amounts(kind, count, inner, exact=True) or {}).items():
+                    found |= {(name, at): milli for name in own if milli}
     return tuple((name, at, milli) for (name, at), milli in sorted(found.items()))
 
 
@@ -213,8 +225,11 @@ def _amounts(kind: str, count: int, inner: str, *, exact: bool = False) -> dict[
         return {at: _number(some) * MILLI_PER_DEVICE // max(1, _number(of)) for at, (some, of) in enumerate(pairs)}
     if not count:
         return {}
-    numbers = [int(name) for name in host_names(f"[{inner.removeprefix('IDX:')}]")] if "IDX:" in inner else []
-    if not numbers or "N/A" in inner:
+    listed = re.fullmatch(r"IDX:(\d{1,9}(?:[,-]\d{1,9})*)", inner, re.A)
+    if listed is None:
+        return None
+    numbers = [int(name) for name in host_names(f"[{listed[1]}]", _DEVICES_MAX)]
+    if not numbers:  # 3-1
         return None
     if kind == "gpu":
         return dict.fromkeys(numbers, MILLI_PER_DEVICE)

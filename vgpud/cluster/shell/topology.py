@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vgpud.cluster.shell.text import host_names
+from vgpud.cluster.shell.text import SlurmTextError, host_names
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.userfiles.bounded import read_text
 
@@ -30,8 +30,11 @@ def read(path: Path) -> dict[str, tuple[str, ...]]:
         if "switchname" not in said or not said.keys() & {"nodes", "switches"}:
             raise TopologyError(f"{path}:{number}: write SwitchName=NAME Nodes=... or SwitchName=NAME Switches=...")
         name = said["switchname"]
-        at.update(dict.fromkeys(host_names(said.get("nodes", "")), name))
-        above.update(dict.fromkeys(host_names(said.get("switches", "")), name))
+        try:
+            at.update(dict.fromkeys(host_names(said.get("nodes", "")), name))
+            above.update(dict.fromkeys(host_names(said.get("switches", "")), name))
+        except SlurmTextError as error:
+            raise TopologyError(f"{path}:{number}: {error}") from error
     return {node: _upwards(path, switch, above) for node, switch in at.items()}
 
 
