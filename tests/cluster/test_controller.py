@@ -272,6 +272,37 @@ def test_a_job_that_starts_while_it_is_given_up_runs() -> None:
     assert world.slurm.jobs[job].starts == 1
 
 
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_number_that_slurm_gives_away_again(runs: bool) -> None:
+    """slurmctld was killed before it had saved a job, and another user's gets its number."""
+    world = World(FakeSlurm(n1=2))
+    first = world.slurm.submit("gpu:2", uid=1000)
+    job = first if runs else world.slurm.submit("gpu:1", uid=1000)
+    world.looks(2)
+    assert world.state(job) == ("running" if runs else "pending")
+    del world.slurm.jobs[job]
+    world.slurm.submit("shard:500", key=job, uid=2000)
+    if not runs:
+        world.slurm.end(first)
+    world.looks(3)
+    assert world.job(job).spec.uid == 2000 and world.slurm_state(job) == "RUNNING"
+    assert world.ended[-1][1].spec.uid == 1000
+
+
+def test_a_released_job_asks_for_something_else() -> None:
+    """It is not started on what was meant for less."""
+    world = World(FakeSlurm(n1=2), (queue(limit_milli=1000),))
+    job = world.slurm.submit("shard:500")
+    world.slurm._start = lambda job: False  # type: ignore[assignment,method-assign]
+    world.looks(2)
+    world.slurm.jobs[job].gres = "gres:gpu:1"
+    assert world.look().orders == [Hold(job)]
+    world.looks(3)
+    del world.slurm._start  # type: ignore[method-assign]
+    world.looks(3)
+    assert world.job(job).spec.width_milli == 1000 and world.slurm_state(job) == "RUNNING"
+
+
 def test_slurm_starts_a_job_by_itself() -> None:
     """It ran before it could be held: its room counts, and the queue does not start it again."""
     world = World(FakeSlurm(n1=1))

@@ -71,14 +71,24 @@ class Service:
         machine = _machine(options.queues)
         machine.remember(kept.histories, kept.history_at_ns)
         self._recorder = Recorder(options.record)
-        self._recorder.begin(options.queues, (), SITE, HOWS, kept.jobs)
+        restored_ns = self._clock.now_ns()
+        self._recorder.begin(
+            options.queues,
+            (),
+            SITE,
+            HOWS,
+            kept.jobs,
+            restored_ns=restored_ns,
+            histories=kept.histories,
+            history_at_ns=kept.history_at_ns,
+        )
         names = {queue.name for queue in options.queues}
         self.controller = Controller(machine, names, options.settings, self._recorder.add)
         self.controller.restore(
             kept.jobs,
             [Binding(*row[:4], giving_up=row[4]) for row in kept.bindings],
             kept.next_id,
-            self._clock.now_ns(),
+            restored_ns,
         )
         self._fault = ""
         self._is_published = False

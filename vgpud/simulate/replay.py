@@ -49,14 +49,19 @@ class Recording:
     jobs: tuple[Job, ...] = ()  # those that were there before
     steps: tuple[Step, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)  # of the machine
+    restored_ns: int = 0  # when `jobs` were taken over; 0 = not known: at the first step
+    histories: dict[str, int] = field(default_factory=dict)  # see Machine.remember()
+    history_at_ns: int = 0
 
     def machine(self) -> Machine:
         """A fresh one, as the daemon made its own."""
         nodes = [replace(node, free_milli=[], free_bytes=[]) for node in self.nodes]
         cluster, most = Cluster(nodes, self.policy), members_max(self.policy)
         machine = Machine(self.queues, cluster, policies.make, members_max=most, tries_max=TRIES_MAX, **self.options)
+        machine.remember(self.histories, self.history_at_ns)
         if self.jobs:
-            machine.restore([replace(job) for job in self.jobs], self.steps[0].at_ns if self.steps else 0)
+            at_ns = self.restored_ns or (self.steps[0].at_ns if self.steps else 0)
+            machine.restore([replace(job) for job in self.jobs], at_ns)
         return machine
 
 
@@ -96,6 +101,9 @@ def _header(made: Plain) -> Recording:
         decode(Policy, made.get("policy", {})),
         decode(tuple[Job, ...], made.get("jobs", [])),
         options=_options(made),
+        restored_ns=made.get("restored_ns", 0),
+        histories=dict(made.get("histories", {})),
+        history_at_ns=made.get("history_at_ns", 0),
     )
 
 

@@ -223,6 +223,9 @@ class Controller:
             self._newcomer(shown)
             return
         job = self.machine.jobs[binding.job_id]
+        if job.spec.uid != shown.uid:
+            self._gone(binding)  # slurmctld was killed before it had saved that job, and gives its number away again
+            return
         if job.state in WAITING:
             self._waits(shown, binding, job)
         elif shown.phase is Phase.ENDED:
@@ -336,6 +339,10 @@ class Controller:
         """It is to run, and waits."""
         if binding.attempt == job.attempt or shown.restarts > binding.restarts:
             self._requeued(shown, binding, job)
+        elif self._asked.setdefault(shown.key, _asked(shown)) != _asked(shown) and not binding.giving_up:
+            binding.giving_up = True  # it was placed for what it asked before
+            self._changed(binding)
+            self._out.orders.append(Hold(shown.key))
         elif not shown.held:
             if now_ns - max(job.started_ns, self._began_ns, binding.told_ns) >= self._settings.start_wait_ns:
                 binding.giving_up = True
@@ -344,10 +351,15 @@ class Controller:
         elif binding.giving_up or shown.user_held:
             binding.giving_up, binding.told_ns = False, -1
             self._changed(binding)
-            why = "its user holds it" if shown.user_held else "Slurm did not start it on these nodes in time"
-            self._answers.append(qe.StartFailed(job.job_id, job.attempt, why, True))
+            self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(shown), True))
         elif self._may_tell(binding, now_ns):
             self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
+
+    def _why_given_up(self, shown: SlurmJob) -> str:
+        if shown.user_held:
+            return "its user holds it"
+        same = self._asked.get(shown.key) == _asked(shown)
+        return "Slurm did not start it on these nodes in time" if same else "it asks for something else now"
 
     def _requeued(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
         """It ran, and Slurm or a user has requeued it: a node failed, or scontrol requeue. It waits its turn again."""

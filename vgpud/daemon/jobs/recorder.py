@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from vgpud.core.jobs.events import Command, Event
@@ -50,11 +50,19 @@ class Recorder:
         policy: Policy,
         hows: Sequence[How],
         jobs: Sequence[Job],
+        *,
+        restored_ns: int = 0,
+        histories: Mapping[str, int] | None = None,
+        history_at_ns: int = 0,
     ) -> None:
-        """`jobs`: those of a former daemon; a recording with such cannot be replayed from its first line alone."""
+        """`jobs`: those of a former daemon; a recording with such cannot be replayed from its first line alone, unless
+        it says when they were restored, and what each queue had used until then."""
         given = {"queues": queues, "nodes": nodes, "policy": policy, "hows": hows}
         given |= {"jobs": jobs} if jobs else {}
-        self._write({name: encode(value) for name, value in given.items()})
+        plain = {name: encode(value) for name, value in given.items()}
+        if restored_ns:
+            plain |= {"restored_ns": restored_ns, "histories": dict(histories or {}), "history_at_ns": history_at_ns}
+        self._write(plain)
 
     def add(self, at_ns: int, events: Sequence[Event], commands: Sequence[Command]) -> None:
         """The events of one step; its commands are on the line of the last event."""
