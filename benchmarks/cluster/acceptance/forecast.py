@@ -64,7 +64,9 @@ def latencies(recordings: Iterable[str], records: Sequence[Record]) -> Latencies
             for event in events:
                 job_id = event.get("job_id", 0)
                 if event["type"] == "JobSuspended" and job_id in told:
-                    found.stops.append((at_ns - told.pop(job_id)) / SECOND_NS)
+                    since_ns = told.pop(job_id)
+                    if keys.get(job_id) in works:
+                        found.stops.append((at_ns - since_ns) / SECOND_NS)
                 elif event["type"] == "JobEnded" and event["exit_code"] == 0 and keys.get(job_id) in ends:
                     found.ends.append((at_ns - ends[keys[job_id]]) / SECOND_NS)
             for command in commands:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.cluster.acceptance.workload import Submission
-from vgpud.core.jobs.model import QueueSpec
+from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: of the limit of memory that a job sees, which is in granules
@@ -215,7 +215,7 @@ def mean_jct_s(submissions: Sequence[Submission], ended_ns: Mapping[str, int], b
 def jct_s(submissions: Sequence[Submission], ended_ns: Mapping[str, int], begin_ns: int) -> dict[str, float]:
     """By job. `begin_ns`: when the first submission could come."""
     return {
-        job: (ended_ns[job] - begin_ns) / 1e9 - one.at_s
+        job: round((ended_ns[job] - begin_ns) / SECOND_NS - one.at_s, 3)
         for one in submissions
         for job in one.jobs
         if job in ended_ns

@@ -87,14 +87,16 @@ def milli(gres: str) -> int:
     return int(count) * (MILLI_PER_DEVICE if kind == "gpu" else 1)
 
 
-def generate(jobs: int, seed: int, load: float = LOAD, longest_s: float = LONGEST_S) -> list[Submission]:
+def generate(
+    jobs: int, seed: int, load: float = LOAD, longest_s: float = LONGEST_S, prefix: str = "j"
+) -> list[Submission]:
     """So many jobs, in the order of their submission."""
     draw = random.Random(seed)
     found: list[Submission] = []
     left = jobs
     while left:
         count = min(left, draw.choice(ARRAY_SIZES)) if draw.random() < ARRAY_PART else 1
-        found.append(_submission(f"j{len(found):03}", count, found, draw, longest_s))
+        found.append(_submission(f"{prefix}{len(found):03}", count, found, draw, longest_s))
         left -= count
     service_s = sum(_service_s(one) for one in found)
     span_s = service_s * MILLI_PER_DEVICE / CAPACITY_MILLI / load
