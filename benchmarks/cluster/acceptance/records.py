@@ -142,12 +142,13 @@ def _ends(found: Findings, of: Mapping[str, Submission], records: Sequence[Recor
             found.ended_ns[name] = max(at_ns for member in ends for at_ns in member)
         found.twice += [f"{name} ended {len(member)} times" for member in ends if len(member) > 1]
     found.twice += [f"{one.name} ran twice at a time" for one in records if one.word == "overlap"]
-    last: dict[tuple[str, int], Run] = {}
-    for run in known:
-        before = last.get((run.name, run.rank))
-        if before and (run.begin_ns < before.end_ns or before.how == "end"):
-            found.twice.append(f"{run.name} began again before or after its end")
-        last[run.name, run.rank] = run
+    over: set[tuple[str, int]] = set()
+    for record in records:
+        member = record.name, record.rank
+        if record.word == "start" and member in over:
+            found.twice.append(f"{record.name} worked again after its end")
+        if record.word in ("end", "again"):
+            over.add(member)
     found.twice += [f"{name} was not submitted" for name in {one.name for one in records} - of.keys()]
     found.starts = sum(one.word == "start" and one.rank == 0 for one in records)
     found.killed = sum(run.how == "killed" for run in known)
