@@ -88,7 +88,7 @@ def test_nothing_is_wrong_with_a_good_run() -> None:
     ("more", "without", "what"),
     [
         ([], "end j001 1", "lost"),
-        ([line("start", "j000", 5, bytes=2 * GIB), line("end", "j000", 6)], "", "twice"),
+        ([line("start", "j000", 8, bytes=2 * GIB), line("end", "j000", 9)], "", "twice"),
         ([line("start", "j000", 5, bytes=2 * GIB)], "", "twice"),
         ([line("overlap", "j000", 2)], "", "twice"),
         ([line("start", "j009", 2), line("end", "j009", 3)], "", "twice"),

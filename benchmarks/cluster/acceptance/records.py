@@ -139,7 +139,7 @@ def _ends(found: Findings, of: Mapping[str, Submission], records: Sequence[Recor
         if not all(ends):
             found.lost.append(name)
         else:
-            found.ended_ns[name] = max(at_ns for member in ends for at_ns in member)
+            found.ended_ns[name] = max(min(member) for member in ends)
         found.twice += [f"{name} ended {len(member)} times" for member in ends if len(member) > 1]
     found.twice += [f"{one.name} ran twice at a time" for one in records if one.word == "overlap"]
     over: set[tuple[str, int]] = set()

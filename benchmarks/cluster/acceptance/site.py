@@ -164,7 +164,9 @@ class Site:
         program = f"{self.program} {folder.path}"
         if one.is_array:
             durations = " ".join(str(ms) for ms in one.durations_ms)
-            return f'set -- {durations}; shift $SLURM_ARRAY_TASK_ID; exec {program} {one.name}.$SLURM_ARRAY_TASK_ID "$1"'
+            return (
+                f'set -- {durations}; shift $SLURM_ARRAY_TASK_ID; exec {program} {one.name}.$SLURM_ARRAY_TASK_ID "$1"'
+            )
         return f"exec {'srun ' if one.nodes > 1 else ''}{program} {one.name} {one.durations_ms[0]}"
 
     def ended(self) -> dict[str, tuple[str, str]]:
