@@ -136,6 +136,35 @@ def test_dependencies_are_slurms() -> None:
     assert world.slurm_state(job) == "RUNNING"
 
 
+@pytest.mark.parametrize(
+    ("dependency", "states", "starts"),
+    [
+        ("afterok:1(unfulfilled)", ("COMPLETED", "RUNNING", "RUNNING"), True),
+        ("afterok:1(unfulfilled)", ("FAILED", "RUNNING", "RUNNING"), False),
+        ("afterok:1(unfulfilled)", ("COMPLETING", "RUNNING", "RUNNING"), False),
+        ("afternotok:1(unfulfilled)", ("FAILED", "RUNNING", "RUNNING"), True),
+        ("afterok:1(unfulfilled),afterany:7_*(unfulfilled)", ("COMPLETED", "COMPLETED", "RUNNING"), False),
+        ("afterok:1(unfulfilled),afterany:7_*(unfulfilled)", ("COMPLETED", "COMPLETED", "FAILED"), True),
+        ("afterok:7_1(unfulfilled)", ("RUNNING", "RUNNING", "COMPLETED"), True),
+        ("afterok:7_2(unfulfilled)", ("COMPLETED", "COMPLETED", "COMPLETED"), False),
+        ("afterok:99(unfulfilled)", ("COMPLETED", "COMPLETED", "COMPLETED"), False),
+        ("singleton(unfulfilled)", ("COMPLETED", "COMPLETED", "COMPLETED"), False),
+        ("afterok:1(unfulfilled)?afterok:7_1(unfulfilled)", ("COMPLETED", "COMPLETED", "COMPLETED"), False),
+    ],
+)
+def test_dependencies_of_held_jobs(dependency: str, states: tuple[str, str, str], starts: bool) -> None:
+    """Slurm looks at them once a minute; what is not known here is left to it."""
+    world = World(FakeSlurm(n1=8))
+    keys = [world.slurm.submit("gpu:1", key=key) for key in ("1", "7_0", "7_1")]
+    world.looks(2)
+    for key, state in zip(keys, states, strict=True):
+        world.slurm.jobs[key].state = state
+        world.slurm.jobs[key].has = {} if state in ("COMPLETED", "FAILED") else world.slurm.jobs[key].has
+    job = world.slurm.submit("gpu:1", key="20", dependency=dependency)
+    world.looks(2)
+    assert (job in world.controller.bindings) == starts
+
+
 def test_users_hold_and_release() -> None:
     world = World(FakeSlurm(n1=1))
     job = world.slurm.submit("gpu:1", user_hold=True)
@@ -200,6 +229,20 @@ def test_a_job_is_requeued_for_a_better_one() -> None:
     world.slurm.end(high)
     world.looks(3)
     assert world.running() == [low] and world.slurm.jobs[low].starts == 2
+
+
+def test_a_requeued_job_is_released_in_another_second() -> None:
+    """Within the same one Slurm's nodes refuse it, and it has failed."""
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.requeue(job)
+    orders = []
+    for _ in range(6):
+        orders += [(world.now_ns, order) for order in world.look(0.3).orders]
+    (hold_ns, hold), (release_ns, release) = orders
+    assert (hold, release) == (Hold(job), Release(job, ("n1",)))
+    assert release_ns - hold_ns > 1_000_000_000 and world.slurm_state(job) == "RUNNING"
 
 
 def test_jobs_that_may_not_be_requeued_stay() -> None:

@@ -90,6 +90,18 @@ def test_each_job_has_the_device_that_slurm_gave_it(site: Cluster, programs: Pat
     end(site, second, two)
 
 
+def test_a_whole_device_is_none_with_shards_in_use(site: Cluster, programs: Path) -> None:
+    """Slurm 22.05 gives such a device away where gres.conf has neither Type= nor Cores=."""
+    step, name = running(site, HALF, str(programs / "tenant"))
+    whole, other = running(site, "--gres=gpu:1", str(programs / "tenant"))
+    indices = [slice_of(site, "n1", one).devices[0].device_index for one in (name, other)]
+    assert sorted(indices) == [0, 1]
+    waits = site.call("sbatch", "--parsable", "-w", "n1", "--gres=gpu:1", "--output=/dev/null", "--wrap=true").stdout
+    assert site.call("squeue", "-h", "-o", "%T", "-j", waits.strip()).stdout.strip() == "PENDING"
+    end(site, whole, other)
+    end(site, step, name)
+
+
 def test_a_job_on_two_nodes_and_whole_devices(site: Cluster, programs: Path) -> None:
     done = site.call("srun", "-N2", "--ntasks-per-node=2", "--gres=gpu:2", str(programs / "view"))
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

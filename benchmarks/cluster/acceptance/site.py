@@ -185,11 +185,10 @@ class Site:
 
 @contextmanager
 def site(poll_s: float, decides: bool = True) -> Iterator[Site]:
-    """A running one, in a folder of its own. Slurm's own order is with its backfill."""
+    """A running one, in a folder of its own. Slurm's own order is with its backfill, as is its default."""
     folder = Path(tempfile.mkdtemp(prefix="vgs-"))
     folder.chmod(0o755)
     conf = ["JobSubmitPlugins=lua", "JobCompType=jobcomp/filetxt", f"JobCompLoc={folder}/jobcomp"]
-    conf.append(f"SchedulerType=sched/{'builtin' if decides else 'backfill'}")
     try:
         with ExitStack() as stack:
             made = stack.enter_context(cluster(conf))

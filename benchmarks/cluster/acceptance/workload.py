@@ -17,23 +17,22 @@ from vgpud.core.units import MILLI_PER_DEVICE
 POLICY = "2d-las(6,30)"
 MIN_RUN_NS = 3 * SECOND_NS
 QUEUES = (
-    QueueSpec("research", guarantee_milli=2000, limit_milli=4000, policy=POLICY, min_run_ns=MIN_RUN_NS),
+    QueueSpec("research", guarantee_milli=2000, limit_milli=3000, policy=POLICY, min_run_ns=MIN_RUN_NS),
     QueueSpec("teaching", guarantee_milli=1000, limit_milli=2000, policy=POLICY, min_run_ns=MIN_RUN_NS),
 )
 #: queue -> its user, which each Debian has, and its part of the submissions
 USERS = {"research": ("nobody", 0.6), "teaching": ("games", 0.4)}
 NODES, GPUS_PER_NODE = 2, 2
 CAPACITY_MILLI = NODES * GPUS_PER_NODE * MILLI_PER_DEVICE
-#: (gres, nodes) -> how often
+#: (gres, nodes) -> how often. Not several devices of a node: Slurm 22.05 may give some away whose shards are in use
 SHAPES = {
     ("shard:250", 1): 20,
     ("shard:300", 1): 14,
     ("shard:500", 1): 22,
     ("shard:700", 1): 6,
-    ("gpu:1", 1): 16,
-    ("gpu:2", 1): 3,
+    ("gpu:1", 1): 17,
+    ("shard:500", 2): 3,
     ("gpu:1", 2): 5,
-    ("gpu:2", 2): 1,
 }
 #: a bounded Pareto distribution, seconds; its mean is 5.6
 SHORTEST_S, LONGEST_S, ALPHA = 2.0, 60.0, 1.3

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpud.cluster.core import rooms
+from vgpud.cluster.core.dependencies import Ends
 from vgpud.cluster.core.model import (
     CANCELLED,
     Binding,
@@ -30,7 +31,7 @@ from vgpud.cluster.core.model import (
 )
 from vgpud.cluster.core.translate import NotOurs, node_of, objection, spec_of
 from vgpud.core.jobs import events as qe
-from vgpud.core.jobs.model import NEVER_NS, How, Job, JobState, Placement
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState, Placement
 from vgpud.core.queue.machine import Machine
 
 #: how the machine may stop a job here: a job that Slurm suspends keeps its GPUs, so that nobody gains by it
@@ -38,6 +39,9 @@ HOWS = (How.REQUEUE,)
 #: exit code of a job that was stopped: as if SIGTERM had ended it; and of one whose end nobody saw
 TERMINATED, UNSEEN = 143, 255
 WAITING = (JobState.PENDING, JobState.HELD)
+#: a job that was requeued is released so much later: Slurm's nodes compare seconds, and take a credential of the same
+#: second for the one that was revoked; the job would fail
+SETTLE_NS = SECOND_NS
 
 
 #: hears a step of the machine at once, before jobs change further: when, what happened, what was commanded
@@ -76,8 +80,10 @@ class Controller:
         self._makes: tuple[object, ...] | None = None  # what the machine knows of the nodes' make
         self._rooms: dict[str, qe.RoomChanged] = {}
         self._others: rooms.Held = {}  # what jobs that are not the queue's have
+        self._ends = Ends(())
         self._wake_ns = NEVER_NS
-        self._began_ns = 0
+        self._began_ns = self._now_ns = 0
+        self._requeued_ns: dict[str, int] = {}  # when that was seen
         self._out = Decided()
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
@@ -95,6 +101,7 @@ class Controller:
 
     def step(self, seen: Seen, now_ns: int) -> Decided:
         """Compares what is with what is to be."""
+        self._now_ns, self._ends = now_ns, Ends(seen.jobs)
         self._requests, self._answers, self._turned = [], [], []
         by_key = {job.key: job for job in seen.jobs}
         self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
@@ -151,6 +158,7 @@ class Controller:
             if job.state.ended:
                 del self.bindings[key]
                 self._asked.pop(key, None)
+                self._requeued_ns.pop(key, None)
                 self._out.bindings[key] = None
                 self._out.ended.append((key, job))
         for key in self.refused.keys() - by_key.keys():
@@ -244,7 +252,7 @@ class Controller:
             return
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
-        if shown.dependency or shown.key in self.refused:
+        if shown.key in self.refused or (shown.dependency and not self._ends.fulfil(shown.dependency)):
             return
         try:
             spec = spec_of(shown, self._queues, self._settings)
@@ -352,6 +360,8 @@ class Controller:
             binding.giving_up, binding.told_ns = False, -1
             self._changed(binding)
             self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(shown), True))
+        elif shown.restarts and now_ns - max(self._requeued_ns.get(shown.key, 0), self._began_ns) < SETTLE_NS:
+            return
         elif self._may_tell(binding, now_ns):
             self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
 
@@ -374,6 +384,7 @@ class Controller:
         """It waits, and will be told anew: only what Slurm restarts from now on is news."""
         if binding.restarts != shown.restarts:
             binding.restarts = shown.restarts
+            self._requeued_ns[shown.key] = self._now_ns
             self._changed(binding)
         binding.told_ns = -1
 
