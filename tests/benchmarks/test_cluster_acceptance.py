@@ -69,7 +69,7 @@ def test_jobs_come_after_earlier_ones() -> None:
 def test_each_daemon_is_killed() -> None:
     planned = faults.plan(600, 1)
     assert planned == faults.plan(600, 1) and {fault.kind for fault in planned} == set(KINDS)
-    assert len(planned) > 20 and len(faults.plan(5, 1)) == len(KINDS)
+    assert len(planned) >= 20 and len(faults.plan(5, 1)) == len(KINDS)
     assert [fault.at_s for fault in planned] == sorted(fault.at_s for fault in planned) and planned[-1].at_s < 600
 
 
@@ -174,5 +174,5 @@ def test_latencies_are_those_between_decisions_and_programs() -> None:
     jobs = [line("start", "j000", 1, job="12_3"), line("stop", "j000", 5, job="12_3")]
     jobs += [line("start", "j000", 7.5, job="12_3"), line("end", "j000", 8.5, job="12_3")]
     found = forecast.latencies([text], records.parse("\n".join(jobs)))
-    assert (found.starts, found.ends, found.stops) == ([1.0, 1.5], [0.5], [2.0])
-    assert found.costs() == Costs(1_750_000_000, 2 * SECOND_NS, resume_ns=1_750_000_000)
+    assert (found.starts, found.restarts, found.ends, found.stops) == ([1.0], [1.5], [0.5], [2.0])
+    assert found.costs() == Costs(1_500_000_000, 2 * SECOND_NS, 2 * SECOND_NS)

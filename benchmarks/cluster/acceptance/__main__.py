@@ -30,7 +30,7 @@ NAME = "cluster_slurm"
 OURS, SLURM = RUNS = ("ours", "slurm")
 POLL_S = 0.5
 #: the run before, which shows what a start costs
-CALIBRATION_JOBS, CALIBRATION_LOAD, CALIBRATION_LONGEST_S = 24, 1.2, 8.0
+CALIBRATION_JOBS, CALIBRATION_LOAD, CALIBRATION_LONGEST_S = 40, 2.0, 12.0
 CALIBRATION_SEED = 1000
 FORECAST_PERCENT = 10.0
 DEVICE = "4 SIMULATED devices on two nodes of a real Slurm, all on one machine"

@@ -9,7 +9,7 @@ from benchmarks.cluster.acceptance.site import CONTROLLER, KINDS, SLURMCTLD, SLU
 from tests.slurm.cluster import NODES
 
 #: about how often each is killed
-EVERY_S = {CONTROLLER: 75.0, SLURMCTLD: 120.0, SLURMD: 75.0, VGPUD: 75.0}
+EVERY_S = {CONTROLLER: 100.0, SLURMCTLD: 170.0, SLURMD: 85.0, VGPUD: 75.0}
 #: how long it is away, besides the time that its start takes; vgpud's unit starts it at once
 AWAY_S = {CONTROLLER: (0.2, 2.0), SLURMCTLD: (0.5, 3.0), SLURMD: (0.5, 3.0), VGPUD: (0.0, 0.0)}
 

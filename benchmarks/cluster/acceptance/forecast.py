@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.cluster.acceptance.records import Record
 from benchmarks.cluster.acceptance.workload import GPUS_PER_NODE, NODES, QUEUES, Submission
+from vgpud.cluster.core.controller import SETTLE_NS
 from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
 from vgpud.cluster.core.translate import node_of, spec_of
 from vgpud.core.jobs.model import SECOND_NS, Node
@@ -34,20 +35,22 @@ class Latencies:
     """Seconds, of each start, end and preemption of a recorded run."""
 
     starts: list[float] = field(default_factory=list)  # from the decision until the program works
+    restarts: list[float] = field(default_factory=list)  # the same after a preemption
     ends: list[float] = field(default_factory=list)  # from the program's end until the queue knows it
     stops: list[float] = field(default_factory=list)  # from the decision to preempt until the device is free
 
     def costs(self) -> Costs:
         """Means: what the average completion time consists of. Raises StatisticsError where nothing was measured."""
-        start_s = statistics.fmean(self.starts) + statistics.fmean(self.ends)
-        stop_s = statistics.fmean(self.stops or self.starts)
-        start_ns = round(start_s * SECOND_NS)
-        return Costs(start_ns, suspend_ns=round(stop_s * SECOND_NS), resume_ns=start_ns)
+        start_s, stop_s = statistics.fmean(self.starts), statistics.fmean(self.stops or self.starts)
+        restart_s = statistics.fmean(self.restarts) if self.restarts else start_s + SETTLE_NS / SECOND_NS
+        end_s = statistics.fmean(self.ends)
+        times = (start_s + end_s, stop_s, restart_s + end_s)
+        return Costs(*(round(seconds * SECOND_NS) for seconds in times))
 
     def as_json(self) -> dict[str, Any]:
         """Means, and how many there were."""
         found = {}
-        for name in ("starts", "ends", "stops"):
+        for name in ("starts", "restarts", "ends", "stops"):
             values = getattr(self, name)
             found[name] = {"count": len(values), "mean_s": statistics.fmean(values) if values else None}
         return found
@@ -73,9 +76,11 @@ def latencies(recordings: Iterable[str], records: Sequence[Record]) -> Latencies
                 if command["type"] == "StopJob":
                     told[command["job_id"]] = at_ns
                 elif command["type"] == "StartJob":
-                    after = [one for one in works[keys.get(command["job_id"], "")] if one > at_ns]
+                    began = works.get(keys.get(command["job_id"], ""), [])
+                    after = [one for one in began if one > at_ns]
                     if after:
-                        found.starts.append((min(after) - at_ns) / SECOND_NS)
+                        which = found.starts if len(after) == len(began) else found.restarts
+                        which.append((min(after) - at_ns) / SECOND_NS)
     return found
 
 

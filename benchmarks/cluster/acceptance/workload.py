@@ -26,20 +26,20 @@ NODES, GPUS_PER_NODE = 2, 2
 CAPACITY_MILLI = NODES * GPUS_PER_NODE * MILLI_PER_DEVICE
 #: (gres, nodes) -> how often. Not several devices of a node: Slurm 22.05 may give some away whose shards are in use
 SHAPES = {
-    ("shard:250", 1): 20,
-    ("shard:300", 1): 14,
-    ("shard:500", 1): 22,
-    ("shard:700", 1): 6,
-    ("gpu:1", 1): 17,
+    ("shard:250", 1): 26,
+    ("shard:300", 1): 18,
+    ("shard:500", 1): 20,
+    ("shard:700", 1): 4,
+    ("gpu:1", 1): 10,
     ("shard:500", 2): 3,
-    ("gpu:1", 2): 5,
+    ("gpu:1", 2): 3,
 }
-#: a bounded Pareto distribution, seconds; its mean is 5.6
-SHORTEST_S, LONGEST_S, ALPHA = 2.0, 60.0, 1.3
+#: a bounded Pareto distribution, seconds; its mean is 7.7
+SHORTEST_S, LONGEST_S, ALPHA = 2.5, 60.0, 1.1
 ARRAY_PART, ARRAY_SIZES = 0.08, (3, 4, 5, 6)
 AFTER_PART, AFTER_ANY_PART, AFTER_AMONG = 0.12, 0.3, 20
 #: of the GPU time: what the jobs work, and what a start is thought to cost
-LOAD, START_S = 0.8, 1.5
+LOAD, START_S = 1.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
