@@ -124,7 +124,9 @@ class Cluster:
             of_node = f"NodeHostName={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=1000"
             with self.systems[name].client() as client:
                 files = [self.folder / name / f"nvidia{device.index}" for device in client.devices()]
-            lines.append(f"NodeName={name} {of_node} Gres=gpu:{TYPE}:{len(files)},shard:{len(files) * SHARDS} State=UNKNOWN")
+            lines.append(
+                f"NodeName={name} {of_node} Gres=gpu:{TYPE}:{len(files)},shard:{len(files) * SHARDS} State=UNKNOWN"
+            )
             for file in files:
                 os.mknod(file, 0o666 | stat.S_IFCHR, _DEV_NULL)  # Slurm sets no variables for files of other types
                 gres.append(f"NodeName={name} Name=gpu Type={TYPE} File={file}")

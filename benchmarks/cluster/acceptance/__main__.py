@@ -1,8 +1,8 @@
 """Mixed jobs of two users on a real Slurm of two nodes under 2D-LAS by `vgpu cluster`, while daemons are killed.
 
 Fractions, whole GPUs, gangs over both nodes, arrays and dependencies come over some minutes; each job keeps a
-checkpoint and a record of its runs. Meanwhile the controller, slurmctld, slurmd and vgpud are killed (SIGKILL) and
-started again. Asked is: all jobs end, none is lost, none does its work twice or runs twice at a time, no queue is ever
+checkpoint and a record of its runs. Meanwhile the controller, slurmd and vgpud are killed (SIGKILL), slurmctld is ended
+(SIGTERM), and all are started again. Asked is: all jobs end, none is lost, none does its work twice or runs twice at a time, no queue is ever
 above its limit; and the average completion time is as the simulator had forecast it, without kills, from what a start
 costs in a short run before. The same jobs then run in Slurm's own order (backfill, no limits of queues, no kills).
 Needs root and Debian's packages slurmctld, slurmd, slurm-client, munge and libslurm-dev.
@@ -66,6 +66,7 @@ def main() -> int:
             "seed": args.seed,
             "runs": list(args.runs),
             "kills": args.kills,
+            "hard": args.hard,
             "poll_s": args.poll,
             "policy": workload.POLICY,
             "load": workload.LOAD,
@@ -87,6 +88,9 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--seed", type=int, default=1, help="of jobs and kills (default: %(default)s)")
     made.add_argument("--poll", type=float, default=POLL_S, help="of `vgpu cluster run` (default: %(default)s)")
     made.add_argument("--no-kills", dest="kills", action="store_false", help="leave all daemons alone")
+    made.add_argument(
+        "--hard", action="store_true", help="SIGKILL to slurmctld, too, which then forgets its last 5 s and fails jobs"
+    )
     made.add_argument("--runs", default=",".join(RUNS), help="which runs, in this order (default: %(default)s)")
     args = made.parse_args()
     if args.real:
@@ -113,7 +117,7 @@ def ours(
     costs = calibrate(made, raw)
     said = forecast.forecast(jobs, costs)
     _say(f"forecast: mean completion {said.mean_jct_s:.2f} s, {said.preemptions} preemptions")
-    before = len(made.recordings())
+    before, made.hard = len(made.recordings()), args.hard
     plan = faults.plan(workload.span_s(jobs), args.seed) if args.kills else []
     played = play(made, Folder.make(made.folder / "run-jobs"), jobs, plan)
     found = records.check(jobs, played.records, workload.QUEUES, made.device_bytes())
@@ -203,6 +207,7 @@ def _run(played: Played, found: records.Findings, mean_s: float) -> dict[str, An
         "killed_runs": found.killed,
         "found_their_work_done": found.again,
         "forgotten_by_slurmctld": len(played.forgotten),
+        "nodes_resumed": len(played.resumed),
         "sbatch_without_answer": played.refused,
         "latest_submission_s": played.late_s,
         "wrong": found.wrong,

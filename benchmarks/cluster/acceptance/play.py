@@ -32,6 +32,7 @@ class Played:
     records: list[Record]
     faults: list[Fault] = field(default_factory=list)  # those that took place
     forgotten: list[str] = field(default_factory=list)  # submissions that slurmctld had accepted and not saved
+    resumed: list[str] = field(default_factory=list)  # nodes that Slurm drained, each time
     refused: int = 0
     late_s: float = 0.0
     failed: list[str] = field(default_factory=list)  # jobs that have not completed, as Slurm has it
@@ -93,6 +94,7 @@ def _until_ended(
         site.check({start[1:] for start in starts})
         if now_s - read_s >= READ_S and not starts:
             read_s = now_s
+            made.resumed += site.resume_nodes()
             over = submitter.is_done and not _is_active(site)
             if now_s > until_s or over or _all_ended(folder, submissions):
                 return

@@ -67,6 +67,8 @@ class Site:
     def __init__(self, made: Cluster, folder: Path, poll_s: float, decides: bool) -> None:
         self.cluster, self.folder = made, folder
         self.decides = decides
+        #: slurmctld does not save before it ends: it forgets what it did in the 5 s before
+        self.hard = False
         self._poll_s = poll_s
         self.program = folder / "steps"
         shutil.copy2(harness.build("tenants/steps.c"), self.program)
@@ -101,8 +103,12 @@ class Site:
     # ---- daemons ----
 
     def kill(self, kind: str, node: str = "") -> None:
-        """SIGKILL to one of the daemons."""
-        self._part(kind, node).kill()
+        """SIGKILL to one of the daemons; to slurmctld SIGTERM, unless `hard`."""
+        part = self._part(kind, node)
+        if kind == SLURMCTLD and not self.hard:
+            part.stop()
+        else:
+            part.kill()
 
     def start(self, kind: str, node: str = "") -> None:
         """Starts one that has been killed."""
@@ -137,6 +143,14 @@ class Site:
         for kind, node in [*of_site, *((kind, node) for kind in (SLURMD, VGPUD) for node in NODES)]:
             if (kind, node) not in away:
                 self._part(kind, node).check()
+
+    def resume_nodes(self) -> list[str]:
+        """What an administrator does. slurmctld that has forgotten a start begins the job again, finds it running there
+        ("Duplicate jobid"), and drains the node."""
+        drained = [name for name, state in self.cluster.states().items() if state.startswith("drain")]
+        for name in drained:
+            self.cluster.call("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
+        return drained
 
     def recordings(self) -> list[Path]:
         """Of all controllers, in their order."""
