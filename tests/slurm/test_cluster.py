@@ -90,16 +90,19 @@ def test_each_job_has_the_device_that_slurm_gave_it(site: Cluster, programs: Pat
     end(site, second, two)
 
 
+@pytest.mark.skipif(not HAS_LUA, reason="this Slurm has no job_submit/lua")
 def test_a_whole_device_is_none_with_shards_in_use(site: Cluster, programs: Path) -> None:
-    """Slurm 22.05 gives such a device away where gres.conf has neither Type= nor Cores=."""
-    step, name = running(site, HALF, str(programs / "tenant"))
+    """Slurm 22.05 gives it away when one of two jobs with shards there has ended: job_submit.lua asks for shards."""
+    first, one = running(site, "--gres=shard:250", str(programs / "tenant"))
+    second, two = running(site, "--gres=shard:250", str(programs / "tenant"))
+    end(site, first, one)
     whole, other = running(site, "--gres=gpu:1", str(programs / "tenant"))
-    indices = [slice_of(site, "n1", one).devices[0].device_index for one in (name, other)]
-    assert sorted(indices) == [0, 1]
-    waits = site.call("sbatch", "--parsable", "-w", "n1", "--gres=gpu:1", "--output=/dev/null", "--wrap=true").stdout
-    assert site.call("squeue", "-h", "-o", "%T", "-j", waits.strip()).stdout.strip() == "PENDING"
+    made = [slice_of(site, "n1", name).devices[0] for name in (two, other)]
+    assert {device.device_index for device in made} == {0, 1} and made[1].min_milli == 1000
+    done = site.call("srun", "-w", "n1", "--immediate=2", "--gres=gpu:1", "true", check=False)
+    assert done.returncode != 0 and "llocat" in done.stderr, done.stderr
     end(site, whole, other)
-    end(site, step, name)
+    end(site, second, two)
 
 
 def test_a_job_on_two_nodes_and_whole_devices(site: Cluster, programs: Path) -> None:

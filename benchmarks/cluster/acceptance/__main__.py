@@ -2,10 +2,10 @@
 
 Fractions, whole GPUs, gangs over both nodes, arrays and dependencies come over some minutes; each job keeps a
 checkpoint and a record of its runs. Meanwhile the controller, slurmd and vgpud are killed (SIGKILL), slurmctld is ended
-(SIGTERM), and all are started again. Asked is: all jobs end, none is lost, none does its work twice or runs twice at a time, no queue is ever
-above its limit; and the average completion time is as the simulator had forecast it, without kills, from what a start
-costs in a short run before. The same jobs then run in Slurm's own order (backfill, no limits of queues, no kills).
-Needs root and Debian's packages slurmctld, slurmd, slurm-client, munge and libslurm-dev.
+(SIGTERM), and all are started again. Asked is: all jobs end, none is lost, none does its work twice or runs twice at a
+time, no queue is ever above its limit; and the average completion time is as the simulator had forecast it, without
+kills, from what a start costs in a short run before. The same jobs then run in Slurm's own order (backfill, no limits
+of queues, no kills). Needs root and Debian's packages slurmctld, slurmd, slurm-client, munge and libslurm-dev.
 """
 
 from __future__ import annotations
