@@ -5,7 +5,7 @@
 local SEVERAL = false
 local PER_GPU = 1000
 -- true where Slurm gives no whole GPU away while shards of it are in use. 22.05 does, once one of several jobs with shards
--- on that GPU has ended: vgpud then refuses the step. So one whole GPU is asked for as all of its shards.
+-- on that GPU has ended: vgpud then refuses the step. So a batch job's one whole GPU is asked for as all of its shards.
 local KEEPS_APART = false
 
 -- Why a job with this request for GPUs is refused, or nil: the text of --gres and its relatives.
@@ -39,7 +39,8 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
          return slurm.ESLURM_INVALID_GRES or slurm.ERROR
       end
    end
-   if job_desc.tres_per_node then
+   -- not of srun, whose step would still ask for what it was given
+   if job_desc.tres_per_node and job_desc.script ~= nil and job_desc.script ~= "" then
       job_desc.tres_per_node = vgpu_as_shards(job_desc.tres_per_node)
    end
    return slurm.SUCCESS

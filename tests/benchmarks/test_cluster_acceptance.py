@@ -51,6 +51,7 @@ def test_jobs_are_mixed_and_the_same_each_time() -> None:
     assert sum(len(one.jobs) for one in jobs) == 500
     assert {(one.gres, one.nodes) for one in jobs} == set(workload.SHAPES)
     assert {one.user for one in jobs} == {"nobody", "games"} and any(one.is_array for one in jobs)
+    assert all(one.nodes == 1 for one in jobs if one.is_array)
     limits = {queue.name: queue.limit_milli for queue in QUEUES}
     assert all(one.width_milli <= limits[one.queue] for one in jobs)
     durations_s = sorted(ms / 1000 for one in jobs for ms in one.durations_ms)
@@ -175,4 +176,4 @@ def test_latencies_are_those_between_decisions_and_programs() -> None:
     jobs += [line("start", "j000", 7.5, job="12_3"), line("end", "j000", 8.5, job="12_3")]
     found = forecast.latencies([text], records.parse("\n".join(jobs)))
     assert (found.starts, found.restarts, found.ends, found.stops) == ([1.0], [1.5], [0.5], [2.0])
-    assert found.costs() == Costs(1_500_000_000, 2 * SECOND_NS, 2 * SECOND_NS)
+    assert found.costs() == Costs(1_500_000_000, 2 * SECOND_NS, 2_500_000_000)

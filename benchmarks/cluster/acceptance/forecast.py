@@ -42,7 +42,7 @@ class Latencies:
     def costs(self) -> Costs:
         """Means: what the average completion time consists of. Raises StatisticsError where nothing was measured."""
         start_s, stop_s = statistics.fmean(self.starts), statistics.fmean(self.stops or self.starts)
-        restart_s = statistics.fmean(self.restarts) if self.restarts else start_s + SETTLE_NS / SECOND_NS
+        restart_s = max(start_s + SETTLE_NS / SECOND_NS, statistics.fmean(self.restarts or [0.0]))
         end_s = statistics.fmean(self.ends)
         times = (start_s + end_s, stop_s, restart_s + end_s)
         return Costs(*(round(seconds * SECOND_NS) for seconds in times))

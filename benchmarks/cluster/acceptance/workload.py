@@ -111,7 +111,7 @@ def _submission(
     allowed = {
         (gres, nodes): often
         for (gres, nodes), often in SHAPES.items()
-        if milli(gres) * nodes <= limit_milli and (count == 1 or milli(gres) * nodes <= MILLI_PER_DEVICE)
+        if milli(gres) * nodes <= limit_milli and (count == 1 or nodes == 1)
     }
     gres, nodes = draw.choices(list(allowed), list(allowed.values()))[0]
     after: tuple[str, ...] = ()
