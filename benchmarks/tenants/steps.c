@@ -5,8 +5,8 @@
  *   steps FOLDER NAME MILLISECONDS
  *
  * FOLDER/progress/NAME.RANK is its checkpoint: what it has worked so far, and when it was last there. A run that is
- * ended by SIGTERM or SIGKILL is continued by the next one, and one that finds its work done leaves at once. The file is
- * locked for as long as it runs: a second run at the same time finds that out.
+ * ended by SIGTERM or SIGKILL is continued by the next one, and one that finds its work done leaves at once. The file
+ * is locked for as long as it runs: a second run at the same time finds that out.
  *
  * FOLDER/records gets one line for each event, in one write, so that lines of many jobs never mix:
  *   WORD NAME RANK JOB RESTARTS NODE DEVICES MEMORY_BYTES NOW_NS BEFORE_NS
@@ -86,7 +86,8 @@ static void record(const struct steps *steps, const char *word) {
 
 static void save(struct steps *steps) {
   steps->checkpoint.at_ns = wall_ns();
-  if (pwrite(steps->file, &steps->checkpoint, sizeof steps->checkpoint, 0) != sizeof steps->checkpoint) fail("progress");
+  if (pwrite(steps->file, &steps->checkpoint, sizeof steps->checkpoint, 0) != sizeof steps->checkpoint)
+    fail("progress");
 }
 
 /* Takes over what earlier runs have done. Returns false where nothing is left to do, or another run is at it. */
