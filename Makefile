@@ -11,7 +11,7 @@ QUICK += --ignore=tests/predict/test_torch.py --ignore=tests/predict/test_collec
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-k8s demo-slurm demo-ray test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-cluster bench-predict conformance clients-gpu qualify wheel deb clean
+.PHONY: help demo demo-k8s demo-slurm demo-ray test test-k8s test-quick test-nightly test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-cluster bench-cluster-slurm bench-predict conformance clients-gpu qualify wheel deb clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -100,6 +100,9 @@ bench-scheduling: $(VENV)/.test ## how well jobs are ordered and placed: policie
 
 bench-cluster: $(VENV)/.test ## the queue over many nodes: a decision, placement by models of GPUs, beside a queue on each node (BENCH="models topology")
 	@$(PY) -m benchmarks.cluster $(BENCH)
+
+bench-cluster-slurm: $(VENV)/.test $(NATIVE) ## half an hour, as root: 500 jobs on a real Slurm of two nodes while daemons are killed (BENCH="--jobs 40")
+	@$(PY) -m benchmarks.cluster.acceptance $(BENCH)
 
 bench-predict: $(VENV)/.test $(NATIVE) ## prediction, co-location, elasticity beside the papers' figures (BENCH="s_k")
 	@$(PY) -m benchmarks.predict $(BENCH)

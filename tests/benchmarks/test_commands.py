@@ -32,7 +32,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", [*all_benchmarks.NAMES, "containers", "qualify", "rivals"])
+@pytest.mark.parametrize("name", [*all_benchmarks.NAMES, "cluster.acceptance", "containers", "qualify", "rivals"])
 def test_help(name: str) -> None:
     done = command(f"benchmarks.{name}", "--help")
     assert done.returncode == 0, done.stderr

@@ -146,6 +146,35 @@ def test_dependencies_are_slurms() -> None:
     assert world.slurm_state(job) == "RUNNING"
 
 
+@pytest.mark.parametrize(
+    ("dependency", "states", "starts"),
+    [
+        ("afterok:1(unfulfilled)", ("COMPLETED", "RUNNING", "RUNNING"), True),
+        ("afterok:1(unfulfilled)", ("FAILED", "RUNNING", "RUNNING"), False),
+        ("afterok:1(unfulfilled)", ("COMPLETING", "RUNNING", "RUNNING"), False),
+        ("afternotok:1(unfulfilled)", ("FAILED", "RUNNING", "RUNNING"), True),
+        ("afterok:1(unfulfilled),afterany:7_*(unfulfilled)", ("COMPLETED", "COMPLETED", "RUNNING"), False),
+        ("afterok:1(unfulfilled),afterany:7_*(unfulfilled)", ("COMPLETED", "COMPLETED", "FAILED"), True),
+        ("afterok:7_1(unfulfilled)", ("RUNNING", "RUNNING", "COMPLETED"), True),
+        ("afterok:7_2(unfulfilled)", ("COMPLETED", "COMPLETED", "COMPLETED"), False),
+        ("afterok:99(unfulfilled)", ("COMPLETED", "COMPLETED", "COMPLETED"), False),
+        ("singleton(unfulfilled)", ("COMPLETED", "COMPLETED", "COMPLETED"), False),
+        ("afterok:1(unfulfilled)?afterok:7_1(unfulfilled)", ("COMPLETED", "COMPLETED", "COMPLETED"), False),
+    ],
+)
+def test_dependencies_of_held_jobs(dependency: str, states: tuple[str, str, str], starts: bool) -> None:
+    """Slurm looks at them once a minute; what is not known here is left to it."""
+    world = World(FakeSlurm(n1=8))
+    keys = [world.slurm.submit("gpu:1", key=key) for key in ("1", "7_0", "7_1")]
+    world.looks(2)
+    for key, state in zip(keys, states, strict=True):
+        world.slurm.jobs[key].state = state
+        world.slurm.jobs[key].has = {} if state in ("COMPLETED", "FAILED") else world.slurm.jobs[key].has
+    job = world.slurm.submit("gpu:1", key="20", dependency=dependency)
+    world.looks(2)
+    assert (job in world.controller.bindings) == starts
+
+
 def test_users_hold_and_release() -> None:
     world = World(FakeSlurm(n1=1))
     job = world.slurm.submit("gpu:1", user_hold=True)
@@ -232,6 +261,20 @@ def test_a_job_is_requeued_for_a_better_one() -> None:
     assert world.running() == [low] and world.slurm.jobs[low].starts == 2
 
 
+def test_a_requeued_job_is_released_in_another_second() -> None:
+    """Within the same one Slurm's nodes refuse it, and it has failed."""
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.requeue(job)
+    orders = []
+    for _ in range(6):
+        orders += [(world.now_ns, order) for order in world.look(0.3).orders]
+    (hold_ns, hold), (release_ns, release) = orders
+    assert (hold, release) == (Hold(job), Release(job, ("n1",)))
+    assert release_ns - hold_ns > 1_000_000_000 and world.slurm_state(job) == "RUNNING"
+
+
 def test_jobs_that_may_not_be_requeued_stay() -> None:
     world = World(FakeSlurm(n1=2), (queue(), queue("team", guarantee_milli=1000)))
     low = world.slurm.submit("gpu:1", requeues=False)
@@ -300,6 +343,37 @@ def test_a_job_that_starts_while_it_is_given_up_runs() -> None:
     world.looks(2)
     assert world.slurm_state(job) == "RUNNING" and world.job(job).start_failures == 0
     assert world.slurm.jobs[job].starts == 1
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_number_that_slurm_gives_away_again(runs: bool) -> None:
+    """slurmctld was killed before it had saved a job, and another user's gets its number."""
+    world = World(FakeSlurm(n1=2))
+    first = world.slurm.submit("gpu:2", uid=1000)
+    job = first if runs else world.slurm.submit("gpu:1", uid=1000)
+    world.looks(2)
+    assert world.state(job) == ("running" if runs else "pending")
+    del world.slurm.jobs[job]
+    world.slurm.submit("shard:500", key=job, uid=2000)
+    if not runs:
+        world.slurm.end(first)
+    world.looks(3)
+    assert world.job(job).spec.uid == 2000 and world.slurm_state(job) == "RUNNING"
+    assert world.ended[-1][1].spec.uid == 1000
+
+
+def test_a_released_job_asks_for_something_else() -> None:
+    """It is not started on what was meant for less."""
+    world = World(FakeSlurm(n1=2), (queue(limit_milli=1000),))
+    job = world.slurm.submit("shard:500")
+    world.slurm._start = lambda job: False  # type: ignore[assignment,method-assign]
+    world.looks(2)
+    world.slurm.jobs[job].gres = "gres:gpu:1"
+    assert world.look().orders == [Hold(job)]
+    world.looks(3)
+    del world.slurm._start  # type: ignore[method-assign]
+    world.looks(3)
+    assert world.job(job).spec.width_milli == 1000 and world.slurm_state(job) == "RUNNING"
 
 
 def test_slurm_starts_a_job_by_itself() -> None:
@@ -371,7 +445,7 @@ def test_an_order_without_effect_is_given_again() -> None:
     job = world.slurm.submit("gpu:1")
     world.slurm.deaf = True
     assert world.look().orders == [Release(job, ("n1",))]
-    assert world.look().orders == []  # it takes its time
+    assert world.look(1).orders == []  # it takes its time
     world.slurm.deaf = False
     assert world.look(10).orders == [Release(job, ("n1",))]
 

@@ -66,6 +66,9 @@ def test_the_next_controller_goes_on(system: System) -> None:
     two.look()
     assert system.slurm().jobs[waits].state == "RUNNING"
     two.close()
+    recorded = replay.read(system.folder / "record")
+    assert len(recorded.jobs) == 2 and recorded.restored_ns > 0
+    assert list(replay.same_commands(recorded)) == []
 
 
 @pytest.mark.parametrize("shared", ["state", "run"])

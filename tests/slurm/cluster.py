@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "integrations" / "slurm"
 NODES = ("n1", "n2")
 SHARDS = 1000
+#: without a type (or Cores=) 22.05 gives a whole device away on which shards are in use
+TYPE = "sim"
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 PROGRAMS = ("slurmctld", "slurmd", "srun", "scontrol", "munged", "mungekey")
 #: whether this Slurm can run job_submit.lua
@@ -125,10 +127,12 @@ class Cluster:
             of_node = f"NodeHostName={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=1000"
             with self.systems[name].client() as client:
                 files = [self.folder / name / f"nvidia{device.index}" for device in client.devices()]
-            lines.append(f"NodeName={name} {of_node} Gres=gpu:{len(files)},shard:{len(files) * SHARDS} State=UNKNOWN")
+            lines.append(
+                f"NodeName={name} {of_node} Gres=gpu:{TYPE}:{len(files)},shard:{len(files) * SHARDS} State=UNKNOWN"
+            )
             for file in files:
                 os.mknod(file, 0o666 | stat.S_IFCHR, _DEV_NULL)  # Slurm sets no variables for files of other types
-                gres.append(f"NodeName={name} Name=gpu File={file}")
+                gres.append(f"NodeName={name} Name=gpu Type={TYPE} File={file}")
                 gres.append(f"NodeName={name} Name=shard Count={SHARDS} File={file}")
         lines.append(f"PartitionName=main Nodes={','.join(NODES)} Default=YES State=UP MaxTime=INFINITE")
         if plugin:

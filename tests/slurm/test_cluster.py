@@ -90,6 +90,22 @@ def test_each_job_has_the_device_that_slurm_gave_it(site: Cluster, programs: Pat
     end(site, second, two)
 
 
+@pytest.mark.skipif(not HAS_LUA, reason="this Slurm has no job_submit/lua")
+def test_a_whole_device_is_none_with_shards_in_use(site: Cluster, programs: Path) -> None:
+    """Slurm 22.05 gives it away when one of two jobs with shards there has ended: job_submit.lua asks for shards."""
+    first, one = running(site, "--gres=shard:250", str(programs / "tenant"))
+    second, two = running(site, "--gres=shard:250", str(programs / "tenant"))
+    end(site, first, one)
+    words = ("--gres=gpu:1", "--output=/dev/null", f"--wrap=exec {programs}/tenant")
+    whole = site.call("sbatch", "--parsable", "-w", "n1", *words).stdout.strip()
+    other = f"slurm-{whole}.batch"
+    eventually(lambda: other in site.names("n1"), "the slice of the whole device")
+    made = [slice_of(site, "n1", name).devices[0] for name in (two, other)]
+    assert {device.device_index for device in made} == {0, 1} and made[1].min_milli == 1000
+    site.call("scancel", whole)
+    end(site, second, two)
+
+
 def test_a_job_on_two_nodes_and_whole_devices(site: Cluster, programs: Path) -> None:
     done = site.call("srun", "-N2", "--ntasks-per-node=2", "--gres=gpu:2", str(programs / "view"))
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

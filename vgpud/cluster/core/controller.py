@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpud.cluster.core import rooms
+from vgpud.cluster.core.dependencies import Ends
 from vgpud.cluster.core.model import (
     CANCELLED,
     Binding,
@@ -30,7 +31,7 @@ from vgpud.cluster.core.model import (
 )
 from vgpud.cluster.core.translate import NotOurs, node_of, objection, queue_of, spec_of
 from vgpud.core.jobs import events as qe
-from vgpud.core.jobs.model import NEVER_NS, How, Job, JobState, Placement, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState, Placement, QueueSpec
 from vgpud.core.queue.machine import Machine
 
 #: how the machine may stop a job here: a job that Slurm suspends keeps its GPUs, so that nobody gains by it
@@ -38,6 +39,9 @@ HOWS = (How.REQUEUE,)
 #: exit code of a job that was stopped: as if SIGTERM had ended it; and of one whose end nobody saw
 TERMINATED, UNSEEN = 143, 255
 WAITING = (JobState.PENDING, JobState.HELD)
+#: a job that was requeued is released so much later: Slurm's nodes compare seconds, and take a credential of the same
+#: second for the one that was revoked; the job would fail
+SETTLE_NS = SECOND_NS
 
 
 #: hears a step of the machine at once, before jobs change further: when, what happened, what was commanded
@@ -77,8 +81,10 @@ class Controller:
         self._makes: tuple[object, ...] | None = None  # what the machine knows of the nodes' make
         self._rooms: dict[str, qe.RoomChanged] = {}
         self._others: rooms.Held = {}  # what jobs that are not the queue's have
+        self._ends = Ends(())
         self._wake_ns = NEVER_NS
-        self._began_ns = 0
+        self._began_ns = self._now_ns = 0
+        self._requeued_ns: dict[str, int] = {}  # when that was seen
         self._out = Decided()
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
@@ -104,6 +110,7 @@ class Controller:
     def step(self, seen: Seen, now_ns: int, queues: tuple[QueueSpec, ...] = ()) -> Decided:
         """Compares what is with what is to be. `queues`: if given, these are the queues from now on; all_queues() of
         them were checked by machine.check_queues()."""
+        self._now_ns, self._ends = now_ns, Ends(seen.jobs)
         self._requests, self._answers, self._turned = [], [], []
         if queues:
             self._queues = {queue.name for queue in queues}
@@ -164,6 +171,7 @@ class Controller:
             if job.state.ended:
                 del self.bindings[key]
                 self._asked.pop(key, None)
+                self._requeued_ns.pop(key, None)
                 self._out.bindings[key] = None
                 self._out.ended.append((key, job))
         for key in self.refused.keys() - by_key.keys():
@@ -237,6 +245,9 @@ class Controller:
             self._newcomer(shown)
             return
         job = self.machine.jobs[binding.job_id]
+        if job.spec.uid != shown.uid:
+            self._gone(binding)  # slurmctld was killed before it had saved that job, and gives its number away again
+            return
         if job.state in WAITING:
             self._waits(shown, binding, job)
         elif shown.phase is Phase.ENDED:
@@ -255,7 +266,7 @@ class Controller:
             return
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
-        if shown.dependency or shown.key in self.refused:
+        if shown.key in self.refused or (shown.dependency and not self._ends.fulfil(shown.dependency)):
             return
         try:
             spec = spec_of(shown, self._queues, self._settings)
@@ -352,6 +363,10 @@ class Controller:
         """It is to run, and waits."""
         if binding.attempt == job.attempt or shown.restarts > binding.restarts:
             self._requeued(shown, binding, job)
+        elif self._asked.setdefault(shown.key, self._asks(shown)) != self._asks(shown) and not binding.giving_up:
+            binding.giving_up = True  # it was placed for what it asked before
+            self._changed(binding)
+            self._out.orders.append(Hold(shown.key))
         elif not shown.held:
             if now_ns - max(job.started_ns, self._began_ns, binding.told_ns) >= self._settings.start_wait_ns:
                 binding.giving_up = True
@@ -360,10 +375,17 @@ class Controller:
         elif binding.giving_up or shown.user_held:
             binding.giving_up, binding.told_ns = False, -1
             self._changed(binding)
-            why = "its user holds it" if shown.user_held else "Slurm did not start it on these nodes in time"
-            self._answers.append(qe.StartFailed(job.job_id, job.attempt, why, True))
+            self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(shown), True))
+        elif shown.restarts and now_ns - max(self._requeued_ns.get(shown.key, 0), self._began_ns) < SETTLE_NS:
+            return
         elif self._may_tell(binding, now_ns):
             self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
+
+    def _why_given_up(self, shown: SlurmJob) -> str:
+        if shown.user_held:
+            return "its user holds it"
+        same = self._asked.get(shown.key) == self._asks(shown)
+        return "Slurm did not start it on these nodes in time" if same else "it asks for something else now"
 
     def _requeued(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
         """It ran, and Slurm or a user has requeued it: a node failed, or scontrol requeue. It waits its turn again."""
@@ -378,6 +400,7 @@ class Controller:
         """It waits, and will be told anew: only what Slurm restarts from now on is news."""
         if binding.restarts != shown.restarts:
             binding.restarts = shown.restarts
+            self._requeued_ns[shown.key] = self._now_ns
             self._changed(binding)
         binding.told_ns = -1
 

@@ -163,7 +163,7 @@ class Settings:
     """What the site decides."""
 
     start_wait_ns: int = 30_000_000_000  # a released job that has not started by then is held again
-    repeat_ns: int = 10_000_000_000  # an order that shows no effect is given again
+    repeat_ns: int = 2_000_000_000  # an order that shows no effect is given again
     shards_per_device: int = 1000
     rates: dict[str, Speeds] = field(default_factory=dict)  # of jobs' models, by core.rates.model_key
     switches: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by node, see core.jobs.model.Node

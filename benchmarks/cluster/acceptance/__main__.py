@@ -1,0 +1,254 @@
+"""Mixed jobs of two users on a real Slurm of two nodes under 2D-LAS by `vgpu cluster`, while daemons are killed.
+
+Fractions, whole GPUs, gangs over both nodes, arrays and dependencies come over some minutes; each job keeps a
+checkpoint and a record of its runs. Meanwhile the controller, slurmd and vgpud are killed (SIGKILL), slurmctld is ended
+(SIGTERM), and all are started again. Asked is: all jobs end, none is lost, none does its work twice or runs twice at a
+time, no queue is ever above its limit; and the average completion time is as the simulator had forecast it, without
+kills, from what a start costs in a short run before. The same jobs then run in Slurm's own order (backfill, no limits
+of queues, no kills). Needs root and Debian's packages slurmctld, slurmd, slurm-client, munge and libslurm-dev.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import harness, results
+from benchmarks.cluster.acceptance import faults, forecast, records, workload
+from benchmarks.cluster.acceptance.play import Played, play
+from benchmarks.cluster.acceptance.site import KINDS, Folder, Site, missing, site
+from benchmarks.cluster.acceptance.workload import Submission
+from vgpud.core.units import finite
+from vgpud.simulate import replay
+from vgpud.simulate.engine import Costs
+from vgpud.store import cluster as store
+
+NAME = "cluster_slurm"
+OURS, SLURM = RUNS = ("ours", "slurm")
+POLL_S = 0.5
+#: the run before, which shows what a start costs
+CALIBRATION_JOBS, CALIBRATION_LOAD, CALIBRATION_LONGEST_S = 40, 2.0, 12.0
+CALIBRATION_SEED = 1000
+FORECAST_PERCENT = 10.0
+DEVICE = "4 SIMULATED devices on two nodes of a real Slurm, all on one machine"
+
+
+def main() -> int:
+    """Measures, prints and writes the result. Exit code 1 when a goal is missed, 3 where no Slurm can run."""
+    args = _arguments()
+    reason = missing()
+    if reason:
+        print(f"cannot measure here: {reason}")
+        return 3
+    jobs = workload.generate(args.jobs, args.seed)
+    raw: dict[str, Any] = {}
+    figures: dict[str, Any] = {"jobs": args.jobs, "submissions": len(jobs), "span_s": workload.span_s(jobs)}
+    _say(f"{args.jobs} jobs in {len(jobs)} submissions over {workload.span_s(jobs):.0f} s")
+    good = True
+    if OURS in args.runs:
+        with site(args.poll) as made:
+            version = made.cluster.call("srun", "--version").stdout.strip()
+            good &= ours(made, jobs, args, figures, raw)
+    if SLURM in args.runs:
+        with site(args.poll, decides=False) as made:
+            version = made.cluster.call("srun", "--version").stdout.strip()
+            good &= slurms(made, jobs, figures, raw)
+    _compare(figures)
+    path = results.write(
+        NAME,
+        simulated=True,
+        device=DEVICE,
+        parameters={
+            "jobs": args.jobs,
+            "seed": args.seed,
+            "runs": list(args.runs),
+            "kills": args.kills,
+            "hard": args.hard,
+            "poll_s": args.poll,
+            "policy": workload.POLICY,
+            "load": workload.LOAD,
+            "limits_milli": {queue.name: queue.limit_milli for queue in workload.QUEUES},
+            "slurm": version,
+        },
+        goals={"wrong": [], "not_completed": [], "replay": "same commands", "forecast_error_percent": FORECAST_PERCENT},
+        figures=finite(figures),
+        raw=finite(raw),
+        folder=args.results,
+    )
+    print(path)
+    return 0 if good else 1
+
+
+def _arguments() -> argparse.Namespace:
+    made = harness.parser(__doc__)
+    made.add_argument("--jobs", type=int, default=500, help="how many (default: %(default)s)")
+    made.add_argument("--seed", type=int, default=1, help="of jobs and kills (default: %(default)s)")
+    made.add_argument("--poll", type=float, default=POLL_S, help="of `vgpu cluster run` (default: %(default)s)")
+    made.add_argument("--no-kills", dest="kills", action="store_false", help="leave all daemons alone")
+    made.add_argument(
+        "--hard", action="store_true", help="SIGKILL to slurmctld, too, which then forgets its last 5 s and fails jobs"
+    )
+    made.add_argument("--runs", default=",".join(RUNS), help="which runs, in this order (default: %(default)s)")
+    args = made.parse_args()
+    if args.real:
+        made.error("two nodes on one machine need two devices each: run it on simulated ones")
+    args.runs = [name for name in RUNS if name in args.runs.split(",")]
+    if not args.runs:
+        made.error(f"--runs: choose from {', '.join(RUNS)}")
+    if args.results == results.RESULTS and (args.jobs < made.get_default("jobs") or args.runs != list(RUNS)):
+        args.results = harness.BUILD  # a part of it is no result
+    return args
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+# ---- the queue's own run ----
+
+
+def ours(
+    made: Site, jobs: Sequence[Submission], args: argparse.Namespace, figures: dict[str, Any], raw: dict[str, Any]
+) -> bool:
+    """What a start costs, the forecast, then the run. Returns whether all goals were met."""
+    costs = calibrate(made, raw)
+    said = forecast.forecast(jobs, costs)
+    _say(f"forecast: mean completion {said.mean_jct_s:.2f} s, {said.preemptions} preemptions")
+    before, made.hard = len(made.recordings()), args.hard
+    plan = faults.plan(workload.span_s(jobs), args.seed) if args.kills else []
+    played = play(made, Folder.make(made.folder / "run-jobs"), jobs, plan)
+    found = records.check(jobs, played.records, workload.QUEUES, made.device_bytes())
+    made.stop()
+    differences = replayed(made)
+    texts = [path.read_text() for path in made.recordings()[before - 1 :]]
+    took = forecast.latencies(texts, played.records)
+    states = collections.Counter(str(row[-2]) for row in store.usage(made.state_dir, 0))
+    mean_s = records.mean_jct_s(jobs, found.ended_ns, played.begin_ns)
+    error = 100 * (mean_s / said.mean_jct_s - 1)
+    figures["ours"] = {
+        **_run(played, found, mean_s),
+        "kills": dict(collections.Counter(fault.kind for fault in played.faults)),
+        "preemptions": len(took.stops),
+        "most_milli": found.most_milli,
+        "states_in_the_queue": dict(states),
+        "latencies": took.as_json(),
+        "replay_differences": differences,
+        "forecast_mean_jct_s": said.mean_jct_s,
+        "forecast_preemptions": said.preemptions,
+        "forecast_makespan_s": said.makespan_s,
+        "forecast_error_percent": error,
+    }
+    raw["ours"] = {
+        "jct_s": records.jct_s(jobs, found.ended_ns, played.begin_ns),
+        "forecast_jct_s": said.jct_s,
+        "faults": [[fault.at_s, fault.kind, fault.node, fault.away_s] for fault in played.faults],
+        "forgotten": played.forgotten,
+        "said": played.said[:4000],
+    }
+    good = _judge(played, found)
+    good &= harness.verdict("steps that replay otherwise", len(differences), "0", not differences)
+    met = abs(error) <= FORECAST_PERCENT
+    return harness.verdict("mean completion, % above the forecast", error, f"+-{FORECAST_PERCENT:g}", met) and good
+
+
+def calibrate(made: Site, raw: dict[str, Any]) -> Costs:
+    """Means of a short run at a high load: what a start and a preemption cost."""
+    jobs = workload.generate(CALIBRATION_JOBS, CALIBRATION_SEED, CALIBRATION_LOAD, CALIBRATION_LONGEST_S, prefix="c")
+    played = play(made, Folder.make(made.folder / "calibration"), jobs)
+    found = records.check(jobs, played.records, workload.QUEUES, made.device_bytes())
+    if found.wrong or played.failed:
+        raise RuntimeError(f"the short run before went wrong: {found.wrong} {played.failed} {played.said[:1000]}")
+    took = forecast.latencies([path.read_text() for path in made.recordings()], played.records)
+    costs = took.costs()
+    raw["calibration"] = took.as_json()
+    _say(f"a start costs {costs.start_ns / 1e9:.2f} s, a preemption {costs.suspend_ns / 1e9:.2f} s besides")
+    return costs
+
+
+def replayed(made: Site) -> list[str]:
+    """Steps of all controllers that the machine decides otherwise, given the same events."""
+    found = []
+    for path in made.recordings():
+        text = path.read_text()
+        whole = Path(f"{path}.whole")
+        whole.write_text(text[: text.rfind("\n") + 1])  # a controller that was killed may have been writing
+        if whole.stat().st_size:
+            found += [f"{path.name}: {line}" for line in replay.same_commands(replay.read(whole))]
+    return found
+
+
+# ---- Slurm's own order ----
+
+
+def slurms(made: Site, jobs: Sequence[Submission], figures: dict[str, Any], raw: dict[str, Any]) -> bool:
+    """The same jobs at the same times, without a controller and without kills."""
+    played = play(made, Folder.make(made.folder / "run-jobs"), jobs)
+    found = records.check(jobs, played.records, (), made.device_bytes())
+    mean_s = records.mean_jct_s(jobs, found.ended_ns, played.begin_ns)
+    figures["slurm"] = {**_run(played, found, mean_s), "most_milli": found.most_milli}
+    raw["slurm"] = {"jct_s": records.jct_s(jobs, found.ended_ns, played.begin_ns), "said": played.said[:4000]}
+    return _judge(played, found)
+
+
+# ---- both ----
+
+
+def _run(played: Played, found: records.Findings, mean_s: float) -> dict[str, Any]:
+    times = sorted(found.ended_ns.values())
+    return {
+        "mean_jct_s": mean_s,
+        "makespan_s": (times[-1] - played.begin_ns) / 1e9 if times else None,
+        "seconds": played.seconds,
+        "ended": len(found.ended_ns),
+        "starts": found.starts,
+        "killed_runs": found.killed,
+        "found_their_work_done": found.again,
+        "forgotten_by_slurmctld": len(played.forgotten),
+        "nodes_resumed": len(played.resumed),
+        "sbatch_without_answer": played.refused,
+        "latest_submission_s": played.late_s,
+        "wrong": found.wrong,
+        "not_completed": played.failed,
+    }
+
+
+def _judge(played: Played, found: records.Findings) -> bool:
+    good = harness.verdict("jobs that ended", len(found.ended_ns), "all", not found.lost)
+    good &= harness.verdict("jobs that worked or ran twice", len(found.twice), "0", not found.twice)
+    good &= harness.verdict("times above a queue's limit", len(found.over_quota), "0", not found.over_quota)
+    good &= harness.verdict("times above a device", len(found.over_device), "0", not found.over_device)
+    good &= harness.verdict("starts before a dependency's end", len(found.too_early), "0", not found.too_early)
+    good &= harness.verdict("other memory than the job's part", len(found.memory), "0", not found.memory)
+    good &= harness.verdict("jobs that Slurm did not complete", len(played.failed), "0", not played.failed)
+    for line in [*found.wrong, *played.failed]:
+        _say(f"    {line}")
+    return good
+
+
+def _compare(figures: dict[str, Any]) -> None:
+    """Prints a row for docs/benchmarks.md."""
+    for name in RUNS:
+        if name in figures:
+            run = figures[name]
+            _say(f"{name}: mean completion {run['mean_jct_s']:.2f} s, all ended after {run['makespan_s'] or 0:.0f} s")
+    if all(name in figures for name in RUNS):
+        own, other = (figures[name]["mean_jct_s"] for name in RUNS)
+        figures["less_than_slurm_percent"] = 100 * (1 - own / other)
+    if OURS in figures:
+        run = figures[OURS]
+        kills = ", ".join(f"{run['kills'].get(kind, 0)} of {kind}" for kind in KINDS)
+        less = figures.get("less_than_slurm_percent")
+        than = f"; {less:.0f} % less than in Slurm's own order" if less is not None else ""
+        _say(
+            f"| {figures['jobs']} mixed jobs under 2D-LAS on a real Slurm, kills: {kills} | {run['ended']} ended,"
+            f" {len(run['wrong'])} violations; mean completion {run['mean_jct_s']:.1f} s, forecast"
+            f" {run['forecast_mean_jct_s']:.1f} s ({run['forecast_error_percent']:+.1f} %){than} |"
+            f" all once; within {FORECAST_PERCENT:g} % |"
+        )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
