@@ -15,13 +15,13 @@ figures are published. `elastic, fifo` is the elastic queue as it is set, in whi
 Letting pass alone, with no elastic job, meets the goal of the wait: so it has a figure of its own, and each elastic arm
 is also compared with the rigid one of its own policy.
 
-The trace asks for 1.47 times what the cluster has. There is always somebody who waits, so by DRAGON's rules elastic
-jobs are near their least nearly all the time: others start earlier, and what runs takes longer. By no bounds that were
-tried did these rules shorten the run time by more than 1.4 %. An eager queue (--elastic-eager) turns them round: who
-comes first in the policy's order has all that he can use before the next one starts. What runs is over sooner, and
-where 2D-LAS says who comes first that is also paid for by few. Goals are judged of that arm, with jobs between what the
-trace asks for and four times of it: with twice of it at most, 21.6 % would be all that there is to be had. Both were
-chosen for that after DRAGON's rules had been seen to miss it; the other bounds, draws and policies stand beside it.
+The trace asks for 1.47 times what the cluster has. Some job always waits, so by DRAGON's rules elastic jobs are near
+their least nearly all the time: others start earlier, and what runs takes longer. By no bounds that were tried did
+these rules shorten the run time by more than 1.4 %. An eager queue (--elastic-eager) turns them round: the first job in
+the policy's order gets all that it can use before the next one starts. Running jobs end sooner, and with 2D-LAS few
+jobs pay for that. Goals are judged of that arm, with jobs between what the trace asks for and four times of it: with
+twice of it at most, 21.6 % would be all that there is to be had. Both were chosen for that after DRAGON's rules had
+been seen to miss it; the other bounds, draws and policies stand beside it.
 
 Elastic jobs take what has room. `autoscaled`: what their autoscalers wish, the daemon's, which first measure; on this
 curve every worker is worth it. Further figures are the same with other bounds, another curve (each job at the slides'

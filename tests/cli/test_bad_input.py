@@ -1,4 +1,4 @@
-"""Bad input: one line that names the value and the mend, the documented exit code, and nothing half-created."""
+"""Bad input: one line that names the value and the fix, the documented exit code, and nothing half-created."""
 
 from __future__ import annotations
 

@@ -43,6 +43,14 @@ class Queues:
         made.write_text(json.dumps({"queues": queues}))
         made.replace(self.file)
 
+    def with_team_at_work(self) -> str:
+        """A queue more, with a job that runs."""
+        self.write({"name": "default", "min_run_ns": 0}, {"name": "team"})
+        job = self.system.submit("gpu:1", account="team")
+        self.service.look()
+        self.service.look()
+        return job
+
     def say(self, *words: str) -> str:
         return self.system.say(*words, "--run-dir", str(self.options.run))
 
@@ -151,10 +159,7 @@ def test_what_is_no_file_does_not_stop_the_controller(queues: Queues, kind: str)
 
 
 def test_a_queue_in_use_goes_when_its_jobs_have_ended(queues: Queues) -> None:
-    queues.write({"name": "default", "min_run_ns": 0}, {"name": "team"})
-    job = queues.system.submit("gpu:1", account="team")
-    queues.service.look()
-    queues.service.look()
+    job = queues.with_team_at_work()
     queues.write({"name": "default", "min_run_ns": 0})
     queues.service.look()
     assert "queue team is in use" in str(queues.shown()["queues_fault"])
@@ -169,10 +174,7 @@ def test_a_queue_in_use_goes_when_its_jobs_have_ended(queues: Queues) -> None:
 
 def test_the_next_controller_has_no_such_queue_any_more(queues: Queues) -> None:
     """Jobs of a former controller stay in a queue without guarantee and limit; new ones of that account do not."""
-    queues.write({"name": "default", "min_run_ns": 0}, {"name": "team"})
-    runs = queues.system.submit("gpu:1", account="team")
-    queues.service.look()
-    queues.service.look()
+    runs = queues.with_team_at_work()
     queues.service.close()
     queues.write({"name": "default", "min_run_ns": 0})
     two = queues.started()

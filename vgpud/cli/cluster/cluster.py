@@ -12,6 +12,7 @@ import click
 from vgpud.cli.common.cluster_option import run_dir_option, state_dir_option
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Gpus, Number
+from vgpud.cli.common.rates_option import rates_option
 from vgpud.cli.common.times import Span, When
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,13 +54,7 @@ def _file(name: str, text: str) -> Callable[[F], F]:
     help="A released job that has not started by then waits again (default: 30s).",
 )
 @_file("--topology", "Slurm's topology.conf, for gangs over several nodes.")
-@click.option(
-    "--rates",
-    multiple=True,
-    type=click.Path(),
-    metavar="gavel|FILE",
-    help="Speeds for the placement `throughput`: Gavel's, or CSV model,gpu,rate; may be repeated.",
-)
+@rates_option("Speeds for the placement `throughput`")
 @_file("--record", "Record events and decisions here, for replays.")
 def run(
     partition: str,

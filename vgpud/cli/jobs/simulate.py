@@ -18,6 +18,7 @@ import click
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.cli.common.rates_option import rates_option
 from vgpud.cli.common.times import Span, When
 from vgpud.cli.jobs import slurm_trace
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -127,13 +128,7 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 )
 @click.option("--throughputs", type=click.Path(path_type=Path), metavar="FILE", help="Gavel's table of pairs.")
 @click.option("--throughputs-device", default="v100", metavar="NAME", help="The device in that table (default: v100).")
-@click.option(
-    "--rates",
-    multiple=True,
-    type=click.Path(),
-    metavar="gavel|FILE",
-    help="How fast a trace's models run on the cluster's GPUs: Gavel's table, or CSV model,gpu,rate; may be repeated.",
-)
+@rates_option("How fast a trace's models run on the cluster's GPUs")
 @click.option(
     "--topology",
     type=click.Path(path_type=Path),
