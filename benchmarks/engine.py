@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -319,8 +320,18 @@ class Containerd(Engine):
         tar.unlink()
 
     def run(self, front: Path, *arguments: str, check: bool = False) -> Done:
-        """`ctr run` with vgpu-runtime in runc's place. arguments: options, image, id, command."""
-        return self.cli("run", "--rm", f"--runc-binary={front}", *arguments, check=check)
+        """`ctr run` with vgpu-runtime in runc's place. arguments: options, image, id, command.
+
+        What the container prints, on either stream, is `stdout` here. The shim writes it to a file: `ctr` closes its
+        own pipes when the task has ended, and so loses what a short task printed last.
+        """
+        log = self.folder / f"output-{uuid.uuid4().hex}"
+        options = ("--rm", f"--log-uri=file://{log}", f"--runc-binary={front}")
+        done = self.cli("run", *options, *arguments, check=check)
+        with contextlib.suppress(FileNotFoundError):  # no task was made
+            done.stdout += log.read_text()
+            log.unlink()
+        return done
 
     def stop(self) -> None:
         """Ends all tasks, then containerd."""
