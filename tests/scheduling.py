@@ -70,6 +70,9 @@ class ByFile(LoadScopeScheduling):
                     node.shutdown()
                 return
         super()._assign_work_unit(node)
+        if self._pending_of(self.assigned_work[node]) < 2:
+            # A worker begins a test when it knows the next one, or that there is none.
+            self._reschedule(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         if node in self.registered_collections:  # else it takes another's place, and has still to collect

@@ -191,3 +191,14 @@ def test_a_worker_that_finds_other_tests_is_sent_home(tmp_path: Path) -> None:
     run.workers.append(late)
     run.to_the_end()
     assert sorted(test for _, test, _ in run.ran) == sorted(BESIDE + LAST)
+
+
+def test_a_worker_in_another_s_place_runs_a_single_test_that_is_left(tmp_path: Path) -> None:
+    """All others have ended: no end of a test would tell it that this one is the last."""
+    run = Run(tmp_path, 1, LAST)
+    died = run.workers.pop()
+    assert run.scheduler.remove_node(cast(WorkerController, died)) == LAST[0]
+    run.workers.append(run.new())
+    run.scheduler.schedule()
+    run.to_the_end()
+    assert [test for _, test, _ in run.ran] == LAST[1:]
