@@ -7,8 +7,10 @@ Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge; libs
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
+import random
 import re
 import shutil
 import signal
@@ -38,6 +40,8 @@ HEADER = Path("/usr/include/slurm/spank.h")
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 #: of version 1's cgroups, which Slurm can use without systemd
 FREEZER = Path("/sys/fs/cgroup/freezer")
+#: of one cluster; Slurm's highest number is 67,043,328
+JOB_NUMBERS = 100_000
 _DEV_NULL = os.makedev(1, 3)
 READY_S = 30.0
 
@@ -83,6 +87,9 @@ class Cluster:
         for name in [name for name in self.env if name.startswith("SLURM_") and name != "SLURM_CONF"]:
             del self.env[name]
         self.parts: dict[str, Part] = {}
+        # A step's cgroup has the names of node, user and job: a second cluster of this machine must not share it.
+        first = JOB_NUMBERS * random.SystemRandom().randrange(1, 670)
+        self._numbers = range(first, first + JOB_NUMBERS)
         self._write(conf, plugin)
 
     # ---- configuration ----
@@ -91,6 +98,7 @@ class Cluster:
         ports = _free_ports(1 + len(NODES))
         lines = [
             "ClusterName=vgpu",
+            f"FirstJobId={self._numbers.start}",
             f"SlurmctldHost={socket.gethostname()}(127.0.0.1)",
             f"SlurmctldPort={ports[0]}",
             "SlurmUser=root",
@@ -202,11 +210,22 @@ class Cluster:
         for stepd in self.stepds():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(stepd, signal.SIGKILL)
-        for name in NODES if self.by_cgroup else ():
-            top = FREEZER / f"slurm_{name}"
-            for folder, _, _ in os.walk(top, topdown=False):
-                with contextlib.suppress(OSError):
-                    os.rmdir(folder)
+        if self.by_cgroup:
+            self._remove_cgroups()
+
+    def _remove_cgroups(self) -> None:
+        """Of this cluster's jobs. Under the lock with which Slurm makes and removes them."""
+        lock = os.open(FREEZER, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for top in [FREEZER / f"slurm_{name}" for name in NODES]:
+                jobs = [path for path in top.glob("uid_*/job_*") if int(path.name[len("job_") :]) in self._numbers]
+                of_jobs = [Path(folder) for job in jobs for folder, _, _ in os.walk(job, topdown=False)]
+                for path in [*of_jobs, *top.glob("uid_*"), top]:
+                    with contextlib.suppress(OSError):  # another cluster's jobs are there
+                        path.rmdir()
+        finally:
+            os.close(lock)
 
     def stepds(self) -> list[int]:
         """The slurmstepds of this cluster, which outlive slurmd: known by the configuration in their environment."""
