@@ -6,8 +6,18 @@ from dataclasses import replace
 
 from tests.core.placement.world import node
 from tests.core.queue.world import gpus, make_policy, queue
-from vgpud.core.jobs.events import JobEnded, Located, NodesChanged, RoomChanged, SaveJob, StartJob, Submitted
-from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, Node, Placement
+from vgpud.core.jobs.events import (
+    JobEnded,
+    Located,
+    NodesChanged,
+    QueuesChanged,
+    RoomChanged,
+    SaveJob,
+    StartJob,
+    StopJob,
+    Submitted,
+)
+from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState, Node, Placement
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
 from vgpud.core.queue.record import from_plain, to_plain
@@ -56,6 +66,19 @@ def test_a_node_goes_with_a_job_on_it_and_comes_back_smaller() -> None:
     assert world.cluster.free_milli() == 1000  # of its two devices there one is left, which it has
     world.machine.step(JobEnded(1, 1, 0), 0)
     assert world.cluster.free_milli() == 2000
+
+
+def test_a_node_goes_for_which_a_job_waits() -> None:
+    """The job that was to make way for it has not ended yet: it starts on another node, or waits again."""
+    world = World(node("a", 1))
+    world.machine.step(QueuesChanged((queue(), queue("owner", guarantee_milli=1000))), 0)
+    assert world.submit(1, gpus(1)) == ["a"]
+    (stop,) = [c for c in world.machine.step(Submitted((2,), gpus(1, queue="owner")), 0) if isinstance(c, StopJob)]
+    assert stop.job_id == 1 and world.machine.step(NodesChanged(()), 0) == []
+    world.machine.step(JobEnded(1, 1, 0), 0)
+    assert world.job(2).state is JobState.PENDING and "no node" in world.machine.reason(2, 0)
+    (start,) = [c for c in world.machine.step(NodesChanged((node("b", 1),)), 0) if isinstance(c, StartJob)]
+    assert (start.job_id, start.placement[0].node) == (2, "b")
 
 
 def test_what_others_hold_goes_with_the_node() -> None:

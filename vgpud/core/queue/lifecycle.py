@@ -144,7 +144,7 @@ class Lifecycle:
             job.spec = sizes.at_least(job.spec)
 
     def withdraw(self, now_ns: int) -> None:
-        """Takes back all claims: the capacity of one of them will not become free."""
+        """Takes back all claims: the capacity of one of them will not become free, or its node may be gone."""
         for job in list(self._world.claims.values()):
             self._leave(job, now_ns)
             self.admit(job, now_ns)

@@ -140,6 +140,7 @@ class Machine:
                 self._world.set_direct(node, held, now_ns)
             case NodesChanged(nodes):
                 self._world.set_nodes(nodes, now_ns)
+                self._lives.withdraw(now_ns)
             case Located():
                 self._lives.located(event)
             case Wished():
