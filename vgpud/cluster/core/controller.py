@@ -60,16 +60,28 @@ class Decided:
     notes: list[qe.Note] = field(default_factory=list)
 
 
+def left_over(jobs: Iterable[Job], queues: Iterable[QueueSpec]) -> tuple[QueueSpec, ...]:
+    """Queues that are gone and have jobs of a former controller: without guarantee and limit until those have ended."""
+    gone = {job.spec.queue for job in jobs} - {queue.name for queue in queues}
+    return tuple(QueueSpec(name) for name in sorted(gone))
+
+
 class Controller:
     """State between two looks. The machine is the daemon's and the simulator's own."""
 
     def __init__(
-        self, machine: Machine, queues: Collection[str], settings: Settings, listener: Listener | None = None
+        self,
+        machine: Machine,
+        queues: Collection[str],
+        settings: Settings,
+        listener: Listener | None = None,
+        left_over: tuple[QueueSpec, ...] = (),
     ) -> None:
+        """`queues`: names of those that jobs may enter; `left_over`: the others of the machine, see left_over()."""
         self.machine = machine
         self._listener = listener
         self._queues = queues
-        self._left_over: tuple[QueueSpec, ...] = ()  # of the machine, for jobs of former times alone
+        self._left_over = left_over
         self._settings = settings
         self.bindings: dict[str, Binding] = {}
         self.refused: dict[str, str] = {}  # jobs that the queue does not take -> why
@@ -93,17 +105,15 @@ class Controller:
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
         """Takes over what a former controller saved, before the first step."""
         self.next_id, self._began_ns = next_id, now_ns
-        gone = {job.spec.queue for job in jobs} - set(self._queues)
-        self._left_over = tuple(self.machine.queue(name) for name in sorted(gone))
         self.bindings = {one.key: one for one in bindings}
         for one in self.bindings.values():
             one.told_ns = -1
         self._hear(self.machine.restore(jobs, now_ns))
 
     def all_queues(self, queues: tuple[QueueSpec, ...]) -> tuple[QueueSpec, ...]:
-        """These, and those that only jobs of former times are in: what the machine is to have."""
-        names = {queue.name for queue in queues}
-        return (*queues, *(queue for queue in self._left_over if queue.name not in names))
+        """These, and those that jobs of a former controller are still in: what the machine is to have."""
+        used = {job.spec.queue for job in self.machine.jobs.values()} - {queue.name for queue in queues}
+        return (*queues, *(queue for queue in self._left_over if queue.name in used))
 
     # ---- a look ----
 
