@@ -71,6 +71,7 @@ class FakeSlurm:
         self.nodes = {name: FakeNode(count) for name, count in gpus.items()}
         self.jobs: dict[str, FakeJob] = {}
         self.limits: dict[int, int] = {}  # of arrays: elements that run at once
+        self.unasked: set[int] = set()  # arrays whose limit the controller could not ask for yet
         self.scripts: dict[str, str] = {}  # what sbatch was given
         self.accounting: str | None = None  # what sacct prints; None: there is no slurmdbd
         self.old = False  # it shows devices of jobs and no sums of nodes, as 22.05 does
@@ -192,7 +193,7 @@ class FakeSlurm:
             restarts=job.restarts,
             exit_code=job.exit_code,
             comment=job.comment,
-            array_limit=self.limits.get(_array(job), 0),
+            array_limit=None if _array(job) in self.unasked else self.limits.get(_array(job), 0),
             devices=tuple(
                 (name, at, milli) for name, has in job.has.items() for at, milli in sorted(has.items()) if self.old
             ),

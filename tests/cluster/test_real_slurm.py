@@ -15,6 +15,7 @@ from tests.mandatory import unavailable
 from tests.slurm import cluster as slurm
 from vgpud.cli.main import cli
 from vgpud.cluster import service
+from vgpud.cluster.shell import arrays
 from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
 from vgpud.core.jobs.model import QueueSpec
@@ -193,7 +194,7 @@ def test_an_array_keeps_to_its_limit(site: Site) -> None:
     site.cluster.call("scancel", *others[:1])
     others = others[1:]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shell, "ARRAY_EVERY_S", 0.0)
+        patch.setattr(arrays, "EVERY_S", 0.0)
         eventually(lambda: one.look() is None and site.elements(array).count("RUNNING") == 2)
     one.close()
 

@@ -270,13 +270,16 @@ class Controller:
             self._starts(shown, binding, job, now_ns)
 
     def _newcomer(self, shown: SlurmJob) -> None:
-        """One that waits for others of Slurm is not the queue's business before they have ended."""
+        """One that waits for others of Slurm is not the queue's business before they have ended, nor is an element of
+        an array before its limit is known: more would count than the limit lets run."""
         if shown.phase is not Phase.WAITS:
             self.foreign += shown.phase is Phase.RUNS
             return
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
-        if shown.key in self.refused or (shown.dependency and not self._ends.fulfil(shown.dependency)):
+        if shown.key in self.refused or shown.array_limit is None:
+            return
+        if shown.dependency and not self._ends.fulfil(shown.dependency):
             return
         try:
             spec = spec_of(shown, self._queues, self._settings)
@@ -309,9 +312,8 @@ class Controller:
             if shown.user_held != (job.state is JobState.HELD):
                 of_user = job.state is JobState.PENDING
                 self._requests.append(qe.Held(job.job_id) if of_user else qe.Released(job.job_id))
-            asks = self._asks(shown)
-            if self._asked.setdefault(shown.key, asks) != asks:
-                self._asked[shown.key] = asks
+            if self._asks_anew(shown):
+                self._asked[shown.key] = self._asks(shown)
                 self._changes(shown, job)
 
     def _changes(self, shown: SlurmJob, job: Job) -> None:
@@ -373,7 +375,7 @@ class Controller:
         """It is to run, and waits."""
         if binding.attempt == job.attempt or shown.restarts > binding.restarts:
             self._requeued(shown, binding, job)
-        elif self._asked.setdefault(shown.key, self._asks(shown)) != self._asks(shown) and not binding.giving_up:
+        elif self._asks_anew(shown) and not binding.giving_up:
             binding.giving_up = True  # it was placed for what it asked before
             self._changed(binding)
             self._out.orders.append(Hold(shown.key))
@@ -394,8 +396,9 @@ class Controller:
     def _why_given_up(self, shown: SlurmJob) -> str:
         if shown.user_held:
             return "its user holds it"
-        same = self._asked.get(shown.key) == self._asks(shown)
-        return "Slurm did not start it on these nodes in time" if same else "it asks for something else now"
+        if self._asks_anew(shown):
+            return "it asks for something else now"
+        return "Slurm did not start it on these nodes in time"
 
     def _requeued(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
         """It ran, and Slurm or a user has requeued it: a node failed, or scontrol requeue. It waits its turn again."""
@@ -420,6 +423,14 @@ class Controller:
             return False
         binding.told_ns = now_ns
         return True
+
+    def _asks_anew(self, shown: SlurmJob) -> bool:
+        """Whether it asks for something else than when this controller first saw it, or than what was taken over since.
+        Before Slurm was asked for the limit of its array, as after a restart, that cannot be said."""
+        if shown.array_limit is None:
+            return False
+        asks = self._asks(shown)
+        return self._asked.setdefault(shown.key, asks) != asks
 
     def _asks(self, shown: SlurmJob) -> tuple[object, ...]:
         return (

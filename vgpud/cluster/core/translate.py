@@ -56,7 +56,7 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         duration_ns=words.said_ns(said.get("duration", "")) or job.time_limit_ns,
         # Slurm's number of the array, not the queue's: it stays when its first element has ended
         array=job.number[0] if job.array_limit else 0,
-        array_limit=min(job.array_limit, ARRAY_JOBS_MAX),
+        array_limit=min(job.array_limit or 0, ARRAY_JOBS_MAX),
         model=profile,
         skew_ppm=words.said_skew_ppm(said.get("skew", "")),
         preemptible=job.requeues,
