@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
 
 from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
 from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, Ask, JobSpec, Node
-from vgpud.core.jobs.similarity import classes
+from vgpud.core.jobs.similarity import broad_classes
 from vgpud.core.model import Device, Spec
 from vgpud.core.queue.check import ARRAY_JOBS_MAX
 from vgpud.core.rates import model_key
@@ -18,8 +17,6 @@ from vgpud.slurm import words
 #: Slurm does not say how much memory a device has; a job takes of it in proportion to its share
 MEMORY_BYTES = 80 << 30
 GRANULE_BYTES = 2 << 20
-#: classes of similar jobs: what is known here is the user and the size
-_CLASSES = 2
 _PART = re.compile(r"(?:gres[:/])?(gpu|shard)(?::([A-Za-z][\w.-]*))?(?::(\d{1,9}))?")
 
 
@@ -44,9 +41,9 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         Spec(gpus_milli),
         cpu_milli=-(-job.cpus * 1000 // max(1, job.nodes)),
         gpu_models=(model,) if model else (),
-        rates=settings.rates.get(model_key(profile), ()),
+        rates=settings.rates.get(model_key(profile), ()) if profile else (),
     )
-    spec = JobSpec(
+    return JobSpec(
         ask,
         members=job.nodes,
         one_per_node=job.nodes > 1,
@@ -60,8 +57,8 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         model=profile,
         skew_ppm=words.said_skew_ppm(said.get("skew", "")),
         preemptible=job.requeues,
+        kinds=broad_classes(job.uid, gpus_milli, job.nodes),
     )
-    return replace(spec, kinds=classes("", "", (), job.uid, spec)[-_CLASSES:])
 
 
 def queue_of(job: SlurmJob, queues: Collection[str]) -> str:
