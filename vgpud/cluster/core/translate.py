@@ -14,7 +14,8 @@ from vgpud.core.rates import model_key
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
 from vgpud.slurm import words
 
-#: Slurm does not say how much memory a device has; a job takes of it in proportion to its share
+#: Slurm does not say how much memory a device has: of this assumed one a job takes in proportion to its share, so that
+#: it decides nothing, and nothing is said of it (Node.memory_known)
 MEMORY_BYTES = 80 << 30
 GRANULE_BYTES = 2 << 20
 _PART = re.compile(r"(?:gres[:/])?(gpu|shard)(?::([A-Za-z][\w.-]*))?(?::(\d{1,9}))?")
@@ -86,7 +87,8 @@ def node_of(node: SlurmNode, settings: Settings) -> Node:
     )
     cpu_milli = node.cpus * 1000 or NEVER_NS
     switches = settings.switches.get(node.name, ())
-    return Node(node.name, devices, cpu_milli, NEVER_NS, node.gpu_model, (0,) * node.gpus, switches=switches)
+    groups = (0,) * node.gpus
+    return Node(node.name, devices, cpu_milli, NEVER_NS, node.gpu_model, groups, switches=switches, memory_known=False)
 
 
 def device_name(node: str, index: int) -> str:

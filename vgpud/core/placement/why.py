@@ -37,7 +37,8 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
     if rule.sharing is not None:
         return f"on {name}{_beside(node, at, place.utilisation_milli, rule.sharing)}"
     others = _with_room(node, at, share)
-    left = f"{format_gpus(max(0, node.free_milli[at]))} GPU and {format_bytes(max(0, node.free_bytes[at]))} are left"
+    left = f"{format_gpus(max(0, node.free_milli[at]))} GPU"
+    left += f" and {format_bytes(max(0, node.free_bytes[at]))} are left" if node.memory_known else " is left"
     if not others:
         only = f", the only one of {len(node.devices)} that fits" if len(node.devices) > 1 else ""
         return f"on {name}{only}; {left} there"
