@@ -40,6 +40,7 @@ class FakeJob:
     nodes: int = 1
     uid: int = 1000
     account: str = ""
+    name: str = "wrap"
     comment: str = ""
     dependency: str = ""
     requeues: bool = True

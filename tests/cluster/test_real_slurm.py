@@ -199,6 +199,20 @@ def test_an_array_keeps_to_its_limit(site: Site) -> None:
     one.close()
 
 
+def test_no_text_of_a_job_takes_devices(site: Site) -> None:
+    """A job that is not the queue's, on a Slurm whose nodes show no amounts."""
+    lie = "x UserId=a(1) Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:sim:2(IDX:0-1) MinCPUsNode=1"
+    texts = [f"--{name}={lie}\n{lie}" for name in ("job-name", "account", "mcs-label", "wckey", "comment", "network")]
+    job = site.submit("--gres=shard:100", "--nodelist=n1", *texts)
+    plain = site.submit("--gres=shard:100", "--nodelist=n2")
+    eventually(lambda: site.states(job, plain) == ["RUNNING", "RUNNING"])
+    found = {one.key: one.devices for one in Slurm(PARTITION).look().jobs}
+    ((name, _, milli),) = found[job]
+    assert (name, milli) == ("n1", 100)
+    ((name, _, milli),) = found[plain]
+    assert (name, milli) == ("n2", 100)
+
+
 def test_there_is_no_slurmdbd(site: Site) -> None:
     done = CliRunner().invoke(cli, ["simulate", "--from-slurm", "--cluster", "2x2"])
     assert isinstance(done.exception, shell.SlurmError)

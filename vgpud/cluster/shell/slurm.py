@@ -68,8 +68,8 @@ class Slurm:
                     continue
                 asked += 1
                 with contextlib.suppress(SlurmError):  # it may have ended meanwhile
-                    said = run(["scontrol", "--oneliner", "--details", "show", "job", job.key], timeout_s=ASKING_S)
-                    known[start] = text.devices(said, job.node_names)
+                    found = _devices(job)
+                    known |= {start: found} if found is not None else {}
             if start in known:
                 self._devices[start] = known[start]
                 jobs[number] = replace(job, devices=known[start])
@@ -88,6 +88,15 @@ class Slurm:
         """Raises SlurmError: it was refused, or Slurm does not answer."""
         for command in commands(order):
             run(command)
+
+
+def _devices(job: SlurmJob) -> tuple[tuple[str, int, int], ...] | None:
+    """None: that is to be asked again."""
+    said, texts = run(["scontrol", "--oneliner", "--details", "show", "job", job.key], timeout_s=ASKING_S), ""
+    if text.is_ambiguous(said):
+        columns = text.columns(text.TEXT_COLUMNS)
+        texts = run(["squeue", "--noheader", "--states=all", f"--jobs={job.key}", "-O", columns], timeout_s=ASKING_S)
+    return text.devices(said, job.node_names, texts)
 
 
 def _array_limit(array: int) -> int | None:
