@@ -99,6 +99,7 @@ def _sinfo(slurm, arguments):  # type: ignore[no-untyped-def]
             "Gres": f"gpu:{model}{node.gpus},shard:{node.shards}",
             "GresUsed": "gpu:0,shard:(null):1(IDX:0)" if slurm.old else used,
             "CPUs": node.cpus,
+            "Comment": f"vgpu memory={node.memory_bytes}" if node.memory_bytes else "(null)",
         }
         lines.append(_row(NODE_COLUMNS, values))
     return "\n".join(lines)

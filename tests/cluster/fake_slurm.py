@@ -31,6 +31,7 @@ class FakeNode:
     state: str = "idle"
     cpus: int = 64
     shards: int = SHARDS  # of each GPU; 0: this Slurm counts none
+    memory_bytes: int = 0  # of each GPU, as the node publishes it
 
 
 @dataclass
@@ -204,7 +205,9 @@ class FakeSlurm:
 
     def _node(self, name: str, node: FakeNode) -> SlurmNode:
         used = () if self.old else tuple(SHARDS - free for free in self.free(name))
-        return SlurmNode(name, node.state, node.gpus, node.model, node.shards * node.gpus, node.cpus, used)
+        return SlurmNode(
+            name, node.state, node.gpus, node.model, node.shards * node.gpus, node.cpus, used, node.memory_bytes
+        )
 
 
 def _array(job: FakeJob) -> int:

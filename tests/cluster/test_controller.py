@@ -55,18 +55,6 @@ def test_fractions_share_a_device() -> None:
     assert world.running() == keys[:4] and world.state(keys[4]) == "pending"
 
 
-def test_reasons_say_nothing_of_memory_that_is_not_known() -> None:
-    """Neither why a job waits nor why another one is where it is."""
-    world = World(FakeSlurm(n1=1))
-    world.slurm.submit("shard:600")
-    (placed,) = [note for note in world.look().notes if "device 0" in note.text]
-    assert placed.text.endswith("0.4 GPU is left there")
-    waits = world.slurm.submit("gpu:1")
-    world.looks(2)
-    said = world.controller.machine.reason(world.job(waits).job_id, world.now_ns)
-    assert said == "no device has 1 GPU free: device 0 of n1 has most, 0.4"
-
-
 def test_a_gang_gets_as_many_nodes_as_it_asks_for() -> None:
     world = World(FakeSlurm(n1=2, n2=2, n3=2))
     wide = world.slurm.submit("gpu:1", nodes=3)

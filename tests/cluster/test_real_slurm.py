@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -197,6 +198,13 @@ def test_an_array_keeps_to_its_limit(site: Site) -> None:
         patch.setattr(arrays, "EVERY_S", 0.0)
         eventually(lambda: one.look() is None and site.elements(array).count("RUNNING") == 2)
     one.close()
+
+
+def test_a_node_publishes_its_memory(site: Site) -> None:
+    env = {**site.cluster.systems["n1"].env, **site.cluster.env, "SLURMD_NODENAME": "n1"}
+    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+    subprocess.run(["bash", str(SOURCES / "publish_memory.sh")], env=env, check=True, timeout=60)
+    assert {one.name: one.memory_bytes for one in Slurm(PARTITION).look().nodes} == {"n1": 4 << 30, "n2": 0}
 
 
 def test_no_text_of_a_job_takes_devices(site: Site) -> None:

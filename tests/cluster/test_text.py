@@ -134,9 +134,26 @@ def test_exit_codes(given: str, code: int) -> None:
     ],
 )
 def test_nodes(gres: str, used: str, node: SlurmNode) -> None:
-    values = {"NodeList": "n1", "StateLong": "idle", "Gres": gres, "GresUsed": used, "CPUs": "0"}
+    values = {"NodeList": "n1", "StateLong": "idle", "Gres": gres, "GresUsed": used, "CPUs": "0", "Comment": ""}
     shown = "".join(f"{values[name]:<{width}}" for name, width in text.NODE_COLUMNS.items())
     assert list(text.nodes(f"{shown}\n{shown}\n")) == [node]  # a node of two partitions appears twice
+
+
+@pytest.mark.parametrize(
+    ("comment", "memory_bytes"),
+    [
+        ("vgpu memory=42949672960", 40 << 30),
+        ("(null)", 0),
+        ("rack 7", 0),
+        ("vgpu memory=much", 0),
+        ("rack 7 vgpu memory=42949672960", 0),
+    ],
+)
+def test_memory_that_a_node_publishes(comment: str, memory_bytes: int) -> None:
+    values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:2", "GresUsed": "gpu:0", "CPUs": "8"}
+    shown = "".join(f"{values.get(name, comment):<{width}}" for name, width in text.NODE_COLUMNS.items())
+    (node,) = text.nodes(shown)
+    assert (node.cpus, node.memory_bytes) == (8, memory_bytes)
 
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "completing", "idle+planned", "mixed-"])

@@ -204,7 +204,7 @@ class Controller:
         ours = {job.spec.name for job in self._running()}
         others = (one for job in jobs if job.key not in ours for one in job.devices)
         self._others = rooms.foreign(others, self._nodes)
-        makes = tuple((node.name, node.gpus, node.gpu_model, node.cpus) for node in used)
+        makes = tuple((node.name, node.gpus, node.gpu_model, node.cpus, node.memory_bytes) for node in used)
         if makes != self._makes:
             self._makes = makes
             self._rooms.clear()

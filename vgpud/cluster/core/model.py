@@ -86,6 +86,7 @@ class SlurmNode:
     cpus: int = 0
     #: of each device: what Slurm has given to jobs, whosever they are; () = it shows no amounts (22.05)
     used_milli: tuple[int, ...] = ()
+    memory_bytes: int = 0  # of each device, as it publishes it; 0 = not known
 
     @property
     def offered(self) -> bool:

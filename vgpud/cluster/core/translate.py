@@ -15,7 +15,7 @@ from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
 from vgpud.slurm import words
 
 #: Slurm does not say how much memory a device has: of this assumed one a job takes in proportion to its share, so that
-#: it decides nothing, and nothing is said of it (Node.memory_known)
+#: it decides nothing; sentences have what the node publishes, or nothing (Node.told_bytes)
 MEMORY_BYTES = 80 << 30
 GRANULE_BYTES = 2 << 20
 _PART = re.compile(r"(?:gres[:/])?(gpu|shard)(?::([A-Za-z][\w.-]*))?(?::(\d{1,9}))?")
@@ -88,7 +88,9 @@ def node_of(node: SlurmNode, settings: Settings) -> Node:
     cpu_milli = node.cpus * 1000 or NEVER_NS
     switches = settings.switches.get(node.name, ())
     groups = (0,) * node.gpus
-    return Node(node.name, devices, cpu_milli, NEVER_NS, node.gpu_model, groups, switches=switches, memory_known=False)
+    return Node(
+        node.name, devices, cpu_milli, NEVER_NS, node.gpu_model, groups, switches=switches, told_bytes=node.memory_bytes
+    )
 
 
 def device_name(node: str, index: int) -> str:

@@ -38,8 +38,8 @@ JOB_COLUMNS = {
 #: reason of a job that its user holds, and of one that vgpu_cluster.lua holds, as older releases have it; how the
 #: administrators' comment of the latter begins
 USER_HOLD, MARK = "JobHeldUser", "vgpu:"
-#: the same of sinfo -O
-NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12}
+#: the same of sinfo -O; the node's comment has what publish_memory.sh of integrations/slurm has written there
+NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12, "Comment": 128}
 #: what these programs print where there is nothing
 _NOTHING = {"", "(null)", "N/A", "None", "n/a"}
 _NODES_MAX = 65_536
@@ -120,7 +120,14 @@ def nodes(text: str) -> Iterator[SlurmNode]:
         gpus, model = gres.get("gpu", (0, ""))
         shards, _ = gres.get("shard", (0, ""))
         yield SlurmNode(
-            name, row["StateLong"], gpus, model, shards, _number(row["CPUs"]), used_milli(row["GresUsed"], gpus)
+            name,
+            row["StateLong"],
+            gpus,
+            model,
+            shards,
+            _number(row["CPUs"]),
+            used_milli(row["GresUsed"], gpus),
+            _number(words.said(row["Comment"]).get("memory", "")),
         )
 
 

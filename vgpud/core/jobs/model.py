@@ -258,5 +258,5 @@ class Node:
     version: int = 0  # grows with every change
     residents: list[tuple[Resident, ...]] = field(default_factory=list)  # by device
     switches: tuple[str, ...] = ()  # of its network, from its own to the uppermost; () = not known
-    #: what its devices' memory is: else jobs take of an assumed one in proportion, and no sentence names it
-    memory_known: bool = True
+    #: memory of each of its devices for sentences, where placement counts with an assumed one: 0 = not known
+    told_bytes: int | None = None
