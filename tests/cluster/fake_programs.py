@@ -51,6 +51,9 @@ def _admin_comment(one) -> str:  # type: ignore[no-untyped-def]
 def _squeue(slurm, arguments):  # type: ignore[no-untyped-def]
     from vgpud.cluster.shell.text import JOB_COLUMNS
 
+    if arguments[-1].startswith("Name:"):
+        (job,) = [job for job in slurm.jobs.values() if f"--jobs={job.key}" in arguments]
+        return f"{job.name:<1100}{'(null)':<1100}"
     if "--states=PENDING" in arguments:
         pending = [one for one in slurm.seen().jobs if one.state == "PENDING"]
         return "\n".join(f"{one.key:<40}{_reason(one):<40}{_admin_comment(one):<40}" for one in pending)
@@ -89,12 +92,14 @@ def _sinfo(slurm, arguments):  # type: ignore[no-untyped-def]
         whole = [i for i, milli in enumerate(node.used_milli) if milli == 1000]
         parts = ",".join(f"{0 if milli == 1000 else milli}/1000" for milli in node.used_milli)
         indices = ",".join(map(str, whole)) or "N/A"
+        used = f"gpu:{model or '(null):'}{len(whole)}(IDX:{indices}),shard:{model or '(null):'}0({parts})"
         values = {
             "NodeList": node.name,
             "StateLong": node.state,
             "Gres": f"gpu:{model}{node.gpus},shard:{node.shards}",
-            "GresUsed": f"gpu:{model or '(null):'}{len(whole)}(IDX:{indices}),shard:{model or '(null):'}0({parts})",
+            "GresUsed": "gpu:0,shard:(null):1(IDX:0)" if slurm.old else used,
             "CPUs": node.cpus,
+            "Comment": f"vgpu memory={node.memory_bytes}" if node.memory_bytes else "(null)",
         }
         lines.append(_row(NODE_COLUMNS, values))
     return "\n".join(lines)
@@ -136,7 +141,10 @@ def _scontrol(slurm, arguments):  # type: ignore[no-untyped-def]
     if verb == "--oneliner":
         has = slurm.jobs[rest[-1]].has.items()
         gres = {name: ",".join(f"{held.get(i, 0)}/1000" for i in range(max(held) + 1)) for name, held in has}
-        return "".join(f" Nodes={name} CPU_IDs=0 Mem=0 GRES=shard:1({text})" for name, text in gres.items())
+        groups = "".join(f"  Nodes={name} CPU_IDs=0 Mem=0 GRES=shard:1({text})" for name, text in gres.items())
+        job = slurm.jobs[rest[-1]]
+        said = f"JobId=9 JobName={job.name} UserId=ann(1000) JOB_GRES=x{groups} MinCPUsNode=1 Comment={job.comment}"
+        return f"{said} WorkDir=/"
     if verb == "update":
         key = rest[0].removeprefix("JobId=")
         for name, _, value in (word.partition("=") for word in rest[1:]):

@@ -31,6 +31,7 @@ class FakeNode:
     state: str = "idle"
     cpus: int = 64
     shards: int = SHARDS  # of each GPU; 0: this Slurm counts none
+    memory_bytes: int = 0  # of each GPU, as the node publishes it
 
 
 @dataclass
@@ -40,6 +41,7 @@ class FakeJob:
     nodes: int = 1
     uid: int = 1000
     account: str = ""
+    name: str = "wrap"
     comment: str = ""
     dependency: str = ""
     requeues: bool = True
@@ -71,6 +73,7 @@ class FakeSlurm:
         self.nodes = {name: FakeNode(count) for name, count in gpus.items()}
         self.jobs: dict[str, FakeJob] = {}
         self.limits: dict[int, int] = {}  # of arrays: elements that run at once
+        self.unasked: set[int] = set()  # arrays whose limit the controller could not ask for yet
         self.scripts: dict[str, str] = {}  # what sbatch was given
         self.accounting: str | None = None  # what sacct prints; None: there is no slurmdbd
         self.old = False  # it shows devices of jobs and no sums of nodes, as 22.05 does
@@ -192,7 +195,7 @@ class FakeSlurm:
             restarts=job.restarts,
             exit_code=job.exit_code,
             comment=job.comment,
-            array_limit=self.limits.get(_array(job), 0),
+            array_limit=None if _array(job) in self.unasked else self.limits.get(_array(job), 0),
             devices=tuple(
                 (name, at, milli) for name, has in job.has.items() for at, milli in sorted(has.items()) if self.old
             ),
@@ -202,7 +205,9 @@ class FakeSlurm:
 
     def _node(self, name: str, node: FakeNode) -> SlurmNode:
         used = () if self.old else tuple(SHARDS - free for free in self.free(name))
-        return SlurmNode(name, node.state, node.gpus, node.model, node.shards * node.gpus, node.cpus, used)
+        return SlurmNode(
+            name, node.state, node.gpus, node.model, node.shards * node.gpus, node.cpus, used, node.memory_bytes
+        )
 
 
 def _array(job: FakeJob) -> int:

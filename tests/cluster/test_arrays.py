@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from tests.cluster.fake_slurm import FakeSlurm
 from tests.cluster.system import System
 from tests.cluster.world import World
+from vgpud.cluster.core.model import Hold, SlurmJob
+from vgpud.cluster.shell import arrays as limits
 from vgpud.cluster.shell import slurm as shell
 from vgpud.simulate import replay
 
@@ -93,6 +97,77 @@ def test_the_next_controller_knows_the_limit() -> None:
     assert world.running() == keys[:2]
 
 
+def test_elements_wait_until_the_limit_is_known() -> None:
+    """They would be in the queue's books beyond the limit, on GPUs that others could use."""
+    world = World(FakeSlurm(n1=8))
+    keys = world.slurm.array("gpu:1", 6, limit=2)
+    world.slurm.unasked.add(1)
+    plain = world.slurm.submit("gpu:2")
+    world.looks(2)
+    assert world.running() == [plain] and world.controller.bindings.keys() == {plain}
+    world.slurm.unasked.clear()
+    world.looks(2)
+    assert world.running() == [*keys[:2], plain]
+    assert [world.state(key) for key in keys[2:]] == ["pending"] * 4
+
+
+def test_elements_that_slurm_would_start_by_itself_are_held_meanwhile() -> None:
+    world = World(FakeSlurm(n1=8))
+    (key,) = world.slurm.array("gpu:1", 1, limit=2, held=False)
+    world.slurm.unasked.add(1)
+    assert world.look().orders == [Hold(key)]
+
+
+def test_a_limit_stays_while_the_next_controller_has_not_asked_for_it() -> None:
+    world = World(FakeSlurm(n1=8))
+    keys = world.slurm.array("gpu:1", 4, limit=2)
+    world.looks(2)
+    world.kill()
+    world.slurm.unasked.add(1)
+    world.looks(2)
+    world.slurm.unasked.clear()
+    world.looks(2)
+    assert world.running() == keys[:2]
+    assert [world.job(key).spec.array_limit for key in keys] == [2] * 4
+
+
+def test_a_limit_that_slurm_never_tells_is_waited_for_a_minute(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, run = [1000.0], shell.run
+    monkeypatch.setattr(shell.time, "monotonic", lambda: now_s[0])
+
+    def silent(words: list[str], **more: object) -> str:
+        if words[:2] == ["scontrol", "--oneliner"]:
+            raise shell.SlurmError("scontrol did not answer")
+        return run(words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shell, "run", silent)
+    system.change(lambda slurm: slurm.array("gpu:3", 2, limit=1))
+    one = shell.Slurm("gpu")
+    assert [job.array_limit for job in one.look().jobs] == [None, None]
+    now_s[0] += limits.WAIT_S - 1
+    assert [job.array_limit for job in one.look().jobs] == [None, None]
+    now_s[0] += 1
+    assert [job.array_limit for job in one.look().jobs] == [0, 0]
+    monkeypatch.setattr(shell, "run", run)
+    assert [job.array_limit for job in one.look().jobs] == [1, 1], "it is asked for all the same"
+
+
+def test_arrays_that_do_not_answer_keep_no_others_from_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ASKED_MAX", 2)
+    asked, jobs = limits.Limits(), [SlurmJob(f"{number}_0") for number in range(1, 6)]
+
+    def silent() -> int | None:
+        raise shell.SlurmError("scontrol did not answer")
+
+    order = []
+    for turn in range(3):
+        for array in asked.due(jobs, turn + 1.0):
+            order.append(array)
+            with contextlib.suppress(shell.SlurmError):
+                asked.ask(array, turn + 1.0, silent)
+    assert order == [1, 2, 3, 4, 5, 1]
+
+
 def test_a_slow_slurm_is_not_asked_for_ever(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look must end before others take the controller for gone; who was not asked for is, in the next look."""
     now_s, run, asked = [1000.0], shell.run, list[str]()
@@ -110,13 +185,13 @@ def test_a_slow_slurm_is_not_asked_for_ever(system: System, monkeypatch: pytest.
     for _ in range(5):
         system.change(lambda slurm: slurm.array("gpu:3", 2, limit=1))
     one = shell.Slurm("gpu")
-    assert [job.array_limit for job in one.look().jobs] == [0, 0, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert [job.array_limit for job in one.look().jobs] == [None, None, 1, 1, 1, 1, None, None, None, None]
     assert [job.array_limit for job in one.look().jobs] == [1] * 10 and len(asked) == 6
 
 
 def test_what_slurm_forgets_of_an_array_is_kept(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elements that wait one by one do not say the limit."""
-    monkeypatch.setattr(shell, "ARRAY_EVERY_S", 0.0)
+    monkeypatch.setattr(limits, "EVERY_S", 0.0)
     system.change(lambda slurm: slurm.array("gpu:3", 2, limit=1))
     one = shell.Slurm("gpu")
     assert [job.array_limit for job in one.look().jobs] == [1, 1]
@@ -151,7 +226,7 @@ def test_limits_are_asked_once_in_a_while(system: System, monkeypatch: pytest.Mo
     ]
     one.look()
     assert arrays() == 1, "not with every look"
-    monkeypatch.setattr(shell, "ARRAY_EVERY_S", 0.0)
+    monkeypatch.setattr(limits, "EVERY_S", 0.0)
     system.change(lambda slurm: slurm.limits.update({1: 2}))
     one.look()
     one.look()

@@ -192,6 +192,25 @@ def test_the_next_controller_has_no_such_queue_any_more(queues: Queues) -> None:
     assert recorded.jobs and list(replay.same_commands(recorded)) == []
 
 
+def test_a_queue_of_a_former_controller_goes_when_its_jobs_have_ended(queues: Queues) -> None:
+    runs = queues.with_team_at_work()
+    queues.service.close()
+    queues.write({"name": "default", "min_run_ns": 0})
+    two = queues.started()
+    two.look()
+    names = [queue.name for queue in two.controller.all_queues(two.queues)]
+    assert names == ["default", "team"]
+    queues.system.end(runs)
+    two.look()
+    queues.write({"name": "default", "min_run_ns": 0, "weight": 2})
+    two.look()
+    two.close()
+    recorded = replay.read(queues.system.folder / "record")
+    (changed,) = [event for step in recorded.steps for event in step.events if isinstance(event, events.QueuesChanged)]
+    assert [queue.name for queue in changed.queues] == ["default"]
+    assert list(replay.same_commands(recorded)) == []
+
+
 def test_what_is_shown_is_a_file_of_queues_again(queues: Queues) -> None:
     queues.write(
         {"name": "default", "min_run_ns": 0, "policy": "srtf"}, {"name": "team", "limit_milli": 2000, "weight": 3}

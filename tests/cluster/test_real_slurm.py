@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.mandatory import unavailable
 from tests.slurm import cluster as slurm
 from vgpud.cli.main import cli
 from vgpud.cluster import service
+from vgpud.cluster.shell import arrays
 from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
 from vgpud.core.jobs.model import QueueSpec
@@ -193,9 +195,30 @@ def test_an_array_keeps_to_its_limit(site: Site) -> None:
     site.cluster.call("scancel", *others[:1])
     others = others[1:]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shell, "ARRAY_EVERY_S", 0.0)
+        patch.setattr(arrays, "EVERY_S", 0.0)
         eventually(lambda: one.look() is None and site.elements(array).count("RUNNING") == 2)
     one.close()
+
+
+def test_a_node_publishes_its_memory(site: Site) -> None:
+    env = {**site.cluster.systems["n1"].env, **site.cluster.env, "SLURMD_NODENAME": "n1"}
+    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+    subprocess.run(["bash", str(SOURCES / "publish_memory.sh")], env=env, check=True, timeout=60)
+    assert {one.name: one.memory_bytes for one in Slurm(PARTITION).look().nodes} == {"n1": 4 << 30, "n2": 0}
+
+
+def test_no_text_of_a_job_takes_devices(site: Site) -> None:
+    """A job that is not the queue's, on a Slurm whose nodes show no amounts."""
+    lie = "x UserId=a(1) Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:sim:2(IDX:0-1) MinCPUsNode=1"
+    texts = [f"--{name}={lie}\n{lie}" for name in ("job-name", "account", "mcs-label", "wckey", "comment", "network")]
+    job = site.submit("--gres=shard:100", "--nodelist=n1", *texts)
+    plain = site.submit("--gres=shard:100", "--nodelist=n2")
+    eventually(lambda: site.states(job, plain) == ["RUNNING", "RUNNING"])
+    found = {one.key: one.devices for one in Slurm(PARTITION).look().jobs}
+    ((name, _, milli),) = found[job]
+    assert (name, milli) == ("n1", 100)
+    ((name, _, milli),) = found[plain]
+    assert (name, milli) == ("n2", 100)
 
 
 def test_there_is_no_slurmdbd(site: Site) -> None:

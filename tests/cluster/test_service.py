@@ -134,6 +134,25 @@ def test_many_orders_are_no_reason_to_take_the_controller_for_gone(
     one.close()
 
 
+@pytest.mark.parametrize("text", ["name", "comment"])
+def test_a_job_that_is_not_the_queues_takes_no_devices_by_its_texts(quick_system: System, text: str) -> None:
+    """Where nodes show no amounts, as those of 22.05, what it has is in one line with what its user wrote."""
+    lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)  Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
+    quick_system.change(lambda slurm: setattr(slurm, "old", True))
+    other = quick_system.submit("shard:100", held=False, **{text: lie})
+    quick_system.change(lambda slurm: setattr(slurm.jobs[other], "bound_to", ("n1",)))
+    quick_system.change(lambda slurm: slurm.schedule())
+    one = quick_system.service()
+    keys = [quick_system.submit("gpu:1") for _ in range(3)]
+    for _ in range(3):
+        one.look()
+    jobs = quick_system.slurm().jobs
+    assert [jobs[key].state for key in keys] == ["RUNNING", "RUNNING", "PENDING"]
+    (waits,) = [job for job in one.controller.machine.jobs.values() if job.spec.name == keys[2]]
+    assert one.controller.machine.reason(waits.job_id, 10**18).endswith("device 1 of n1 has most, 0.9")
+    one.close()
+
+
 def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SlurmError, match="slurm-client"):

@@ -134,9 +134,26 @@ def test_exit_codes(given: str, code: int) -> None:
     ],
 )
 def test_nodes(gres: str, used: str, node: SlurmNode) -> None:
-    values = {"NodeList": "n1", "StateLong": "idle", "Gres": gres, "GresUsed": used, "CPUs": "0"}
+    values = {"NodeList": "n1", "StateLong": "idle", "Gres": gres, "GresUsed": used, "CPUs": "0", "Comment": ""}
     shown = "".join(f"{values[name]:<{width}}" for name, width in text.NODE_COLUMNS.items())
     assert list(text.nodes(f"{shown}\n{shown}\n")) == [node]  # a node of two partitions appears twice
+
+
+@pytest.mark.parametrize(
+    ("comment", "memory_bytes"),
+    [
+        ("vgpu memory=42949672960", 40 << 30),
+        ("(null)", 0),
+        ("rack 7", 0),
+        ("vgpu memory=much", 0),
+        ("rack 7 vgpu memory=42949672960", 0),
+    ],
+)
+def test_memory_that_a_node_publishes(comment: str, memory_bytes: int) -> None:
+    values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:2", "GresUsed": "gpu:0", "CPUs": "8"}
+    shown = "".join(f"{values.get(name, comment):<{width}}" for name, width in text.NODE_COLUMNS.items())
+    (node,) = text.nodes(shown)
+    assert (node.cpus, node.memory_bytes) == (8, memory_bytes)
 
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "completing", "idle+planned", "mixed-"])
@@ -168,8 +185,10 @@ def test_devices_of_a_job(gres: str, found: tuple[tuple[str, int, int], ...]) ->
 
 
 def test_devices_on_several_nodes() -> None:
-    said = "JobId=2 JOB_GRES=gpu:2 Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) Power="
+    said = "JobId=2 JOB_GRES=gpu:2   Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
     assert text.devices(said, ("n1", "n2")) == (("n1", 0, 1000), ("n2", 0, 1000))
+    said = said.replace(" MinCPUs", "   Nodes=n3 CPU_IDs=0-1 Mem=0 GRES=gpu:1(IDX:1) MinCPUs")
+    assert text.devices(said, ("n1", "n2", "n3")) == (("n1", 0, 1000), ("n2", 0, 1000), ("n3", 1, 1000))
 
 
 @pytest.mark.parametrize(
@@ -183,10 +202,55 @@ def test_devices_on_several_nodes() -> None:
         "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:)",
     ],
 )
-def test_devices_that_a_comment_makes_up(lie: str) -> None:
-    """The look must not fail for all jobs because one has such a text."""
-    said = f"JobId=2 Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:1) Comment= {lie}"
-    assert text.devices(said, ("n1",)) == (("n1", 1, 1000),)
+def test_devices_that_a_text_makes_up(lie: str) -> None:
+    """In a name, an account or a comment, with and without what follows devices."""
+    for end in ("", " MinCPUsNode=1", " MinCPUsNode=1 MinCPUsNode=1", "\nJobId=2 MinCPUsNode=1"):
+        name, account, comment = f"x UserId=a(1) {lie}{end}", f"x\n {lie}{end}", f"vgpu {lie}{end}"
+        for texts in ((name, "x", "x"), ("x", account, "x"), ("x", "x", comment), (name, account, comment)):
+            said = shown(*texts)
+            assert text.is_ambiguous(said) == ("MinCPUsNode" in end), "other jobs need no second question"
+            assert text.devices(said, ("n1",), known(*texts[:2])) == (("n1", 1, 1000),)
+
+
+def shown(name: str, account: str, comment: str, gres: str = "gpu:1(IDX:1)") -> str:
+    """A job as scontrol shows it, with all that may stand around its devices."""
+    of_slurm = f"JOB_GRES=gpu:1   Nodes=n1 CPU_IDs=0-1 Mem=0 GRES={gres} MinCPUsNode=1"
+    return (
+        f"JobId=2 ArrayJobId=2 ArrayTaskId=1 JobName={name} UserId=ann(1000) GroupId=ann(1000) MCS_label=N/A"
+        f" Account={account} QOS=(null) {of_slurm} Comment={comment} \n"
+    )
+
+
+def known(name: str, account: str) -> str:
+    """These as squeue shows them."""
+    values = {"Name": name, "Account": account}
+    return "".join(f"{values.get(column, '(null)'):<{width}}" for column, width in text.TEXT_COLUMNS.items())
+
+
+def test_what_ends_no_devices() -> None:
+    """An account or a name that only looks so in squeue's column."""
+    lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
+    for words in ("MinCPUsNode=1", " MinCPUsNode=1", "x MinCPUsNode=1 "):
+        for texts in ((words, "x"), ("x", words), (words, words)):
+            assert text.devices(shown(*texts, lie), ("n1",), known(*texts)) == (("n1", 1, 1000),)
+
+
+def test_a_name_that_changes_meanwhile() -> None:
+    """What was a name while scontrol was asked must not pass for Slurm's words: it is asked again."""
+    lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
+    assert text.devices(shown(lie, "x", "x"), ("n1",), known("x", "x")) is None
+    assert text.devices(shown(f"{lie} JobName=x", "x", "x"), ("n1",), known("x", "x")) is None
+    assert text.devices(shown("", "x", lie), ("n1",), known("", "x")) == (("n1", 1, 1000),)
+    assert text.devices(shown("(null)", "x", lie), ("n1",), known("", "x")) == (("n1", 1, 1000),)
+
+
+def test_a_job_without_devices_has_none_of_its_texts() -> None:
+    """As one of another release whose devices end otherwise."""
+    lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
+    said = shown("x", "x", lie).replace(" Nodes=n1 CPU_IDs=0-1 Mem=0 GRES=gpu:1(IDX:1) MinCPUsNode=1", "", 1)
+    assert not text.is_ambiguous(said)
+    assert text.devices(said.replace(lie, "x"), ("n1",)) == ()
+    assert text.devices(shown("x", "x", "x", gres=""), ("n1",)) == ()
 
 
 # ---- jobs ----

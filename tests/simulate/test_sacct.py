@@ -11,7 +11,9 @@ from vgpud.core.jobs.model import SECOND_NS
 from vgpud.simulate import as_it_was, sacct
 from vgpud.simulate.trace import TraceError, TraceJob
 
-HEADER = "|".join(sacct.COLUMNS)
+#: one that no user can know
+SEPARATOR = "|3f0c1d5e8a7b4296a1b2c3d4e5f60718|"
+HEADER = SEPARATOR.join(sacct.COLUMNS)
 USUAL = {
     "JobID": "12",
     "User": "ann",
@@ -32,7 +34,7 @@ USUAL = {
 
 
 def line(**values: str) -> str:
-    return "|".join((USUAL | values)[column] for column in sacct.COLUMNS)
+    return SEPARATOR.join((USUAL | values)[column] for column in sacct.COLUMNS)
 
 
 def read(*lines: str, **asked: object) -> sacct.Read:
@@ -169,7 +171,9 @@ def test_users_without_numbers() -> None:
 
 def test_columns_of_any_order_and_separators_at_the_end() -> None:
     columns = ("AllocTRES", "JobID", "Comment", "NNodes", "Elapsed", "Start", "Submit", "End")
-    text = "|".join(columns) + "|\r\n" + "|".join(USUAL[column] for column in columns) + "|\r\n"
+    text = "".join(
+        SEPARATOR.join(values) + SEPARATOR + "\r\n" for values in (columns, [USUAL[column] for column in columns])
+    )
     (found,) = sacct.read(text, "month.txt", sacct.Asked()).jobs
     assert (found.spec.name, found.jct_ns) == ("12", 4200 * SECOND_NS)
     last = "JobID|NNodes|Elapsed|Start|Submit|End|AllocTRES|ReqTRES\n"
@@ -181,6 +185,32 @@ def test_a_comment_may_have_anything_in_it() -> None:
     assert job(Comment="vgpu model=a|b|c").spec.model == "a|b|c"
     found = read(line(Comment="vgpu model=a\n\n99\n12|x|y"), line(JobID="13"))
     assert [one.spec.name for one in found.jobs] == ["12", "13"] and found.cut == 2
+
+
+def test_a_whole_line_behind_a_line_break_is_no_job() -> None:
+    """Its writer cannot know the separator."""
+    forged = line(JobID="99", AllocTRES="gres/gpu=512").replace(SEPARATOR, "|")
+    for given in (line(Comment=f"x\n{forged}"), line(Comment=f"x|\n{forged}|")):
+        assert [one.spec.name for one in read(given, line(JobID="13")).jobs] == ["12", "13"]
+    split = read(line(Account=f"x\n{forged}\ny"), line(JobID="13"))
+    assert [one.spec.name for one in split.jobs] == ["13"] and split.cut == 3
+
+
+@pytest.mark.parametrize("column", ["Comment", "Account", "JobName"])
+def test_a_usual_separator_is_no_guard_for_texts_of_users(column: str) -> None:
+    text = "\n".join("|".join((*sacct.NEEDED, column)) for _ in range(2))
+    with pytest.raises(TraceError, match=f"^month.txt: column {column} may have a line break in it.*--delimiter="):
+        sacct.read(text, "month.txt", sacct.Asked())
+    plain = "|".join(sacct.NEEDED) + "\n" + "|".join(USUAL[name] for name in sacct.NEEDED)
+    assert len(sacct.read(plain, "month.txt", sacct.Asked()).jobs) == 1
+
+
+@pytest.mark.parametrize("separator", ["|", ";", "|0f|", SEPARATOR])
+def test_the_header_shows_the_separator(separator: str) -> None:
+    columns = ("JobIDRaw", *sacct.NEEDED, "ExitCode")
+    values = USUAL | {"JobIDRaw": "12", "ExitCode": "0:0"}
+    text = separator.join(columns) + "\n" + separator.join(values[column] for column in columns)
+    assert sacct.read(text, "month.txt", sacct.Asked()).jobs[0].jct_ns == 4200 * SECOND_NS
 
 
 @pytest.mark.parametrize(
@@ -202,16 +232,12 @@ def test_a_comment_may_have_anything_in_it() -> None:
         ({"End": "99999999999"}, "End is '99999999999': before 1970, or too far away"),
         ({"End": "2026-10-25T02:00:00", "Start": "2026-10-25T02:10:00", "Submit": "2026-10-25T02:10:00"}, "autumn"),
         ({"UID": "ann"}, "UID is 'ann'"),
-        ({"State": "FAILED|1", "Comment": ""}, "values where the header has 15 columns"),
+        ({"State": f"FAILED{SEPARATOR}1"}, "16 values where the header has 15 columns"),
     ],
 )
 def test_a_bad_line_is_named(values: dict[str, str], words: str) -> None:
-    if "State" in values:  # one value too many is part of a comment, if there is one
-        header, bad = HEADER.removesuffix("|Comment"), line(**values).removesuffix("|")
-        text, words = f"{header}\n{bad}\n", "15 values where the header has 14 columns"
-    else:
-        text = "\n".join([HEADER, line(JobID="11"), line(**values)])
-    with pytest.raises(TraceError, match=r"month\.txt:[23]: ") as refused:
+    text = "\n".join([HEADER, line(JobID="11"), line(**values)])
+    with pytest.raises(TraceError, match=r"month\.txt:3: ") as refused:
         sacct.read(text, "month.txt", sacct.Asked())
     assert words in str(refused.value)
 

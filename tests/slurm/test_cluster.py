@@ -220,7 +220,7 @@ def test_installation(tmp_path: Path) -> None:
     command = ["make", "-s", "-C", str(slurm.SOURCES), f"OUT={out}", f"DESTDIR={tmp_path}", "install"]
     subprocess.run(command, check=True)
     there = {path.name for path in (tmp_path / "usr/lib/vgpu/slurm").iterdir()}
-    assert there == {"vgpu_spank.so", "prolog.sh", "task_prolog.sh", "epilog.sh", "comment.sh"}
+    assert there == {"vgpu_spank.so", "prolog.sh", "task_prolog.sh", "epilog.sh", "comment.sh", "publish_memory.sh"}
 
 
 # ---- what is refused ----

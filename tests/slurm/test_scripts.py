@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -216,3 +217,29 @@ def test_the_hook_of_enroot(site: Site) -> None:
     assert mounts == [[str(site.folder)] * 2, [str(shim)] * 2]
     environ = lists["ENROOT_ENVIRON"].read_text().splitlines()
     assert f"LD_PRELOAD={shim}" in environ and "CUDA_VISIBLE_DEVICES=0" in environ
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("(null)", "vgpu memory=42949672960"),
+        ("vgpu memory=1", "vgpu memory=42949672960"),
+        ("vgpu memory=1 rack 7", "vgpu memory=42949672960 rack 7"),
+        ("rack 7", None),
+    ],
+)
+def test_a_nodes_memory_is_published(site: Site, before: str, after: str | None) -> None:
+    """In its comment, unless the site has one of its own there."""
+    devices = [{"index": 0, "memory_total_bytes": 80 << 30}, {"index": 1, "memory_total_bytes": 40 << 30}]
+    site.program("vgpu", f"cat <<'END'\n{json.dumps({'devices': devices}, indent=2)}\nEND")
+    site.program("sinfo", f"printf '%-1024s\\n%-1024s\\n' '{before}' '{before}'")
+    site.program("scontrol", "")
+    done = site.run("publish_memory.sh", status=0 if after else 1)
+    assert site.calls("scontrol") == ([f"update NodeName=n1 Comment={after}"] if after else [])
+    assert bool(after) != ('begin it with "vgpu memory=42949672960"' in done.stderr)
+
+
+def test_no_memory_is_published_without_vgpud(site: Site) -> None:
+    site.program("vgpu", "echo 'no daemon' >&2; exit 3")
+    site.program("scontrol", "")
+    assert "vgpu gpu ls" in site.run("publish_memory.sh", status=1).stderr and site.calls("scontrol") == []

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpud import paths
-from vgpud.cluster.core.controller import HOWS, Controller, Decided
+from vgpud.cluster.core.controller import HOWS, Controller, Decided, left_over
 from vgpud.cluster.core.model import Binding, Settings
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
@@ -37,7 +37,7 @@ from vgpud.errors import ConfigError, VgpudError
 from vgpud.host import private_files
 from vgpud.host.directories import DirectoryLock
 from vgpud.simulate import quotas
-from vgpud.store.cluster import ClusterStore, Kept
+from vgpud.store.cluster import ClusterStore
 
 log = logging.getLogger("vgpu.cluster")
 
@@ -83,14 +83,15 @@ class Service:
         self._watched = WatchedFile(options.queues_file) if options.queues_file else None
         self._read: tuple[QueueSpec, ...] = ()  # from the file, and not in force yet
         self._queues_fault = ""
-        queues = (*options.queues, *_left_over(kept, options.queues))
+        former = left_over(kept.jobs, options.queues)
+        queues = (*options.queues, *former)
         machine = _machine(queues)
         machine.remember(kept.histories, kept.history_at_ns)
         now_ns = self._clock.now_ns()
         self._recorder = Recorder(options.record)
         self._recorder.begin(queues, (), SITE, HOWS, kept.jobs, {"at_ns": now_ns, **kept.past})
         names = {queue.name for queue in options.queues}
-        self.controller = Controller(machine, names, options.settings, self._recorder.add)
+        self.controller = Controller(machine, names, options.settings, self._recorder.add, former)
         self.controller.restore(
             kept.jobs, [Binding(*row[:4], giving_up=row[4]) for row in kept.bindings], kept.next_id, now_ns
         )
@@ -224,12 +225,6 @@ def _machine(queues: tuple[QueueSpec, ...]) -> Machine:
         return Machine(queues, Cluster((), SITE), registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
     except InvalidSpec as error:
         raise ConfigError(f"--queues: {error}") from error
-
-
-def _left_over(kept: Kept, queues: Sequence[QueueSpec]) -> list[QueueSpec]:
-    """Queues that are gone and have jobs of a former controller: without guarantee and limit until those have ended."""
-    names = {queue.name for queue in queues}
-    return [QueueSpec(name) for name in sorted({job.spec.queue for job in kept.jobs} - names)]
 
 
 def _check(machine: Machine, queues: tuple[QueueSpec, ...]) -> str:

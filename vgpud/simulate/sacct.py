@@ -1,5 +1,9 @@
 """Jobs that Slurm has accounted, as a trace: what `sacct -P` prints, by the names of its columns.
 
+Users' texts (comments, accounts) may have line breaks in them, and behind one a whole line. So that it is no job, the
+separator must be one that no user could know: then what follows a line break has too few columns. A file with a usual
+separator is read where its columns have no such texts.
+
 Left out are steps, jobs without GPUs and jobs that never ran. Policies are told of a job's duration what `vgpu cluster`
 would know: what its comment says, or its time limit.
 """
@@ -17,16 +21,28 @@ from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered
 from vgpud.slurm import words
 
-#: what is asked of sacct; the comment is the user's and comes last: it may have the separator in it
+#: what is asked of sacct
 COLUMNS = (
     *("JobID", "User", "UID", "Account", "Partition", "State"),
     *("Submit", "Start", "End", "Elapsed", "Timelimit"),
     *("NNodes", "AllocTRES", "ReqTRES", "Comment"),
 )
 NEEDED = ("JobID", "Submit", "Start", "Elapsed", "NNodes", "AllocTRES")
+#: of a file whose header does not show another
 SEPARATOR = "|"
+#: characters of a separator that nobody guesses
+SECRET_LENGTH = 16
+#: columns that may have any text of a user in them, and others that have none
+_TEXTS = ("Account", "Comment")
+_PLAIN = (
+    *(column for column in COLUMNS if column not in _TEXTS),
+    *("JobIDRaw", "Group", "GID", "ExitCode", "ElapsedRaw", "TimelimitRaw", "AllocCPUS", "NCPUS", "NodeList", "QOS"),
+)
 #: shards of one device
 SHARDS = 1000
+_KNOWN = "|".join((*_PLAIN, *_TEXTS))
+#: what stands between two columns, unknown ones among it
+_BETWEEN = re.compile(rf"\b(?:{_KNOWN})(\W(?:.*?\W)??)(?=(?:{_KNOWN})\b)")
 _NEVER = ("", "Unknown", "None", "N/A")
 _JOB = re.compile(r"\d{1,10}([_+]\d{1,10})?")
 #: elements of an array that wait: 12_[3-9%2]
@@ -51,30 +67,22 @@ class Read:
     jobs: list[TraceJob] = field(default_factory=list)
     without_gpus: int = 0
     never_ran: int = 0
-    cut: int = 0  # lines with too few values: what follows a line break in a comment
+    cut: int = 0  # lines with too few values: parts of texts with line breaks
 
 
 def read(text: str, name: str, asked: Asked) -> Read:
     """`name`: of the file, for messages. Raises TraceError that names the line."""
     lines = text.split("\n")
-    ends = lines[0].rstrip("\r").endswith(SEPARATOR)
-    header = _values(lines[0], ends)
-    most = len(header) - 1 if header[-1] == "Comment" else -1
-    twice = sorted({column for column in header if header.count(column) > 1})
-    if twice:
-        raise TraceError(f"{name}: column {twice[0]} is there twice: name each once")
-    missing = [column for column in NEEDED if column not in header]
-    if missing:
-        columns = ",".join(COLUMNS)
-        raise TraceError(
-            f"{name}: no column {', '.join(missing)}: write it with `sacct -a -X -P -o {columns}`, without -n"
-        )
+    separator = min(_BETWEEN.findall(lines[0]), key=len, default=SEPARATOR)
+    ends = lines[0].rstrip("\r").endswith(separator)
+    header = _values(lines[0], separator, ends)
+    _check(header, name, separator)
     found, users = Read(), dict[str, int]()
     for number, line in enumerate(lines[1:], 2):
         if not line.strip():
             continue
-        where, values = f"{name}:{number}", _values(line, ends, most)
-        if len(values) < len(header) and most > 0:
+        where, values = f"{name}:{number}", _values(line, separator, ends)
+        if len(values) < len(header) and len(separator) >= SECRET_LENGTH:
             found.cut += 1
             continue
         if len(values) != len(header):
@@ -86,10 +94,28 @@ def read(text: str, name: str, asked: Asked) -> Read:
     return found
 
 
-def _values(line: str, ends: bool, most: int = -1) -> list[str]:
+def _check(header: list[str], name: str, separator: str) -> None:
+    twice = sorted({column for column in header if header.count(column) > 1})
+    if twice:
+        raise TraceError(f"{name}: column {twice[0]} is there twice: name each once")
+    missing = [column for column in NEEDED if column not in header]
+    if missing:
+        columns = ",".join(COLUMNS)
+        raise TraceError(
+            f"{name}: no column {', '.join(missing)}: write it with `sacct -a -X -P -o {columns}`, without -n"
+        )
+    texts = [column for column in header if column not in _PLAIN]
+    if texts and len(separator) < SECRET_LENGTH:
+        raise TraceError(
+            f"{name}: column {texts[0]} may have a line break in it, and behind that what looks like another job: write"
+            ' the file with --delimiter="|$(openssl rand -hex 16)|", or without that column'
+        )
+
+
+def _values(line: str, separator: str, ends: bool) -> list[str]:
     """`ends`: each line ends with the separator, as those of `sacct -p`."""
     text = line.rstrip("\r")
-    return (text.removesuffix(SEPARATOR) if ends else text).split(SEPARATOR, most)
+    return (text.removesuffix(separator) if ends else text).split(separator)
 
 
 def _why_none(found: Read) -> str:

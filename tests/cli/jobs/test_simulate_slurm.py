@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,17 @@ from vgpud.cluster.shell import published
 from vgpud.simulate import sacct
 
 USAGE, UNREACHABLE = 2, 3
+SEPARATOR = "|3f0c1d5e8a7b4296a1b2c3d4e5f60718|"
 LINES = [
     f"{number}|ann|1000|team|gpu|COMPLETED|{at}|{at + wait}|{at + wait + ran}|{ran // 60:02}:{ran % 60:02}|UNLIMITED|1"
-    f"|gres/gpu=1|gres/gpu=1|"
+    f"|gres/gpu=1|gres/gpu=1|".replace("|", SEPARATOR)
     for number, at, wait, ran in (
         (1, 1_793_000_000, 0, 600),
         (2, 1_793_000_000, 600, 60),
         (3, 1_793_000_060, 600, 120),
     )
 ]
-TEXT = "\n".join(["|".join(sacct.COLUMNS), *LINES, ""])
+TEXT = "\n".join([SEPARATOR.join(sacct.COLUMNS), *LINES, ""])
 
 
 @pytest.fixture
@@ -59,6 +61,11 @@ def test_of_sacct_itself(vgpu: Any, tmp_path: Path, month: Path, monkeypatch: py
     asked = (tmp_path / "asked").read_text()
     assert asked.startswith("%s ") and "--starttime=2026-10-01T00:00:00" in asked and "--partition=gpu" in asked
     assert f"--format={','.join(sacct.COLUMNS)}" in asked
+    other = vgpu("simulate", "--from-slurm", *args)
+    assert other.code == 0
+    delimiters = [re.search(r"--delimiter=(\S+)", said) for said in (asked, (tmp_path / "asked").read_text())]
+    assert all(found and len(found[1]) >= sacct.SECRET_LENGTH for found in delimiters)
+    assert delimiters[0] and delimiters[1] and delimiters[0][1] != delimiters[1][1], "each time another one"
     assert {"--allusers", "--allocations", "--parsable2", "--noconvert"} <= set(asked.split())
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["as", "2d-las"]
     nothing = vgpu("simulate", "--from-slurm", "--since", "2099-01-01", "--cluster", "2x4")
@@ -97,9 +104,12 @@ def test_what_was_left_out_is_said(vgpu: Any, month: Path) -> None:
 
 
 def test_comments_of_any_bytes(vgpu: Any, month: Path) -> None:
-    month.write_bytes(TEXT.replace("gres/gpu=1|\n", "gres/gpu=1|caf\xe9\nsecond line\n").encode("latin-1"))
+    month.write_bytes(TEXT.replace(f"{SEPARATOR}\n", f"{SEPARATOR}caf\xe9\nsecond line\n").encode("latin-1"))
     result = vgpu("simulate", "--from-slurm", str(month), "--cluster", "1x1")
-    assert result.code == 0 and "3 lines with too few columns are taken for comments with line breaks" in result.stderr
+    assert (
+        result.code == 0
+        and "3 lines with too few columns are taken for parts of comments with line breaks" in result.stderr
+    )
 
 
 def test_queues_of_a_controller(vgpu: Any, month: Path, tmp_path: Path) -> None:

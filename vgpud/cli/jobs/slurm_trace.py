@@ -41,5 +41,5 @@ def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, .
     if said:
         say(f"{name(source)}: {len(found.jobs)} jobs ran with GPUs; left out: {said}")
     if found.cut:
-        say(f"{name(source)}: {found.cut} lines with too few columns are taken for comments with line breaks")
+        say(f"{name(source)}: {found.cut} lines with too few columns are taken for parts of comments with line breaks")
     return found.jobs

@@ -60,16 +60,28 @@ class Decided:
     notes: list[qe.Note] = field(default_factory=list)
 
 
+def left_over(jobs: Iterable[Job], queues: Iterable[QueueSpec]) -> tuple[QueueSpec, ...]:
+    """Queues that are gone and have jobs of a former controller: without guarantee and limit until those have ended."""
+    gone = {job.spec.queue for job in jobs} - {queue.name for queue in queues}
+    return tuple(QueueSpec(name) for name in sorted(gone))
+
+
 class Controller:
     """State between two looks. The machine is the daemon's and the simulator's own."""
 
     def __init__(
-        self, machine: Machine, queues: Collection[str], settings: Settings, listener: Listener | None = None
+        self,
+        machine: Machine,
+        queues: Collection[str],
+        settings: Settings,
+        listener: Listener | None = None,
+        left_over: tuple[QueueSpec, ...] = (),
     ) -> None:
+        """`queues`: names of those that jobs may enter; `left_over`: the others of the machine, see left_over()."""
         self.machine = machine
         self._listener = listener
         self._queues = queues
-        self._left_over: tuple[QueueSpec, ...] = ()  # of the machine, for jobs of former times alone
+        self._left_over = left_over
         self._settings = settings
         self.bindings: dict[str, Binding] = {}
         self.refused: dict[str, str] = {}  # jobs that the queue does not take -> why
@@ -93,17 +105,15 @@ class Controller:
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
         """Takes over what a former controller saved, before the first step."""
         self.next_id, self._began_ns = next_id, now_ns
-        gone = {job.spec.queue for job in jobs} - set(self._queues)
-        self._left_over = tuple(self.machine.queue(name) for name in sorted(gone))
         self.bindings = {one.key: one for one in bindings}
         for one in self.bindings.values():
             one.told_ns = -1
         self._hear(self.machine.restore(jobs, now_ns))
 
     def all_queues(self, queues: tuple[QueueSpec, ...]) -> tuple[QueueSpec, ...]:
-        """These, and those that only jobs of former times are in: what the machine is to have."""
-        names = {queue.name for queue in queues}
-        return (*queues, *(queue for queue in self._left_over if queue.name not in names))
+        """These, and those that jobs of a former controller are still in: what the machine is to have."""
+        used = {job.spec.queue for job in self.machine.jobs.values()} - {queue.name for queue in queues}
+        return (*queues, *(queue for queue in self._left_over if queue.name in used))
 
     # ---- a look ----
 
@@ -194,7 +204,7 @@ class Controller:
         ours = {job.spec.name for job in self._running()}
         others = (one for job in jobs if job.key not in ours for one in job.devices)
         self._others = rooms.foreign(others, self._nodes)
-        makes = tuple((node.name, node.gpus, node.gpu_model, node.cpus) for node in used)
+        makes = tuple((node.name, node.gpus, node.gpu_model, node.cpus, node.memory_bytes) for node in used)
         if makes != self._makes:
             self._makes = makes
             self._rooms.clear()
@@ -260,13 +270,16 @@ class Controller:
             self._starts(shown, binding, job, now_ns)
 
     def _newcomer(self, shown: SlurmJob) -> None:
-        """One that waits for others of Slurm is not the queue's business before they have ended."""
+        """One that waits for others of Slurm is not the queue's business before they have ended, nor is an element of
+        an array before its limit is known: more would count than the limit lets run."""
         if shown.phase is not Phase.WAITS:
             self.foreign += shown.phase is Phase.RUNS
             return
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
-        if shown.key in self.refused or (shown.dependency and not self._ends.fulfil(shown.dependency)):
+        if shown.key in self.refused or shown.array_limit is None:
+            return
+        if shown.dependency and not self._ends.fulfil(shown.dependency):
             return
         try:
             spec = spec_of(shown, self._queues, self._settings)
@@ -299,9 +312,8 @@ class Controller:
             if shown.user_held != (job.state is JobState.HELD):
                 of_user = job.state is JobState.PENDING
                 self._requests.append(qe.Held(job.job_id) if of_user else qe.Released(job.job_id))
-            asks = self._asks(shown)
-            if self._asked.setdefault(shown.key, asks) != asks:
-                self._asked[shown.key] = asks
+            if self._asks_anew(shown):
+                self._asked[shown.key] = self._asks(shown)
                 self._changes(shown, job)
 
     def _changes(self, shown: SlurmJob, job: Job) -> None:
@@ -363,7 +375,7 @@ class Controller:
         """It is to run, and waits."""
         if binding.attempt == job.attempt or shown.restarts > binding.restarts:
             self._requeued(shown, binding, job)
-        elif self._asked.setdefault(shown.key, self._asks(shown)) != self._asks(shown) and not binding.giving_up:
+        elif self._asks_anew(shown) and not binding.giving_up:
             binding.giving_up = True  # it was placed for what it asked before
             self._changed(binding)
             self._out.orders.append(Hold(shown.key))
@@ -384,8 +396,9 @@ class Controller:
     def _why_given_up(self, shown: SlurmJob) -> str:
         if shown.user_held:
             return "its user holds it"
-        same = self._asked.get(shown.key) == self._asks(shown)
-        return "Slurm did not start it on these nodes in time" if same else "it asks for something else now"
+        if self._asks_anew(shown):
+            return "it asks for something else now"
+        return "Slurm did not start it on these nodes in time"
 
     def _requeued(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
         """It ran, and Slurm or a user has requeued it: a node failed, or scontrol requeue. It waits its turn again."""
@@ -410,6 +423,14 @@ class Controller:
             return False
         binding.told_ns = now_ns
         return True
+
+    def _asks_anew(self, shown: SlurmJob) -> bool:
+        """Whether it asks for something else than when this controller first saw it, or than what was taken over since.
+        Before Slurm was asked for the limit of its array, as after a restart, that cannot be said."""
+        if shown.array_limit is None:
+            return False
+        asks = self._asks(shown)
+        return self._asked.setdefault(shown.key, asks) != asks
 
     def _asks(self, shown: SlurmJob) -> tuple[object, ...]:
         return (

@@ -16,12 +16,15 @@ from vgpud.cluster.core.model import Phase, SlurmJob
 _PART = re.compile(r"(afterok|afterany|afternotok):(\d+)(?:_(\d+|\*))?\(unfulfilled\)")
 
 
+_CONTINUES, _COMPLETED, _FAILED = "continues", "completed", "failed"
+
+
 class Ends:
-    """How the jobs of one look have ended."""
+    """How the jobs of one look have ended. Each job is looked at once, however many others wait for it."""
 
     def __init__(self, jobs: Sequence[SlurmJob]) -> None:
         self._jobs = jobs
-        self._by_number: dict[str, list[SlurmJob]] | None = None
+        self._ways: dict[str, set[str]] = {}  # of jobs and elements of arrays, and of all elements of each array
 
     def fulfil(self, dependency: str) -> bool:
         """Whether all parts of a dependency are fulfilled, as far as that is known here."""
@@ -32,17 +35,17 @@ class Ends:
         if found is None:
             return False
         kind, number, index = found.groups()
-        jobs = self._of(number)
-        if index not in (None, "*"):
-            jobs = [job for job in jobs if job.key == f"{number}_{index}"]
-        if not jobs or any(job.phase is not Phase.ENDED for job in jobs):
+        ways = self._of(number if index in (None, "*") else f"{number}_{index}")
+        if not ways or _CONTINUES in ways:
             return False
-        completed = [job.state == "COMPLETED" for job in jobs]
-        return kind == "afterany" or (all(completed) if kind == "afterok" else not any(completed))
+        return kind == "afterany" or ways == {_COMPLETED if kind == "afterok" else _FAILED}
 
-    def _of(self, number: str) -> list[SlurmJob]:
-        if self._by_number is None:
-            self._by_number = {}
+    def _of(self, name: str) -> set[str]:
+        if not self._ways:
             for job in self._jobs:
-                self._by_number.setdefault(job.key.partition("_")[0], []).append(job)
-        return self._by_number.get(number, [])
+                way = _CONTINUES
+                if job.phase is Phase.ENDED:
+                    way = _COMPLETED if job.state == "COMPLETED" else _FAILED
+                for one in {job.key, job.key.partition("_")[0]}:
+                    self._ways.setdefault(one, set()).add(way)
+        return self._ways.get(name, set())

@@ -54,7 +54,8 @@ class SlurmJob:
     time_limit_ns: int = 0  # 0 = none, or not known
     node_names: tuple[str, ...] = ()  # that it has
     dependency: str = ""  # what it still waits for
-    array_limit: int = 0  # elements of its array that run at once; 0 = all, or not known
+    #: elements of its array that run at once; 0 = all, or Slurm does not say; None = Slurm has not been asked yet
+    array_limit: int | None = 0
     requeues: bool = True  # it may be requeued
     restarts: int = 0
     exit_code: int = 0  # as in a shell
@@ -85,6 +86,7 @@ class SlurmNode:
     cpus: int = 0
     #: of each device: what Slurm has given to jobs, whosever they are; () = it shows no amounts (22.05)
     used_milli: tuple[int, ...] = ()
+    memory_bytes: int = 0  # of each device, as it publishes it; 0 = not known
 
     @property
     def offered(self) -> bool:

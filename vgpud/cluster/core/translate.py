@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
 
 from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
 from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, Ask, JobSpec, Node
-from vgpud.core.jobs.similarity import classes
+from vgpud.core.jobs.similarity import broad_classes
 from vgpud.core.model import Device, Spec
 from vgpud.core.queue.check import ARRAY_JOBS_MAX
 from vgpud.core.rates import model_key
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
 from vgpud.slurm import words
 
-#: Slurm does not say how much memory a device has; a job takes of it in proportion to its share
+#: Slurm does not say how much memory a device has: of this assumed one a job takes in proportion to its share, so that
+#: it decides nothing; sentences have what the node publishes, or nothing (Node.told_bytes)
 MEMORY_BYTES = 80 << 30
 GRANULE_BYTES = 2 << 20
-#: classes of similar jobs: what is known here is the user and the size
-_CLASSES = 2
 _PART = re.compile(r"(?:gres[:/])?(gpu|shard)(?::([A-Za-z][\w.-]*))?(?::(\d{1,9}))?")
 
 
@@ -44,9 +42,9 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         Spec(gpus_milli),
         cpu_milli=-(-job.cpus * 1000 // max(1, job.nodes)),
         gpu_models=(model,) if model else (),
-        rates=settings.rates.get(model_key(profile), ()),
+        rates=settings.rates.get(model_key(profile), ()) if profile else (),
     )
-    spec = JobSpec(
+    return JobSpec(
         ask,
         members=job.nodes,
         one_per_node=job.nodes > 1,
@@ -56,12 +54,12 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         duration_ns=words.said_ns(said.get("duration", "")) or job.time_limit_ns,
         # Slurm's number of the array, not the queue's: it stays when its first element has ended
         array=job.number[0] if job.array_limit else 0,
-        array_limit=min(job.array_limit, ARRAY_JOBS_MAX),
+        array_limit=min(job.array_limit or 0, ARRAY_JOBS_MAX),
         model=profile,
         skew_ppm=words.said_skew_ppm(said.get("skew", "")),
         preemptible=job.requeues,
+        kinds=broad_classes(job.uid, gpus_milli, job.nodes),
     )
-    return replace(spec, kinds=classes("", "", (), job.uid, spec)[-_CLASSES:])
 
 
 def queue_of(job: SlurmJob, queues: Collection[str]) -> str:
@@ -89,7 +87,10 @@ def node_of(node: SlurmNode, settings: Settings) -> Node:
     )
     cpu_milli = node.cpus * 1000 or NEVER_NS
     switches = settings.switches.get(node.name, ())
-    return Node(node.name, devices, cpu_milli, NEVER_NS, node.gpu_model, (0,) * node.gpus, switches=switches)
+    groups = (0,) * node.gpus
+    return Node(
+        node.name, devices, cpu_milli, NEVER_NS, node.gpu_model, groups, switches=switches, told_bytes=node.memory_bytes
+    )
 
 
 def device_name(node: str, index: int) -> str:

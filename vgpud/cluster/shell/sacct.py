@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import secrets
 from collections.abc import Sequence
 
 from vgpud.cluster.shell.slurm import SlurmError, run
@@ -14,10 +15,11 @@ TIMEOUT_S = 900.0
 
 
 def read(columns: Sequence[str], since_s: int, partition: str = "") -> str:
-    """Text with a header, of all users as far as the caller may see them; jobs that were there since then. Raises
-    SlurmError."""
+    """Text with a header and a separator that is in no text of a user, of all users as far as the caller may see them;
+    jobs that were there since then. Raises SlurmError."""
     since = datetime.datetime.fromtimestamp(since_s, datetime.timezone.utc).astimezone()
     words = ["sacct", "--allusers", "--allocations", "--parsable2", "--noconvert", "--endtime=now"]
+    words += [f"--delimiter=|{secrets.token_hex(16)}|"]
     words += [f"--starttime={since.strftime('%Y-%m-%dT%H:%M:%S')}"]
     words += [f"--partition={partition}"] if partition else []
     try:

@@ -8,19 +8,19 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from vgpud.cluster.core.model import Cancel, Hold, Order, Phase, Release, Requeue, Seen, SlurmJob, Tell
 from vgpud.cluster.shell import text
+from vgpud.cluster.shell.arrays import Limits
 from vgpud.errors import ExitCode, VgpudError
 
 #: slurmctld answers busy callers late
 TIMEOUT_S = 60.0
-#: jobs whose devices are asked for in one look, and arrays whose limits are
-ASKED_MAX, ARRAYS_ASKED_MAX = 500, 50
+#: jobs whose devices are asked for in one look
+ASKED_MAX = 500
 #: how long: a look must end long before others take the controller for gone (published.FRESH_S)
 ASKING_S = 10.0
-#: how often the limit of an array is asked for: its user may change it (scontrol update ArrayTaskThrottle=N)
-ARRAY_EVERY_S = 60.0
 #: of AdminComment
 TELL_CHARS_MAX = 250
 
@@ -38,8 +38,7 @@ class Slurm:
         self._partition = partition
         #: devices of running jobs, by key and number of restarts
         self._devices: dict[tuple[str, int], tuple[tuple[str, int, int], ...]] = {}
-        #: of each array by its number: how many elements run at once, and when that was last asked
-        self._arrays: dict[int, tuple[int, float]] = {}
+        self._limits = Limits()
 
     def look(self) -> Seen:
         """Jobs before nodes: what is released meanwhile is counted for others until the next look. Raises SlurmError:
@@ -69,37 +68,39 @@ class Slurm:
                     continue
                 asked += 1
                 with contextlib.suppress(SlurmError):  # it may have ended meanwhile
-                    said = run(["scontrol", "--oneliner", "--details", "show", "job", job.key], timeout_s=ASKING_S)
-                    known[start] = text.devices(said, job.node_names)
+                    found = _devices(job)
+                    known |= {start: found} if found is not None else {}
             if start in known:
                 self._devices[start] = known[start]
                 jobs[number] = replace(job, devices=known[start])
         return jobs
 
     def _with_limits(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
-        """Of elements of arrays: `squeue --array` does not show how many run at once, nor does plain squeue for certain
-        (elements that wait one by one make it forget). What was said last holds while the array is there."""
-        there = {job.number[0] for job in jobs if "_" in job.key}
-        waiting = {job.number[0] for job in jobs if "_" in job.key and job.phase is Phase.WAITS}
-        self._arrays = {array: known for array, known in self._arrays.items() if array in there}
         now_s = time.monotonic()
-        due = [one for one in waiting if one not in self._arrays or now_s - self._arrays[one][1] >= ARRAY_EVERY_S]
-        for array in sorted(due, key=lambda one: self._arrays.get(one, (0, 0.0))[1])[:ARRAYS_ASKED_MAX]:
+        for array in self._limits.due(jobs, now_s):
             if time.monotonic() >= now_s + ASKING_S:
                 break
-            try:
-                said = text.array_limit(run(["scontrol", "--oneliner", "show", "job", str(array)], timeout_s=ASKING_S))
-            except SlurmError:  # it has ended meanwhile, or Slurm is busy: it is asked again with the next look
-                continue
-            before = self._arrays.get(array, (0, 0.0))[0]
-            self._arrays[array] = before if said is None else said, now_s
-        limits = {array: limit for array, (limit, _) in self._arrays.items() if limit}
-        return [replace(job, array_limit=limits[job.number[0]]) if job.number[0] in limits else job for job in jobs]
+            with contextlib.suppress(SlurmError):  # it has ended meanwhile, or Slurm is busy
+                self._limits.ask(array, now_s, partial(_array_limit, array))
+        return [self._limits.of(job, now_s) for job in jobs]
 
     def tell(self, order: Order) -> None:
         """Raises SlurmError: it was refused, or Slurm does not answer."""
         for command in commands(order):
             run(command)
+
+
+def _devices(job: SlurmJob) -> tuple[tuple[str, int, int], ...] | None:
+    """None: that is to be asked again."""
+    said, texts = run(["scontrol", "--oneliner", "--details", "show", "job", job.key], timeout_s=ASKING_S), ""
+    if text.is_ambiguous(said):
+        columns = text.columns(text.TEXT_COLUMNS)
+        texts = run(["squeue", "--noheader", "--states=all", f"--jobs={job.key}", "-O", columns], timeout_s=ASKING_S)
+    return text.devices(said, job.node_names, texts)
+
+
+def _array_limit(array: int) -> int | None:
+    return text.array_limit(run(["scontrol", "--oneliner", "show", "job", str(array)], timeout_s=ASKING_S))
 
 
 def commands(order: Order) -> list[list[str]]:

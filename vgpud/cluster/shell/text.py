@@ -38,8 +38,8 @@ JOB_COLUMNS = {
 #: reason of a job that its user holds, and of one that vgpu_cluster.lua holds, as older releases have it; how the
 #: administrators' comment of the latter begins
 USER_HOLD, MARK = "JobHeldUser", "vgpu:"
-#: the same of sinfo -O
-NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12}
+#: the same of sinfo -O; the node's comment has what publish_memory.sh of integrations/slurm has written there
+NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12, "Comment": 128}
 #: what these programs print where there is nothing
 _NOTHING = {"", "(null)", "N/A", "None", "n/a"}
 _NODES_MAX = 65_536
@@ -47,6 +47,12 @@ _NODES_MAX = 65_536
 _LISTS_MAX = 8
 #: devices of one node; one with more than units.GPUS_MAX is shown, and not used
 _DEVICES_MAX = 4096
+#: what follows the devices in `scontrol --oneliner --details show job`
+_END = " MinCPUsNode="
+#: users' texts before them, as columns of squeue -O that are wider than Slurm lets these texts be; the name is first:
+#: it may be changed while the job runs
+TEXT_COLUMNS = {"Name": 1100, "MCSLabel": 1100, "Account": 1100, "WCKey": 1100, "AllocNodes": 1100}
+_DEVICES = re.compile(r"\s+Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)")
 #: the first words of each line of `scontrol --oneliner show job`, before any text of a user
 _ARRAY = re.compile(
     r"^JobId=\d+ ArrayJobId=\d+ ArrayTaskId=([^ %]+)(?:%(\d{1,9}))?(?: ArrayTaskThrottle=(\d{1,9}))?", re.M
@@ -114,7 +120,14 @@ def nodes(text: str) -> Iterator[SlurmNode]:
         gpus, model = gres.get("gpu", (0, ""))
         shards, _ = gres.get("shard", (0, ""))
         yield SlurmNode(
-            name, row["StateLong"], gpus, model, shards, _number(row["CPUs"]), used_milli(row["GresUsed"], gpus)
+            name,
+            row["StateLong"],
+            gpus,
+            model,
+            shards,
+            _number(row["CPUs"]),
+            used_milli(row["GresUsed"], gpus),
+            _number(words.said(row["Comment"]).get("memory", "")),
         )
 
 
@@ -187,19 +200,46 @@ def used_milli(text: str, gpus: int) -> tuple[int, ...]:
     return tuple(used)
 
 
-def devices(text: str, nodes: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
+def is_ambiguous(text: str) -> bool:
+    """Whether devices() needs the texts of this job: one of them looks like what Slurm writes itself."""
+    return text.count(_END) > 1
+
+
+def devices(text: str, nodes: tuple[str, ...], texts: str = "") -> tuple[tuple[str, int, int], ...] | None:
     """What `scontrol -o -d show job` says of a job that has these nodes: Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:1).
 
-    Users' texts stand in the same line: what does not fit the nodes is left out, and a job can only belie itself.
+    Users' texts stand in the same line, some before that and some behind it. It is found by its end: the first one of
+    the line, after those that the texts before it have. `texts`: these, from squeue with TEXT_COLUMNS. None: they are
+    others meanwhile.
     """
+    before, rest = list[str](), texts
+    for width in TEXT_COLUMNS.values():
+        before, rest = [*before, rest[:width]], rest[width:]
+    name = re.escape(before[0].rstrip()) or r"(?:\(null\))?"
+    if texts and not re.match(rf"JobId=\d+ (?:(?:Array|Het)\w+=\S+ )*JobName={name}\s+UserId=", text):
+        return None
+    parts, users = text.split(_END), sum(one.count(_END) for one in before)
+    of_slurm = _END.join(parts[: users + 1]) if len(parts) > users + 1 else ""
     found: dict[tuple[str, int], int] = {}
-    for names, gres in re.findall(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)", text):
-        with contextlib.suppress(SlurmTextError):  # of a user, who lists more than the job has
+    for names, gres in _last_devices(of_slurm):
+        with contextlib.suppress(SlurmTextError):
             own = [name for name in host_names(names, len(nodes)) if name in nodes]
             for kind, count, inner in _allocated(gres):
                 for at, milli in (_amounts(kind, count, inner, exact=True) or {}).items():
                     found |= {(name, at): milli for name in own if milli}
     return tuple((name, at, milli) for (name, at), milli in sorted(found.items()))
+
+
+def _last_devices(text: str) -> list[tuple[str, str]]:
+    """(nodes, GRES) of the groups of nodes at the very end of a text."""
+    found: list[tuple[str, str]] = []
+    end = len(text)
+    for one in reversed(list(_DEVICES.finditer(text))):
+        if text[one.end() : end].strip():
+            break
+        found.append((one[1], one[2]))
+        end = one.start()
+    return found
 
 
 def array_limit(text: str) -> int | None:

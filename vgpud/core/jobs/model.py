@@ -258,3 +258,5 @@ class Node:
     version: int = 0  # grows with every change
     residents: list[tuple[Resident, ...]] = field(default_factory=list)  # by device
     switches: tuple[str, ...] = ()  # of its network, from its own to the uppermost; () = not known
+    #: memory of each of its devices for sentences, where placement counts with an assumed one: 0 = not known
+    told_bytes: int | None = None

@@ -46,10 +46,18 @@ def classes(name: str, image: str, command: Sequence[str], uid: int, spec: JobSp
         "same": (user, plain, image, *numberless, size),
         "program": (user, plain, image, *_program(command), size),
         "name": (user, plain),
-        "user": (user, size),
-        "size": (size,),
     }
-    return tuple(f"{word}-{_digest(common[word])}" for word in WORDS)
+    narrow = (f"{word}-{_digest(parts)}" for word, parts in common.items())
+    return (*narrow, *_broad(user, size))
+
+
+def broad_classes(uid: int, gpus_milli: int, members: int) -> tuple[str, ...]:
+    """Of these the two that need neither name nor program, "user" and "size", of a job that is not elastic."""
+    return _broad(str(uid), _plain_size(gpus_milli, members))
+
+
+def _broad(user: str, size: str) -> tuple[str, ...]:
+    return f"user-{_digest((user, size))}", f"size-{_digest((size,))}"
 
 
 def sharing(names: Sequence[str]) -> str:
@@ -66,10 +74,14 @@ def _size(spec: JobSpec) -> str:
     """GPUs and members; of an elastic job its bounds, since its size changes."""
     elastic, gpus_milli = spec.elastic, spec.ask.spec.gpus_milli
     if elastic is None:
-        return f"{gpus_milli}x{spec.members}"
+        return _plain_size(gpus_milli, spec.members)
     gpus = f"{elastic.least_milli}..{elastic.most_milli}" if elastic.most_milli else str(gpus_milli)
     members = f"{elastic.least_members}-{elastic.most_members}" if elastic.most_members else str(spec.members)
     return f"{gpus}x{members}"
+
+
+def _plain_size(gpus_milli: int, members: int) -> str:
+    return f"{gpus_milli}x{members}"
 
 
 def _without_tag(image: str) -> str:

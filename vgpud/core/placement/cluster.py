@@ -46,6 +46,7 @@ class Cluster:
         self._rankings: dict[tuple[int, Ask], Ranking] = {}
         self._counts: dict[tuple[int, Ask], Counts] = {}
         self._why: dict[tuple[int, Ask, int], str] = {}
+        self._never: dict[tuple[Ask, int], str] = {}  # why such jobs never fit these nodes
         self._why_end = 0  # of the changes that these sentences know
         self._direct: dict[str, tuple[tuple[str, int, int], ...]] = {}
         self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
@@ -186,7 +187,7 @@ class Cluster:
     def replace_nodes(self, nodes: Sequence[Node]) -> list[str]:
         """As in events.NodesChanged; all of it is free then. Returns the names of the nodes that there were."""
         before = list(self._by_name)
-        for forgotten in (self._by_name, self._direct, self._rankings, self._counts, self._why):
+        for forgotten in (self._by_name, self._direct, self._rankings, self._counts, self._why, self._never):
             forgotten.clear()
         fresh = [replace(node, free_milli=[], free_bytes=[], offered=[], residents=[]) for node in nodes]
         self._set_nodes(fresh, self._changes.clock + 1)  # a version that no node has had: rules remember by version
@@ -329,8 +330,13 @@ class Cluster:
         return shortage.where(placement, {node.name: node for node in self.nodes})
 
     def never_fits_reason(self, job: Job) -> str:
-        """Why it does not fit an empty cluster; "" when it does."""
-        return shortage.never_fits_reason(job.spec, self.nodes, self._policy)
+        """Why it does not fit an empty cluster; "" when it does. Looks at the nodes once for a shape."""
+        key = job.spec.ask, _members(job.spec)
+        if key not in self._never:
+            if len(self._never) >= SHAPES_MAX:
+                del self._never[next(iter(self._never))]
+            self._never[key] = shortage.never_fits_reason(job.spec, self.nodes, self._policy)
+        return self._never[key]
 
     def why_here(self, job: Job, placement: Placement) -> str:
         """Why its placement was chosen: a clause; "" = there was no choice."""
@@ -344,10 +350,15 @@ class Cluster:
             self._why_end = self._changes.end
             self._why.clear()
         rule = self._rule_of(job.spec)
-        key = id(rule), job.spec.ask, -job.spec.members if job.spec.one_per_node else job.spec.members
+        key = id(rule), job.spec.ask, _members(job.spec)
         if key not in self._why:
             self._why[key] = shortage.now(job.spec, self.nodes, self._policy, rule)
         return self._why[key]
+
+
+def _members(spec: JobSpec) -> int:
+    """How many, and whether each on another node: below 0."""
+    return -spec.members if spec.one_per_node else spec.members
 
 
 def move(node: Node, device: int, who: Resident, sign: int) -> None:

@@ -9,6 +9,7 @@ from vgpud.core.jobs.model import Ask, JobSpec, Node, Placement
 from vgpud.core.model import Denied, Policy, State
 from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.placement.choose import choose, room
+from vgpud.core.placement.memory import with_memory
 from vgpud.core.placement.shape import NEVER_BYTES, Shape
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
@@ -184,10 +185,9 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
     free_milli, free_bytes, node, i = best
     size = shape.sizes(node)[0][i]
     memory = first.on(node.devices[i]).mem_min_bytes if size == NEVER_BYTES else size
-    return (
-        f"no device has {format_gpus(milli)} GPU and {format_bytes(memory)} free: device {node.devices[i].index} of"
-        f" {node.name} has most, {format_gpus(max(free_milli, 0))} and {format_bytes(max(free_bytes, 0))}"
-    )
+    asked = with_memory(f"{format_gpus(milli)} GPU", node, i, memory)
+    has = with_memory(format_gpus(max(free_milli, 0)), node, i, max(free_bytes, 0))
+    return f"no device has {asked} free: device {node.devices[i].index} of {node.name} has most, {has}"
 
 
 def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
@@ -207,7 +207,7 @@ def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
             if node.free_milli[i] < share.min_milli:
                 free = format_gpus(max(0, node.free_milli[i]))
                 return f"{name} has {free} GPU free of the {format_gpus(share.min_milli)} that it needs"
-            if node.free_bytes[i] < share.mem_min_bytes:
+            if node.free_bytes[i] < share.mem_min_bytes and node.told_bytes is None:
                 free = format_bytes(max(0, node.free_bytes[i]))
                 return f"{name} has {free} of memory free of the {format_bytes(share.mem_min_bytes)} that it needs"
         if node.free_cpu_milli < place.cpu_milli:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from vgpud.core.jobs.model import Job, Node, Placement
 from vgpud.core.model import Share
 from vgpud.core.placement.base import Rule, Sharing
-from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+from vgpud.core.placement.memory import with_memory
+from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 
 #: rule -> what it prefers among devices with enough free
 _LOOKS_FOR = {
@@ -37,7 +38,8 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
     if rule.sharing is not None:
         return f"on {name}{_beside(node, at, place.utilisation_milli, rule.sharing)}"
     others = _with_room(node, at, share)
-    left = f"{format_gpus(max(0, node.free_milli[at]))} GPU and {format_bytes(max(0, node.free_bytes[at]))} are left"
+    left = with_memory(f"{format_gpus(max(0, node.free_milli[at]))} GPU", node, at, max(0, node.free_bytes[at]))
+    left += " is left" if node.told_bytes == 0 else " are left"
     if not others:
         only = f", the only one of {len(node.devices)} that fits" if len(node.devices) > 1 else ""
         return f"on {name}{only}; {left} there"
