@@ -11,6 +11,8 @@ import re
 import sys
 from pathlib import Path
 
+from vgpud.cluster.core.model import Register
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("squeue", "sinfo", "scontrol", "scancel", "sacct", "sbatch")
 
@@ -95,6 +97,8 @@ def _sinfo(slurm, arguments):  # type: ignore[no-untyped-def]
             "Gres": f"gpu:{model}{node.gpus},shard:{node.shards}",
             "GresUsed": f"gpu:{model or '(null):'}{len(whole)}(IDX:{indices}),shard:{model or '(null):'}0({parts})",
             "CPUs": node.cpus,
+            "FreeMem": 1000 if node.registered else "N/A",
+            "Reason": node.reason or "none",
         }
         lines.append(_row(NODE_COLUMNS, values))
     return "\n".join(lines)
@@ -137,6 +141,11 @@ def _scontrol(slurm, arguments):  # type: ignore[no-untyped-def]
         has = slurm.jobs[rest[-1]].has.items()
         gres = {name: ",".join(f"{held.get(i, 0)}/1000" for i in range(max(held) + 1)) for name, held in has}
         return "".join(f" Nodes={name} CPU_IDs=0 Mem=0 GRES=shard:1({text})" for name, text in gres.items())
+    if verb == "update" and rest[0].startswith("NodeName="):
+        assert rest[1:] == ["State=UNDRAIN"]
+        slurm.tell(Register(tuple(rest[0].partition("=")[2].split(",")), ""))
+        slurm.schedule()
+        return ""
     if verb == "update":
         key = rest[0].removeprefix("JobId=")
         for name, _, value in (word.partition("=") for word in rest[1:]):

@@ -39,7 +39,7 @@ JOB_COLUMNS = {
 #: administrators' comment of the latter begins
 USER_HOLD, MARK = "JobHeldUser", "vgpu:"
 #: the same of sinfo -O
-NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12}
+NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12, "FreeMem": 24, "Reason": 64}
 #: what these programs print where there is nothing
 _NOTHING = {"", "(null)", "N/A", "None", "n/a"}
 _NODES_MAX = 65_536
@@ -114,7 +114,15 @@ def nodes(text: str) -> Iterator[SlurmNode]:
         gpus, model = gres.get("gpu", (0, ""))
         shards, _ = gres.get("shard", (0, ""))
         yield SlurmNode(
-            name, row["StateLong"], gpus, model, shards, _number(row["CPUs"]), used_milli(row["GresUsed"], gpus)
+            name,
+            row["StateLong"],
+            gpus,
+            model,
+            shards,
+            _number(row["CPUs"]),
+            used_milli(row["GresUsed"], gpus),
+            registered=bool(row["FreeMem"]),  # slurmctld does not save it, and has it from the node
+            reason=row["Reason"],
         )
 
 
