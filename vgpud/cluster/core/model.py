@@ -113,9 +113,11 @@ class SlurmNode:
     @property
     def to_register(self) -> bool:
         """Whether it is to register soon: one whose power is off, or that is down, is not."""
+        if self.registered:
+            return False
         plain, more = self._words
         off = _POWER.intersection(self.state) or any(word.startswith("power") for word in more)
-        return not self.registered and plain in (*UP, *DRAINED, UNKNOWN) and not off and "down" not in more
+        return plain in (*UP, *DRAINED, UNKNOWN) and not off and "down" not in more
 
 
 @dataclass(frozen=True, slots=True)

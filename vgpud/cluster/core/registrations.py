@@ -59,12 +59,12 @@ class Registrations:
 
     def _new(self, nodes: Sequence[SlurmNode], awaited: set[str]) -> set[str]:
         """Those that are drained register by themselves, some seconds later."""
-        found = awaited - self._asked - {node.name for node in nodes if node.drained}
+        new = awaited - self._asked
         self._asked = awaited
-        return found
+        return {node.name for node in nodes if node.name in new and not node.drained}
 
     def _resumed(self, nodes: Sequence[SlurmNode], now_ns: int) -> set[str]:
-        drained = {node.name for node in nodes if node.drained and node.reason == DUPLICATE}
+        drained = {node.name for node in nodes if node.reason == DUPLICATE and node.drained}
         self._resumed_ns = {name: at for name, at in self._resumed_ns.items() if name in drained}
         found = {name for name in drained if now_ns - self._resumed_ns.get(name, -REPEAT_NS) >= REPEAT_NS}
         self._resumed_ns.update(dict.fromkeys(found, now_ns))
