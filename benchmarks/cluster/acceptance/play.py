@@ -82,6 +82,8 @@ def _until_ended(
             fault = faults.pop(0)
             if (fault.kind, fault.node) in {start[1:] for start in starts}:
                 continue  # it is away already
+            if fault.kind == SLURMCTLD:
+                submitter.slurmctld_goes()
             site.kill(fault.kind, fault.node, gentle=fault.gentle)
             made.faults.append(fault)
             if fault.kind == SLURMCTLD:
