@@ -48,6 +48,30 @@ CASES = {
             "cluster/test_real_slurm.py::test_slurmctld_is_restarted",
         ),
     ),
+    "slurmctld killed, a start forgotten": (
+        "cluster.md",
+        "It is held until its nodes have registered: then slurmctld ends that program, and the job starts again",
+        (
+            "cluster/test_real_slurm.py::test_slurmctld_has_forgotten_a_start",
+            "cluster/test_forgotten.py::test_a_start_that_was_forgotten_waits_for_its_node",
+            "cluster/test_forgotten.py::test_a_start_that_no_controller_saw_waits_for_its_node",
+        ),
+    ),
+    "slurmctld killed, an end forgotten": (
+        "cluster.md",
+        "After 25 s the controller lets nodes with jobs register again",
+        ("cluster/test_forgotten.py::test_an_end_that_was_forgotten_is_found",),
+    ),
+    "slurmctld killed, a submission forgotten": (
+        "cluster.md",
+        "A new job with a known number is queued as a new one, or placed again for what it asks for",
+        ("cluster/test_controller.py::test_a_number_that_slurm_gives_away_again",),
+    ),
+    "slurmctld killed, a node drained": (
+        "cluster.md",
+        'drains the node ("Duplicate jobid"); the controller resumes it at the next look',
+        ("cluster/test_forgotten.py::test_a_node_that_slurm_drained_for_a_second_start_is_resumed",),
+    ),
     "node down with jobs on it": (
         "slurm.md",
         "a node goes down with jobs | Slurm requeues them, and their slices end there",

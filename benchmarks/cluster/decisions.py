@@ -89,13 +89,12 @@ class Load:
         made = self.controller.step(Seen(tuple(self.jobs.values()), self.nodes), self.now_ns)
         took_s = time.process_time() - begin
         for order in made.orders:
-            job = self.jobs[order.key]
             match order:
-                case Release(_, nodes):
-                    self.jobs[order.key] = replace(job, state="RUNNING", held=False, node_names=nodes)
-                case Hold() | Requeue() if job.state == "RUNNING":
+                case Release(key, nodes):
+                    self.jobs[key] = replace(self.jobs[key], state="RUNNING", held=False, node_names=nodes)
+                case Hold(key) | Requeue(key) if (job := self.jobs[key]).state == "RUNNING":
                     held = replace(job, state="PENDING", held=True, node_names=(), restarts=job.restarts + 1)
-                    self.jobs[order.key] = held
+                    self.jobs[key] = held
         return 1000 * took_s, 1000 * self._spent_s
 
     def decide(self) -> tuple[float, float]:

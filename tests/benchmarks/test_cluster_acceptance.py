@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.cluster.acceptance import faults, forecast, records, workload
-from benchmarks.cluster.acceptance.site import KINDS
+from benchmarks.cluster.acceptance.site import KINDS, SLURMCTLD
 from benchmarks.cluster.acceptance.workload import QUEUES, Submission
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.simulate.engine import Costs
@@ -72,6 +72,14 @@ def test_each_daemon_is_killed() -> None:
     assert planned == faults.plan(600, 1) and {fault.kind for fault in planned} == set(KINDS)
     assert len(planned) >= 20 and len(faults.plan(5, 1)) == len(KINDS)
     assert [fault.at_s for fault in planned] == sorted(fault.at_s for fault in planned) and planned[-1].at_s < 600
+
+
+def test_slurmctld_is_ended_by_turns() -> None:
+    planned = faults.plan(600, 1)
+    gentle = [fault.gentle for fault in planned if fault.kind == SLURMCTLD]
+    assert gentle[:3] == [False, True, False]
+    assert not any(fault.gentle for fault in planned if fault.kind != SLURMCTLD)
+    assert all(fault.gentle == (fault.kind == SLURMCTLD) for fault in faults.plan(600, 1, gentle=True))
 
 
 # ---- checks ----

@@ -11,6 +11,8 @@ import re
 import sys
 from pathlib import Path
 
+from vgpud.cluster.core.model import Register
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("squeue", "sinfo", "scontrol", "scancel", "sacct", "sbatch")
 
@@ -100,6 +102,8 @@ def _sinfo(slurm, arguments):  # type: ignore[no-untyped-def]
             "GresUsed": "gpu:0,shard:(null):1(IDX:0)" if slurm.old else used,
             "CPUs": node.cpus,
             "Comment": f"vgpu memory={node.memory_bytes}" if node.memory_bytes else "(null)",
+            "FreeMem": 1000 if node.registered else "N/A",
+            "Reason": node.reason or "none",
         }
         lines.append(_row(NODE_COLUMNS, values))
     return "\n".join(lines)
@@ -145,6 +149,11 @@ def _scontrol(slurm, arguments):  # type: ignore[no-untyped-def]
         job = slurm.jobs[rest[-1]]
         said = f"JobId=9 JobName={job.name} UserId=ann(1000) JOB_GRES=x{groups} MinCPUsNode=1 Comment={job.comment}"
         return f"{said} WorkDir=/"
+    if verb == "update" and rest[0].startswith("NodeName="):
+        assert rest[1:] == ["State=UNDRAIN"]
+        slurm.tell(Register(tuple(rest[0].partition("=")[2].split(",")), ""))
+        slurm.schedule()
+        return ""
     if verb == "update":
         key = rest[0].removeprefix("JobId=")
         for name, _, value in (word.partition("=") for word in rest[1:]):

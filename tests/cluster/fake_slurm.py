@@ -1,11 +1,13 @@
 """A Slurm of plain values: starts what is not held on the nodes that it is bound to, in the order of submission.
 
-It chooses devices otherwise than the queue does (from the highest number down), requeues when a node fails, and forgets
-nothing. What it shows is what squeue and sinfo show.
+It chooses devices otherwise than the queue does (from the highest number down), and requeues when a node fails. It
+forgets what it did since save() when it is killed (kill()); its nodes do not, and say what runs when they register.
+What it shows is what squeue and sinfo show.
 """
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, field
 
 from vgpud.cluster.core.model import (
@@ -13,6 +15,7 @@ from vgpud.cluster.core.model import (
     Hold,
     Order,
     Phase,
+    Register,
     Release,
     Requeue,
     Seen,
@@ -32,6 +35,11 @@ class FakeNode:
     cpus: int = 64
     shards: int = SHARDS  # of each GPU; 0: this Slurm counts none
     memory_bytes: int = 0  # of each GPU, as the node publishes it
+    reason: str = ""
+    registered: bool = True
+    asked: bool = False  # to register: nothing starts before
+    runs: set[str] = field(default_factory=set)  # jobs whose programs run there
+    missed: set[str] = field(default_factory=set)  # that were not there at its last registration, and should have been
 
 
 @dataclass
@@ -78,6 +86,8 @@ class FakeSlurm:
         self.accounting: str | None = None  # what sacct prints; None: there is no slurmdbd
         self.old = False  # it shows devices of jobs and no sums of nodes, as 22.05 does
         self.deaf = False  # orders are lost: the controller was killed before it gave them
+        self.duplicates = 0  # starts of jobs whose programs ran there
+        self.saved = b""
 
     def submit(self, gres: str, held: bool = True, **more: object) -> str:
         """As vgpu_cluster.lua has it: held while a controller decides."""
@@ -88,13 +98,36 @@ class FakeSlurm:
     # ---- what it does by itself ----
 
     def schedule(self) -> list[str]:
-        """Starts what can; returns which jobs."""
+        """Starts what can; returns which jobs. Nodes that were asked to register do that then."""
         started = []
         for job in self.jobs.values():
             ready = job.state == "PENDING" and job.priority and not job.dependency and not self._throttled(job)
             if ready and self._start(job):
                 started.append(job.key)
+        for name in [name for name, node in self.nodes.items() if node.asked]:
+            self.register(name)
         return started
+
+    def register(self, name: str) -> None:
+        """A node says what runs there: what should not is ended, and what should and does not is missed the second
+        time."""
+        node = self.nodes[name]
+        node.registered, node.asked = True, False
+        node.runs = {key for key in node.runs if key in self.jobs and name in self.jobs[key].has}
+        missing = {key for key, job in self.jobs.items() if name in job.has and key not in node.runs}
+        for key in missing & node.missed:
+            self.requeue(key)
+        node.missed = missing
+
+    def save(self) -> None:
+        self.saved = pickle.dumps(self.jobs)
+
+    def kill(self) -> None:
+        """It is killed (SIGKILL) and started again."""
+        self.jobs = pickle.loads(self.saved)  # noqa: S301  our own
+        for node in self.nodes.values():
+            node.registered = node.asked = False
+            node.missed.clear()
 
     def array(self, gres: str, count: int, limit: int = 0, **more: object) -> list[str]:
         """Elements 0, 1, ... of one array."""
@@ -121,7 +154,7 @@ class FakeSlurm:
         found: dict[str, dict[int, int]] = {}
         for name in names:
             node = self.nodes.get(name)
-            if node is None or node.state not in ("idle", "mixed", "allocated"):
+            if node is None or node.asked or node.state not in ("idle", "mixed", "allocated"):
                 continue
             if job.model and job.model != node.model:
                 continue
@@ -131,18 +164,34 @@ class FakeSlurm:
                 found[name] = dict.fromkeys(devices[:count], milli)
         if len(found) < job.nodes:
             return False
+        there = [name for name, node in self.nodes.items() if job.key in node.runs]
+        if there:
+            assert set(there) == set(found), f"job {job.key} would run twice: on {there} and {sorted(found)}"
+            self.duplicates += 1
+            self.requeue(job.key)
+            for name in there:
+                self.nodes[name].state, self.nodes[name].reason = "draining", "Duplicate jobid"
+            return False
         job.has, job.state, job.starts = found, "RUNNING", job.starts + 1
+        for name in found:
+            self.nodes[name].runs.add(job.key)
         assert all(min(self.free(name)) >= 0 for name in found), "more is given than there is"
         return True
 
     def end(self, key: str, state: str = "COMPLETED", exit_code: int = 0) -> None:
         job = self.jobs[key]
         job.state, job.exit_code, job.has = state, exit_code, {}
+        self._is_over(key)
+
+    def _is_over(self, key: str) -> None:
+        for node in self.nodes.values():
+            node.runs.discard(key)
 
     def requeue(self, key: str) -> None:
         """As after a failure of its node, or scontrol requeue: with its usual priority."""
         job = self.jobs[key]
         job.state, job.has, job.restarts, job.priority = "PENDING", {}, job.restarts + 1, 100
+        self._is_over(key)
 
     def fail(self, name: str) -> None:
         self.nodes[name].state = "down*"
@@ -154,6 +203,12 @@ class FakeSlurm:
 
     def tell(self, order: Order) -> None:
         if self.deaf:
+            return
+        if isinstance(order, Register):
+            for name in order.nodes:
+                node = self.nodes[name]
+                node.asked, node.reason = True, ""
+                node.state = "idle" if node.state in ("draining", "drained") else node.state
             return
         job = self.jobs[order.key]
         waits = job.state == "PENDING"
@@ -205,9 +260,9 @@ class FakeSlurm:
 
     def _node(self, name: str, node: FakeNode) -> SlurmNode:
         used = () if self.old else tuple(SHARDS - free for free in self.free(name))
-        return SlurmNode(
-            name, node.state, node.gpus, node.model, node.shards * node.gpus, node.cpus, used, node.memory_bytes
-        )
+        shards = node.shards * node.gpus
+        more = {"memory_bytes": node.memory_bytes, "registered": node.registered, "reason": node.reason}
+        return SlurmNode(name, node.state, node.gpus, node.model, shards, node.cpus, used, **more)
 
 
 def _array(job: FakeJob) -> int:

@@ -354,10 +354,12 @@ def test_a_number_that_slurm_gives_away_again(runs: bool) -> None:
     world.looks(2)
     assert world.state(job) == ("running" if runs else "pending")
     del world.slurm.jobs[job]
+    world.slurm.save()
+    world.slurm.kill()
     world.slurm.submit("shard:500", key=job, uid=2000)
     if not runs:
         world.slurm.end(first)
-    world.looks(3)
+    world.looks(4)
     assert world.job(job).spec.uid == 2000 and world.slurm_state(job) == "RUNNING"
     assert world.ended[-1][1].spec.uid == 1000
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from tests.mandatory import unavailable
 from tests.slurm import cluster as slurm
 from vgpud.cli.main import cli
 from vgpud.cluster import service
+from vgpud.cluster.core.model import Order, Release, Seen
 from vgpud.cluster.shell import arrays
 from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
@@ -240,6 +243,74 @@ def test_slurmctld_is_restarted(site: Site) -> None:
     one.look()
     assert [found.state.value for found in one.controller.machine.jobs.values()] == ["running"]
     one.close()
+
+
+class Observed(Slurm):
+    """Remembers which jobs were released to nodes that had not registered."""
+
+    def __init__(self, partition: str) -> None:
+        super().__init__(partition)
+        self.awaited: set[str] = set()
+        self.early: list[Release] = []
+
+    def look(self) -> Seen:
+        seen = super().look()
+        self.awaited = {node.name for node in seen.nodes if not node.registered}
+        return seen
+
+    def tell(self, order: Order) -> None:
+        if isinstance(order, Release) and self.awaited.intersection(order.nodes):
+            self.early.append(order)
+        super().tell(order)
+
+
+def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path) -> None:
+    """It is killed, and begins again from the state that it saved before: the program that runs is ended before the job
+    starts again."""
+    observed = Observed(PARTITION)
+    one = service.Service(site.options, observed)
+    one.look()
+    other = site.submit("--gres=shard:500")  # beside which Slurm would start jobs on that node at once
+    eventually(lambda: one.look() is None and site.states(other) == ["RUNNING"])
+    job = site.submit("--gres=shard:500")
+    saved, state = tmp_path / "ctld", site.cluster.folder / "ctld"
+    site.cluster.parts["slurmctld"].stop()  # SIGTERM: it saves all
+    shutil.copytree(state, saved)
+    site.cluster.start_controller()
+    eventually(lambda: one.look() is None and site.states(job) == ["RUNNING"])
+    eventually(lambda: len(_programs(site, job)) == 1)
+    first = _programs(site, job)
+    site.cluster.parts["slurmctld"].kill()
+    shutil.rmtree(state)
+    shutil.copytree(saved, state)
+    nodes = [site.cluster.parts[f"slurmd-{name}"].process for name in slurm.NODES]
+    for node in nodes:
+        node.send_signal(signal.SIGSTOP)
+    site.cluster.start_controller()
+    try:
+        eventually(lambda: one.look() is None and job in one.controller.delayed)
+        assert _programs(site, job) == first and site.states(job) == ["PENDING"]
+    finally:
+        for node in nodes:
+            node.send_signal(signal.SIGCONT)
+    eventually(lambda: one.look() is None and site.states(job) == ["RUNNING"])
+    eventually(lambda: len(_programs(site, job)) == 1 and _programs(site, job) != first)
+    assert observed.early == []
+    attempts = {found.spec.name: found.attempt for found in one.controller.machine.jobs.values()}
+    assert attempts[other] == 1 and attempts[job] >= 2
+    one.close()
+
+
+def _programs(site: Site, key: str) -> list[int]:
+    """The slurmstepds of a job."""
+    return [pid for pid in site.cluster.stepds() if f"[{key}.batch]" in _command(pid)]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:  # it has ended
+        return ""
 
 
 def _restarts(site: Site, key: str) -> int:

@@ -134,7 +134,8 @@ def test_exit_codes(given: str, code: int) -> None:
     ],
 )
 def test_nodes(gres: str, used: str, node: SlurmNode) -> None:
-    values = {"NodeList": "n1", "StateLong": "idle", "Gres": gres, "GresUsed": used, "CPUs": "0", "Comment": ""}
+    values = {"NodeList": "n1", "StateLong": "idle", "Gres": gres, "GresUsed": used, "CPUs": "0"}
+    values |= {"Comment": "", "FreeMem": "7", "Reason": ""}
     shown = "".join(f"{values[name]:<{width}}" for name, width in text.NODE_COLUMNS.items())
     assert list(text.nodes(f"{shown}\n{shown}\n")) == [node]  # a node of two partitions appears twice
 
@@ -154,6 +155,14 @@ def test_memory_that_a_node_publishes(comment: str, memory_bytes: int) -> None:
     shown = "".join(f"{values.get(name, comment):<{width}}" for name, width in text.NODE_COLUMNS.items())
     (node,) = text.nodes(shown)
     assert (node.cpus, node.memory_bytes) == (8, memory_bytes)
+
+
+@pytest.mark.parametrize(("memory", "registered"), [("0", True), ("N/A", False)])
+def test_whether_a_node_has_registered(memory: str, registered: bool) -> None:
+    values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:1", "FreeMem": memory, "Reason": "Duplicate jobid"}
+    shown = "".join(f"{values.get(name, ''):<{width}}" for name, width in text.NODE_COLUMNS.items())
+    (node,) = text.nodes(shown)
+    assert (node.registered, node.reason) == (registered, "Duplicate jobid")
 
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "completing", "idle+planned", "mixed-"])

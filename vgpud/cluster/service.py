@@ -20,7 +20,7 @@ from typing import Any
 
 from vgpud import paths
 from vgpud.cluster.core.controller import HOWS, Controller, Decided, left_over
-from vgpud.cluster.core.model import Binding, Settings
+from vgpud.cluster.core.model import Binding, Register, Settings
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
 from vgpud.cluster.shell.watched import WatchedFile
@@ -135,6 +135,8 @@ class Service:
         for order in decided.orders:
             if self._stopped.is_set():
                 break  # the next controller gives it
+            if isinstance(order, Register):
+                log.warning("%s", order.why)
             try:
                 self._slurm.tell(order)
                 self._beat()  # thousands of orders take longer than a heartbeat lasts
@@ -202,7 +204,7 @@ class Service:
         return {
             "partition": self._options.partition,
             "at_s": published.now_s(),
-            "jobs": [_view(job, machine, names, now_ns) for job in jobs[:STATUS_JOBS_MAX]],
+            "jobs": [_view(job, controller, names, now_ns) for job in jobs[:STATUS_JOBS_MAX]],
             "jobs_left_out": max(0, len(jobs) - STATUS_JOBS_MAX),
             "queues": [_queue_view(queue, by_queue[queue.name]) for queue in self.queues],
             "queues_file": str(self._options.queues_file) if self._options.queues_file else None,
@@ -244,8 +246,8 @@ def _row(binding: Binding) -> tuple[int, int, int, bool]:
     return binding.job_id, binding.attempt, binding.restarts, binding.giving_up
 
 
-def _view(job: Job, machine: Machine, names: Mapping[int, str], now_ns: int) -> dict[str, Any]:
-    spec = job.spec
+def _view(job: Job, controller: Controller, names: Mapping[int, str], now_ns: int) -> dict[str, Any]:
+    spec, machine = job.spec, controller.machine
     return {
         "slurm_id": spec.name,
         "job_id": job.job_id,
@@ -257,7 +259,7 @@ def _view(job: Job, machine: Machine, names: Mapping[int, str], now_ns: int) -> 
         "nodes": sorted({place.node for place in job.placement}),
         "position": machine.position(job.job_id),
         "preemptions": job.preemptions,
-        "why": with_slurms_numbers(_why(job, machine, now_ns), names),
+        "why": controller.delayed.get(spec.name) or with_slurms_numbers(_why(job, machine, now_ns), names),
     }
 
 

@@ -1,11 +1,11 @@
 """Mixed jobs of two users on a real Slurm of two nodes under 2D-LAS by `vgpu cluster`, while daemons are killed.
 
 Fractions, whole GPUs, gangs over both nodes, arrays and dependencies come over some minutes; each job keeps a
-checkpoint and a record of its runs. Meanwhile the controller, slurmd and vgpud are killed (SIGKILL), slurmctld is ended
-(SIGTERM), and all are started again. Asked is: all jobs end, none is lost, none does its work twice or runs twice at a
-time, no queue is ever above its limit; and the average completion time is as the simulator had forecast it, without
-kills, from what a start costs in a short run before. The same jobs then run in Slurm's own order (backfill, no limits
-of queues, no kills). Needs root and Debian's packages slurmctld, slurmd, slurm-client, munge and libslurm-dev.
+checkpoint and a record of its runs. Meanwhile the controller, slurmd, vgpud and slurmctld are killed (SIGKILL,
+slurmctld every other time SIGTERM) and started again. Asked is: all jobs end, none is lost, none does its work twice or
+runs twice at a time, no queue is ever above its limit; and the average completion time is as the simulator had forecast
+it, without kills, from what a start costs in a short run before. The same jobs then run in Slurm's own order (backfill,
+no limits of queues, no kills). Needs root and Debian's slurmctld, slurmd, slurm-client, munge and libslurm-dev.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> int:
             "seed": args.seed,
             "runs": list(args.runs),
             "kills": args.kills,
-            "hard": args.hard,
+            "gentle": args.gentle,
             "poll_s": args.poll,
             "policy": workload.POLICY,
             "load": workload.LOAD,
@@ -89,7 +89,7 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--poll", type=float, default=POLL_S, help="of `vgpu cluster run` (default: %(default)s)")
     made.add_argument("--no-kills", dest="kills", action="store_false", help="leave all daemons alone")
     made.add_argument(
-        "--hard", action="store_true", help="SIGKILL to slurmctld, too, which then forgets its last 5 s and fails jobs"
+        "--gentle", action="store_true", help="only SIGTERM to slurmctld: by SIGKILL it forgets its last 5 s"
     )
     made.add_argument("--runs", default=",".join(RUNS), help="which runs, in this order (default: %(default)s)")
     args = made.parse_args()
@@ -117,8 +117,8 @@ def ours(
     costs = calibrate(made, raw)
     said = forecast.forecast(jobs, costs)
     _say(f"forecast: mean completion {said.mean_jct_s:.2f} s, {said.preemptions} preemptions")
-    before, made.hard = len(made.recordings()), args.hard
-    plan = faults.plan(workload.span_s(jobs), args.seed) if args.kills else []
+    before = len(made.recordings())
+    plan = faults.plan(workload.span_s(jobs), args.seed, args.gentle) if args.kills else []
     played = play(made, Folder.make(made.folder / "run-jobs"), jobs, plan)
     found = records.check(jobs, played.records, workload.QUEUES, made.device_bytes())
     made.stop()
@@ -131,6 +131,7 @@ def ours(
     figures["ours"] = {
         **_run(played, found, mean_s),
         "kills": dict(collections.Counter(fault.kind for fault in played.faults)),
+        "of_these_by_sigterm": sum(fault.gentle for fault in played.faults),
         "preemptions": len(took.stops),
         "most_milli": found.most_milli,
         "states_in_the_queue": dict(states),
@@ -144,7 +145,7 @@ def ours(
     raw["ours"] = {
         "jct_s": records.jct_s(jobs, found.ended_ns, played.begin_ns),
         "forecast_jct_s": said.jct_s,
-        "faults": [[fault.at_s, fault.kind, fault.node, fault.away_s] for fault in played.faults],
+        "faults": [[fault.at_s, fault.kind, fault.node, fault.away_s, fault.gentle] for fault in played.faults],
         "forgotten": played.forgotten,
         "said": played.said[:4000],
     }
@@ -207,7 +208,7 @@ def _run(played: Played, found: records.Findings, mean_s: float) -> dict[str, An
         "killed_runs": found.killed,
         "found_their_work_done": found.again,
         "forgotten_by_slurmctld": len(played.forgotten),
-        "nodes_resumed": len(played.resumed),
+        "nodes_drained": played.drained,
         "sbatch_without_answer": played.refused,
         "latest_submission_s": played.late_s,
         "wrong": found.wrong,

@@ -20,10 +20,12 @@ class Fault:
     kind: str
     node: str  # "" where there is one for all
     away_s: float
+    gentle: bool = False  # SIGTERM
 
 
-def plan(span_s: float, seed: int) -> list[Fault]:
-    """In the order of time; each kind at least once, and spread over the whole span."""
+def plan(span_s: float, seed: int, gentle: bool = False) -> list[Fault]:
+    """In the order of time; each kind at least once, and spread over the whole span. SIGKILL and SIGTERM take turns for
+    slurmctld, which forgets what it did in the 5 s before by the first alone; `gentle`: SIGTERM each time."""
     draw = random.Random(seed)
     found = []
     for kind in KINDS:
@@ -31,5 +33,6 @@ def plan(span_s: float, seed: int) -> list[Fault]:
         for number in range(count):
             at_s = (number + draw.random()) * span_s / count
             node = draw.choice(NODES) if kind in (SLURMD, VGPUD) else ""
-            found.append(Fault(round(at_s, 3), kind, node, round(draw.uniform(*AWAY_S[kind]), 3)))
+            is_gentle = kind == SLURMCTLD and (gentle or number % 2 == 1)
+            found.append(Fault(round(at_s, 3), kind, node, round(draw.uniform(*AWAY_S[kind]), 3), is_gentle))
     return sorted(found, key=lambda fault: fault.at_s)

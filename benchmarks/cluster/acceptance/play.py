@@ -32,7 +32,7 @@ class Played:
     records: list[Record]
     faults: list[Fault] = field(default_factory=list)  # those that took place
     forgotten: list[str] = field(default_factory=list)  # submissions that slurmctld had accepted and not saved
-    resumed: list[str] = field(default_factory=list)  # nodes that Slurm drained, each time
+    drained: int = 0  # how often Slurm drained a node
     refused: int = 0
     late_s: float = 0.0
     failed: list[str] = field(default_factory=list)  # jobs that have not completed, as Slurm has it
@@ -51,6 +51,7 @@ def play(site: Site, folder: Folder, submissions: Sequence[Submission], faults: 
     made.seconds = time.monotonic() - begin_s
     made.forgotten, made.refused, made.late_s = submitter.forgotten, submitter.refused, submitter.late_s
     _settle(site)
+    made.drained = site.drained()
     made.records = records.parse(folder.records())
     of_run = {one.name for one in submissions}
     ended = site.ended().items()
@@ -81,7 +82,9 @@ def _until_ended(
             fault = faults.pop(0)
             if (fault.kind, fault.node) in {start[1:] for start in starts}:
                 continue  # it is away already
-            site.kill(fault.kind, fault.node)
+            if fault.kind == SLURMCTLD:
+                submitter.slurmctld_goes()
+            site.kill(fault.kind, fault.node, gentle=fault.gentle)
             made.faults.append(fault)
             if fault.kind == SLURMCTLD:
                 killed_s = time.monotonic()
@@ -94,7 +97,6 @@ def _until_ended(
         site.check({start[1:] for start in starts})
         if now_s - read_s >= READ_S and not starts:
             read_s = now_s
-            made.resumed += site.resume_nodes()
             over = submitter.is_done and not _is_active(site)
             if now_s > until_s or over or _all_ended(folder, submissions):
                 return

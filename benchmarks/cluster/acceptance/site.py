@@ -67,8 +67,6 @@ class Site:
     def __init__(self, made: Cluster, folder: Path, poll_s: float, decides: bool) -> None:
         self.cluster, self.folder = made, folder
         self.decides = decides
-        #: slurmctld does not save before it ends: it forgets what it did in the 5 s before
-        self.hard = False
         self._poll_s = poll_s
         self.program = folder / "steps"
         shutil.copy2(harness.build("tenants/steps.c"), self.program)
@@ -102,10 +100,10 @@ class Site:
 
     # ---- daemons ----
 
-    def kill(self, kind: str, node: str = "") -> None:
-        """SIGKILL to one of the daemons; to slurmctld SIGTERM, unless `hard`."""
+    def kill(self, kind: str, node: str = "", *, gentle: bool = False) -> None:
+        """SIGKILL to one of the daemons; `gentle`: SIGTERM."""
         part = self._part(kind, node)
-        if kind == SLURMCTLD and not self.hard:
+        if gentle:
             part.stop()
         else:
             part.kill()
@@ -144,13 +142,9 @@ class Site:
             if (kind, node) not in away:
                 self._part(kind, node).check()
 
-    def resume_nodes(self) -> list[str]:
-        """What an administrator does. slurmctld that has forgotten a start begins the job again, finds it running there
-        ("Duplicate jobid"), and drains the node."""
-        drained = [name for name, state in self.cluster.states().items() if state.startswith("drain")]
-        for name in drained:
-            self.cluster.call("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
-        return drained
+    def drained(self) -> int:
+        """How often Slurm has drained a node where it started a job that ran there. The controller resumes it."""
+        return self.cluster.parts[SLURMCTLD].err.read_text().count("Duplicate jobid on nodes")
 
     def recordings(self) -> list[Path]:
         """Of all controllers, in their order."""
@@ -165,7 +159,9 @@ class Site:
     def submit(self, one: Submission, folder: Folder, after: list[str]) -> list[str]:
         """sbatch's command line. `after`: Slurm's ids of the jobs that it comes after."""
         words = ["sbatch", "--parsable", f"--partition={PARTITION}", f"--job-name={one.name}", f"--account={one.queue}"]
-        words += [f"--gres={one.gres}", f"--time={TIME_LIMIT}", f"--output={folder.path}/out/%j", "--open-mode=append"]
+        # slurmctld that was killed gives numbers away again, and a user cannot write to the file of another one
+        output = f"{folder.path}/out/{one.name}.%j"
+        words += [f"--gres={one.gres}", f"--time={TIME_LIMIT}", f"--output={output}", "--open-mode=append"]
         if one.nodes > 1:
             words += [f"--nodes={one.nodes}", "--ntasks-per-node=1"]
         if one.is_array:

@@ -1,7 +1,9 @@
 """Submits the jobs at their times, as their users, and again what slurmctld has forgotten.
 
 slurmctld saves what it has accepted some seconds later. One that is killed before that has forgotten a job that it has
-given a number, and gives the number away again: its users would look for it, and so does this.
+given a number, and gives the number away again: its users would look for it, and so does this. A job that comes after
+others is submitted when it is known what their numbers are, not while slurmctld is away: it would come after whoever
+has the number then.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from benchmarks.cluster.acceptance.workload import Submission
 SAVED_S = 30.0
 TRIES_S = 120.0
 TURN_S = 0.2
+CHAINING_S = 0.02
 AGAIN_S = 0.5
 
 
@@ -30,6 +33,7 @@ class Submitter:
         self._ids: dict[str, str] = {}
         self._accepted_s: dict[str, float] = {}
         self._killed_s = 0.0  # when slurmctld was killed; 0 = not since the last look
+        self._is_away = self._is_chaining = False  # slurmctld; this, by sbatch with numbers of other jobs
         self.forgotten: list[str] = []
         self.refused = 0  # calls of sbatch without an answer
         self.late_s = 0.0  # the latest one, of those that were answered at once
@@ -38,9 +42,15 @@ class Submitter:
         self._thread = threading.Thread(target=self._run, name="submitter", daemon=True)
         self._thread.start()
 
+    def slurmctld_goes(self) -> None:
+        """It is killed next. Waits for the answer to a job that comes after others."""
+        self._is_away = True
+        while self._is_chaining and not self._stopped.wait(CHAINING_S):
+            pass
+
     def slurmctld_was_killed(self, at_s: float) -> None:
         """It runs again, and may have forgotten what it accepted before this time."""
-        self._killed_s = at_s
+        self._killed_s, self._is_away = at_s, False
 
     @property
     def is_done(self) -> bool:
@@ -69,8 +79,16 @@ class Submitter:
         due_s, tries_until_s = self._begin_s + one.at_s, time.monotonic() + TRIES_S
         is_first = one.name not in self.forgotten
         while not self._stopped.is_set():
-            after = [self._ids[name] for name in one.after]
-            done = self._call(*self._site.submit(one, self._folder, after), user=one.user)
+            self._is_chaining = bool(one.after)
+            try:
+                may_submit = not (one.after and (self._is_away or self._killed_s))
+                done = self._sbatch(one) if may_submit else None
+            finally:
+                self._is_chaining = False
+            if not may_submit:
+                self._stopped.wait(TURN_S)
+                self._look_back()
+                continue
             if done is not None and done.returncode == 0:
                 self._accept(one.name, done.stdout.strip())
                 if is_first:
@@ -87,6 +105,10 @@ class Submitter:
             if one.name in known:  # it was accepted, and the answer was lost
                 self._accept(one.name, known[one.name])
                 return
+
+    def _sbatch(self, one: Submission) -> subprocess.CompletedProcess[str] | None:
+        after = [self._ids[name] for name in one.after]
+        return self._call(*self._site.submit(one, self._folder, after), user=one.user)
 
     def _accept(self, name: str, number: str) -> None:
         self._ids[name], self._accepted_s[name] = number, time.monotonic()

@@ -10,7 +10,7 @@ became of the machine's commands, so that a recording replays.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vgpud.cluster.core import rooms
 from vgpud.cluster.core.dependencies import Ends
@@ -29,6 +29,7 @@ from vgpud.cluster.core.model import (
     SlurmNode,
     Tell,
 )
+from vgpud.cluster.core.registrations import Registrations
 from vgpud.cluster.core.translate import NotOurs, node_of, objection, queue_of, spec_of
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState, Placement, QueueSpec
@@ -42,6 +43,9 @@ WAITING = (JobState.PENDING, JobState.HELD)
 #: a job that was requeued is released so much later: Slurm's nodes compare seconds, and take a credential of the same
 #: second for the one that was revoked; the job would fail
 SETTLE_NS = SECOND_NS
+#: a job whose start slurmctld has forgotten is released so much later: by then its node has registered, some seconds
+#: after slurmctld's start, and what ran there was ended
+FORGOTTEN_NS = 10 * SECOND_NS
 
 
 #: hears a step of the machine at once, before jobs change further: when, what happened, what was commanded
@@ -86,6 +90,7 @@ class Controller:
         self.bindings: dict[str, Binding] = {}
         self.refused: dict[str, str] = {}  # jobs that the queue does not take -> why
         self.unusable: dict[str, str] = {}  # nodes that are not used -> why
+        self.delayed: dict[str, str] = {}  # jobs that are to run, and are not released yet -> why
         self.foreign = 0  # jobs that have GPUs of the partition and are not the queue's
         self.next_id = 1
         self._asked: dict[str, tuple[object, ...]] = {}
@@ -96,7 +101,9 @@ class Controller:
         self._ends = Ends(())
         self._wake_ns = NEVER_NS
         self._began_ns = self._now_ns = 0
-        self._requeued_ns: dict[str, int] = {}  # when that was seen
+        self._settled_ns: dict[str, int] = {}  # of jobs that ran: when they may be released again
+        self._registrations = Registrations()
+        self._was_delayed: dict[str, str] = {}  # of the look before
         self._out = Decided()
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
@@ -105,6 +112,7 @@ class Controller:
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
         """Takes over what a former controller saved, before the first step."""
         self.next_id, self._began_ns = next_id, now_ns
+        self._registrations.begin(now_ns)
         self.bindings = {one.key: one for one in bindings}
         for one in self.bindings.values():
             one.told_ns = -1
@@ -127,6 +135,8 @@ class Controller:
             self.refused.clear()
             self._tell([qe.QueuesChanged(self.all_queues(queues))], now_ns)
         by_key = {job.key: job for job in seen.jobs}
+        self._was_delayed, self.delayed = self.delayed, {}
+        self._out.orders += self._registrations.look(seen.nodes, seen.jobs, now_ns)
         self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
         self.foreign = 0
         for job in sorted(seen.jobs, key=lambda one: one.number):
@@ -181,7 +191,7 @@ class Controller:
             if job.state.ended:
                 del self.bindings[key]
                 self._asked.pop(key, None)
-                self._requeued_ns.pop(key, None)
+                self._settled_ns.pop(key, None)
                 self._out.bindings[key] = None
                 self._out.ended.append((key, job))
         for key in self.refused.keys() - by_key.keys():
@@ -195,6 +205,7 @@ class Controller:
 
     def _look_at_nodes(self, shown: Sequence[SlurmNode], jobs: Sequence[SlurmJob], now_ns: int) -> None:
         self.unusable = {}
+        shown = [self._as_known(node) for node in shown]
         have_shards = any(node.shards for node in shown)
         for node in shown:
             if text := objection(node, self._settings, have_shards):
@@ -212,6 +223,11 @@ class Controller:
             changed = qe.NodesChanged(tuple(node_of(node, self._settings) for node in used))
             self._tell([changed, *self._rooms_changed(rooms.held_by(self._placements(), self._nodes))], now_ns)
 
+    def _as_known(self, node: SlurmNode) -> SlurmNode:
+        """slurmctld does not know what a node has before it has registered."""
+        known = self._nodes.get(node.name)
+        return replace(known, state=node.state, used_milli=node.used_milli) if known and node.to_register else node
+
     def _running(self) -> list[Job]:
         found = (self.machine.jobs.get(one.job_id) for one in self.bindings.values())
         return [job for job in found if job is not None and job.state is JobState.RUNNING]
@@ -223,7 +239,8 @@ class Controller:
         """Of the nodes where something has changed."""
         found: list[qe.Event] = []
         for name, node in self._nodes.items():
-            room = rooms.room_of(node, held[name], self._others[name])
+            offered = node.offered and name not in self._registrations.unsure
+            room = rooms.room_of(node, held[name], self._others[name], offered)
             if self._rooms.get(name) != room:
                 self._rooms[name] = room
                 found.append(room)
@@ -373,7 +390,12 @@ class Controller:
 
     def _starts(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
         """It is to run, and waits."""
-        if binding.attempt == job.attempt or shown.restarts > binding.restarts:
+        if unsure := self._registrations.unsure.intersection(place.node for place in job.placement):
+            # slurmctld was started: it may have begun this job before, and forgotten that
+            if not shown.held:
+                self._out.orders.append(Hold(shown.key))
+            self.delayed[shown.key] = f"slurmctld was started: {', '.join(sorted(unsure))} must register first"
+        elif binding.attempt == job.attempt or shown.restarts > binding.restarts:
             self._requeued(shown, binding, job)
         elif self._asks_anew(shown) and not binding.giving_up:
             binding.giving_up = True  # it was placed for what it asked before
@@ -388,8 +410,8 @@ class Controller:
             binding.giving_up, binding.told_ns = False, -1
             self._changed(binding)
             self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(shown), True))
-        elif shown.restarts and now_ns - max(self._requeued_ns.get(shown.key, 0), self._began_ns) < SETTLE_NS:
-            return
+        elif now_ns < self._settled_ns.get(shown.key, self._began_ns + SETTLE_NS if shown.restarts else 0):
+            self.delayed[shown.key] = "its former run is being ended"
         elif self._may_tell(binding, now_ns):
             self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
 
@@ -401,10 +423,13 @@ class Controller:
         return "Slurm did not start it on these nodes in time"
 
     def _requeued(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
-        """It ran, and Slurm or a user has requeued it: a node failed, or scontrol requeue. It waits its turn again."""
+        """It ran, and Slurm or a user has requeued it: a node failed, or scontrol requeue. Or slurmctld was killed, and
+        has forgotten that it ran: then its number of restarts is the same. It waits its turn again."""
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
             return
+        if shown.restarts == binding.restarts and shown.key not in self._was_delayed:
+            self._settled_ns[shown.key] = self._now_ns + FORGOTTEN_NS
         self._counts_restarts(shown, binding)
         self._requests.append(qe.Requeued(job.job_id))
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
@@ -413,7 +438,7 @@ class Controller:
         """It waits, and will be told anew: only what Slurm restarts from now on is news."""
         if binding.restarts != shown.restarts:
             binding.restarts = shown.restarts
-            self._requeued_ns[shown.key] = self._now_ns
+            self._settled_ns[shown.key] = self._now_ns + SETTLE_NS
             self._changed(binding)
         binding.told_ns = -1
 

@@ -36,6 +36,11 @@ PHASES = {
     "TIMEOUT": Phase.ENDED,
 }
 CANCELLED = "CANCELLED"
+#: sinfo's words for a node that answers, and for one that has not registered and has no jobs
+UP, DRAINED = ("idle", "mixed", "allocated", "completing", "planned"), ("draining", "drained")
+UNKNOWN = "unknown"
+#: and signs of one whose power is off, or is being switched
+_POWER = frozenset("~#!%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +92,34 @@ class SlurmNode:
     #: of each device: what Slurm has given to jobs, whosever they are; () = it shows no amounts (22.05)
     used_milli: tuple[int, ...] = ()
     memory_bytes: int = 0  # of each device, as it publishes it; 0 = not known
+    registered: bool = True  # since slurmctld's start
+    reason: str = ""  # why it is drained or down
+
+    @property
+    def _words(self) -> tuple[str, list[str]]:
+        """Slurm's words carry signs: idle* does not answer."""
+        plain, *more = self.state.lower().split("+")
+        return plain.rstrip("*~#!%$@^-"), more
 
     @property
     def offered(self) -> bool:
-        """Whether Slurm would start anything there. Its words carry signs: idle* does not answer."""
-        words = self.state.lower().split("+")
-        plain = words[0].rstrip("*~#!%$@^-")
-        answers = "*" not in self.state and plain in ("idle", "mixed", "allocated", "completing", "planned")
-        return answers and not {"drain", "maint", "reserved", "down"}.intersection(words[1:])
+        """Whether Slurm would start anything there."""
+        plain, more = self._words
+        return "*" not in self.state and plain in UP and not {"drain", "maint", "reserved", "down"}.intersection(more)
+
+    @property
+    def drained(self) -> bool:
+        plain, more = self._words
+        return plain in DRAINED or "drain" in more
+
+    @property
+    def to_register(self) -> bool:
+        """Whether it is to register soon: one whose power is off, or that is down, is not."""
+        if self.registered:
+            return False
+        plain, more = self._words
+        off = _POWER.intersection(self.state) or any(word.startswith("power") for word in more)
+        return plain in (*UP, *DRAINED, UNKNOWN) and not off and "down" not in more
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +170,16 @@ class Tell:
     text: str
 
 
-Order = Release | Hold | Requeue | Cancel | Tell
+@dataclass(frozen=True, slots=True)
+class Register:
+    """These nodes shall say what runs there; none gets a job before it has. One that is drained is resumed by that."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
+JobOrder = Release | Hold | Requeue | Cancel | Tell
+Order = JobOrder | Register
 
 
 @dataclass(slots=True)

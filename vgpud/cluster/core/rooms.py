@@ -107,9 +107,9 @@ def _moved(place: Place, node: str, to: Mapping[int, int]) -> Place:
     return replace(place, node=node, shares=tuple(sorted(shares, key=lambda share: index_of(share.device_uuid))))
 
 
-def room_of(node: SlurmNode, held: Sequence[int], others: Sequence[int]) -> RoomChanged:
-    """What others have of a node, and whether anything is placed there. `held`: what the queue has reserved; `others`:
-    what others are known to have, which counts where the node shows no sums."""
+def room_of(node: SlurmNode, held: Sequence[int], others: Sequence[int], offered: bool) -> RoomChanged:
+    """What others have of a node, and whether anything is placed there (`offered`). `held`: what the queue has
+    reserved; `others`: what others are known to have, which counts where the node shows no sums."""
     names = [device_name(node.name, i) for i in range(node.gpus)]
     if len(node.used_milli) == node.gpus:
         others = [max(0, given - ours) for given, ours in zip(node.used_milli, held, strict=True)]
@@ -117,4 +117,4 @@ def room_of(node: SlurmNode, held: Sequence[int], others: Sequence[int]) -> Room
     for name, milli in zip(names, others, strict=True):
         if milli:
             direct.append((name, milli, milli * MEMORY_BYTES // MILLI_PER_DEVICE))
-    return RoomChanged(node.name, tuple(direct), tuple(names) if node.offered else ())
+    return RoomChanged(node.name, tuple(direct), tuple(names) if offered else ())

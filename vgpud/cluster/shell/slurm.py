@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from vgpud.cluster.core.model import Cancel, Hold, Order, Phase, Release, Requeue, Seen, SlurmJob, Tell
+from vgpud.cluster.core.model import Cancel, Hold, Order, Phase, Register, Release, Requeue, Seen, SlurmJob, Tell
 from vgpud.cluster.shell import text
 from vgpud.cluster.shell.arrays import Limits
 from vgpud.errors import ExitCode, VgpudError
@@ -86,8 +86,13 @@ class Slurm:
 
     def tell(self, order: Order) -> None:
         """Raises SlurmError: it was refused, or Slurm does not answer."""
-        for command in commands(order):
-            run(command)
+        try:
+            for command in commands(order):
+                run(command)
+        except SlurmError as error:
+            # slurmctld says that of nodes whose state it has forgotten, and asks them all the same
+            if not (isinstance(order, Register) and "Invalid node state" in str(error)):
+                raise
 
 
 def _devices(job: SlurmJob) -> tuple[tuple[str, int, int], ...] | None:
@@ -119,6 +124,9 @@ def commands(order: Order) -> list[list[str]]:
             return [["scontrol", "requeue", key], ["scontrol", "hold", key]]
         case Cancel(key):
             return [["scancel", key]]
+        case Register(nodes):
+            # not RESUME, which asks only drained nodes to register
+            return [["scontrol", "update", f"NodeName={','.join(nodes)}", "State=UNDRAIN"]]
         case Tell(key, sentence):
             return [["scontrol", "update", f"JobId={key}", f"AdminComment={text.MARK} {sentence[:TELL_CHARS_MAX]}"]]
 

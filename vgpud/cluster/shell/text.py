@@ -39,7 +39,8 @@ JOB_COLUMNS = {
 #: administrators' comment of the latter begins
 USER_HOLD, MARK = "JobHeldUser", "vgpu:"
 #: the same of sinfo -O; the node's comment has what publish_memory.sh of integrations/slurm has written there
-NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12, "Comment": 128}
+NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12}
+NODE_COLUMNS |= {"Comment": 128, "FreeMem": 24, "Reason": 64}
 #: what these programs print where there is nothing
 _NOTHING = {"", "(null)", "N/A", "None", "n/a"}
 _NODES_MAX = 65_536
@@ -128,6 +129,8 @@ def nodes(text: str) -> Iterator[SlurmNode]:
             _number(row["CPUs"]),
             used_milli(row["GresUsed"], gpus),
             _number(words.said(row["Comment"]).get("memory", "")),
+            registered=bool(row["FreeMem"]),  # slurmctld does not save it, and has it from the node
+            reason=row["Reason"],
         )
 
 

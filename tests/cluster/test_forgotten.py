@@ -1,0 +1,266 @@
+"""slurmctld is killed and has forgotten what it did last, while programs run on: none runs twice, and all end."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.cluster.fake_slurm import FakeSlurm
+from tests.cluster.system import System
+from tests.cluster.world import World
+from vgpud.cluster.core.model import Hold, Register, Release, SlurmNode
+from vgpud.cluster.core.registrations import MISSED_NS
+from vgpud.core.jobs.model import SECOND_NS
+from vgpud.simulate import replay
+
+
+def registered(world: World) -> list[tuple[str, ...]]:
+    """Nodes that were asked with the last look."""
+    return [order.nodes for order in world.last.orders if isinstance(order, Register)]
+
+
+def test_a_start_that_was_forgotten_waits_for_its_node() -> None:
+    """Its program runs on, and is ended when the node registers."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(2)
+    assert world.slurm.nodes["n1"].runs == {job}
+    world.slurm.kill()
+    world.look()
+    assert registered(world) == [("n1", "n2")]  # both may have jobs that slurmctld does not know of
+    assert not any(isinstance(order, Release) for order in world.last.orders)
+    assert world.controller.delayed == {job: "slurmctld was started: n1 must register first"}
+    assert world.slurm.nodes["n1"].runs == set()
+    world.looks(3)
+    assert world.running() == [job] and world.slurm.duplicates == 0 and not world.controller.delayed
+    assert world.job(job).attempt == 2 and world.job(job).failures == 0
+
+
+def test_a_start_that_no_controller_saw_waits_for_its_node() -> None:
+    """slurmctld has saved that the job was released, and would start it again."""
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    schedule = world.slurm.schedule
+    world.slurm.schedule = list  # type: ignore[method-assign]
+    world.look()
+    world.slurm.save()
+    world.slurm.schedule = schedule  # type: ignore[method-assign]
+    assert world.slurm.schedule() == [job]
+    world.slurm.kill()
+    world.look()
+    assert Hold(job) in world.last.orders
+    world.looks(4)
+    assert world.running() == [job] and world.slurm.duplicates == 0 and world.job(job).attempt == 1
+
+
+def test_a_node_that_does_not_register_is_waited_for_until_it_is_down() -> None:
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(2)
+    world.slurm.kill()
+    world.slurm.deaf = True
+    asked = 0
+    for _ in range(20):
+        world.look()
+        asked += len(registered(world))
+        assert not any(isinstance(order, Release) for order in world.last.orders)
+    assert asked == 1  # each time would keep the node from being taken for down
+    world.slurm.deaf = False
+    world.slurm.nodes["n1"].state = "down*"
+    world.slurm.nodes["n1"].runs.clear()
+    world.slurm.register("n2")
+    world.looks(4)
+    assert list(world.slurm.jobs[job].has) == ["n2"]
+
+
+def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
+    """The node had registered before the controller looked."""
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(2)
+    world.slurm.kill()
+    world.slurm.nodes["n1"].registered = True
+    world.look()
+    assert not registered(world) and world.slurm_state(job) == "PENDING"
+    world.looks(4)
+    assert world.controller.delayed == {job: "its former run is being ended"}
+    world.slurm.register("n1")
+    world.looks(2)
+    assert world.running() == [job] and world.slurm.duplicates == 0
+
+
+def test_an_end_that_was_forgotten_is_found() -> None:
+    """It seems to run, and is not on its node: Slurm finds that out when the node registers late enough."""
+    world = World(FakeSlurm(n1=1))
+    job, waits = world.slurm.submit("gpu:1"), world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.looks(1)
+    world.slurm.kill()
+    world.looks(3)
+    assert world.slurm_state(job) == "RUNNING" and world.slurm.nodes["n1"].runs == set()
+    world.look(MISSED_NS / SECOND_NS)
+    assert registered(world) == [("n1",)]
+    world.looks(3)
+    assert world.running() == [waits] and world.state(job) == "pending"  # as Slurm does: requeued, and so run again
+    world.look(2 * MISSED_NS / SECOND_NS)
+    assert registered(world) == []
+
+
+def test_a_new_controller_looks_for_ends_that_were_forgotten() -> None:
+    world = World(FakeSlurm(n1=1))
+    world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.kill()
+    world.look()
+    assert registered(world) == []
+    world.look(MISSED_NS / SECOND_NS)
+    assert registered(world) == [("n1",)]
+
+
+@pytest.mark.parametrize(("reason", "resumed"), [("Duplicate jobid", True), ("broken fan", False)])
+def test_a_node_that_slurm_drained_for_a_second_start_is_resumed(reason: str, resumed: bool) -> None:
+    world = World(FakeSlurm(n1=1))
+    world.look()
+    world.slurm.nodes["n1"].state, world.slurm.nodes["n1"].reason = "drained", reason
+    world.slurm.deaf = True
+    asked = []
+    for _ in range(3):
+        world.look()
+        asked += registered(world)
+    assert asked == ([("n1",)] if resumed else [])
+    world.look(30)
+    assert registered(world) == asked  # the order was lost
+    world.slurm.deaf = False
+    job = world.slurm.submit("gpu:1")
+    world.look(30)
+    world.looks(2)
+    assert world.running() == ([job] if resumed else [])
+
+
+def test_a_job_whose_program_hangs_starts_in_the_end() -> None:
+    """Slurm ends it only with the second start, drains the node and requeues the job."""
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.nodes["n1"].runs.add(job)
+    world.looks(5)
+    assert world.slurm.duplicates == 1 and world.running() == [job]
+
+
+def test_a_node_that_was_drained_before_stays_drained() -> None:
+    world = World(FakeSlurm(n1=1, n2=1))
+    world.slurm.nodes["n1"].state = "drained"
+    world.slurm.save()
+    world.slurm.kill()
+    world.look()
+    assert registered(world) == [("n2",)]
+
+
+@pytest.mark.parametrize("state", ["idle", "mixed", "idle*", "draining", "mixed+drain", "unknown"])
+def test_nodes_that_are_to_register(state: str) -> None:
+    assert SlurmNode("n1", state, 1, registered=False).to_register
+    assert not SlurmNode("n1", state, 1).to_register
+
+
+@pytest.mark.parametrize("state", ["down", "down*", "idle~", "mixed#", "idle+powered_down", "mixed+down", "future"])
+def test_nodes_that_are_not(state: str) -> None:
+    assert not SlurmNode("n1", state, 1, registered=False).to_register
+
+
+def test_what_a_node_has_is_not_forgotten_with_it() -> None:
+    """slurmctld knows no shards of a node that has not registered."""
+    world = World(FakeSlurm(n1=2, n2=2))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.nodes["n1"].registered, world.slurm.nodes["n1"].shards = False, 0
+    world.slurm.deaf = True
+    world.look()
+    assert not world.controller.unusable and world.running() == [job]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_jobs_end_and_none_runs_twice(seed: int) -> None:
+    """The fake Slurm fails the test where a job would run in two places. It saves now and then, and is killed."""
+    draw = random.Random(seed)
+    world = World(FakeSlurm(n1=2, n2=2))
+    world.slurm.old = seed % 2 == 1
+    world.slurm.save()
+    worked: set[str] = set()
+    keys: list[str] = []
+    kills = 0
+    for turn in range(2000):
+        if len(keys) < 40 and draw.random() < 0.3:
+            gres = draw.choice(("shard:300", "shard:500", "gpu:1", "gpu:1"))
+            keys.append(world.slurm.submit(gres, key=str(turn + 1), nodes=draw.choice((1, 1, 2))))
+            world.slurm.save()  # a submission that is forgotten is its user's to make again
+        for key in world.running():
+            runs = [name for name, node in world.slurm.nodes.items() if key in node.runs]
+            if runs and draw.random() < 0.1:
+                worked.add(key)
+                world.slurm.end(key)
+        if draw.random() < 0.3:
+            world.slurm.save()
+        elif turn < 1000 and draw.random() < 0.05:
+            kills += 1
+            world.slurm.kill()
+        elif draw.random() < 0.02:
+            world.kill()
+        world.look()
+        if len(keys) == 40 and all(job.state == "COMPLETED" for job in world.slurm.jobs.values()):
+            break
+    assert worked == set(keys) == set(world.slurm.jobs) and kills > 3
+    assert {job.state for job in world.slurm.jobs.values()} == {"COMPLETED"}
+    assert {node.state for node in world.slurm.nodes.values()} == {"idle"}
+
+
+def test_decisions_replay_where_slurmctld_is_killed() -> None:
+    draw = random.Random(3)
+    world = World(FakeSlurm(n1=2, n2=1))
+    world.slurm.save()
+    for _ in range(150):
+        if draw.random() < 0.3:
+            world.slurm.submit(draw.choice(("shard:500", "gpu:1")))
+        for key in world.running():
+            if draw.random() < 0.1:
+                world.slurm.end(key)
+        if draw.random() < 0.3:
+            world.slurm.save()
+        if draw.random() < 0.1:
+            world.slurm.kill()
+        world.look()
+    assert list(replay.same_commands(world.recording())) == []
+
+
+def test_explain_and_the_log_say_it(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    one = system.service()
+    job = system.submit("gpu:2")
+    system.change(FakeSlurm.save)
+    one.look()
+    assert system.slurm().nodes["n1"].runs == {job}
+    system.change(FakeSlurm.kill)
+    one.look()
+    said = system.vgpu("explain", job, "--run-dir", str(system.options.run))
+    assert "n1 must register first" in said
+    assert [r.message for r in caplog.records if "slurmctld" in r.message] == [
+        "slurmctld was started: before jobs start, these register: n1,n2"
+    ]
+    assert system.slurm().nodes["n1"].registered and system.slurm().nodes["n1"].runs == set()
+    one.close()
+
+
+def test_nodes_are_asked_although_slurmctld_calls_their_state_invalid(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = system.service()
+    system.change(FakeSlurm.save)
+    system.change(FakeSlurm.kill)
+    refused = "#!/bin/sh\necho 'slurm_update error: Invalid node state specified' >&2\nexit 1\n"
+    (system.folder / "bin/scontrol").write_text(refused)
+    one.look()
+    assert not any("Invalid" in r.message for r in caplog.records)
+    one.close()
