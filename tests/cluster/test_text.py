@@ -157,6 +157,12 @@ def test_memory_that_a_node_publishes(comment: str, memory_bytes: int) -> None:
     assert (node.cpus, node.memory_bytes) == (8, memory_bytes)
 
 
+def test_a_line_break_in_a_nodes_comment() -> None:
+    values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:2", "FreeMem": "7", "Comment": "rack 7\nrow 3"}
+    shown = "".join(f"{values.get(name, ''):<{width}}" for name, width in text.NODE_COLUMNS.items())
+    assert [(node.name, node.gpus, node.registered) for node in text.nodes(shown)] == [("n1", 2, True)]
+
+
 @pytest.mark.parametrize(("memory", "registered"), [("0", True), ("N/A", False)])
 def test_whether_a_node_has_registered(memory: str, registered: bool) -> None:
     values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:1", "FreeMem": memory, "Reason": "Duplicate jobid"}

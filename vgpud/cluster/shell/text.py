@@ -40,7 +40,7 @@ JOB_COLUMNS = {
 USER_HOLD, MARK = "JobHeldUser", "vgpu:"
 #: the same of sinfo -O; the node's comment has what publish_memory.sh of integrations/slurm has written there
 NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12}
-NODE_COLUMNS |= {"Comment": 128, "FreeMem": 24, "Reason": 64}
+NODE_COLUMNS |= {"FreeMem": 24, "Reason": 64, "Comment": 128}
 #: what these programs print where there is nothing
 _NOTHING = {"", "(null)", "N/A", "None", "n/a"}
 _NODES_MAX = 65_536
