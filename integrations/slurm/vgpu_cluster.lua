@@ -50,8 +50,14 @@ local function is_given(text)
    return text ~= nil and text ~= ""
 end
 
-local function has_control_characters(text)
-   return is_given(text) and text:find("%c") ~= nil
+-- Of texts that the controller reads: what follows a line break in one it cannot see.
+local function unreadable(job)
+   for name, text in pairs({account = job.account, comment = job.comment}) do
+      if is_given(text) and text:find("%c") ~= nil then
+         return "the " .. name .. " has a line break or another control character: leave it out"
+      end
+   end
+   return nil
 end
 
 -- What the queue cannot place is refused at once, with what to write instead.
@@ -68,9 +74,6 @@ local function objection(job)
    if job.begin_time ~= nil and job.begin_time ~= slurm.NO_VAL and os.difftime(job.begin_time, os.time()) > 60 then
       return "the queue starts jobs when there is capacity: leave --begin out"
    end
-   if has_control_characters(job.comment) then
-      return "the comment has a line break or another control character: leave it out"
-   end
    if job.min_nodes ~= slurm.NO_VAL and job.max_nodes ~= slurm.NO_VAL
       and job.max_nodes ~= 0 and job.min_nodes ~= job.max_nodes then
       return "write one number of nodes, --nodes=N"
@@ -84,7 +87,7 @@ function slurm_job_submit(job, partitions, uid)
    if code ~= slurm.SUCCESS or not ours or not controller_decides() then
       return code
    end
-   local text = others and "name this partition alone" or objection(job)
+   local text = others and "name this partition alone" or unreadable(job) or objection(job)
    if text ~= nil then
       return refuse(text)
    end
@@ -103,8 +106,9 @@ function slurm_job_modify(job, record, partitions, uid)
    if code ~= slurm.SUCCESS or not ours or not controller_decides() then
       return code
    end
-   if has_control_characters(job.comment) then
-      return refuse("the comment has a line break or another control character: leave it out")
+   local text = unreadable(job)
+   if text ~= nil then
+      return refuse(text)
    end
    if job.priority == 0 and record.priority == 0 then
       return refuse("it waits in the queue already: submit it with --hold, or cancel it")

@@ -165,6 +165,16 @@ def test_what_cannot_be_placed_is_refused_at_once(site: Site) -> None:
         given = ["sbatch", "--output=/dev/null", *words, "--wrap=true"]
         done = site.cluster.call(*given, user="nobody", check=False)
         assert done.returncode and f"partition {PARTITION}: " in done.stderr
+    for name in ("account", "comment"):  # what follows a line break the controller cannot see
+        given = ["sbatch", "--output=/dev/null", "--gres=gpu:1", f"--{name}=x\n12", "--wrap=true"]
+        done = site.cluster.call(*given, user="nobody", check=False)
+        assert done.returncode and f"the {name} has a line break" in done.stderr
+    held = site.submit("--gres=gpu:1", "--hold")
+    for name in ("Account", "Comment"):
+        for value, refused in (("x\r12", True), ("x", False)):
+            words = ("scontrol", "update", f"JobId={held}", f"{name}={value}")
+            assert bool(site.cluster.call(*words, user="nobody", check=False).returncode) == refused
+    site.cluster.call("scancel", held)
     big = site.submit("--gres=shard:600", "--comment=vgpu duration=1h")
     eventually(lambda: one.look() is None and site.states(big) == ["RUNNING"])
     (job,) = one.controller.machine.jobs.values()

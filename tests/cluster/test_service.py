@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from tests.cluster.system import System
 from vgpud.cli.main import cli
 from vgpud.cluster import service
-from vgpud.cluster.core.model import Order
+from vgpud.cluster.core import controller
+from vgpud.cluster.core.model import Order, SlurmJob
 from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
 from vgpud.core.jobs.model import QueueSpec
@@ -150,6 +151,53 @@ def test_a_job_that_is_not_the_queues_takes_no_devices_by_its_texts(quick_system
     assert [jobs[key].state for key in keys] == ["RUNNING", "RUNNING", "PENDING"]
     (waits,) = [job for job in one.controller.machine.jobs.values() if job.spec.name == keys[2]]
     assert one.controller.machine.reason(waits.job_id, 10**18).endswith("device 1 of n1 has most, 0.9")
+    one.close()
+
+
+@pytest.mark.parametrize("forged", ["{waits}", "x", "{waits}".ljust(40) + "COMPLETED"])
+def test_a_line_break_in_an_account_is_one_jobs_matter(quick_system: System, forged: str) -> None:
+    """As squeue shows it: another job's number behind it is no row of that job."""
+    one = quick_system.service()
+    waits = quick_system.submit("gpu:1", uid=2000)
+    hostile = quick_system.submit("gpu:1", account="team\n" + forged.format(waits=waits))
+    for _ in range(2):
+        one.look()
+        assert published.fresh(quick_system.options.run, published.now_s())
+    jobs = {job.spec.name: job for job in one.controller.machine.jobs.values()}
+    assert {name: (job.spec.uid, job.state.value) for name, job in jobs.items()} == {
+        waits: (2000, "running"),
+        hostile: (1000, "running"),
+    }
+    one.close()
+
+
+def test_a_job_that_cannot_be_looked_at(
+    quick_system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it is: it is refused or stays as it is, the log says so once, and other jobs run."""
+    spec_of = controller.spec_of
+
+    def failing(job: SlurmJob, *more: object) -> object:
+        if job.comment == "hostile":
+            raise KeyError(job.key)
+        return spec_of(job, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(controller, "spec_of", failing)
+    one = quick_system.service()
+    hostile, runs, waits = (quick_system.submit(gres) for gres in ("gpu:1", "gpu:2", "gpu:2"))
+    quick_system.change(lambda slurm: setattr(slurm.jobs[hostile], "comment", "hostile"))
+    one.look()
+    quick_system.change(lambda slurm: setattr(slurm.jobs[waits], "comment", "hostile"))
+    for _ in range(3):
+        one.look()
+    assert quick_system.slurm().jobs[runs].state == "RUNNING"
+    assert "cannot read it" in one.controller.refused[hostile] and waits in one.controller.bindings
+    logged = [record.getMessage() for record in caplog.records if record.exc_info]
+    assert [words.split()[1] for words in logged] == [hostile, waits]
+    quick_system.end(runs)
+    for _ in range(2):
+        one.look()
+    assert quick_system.slurm().jobs[waits].state == "RUNNING", "it is queued as it was"
     one.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from vgpud.cluster.core.model import Cancel, Hold, Phase, Release, Requeue, Settings, SlurmJob, SlurmNode, Tell
 from vgpud.cluster.core.translate import NotOurs, spec_of
 from vgpud.cluster.shell import text, topology
-from vgpud.cluster.shell.slurm import TELL_CHARS_MAX, commands
+from vgpud.cluster.shell.slurm import TELL_CHARS_MAX, commands, run
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.queue.check import ARRAY_JOBS_MAX
 from vgpud.userfiles import rates
@@ -63,6 +63,30 @@ def test_a_text_cannot_pass_for_a_column_or_a_row() -> None:
     """The comment is the last column, and what follows a line break in it is too short to be a row."""
     (job,) = text.jobs(line(Comment="x PENDING 0\n99 RUNNING"))
     assert (job.key, job.state, job.comment) == ("12", "", "x PENDING 0")
+
+
+@pytest.mark.parametrize("text_of", ["Account", "Comment", "tres-per-node"])
+@pytest.mark.parametrize("forged", ["x", "12", "99", "7".ljust(40) + "COMPLETED", "\n12\n\n99 RUNNING"])
+def test_a_line_break_makes_no_row(text_of: str, forged: str) -> None:
+    """Neither an unreadable one, which would be the whole look's end, nor a job's that there is or is not, and the
+    job itself stays."""
+    values = {"UserID": "1000", "State": "RUNNING", "admin_comment": "vgpu: queued"}
+    shown = line(UserID="0") + "\n" + line(JobArrayID="13", **values, **{text_of: f"team\n{forged}"}) + "\n"
+    found = list(text.jobs(shown + line(JobArrayID="7", UserID="2000")))
+    assert [(job.key, job.uid) for job in found] == [("12", 0), ("13", 1000), ("7", 2000)]
+    assert (found[1].phase, found[1].user_held) == (Phase.RUNS, False)
+
+
+def test_each_job_once() -> None:
+    """The first row of a number counts, and a row without one is no reason to see nothing."""
+    shown = "\n".join([line(JobArrayID="x"), line(UserID="1000"), line(UserID="1", State="COMPLETED")])
+    assert [(job.key, job.uid) for job in text.jobs(shown)] == [("12", 1000)]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_every_character_of_a_program_is_one(ends: str) -> None:
+    """Also those that end lines elsewhere: columns would be shorter."""
+    assert run(["printf", "%s", f"team{ends}\xe9"]) == f"team{ends}\xc3\xa9"
 
 
 @pytest.mark.parametrize(
@@ -161,6 +185,20 @@ def test_a_line_break_in_a_nodes_comment() -> None:
     values = {"NodeList": "n1", "StateLong": "idle", "Gres": "gpu:2", "FreeMem": "7", "Comment": "rack 7\nrow 3"}
     shown = "".join(f"{values.get(name, ''):<{width}}" for name, width in text.NODE_COLUMNS.items())
     assert [(node.name, node.gpus, node.registered) for node in text.nodes(shown)] == [("n1", 2, True)]
+
+
+@pytest.mark.parametrize("reason", ["ECC\nXid 79", "\nn1", "a\n" + "n9".ljust(64) + "idle"])
+def test_a_line_break_in_a_nodes_reason(reason: str) -> None:
+    values = {"StateLong": "drained", "Gres": "gpu:2", "FreeMem": "7", "Comment": "vgpu memory=1"}
+
+    def row(**more: str) -> str:
+        return "".join(f"{(values | more).get(name, ''):<{width}}"[:width] for name, width in text.NODE_COLUMNS.items())
+
+    first, node, last = text.nodes(
+        "\n".join([row(NodeList="n1"), row(NodeList="n2", Reason=reason), row(NodeList="n3")])
+    )
+    assert [one.name for one in (first, node, last)] == ["n1", "n2", "n3"]
+    assert (node.drained, node.gpus, node.reason) == (True, 2, reason.partition("\n")[0])
 
 
 @pytest.mark.parametrize(("memory", "registered"), [("0", True), ("N/A", False)])

@@ -58,6 +58,8 @@ class World:
         """One turn of the controller; Slurm does what it is told, and then what it can."""
         self.now_ns += int(passed_s * SECOND_NS)
         made = self.controller.step(self.slurm.seen(), self.now_ns, queues)
+        for _, fault in made.faults:
+            raise fault
         self._save(made)
         for order in made.orders:
             self.slurm.tell(order)

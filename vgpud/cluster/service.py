@@ -129,6 +129,8 @@ class Service:
             return
         now_ns = self._clock.now_ns()
         decided = self.controller.step(seen, now_ns, self._changed_queues())
+        for key, fault in decided.faults:
+            log.error("job %s cannot be looked at and stays as it is", key, exc_info=fault)
         self._save(decided, now_ns)
         self._complain("; ".join(filter(None, [self._queues_fault, *self.controller.unusable.values()])))
         self._beat()

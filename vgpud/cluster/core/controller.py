@@ -62,6 +62,7 @@ class Decided:
     bindings: dict[str, Binding | None] = field(default_factory=dict)  # None: it is no more
     ended: list[tuple[str, Job]] = field(default_factory=list)
     notes: list[qe.Note] = field(default_factory=list)
+    faults: list[tuple[str, Exception]] = field(default_factory=list)  # of jobs, see _look_at_safely
 
 
 def left_over(jobs: Iterable[Job], queues: Iterable[QueueSpec]) -> tuple[QueueSpec, ...]:
@@ -108,6 +109,7 @@ class Controller:
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
         self._turned: list[int] = []  # jobs that were started or stopped in this step
+        self._faults: dict[str, str] = {}  # of jobs that could not be looked at
 
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
         """Takes over what a former controller saved, before the first step."""
@@ -139,8 +141,8 @@ class Controller:
         self._out.orders += self._registrations.look(seen.nodes, seen.jobs, now_ns)
         self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
         self.foreign = 0
-        for job in sorted(seen.jobs, key=lambda one: one.number):
-            self._look_at(job, now_ns)
+        for job in sorted(by_key.values(), key=lambda one: one.number):
+            self._look_at_safely(job, now_ns)
         for key in [key for key in self.bindings if key not in by_key]:
             self._gone(self.bindings[key])
         self._look_at_rooms(by_key)
@@ -182,7 +184,7 @@ class Controller:
         shown = by_key.get(job.spec.name)
         if shown is not None and job.state is JobState.RUNNING:
             self._requests, self._answers = [], []
-            self._look_at(shown, now_ns)
+            self._look_at_safely(shown, now_ns)
 
     def _forget(self, by_key: Mapping[str, SlurmJob]) -> None:
         """What has ended."""
@@ -196,6 +198,7 @@ class Controller:
                 self._out.ended.append((key, job))
         for key in self.refused.keys() - by_key.keys():
             del self.refused[key]
+        self._faults = {key: fault for key, fault in self._faults.items() if key in by_key}
         self.machine.forget([job.job_id for _, job in self._out.ended])
 
     def _changed(self, binding: Binding) -> None:
@@ -265,6 +268,19 @@ class Controller:
         return shown is not None and shown.phase is Phase.RUNS
 
     # ---- jobs ----
+
+    def _look_at_safely(self, shown: SlurmJob, now_ns: int) -> None:
+        """A job that this controller has no words for stays as it is: it must not end the process, which would begin
+        again with that job and end again."""
+        try:
+            self._look_at(shown, now_ns)
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+            if self._faults.get(shown.key) != fault:
+                self._faults[shown.key] = fault
+                self._out.faults.append((shown.key, error))
+            if shown.key not in self.bindings:
+                self._refuse(shown.key, "vgpu cluster cannot read it: its administrators find why in the log")
 
     def _look_at(self, shown: SlurmJob, now_ns: int) -> None:
         binding = self.bindings.get(shown.key)

@@ -132,8 +132,9 @@ def commands(order: Order) -> list[list[str]]:
 
 
 def run(command: Sequence[str], env: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> str:
-    """Output of a program that reads no terminal. Its texts are bytes of any kind: each is one character here. `env`:
-    variables beside those of this process. Raises SlurmError."""
+    """Output of a program that reads no terminal. Its texts are bytes of any kind: each is one character here, also
+    those of line breaks, or columns would be shorter. `env`: variables beside those of this process. Raises
+    SlurmError."""
     try:
         done = subprocess.run(
             command,
@@ -141,7 +142,6 @@ def run(command: Sequence[str], env: Mapping[str, str] | None = None, timeout_s:
             capture_output=True,
             timeout=timeout_s,
             check=False,
-            encoding="latin-1",
             env={**os.environ, **(env or {})},
         )
     except FileNotFoundError as error:
@@ -151,6 +151,6 @@ def run(command: Sequence[str], env: Mapping[str, str] | None = None, timeout_s:
     except OSError as error:
         raise SlurmError(f"{command[0]}: {error}") from error
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[:300]
+        said = " ".join((done.stderr or done.stdout).decode("latin-1").split())[:300]
         raise SlurmError(f"{' '.join(command[:3])}: exit code {done.returncode}: {said or 'nothing was said'}")
-    return done.stdout
+    return done.stdout.decode("latin-1")

@@ -1,8 +1,8 @@
 """The output of squeue, sinfo and scontrol.
 
-Of the first two columns of fixed width, so that no text of a user's can be taken for another column. Their --json has
-another form in each release (its data parser), and scontrol has none before 23.02; the columns are the same from 21.08
-on.
+Of the first two columns of fixed width, so that no text of a user's can be taken for another column, and these texts
+last, so that what follows a line break in one is too short for a row. Their --json has another form in each release
+(its data parser), and scontrol has none before 23.02; the columns are the same from 21.08 on.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from vgpud.cluster.core.model import SlurmJob, SlurmNode
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.slurm import words
 
-#: field of squeue -O -> width; the comment, which is the user's, comes last
+#: field of squeue -O -> width, see TEXTS
 JOB_COLUMNS = {
     "JobArrayID": 40,
     "State": 24,
     "Reason": 64,
     "PriorityLong": 16,
     "UserID": 16,
-    "Account": 64,
-    "tres-per-node": 96,
     "NumNodes": 16,
     "NumCPUs": 16,
     "TimeLimit": 24,
@@ -33,6 +31,8 @@ JOB_COLUMNS = {
     "RestartCnt": 12,
     "exit_code": 16,
     "admin_comment": 64,
+    "tres-per-node": 96,
+    "Account": 64,
     "Comment": 256,
 }
 #: reason of a job that its user holds, and of one that vgpu_cluster.lua holds, as older releases have it; how the
@@ -41,6 +41,8 @@ USER_HOLD, MARK = "JobHeldUser", "vgpu:"
 #: the same of sinfo -O; the node's comment has what publish_memory.sh of integrations/slurm has written there
 NODE_COLUMNS = {"NodeList": 64, "StateLong": 48, "Gres": 256, "GresUsed": 512, "CPUs": 12}
 NODE_COLUMNS |= {"FreeMem": 24, "Reason": 64, "Comment": 128}
+#: columns that may have line breaks in them: users and administrators write them
+TEXTS = frozenset({"admin_comment", "tres-per-node", "Account", "Comment", "Reason"})
 #: what these programs print where there is nothing
 _NOTHING = {"", "(null)", "N/A", "None", "n/a"}
 _NODES_MAX = 65_536
@@ -70,9 +72,12 @@ def columns(widths: Mapping[str, int]) -> str:
 
 
 def rows(text: str, widths: Mapping[str, int]) -> Iterator[dict[str, str]]:
-    """Each line by column. A line that is too short is the rest of a text with a line break and no row."""
-    last = list(widths)[-1]
-    least = sum(widths.values()) - widths[last]
+    """Each line by column. A line that is too short is the rest of a text with a line break and no row; of a row that
+    was cut the columns behind are empty."""
+    names = list(widths)
+    while names[-1] in TEXTS:
+        names.pop()
+    least = sum(widths[name] for name in names)
     for line in text.split("\n"):
         if len(line) < least:
             continue
@@ -85,12 +90,18 @@ def rows(text: str, widths: Mapping[str, int]) -> Iterator[dict[str, str]]:
 
 
 def jobs(text: str) -> Iterator[SlurmJob]:
-    """Raises SlurmTextError."""
+    """Each once; what is no job is left out. Raises SlurmTextError where that is all there is."""
+    seen, other = set[str](), ""
     for row in rows(text, JOB_COLUMNS):
-        if not re.match(r"\d", row["JobArrayID"]):
-            raise SlurmTextError(f"squeue shows {row['JobArrayID'][:40]!r} as the id of a job")
+        key = row["JobArrayID"]
+        if key in seen:
+            continue
+        if not re.match(r"[0-9]", key):
+            other = other or key
+            continue
+        seen.add(key)
         yield SlurmJob(
-            key=row["JobArrayID"],
+            key=key,
             state=row["State"],
             user_held=row["Reason"] == USER_HOLD and not row["admin_comment"].startswith(MARK),
             held=_number(row["PriorityLong"]) == 0,
@@ -107,6 +118,8 @@ def jobs(text: str) -> Iterator[SlurmJob]:
             exit_code=_exit_code(row["exit_code"]),
             comment=row["Comment"],
         )
+    if other and not seen:
+        raise SlurmTextError(f"squeue shows {other[:40]!r} as the id of a job")
 
 
 def nodes(text: str) -> Iterator[SlurmNode]:
