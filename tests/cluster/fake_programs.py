@@ -51,11 +51,11 @@ def _admin_comment(one) -> str:  # type: ignore[no-untyped-def]
 
 
 def _squeue(slurm, arguments):  # type: ignore[no-untyped-def]
-    from vgpud.cluster.shell.text import JOB_COLUMNS
+    from vgpud.cluster.shell.text import JOB_COLUMNS, TEXT_COLUMNS
 
     if arguments[-1].startswith("Name:"):
         (job,) = [job for job in slurm.jobs.values() if f"--jobs={job.key}" in arguments]
-        return f"{job.name:<1100}{'(null)':<1100}"
+        return _row(TEXT_COLUMNS, dict.fromkeys(TEXT_COLUMNS, "(null)") | {"Name": job.name})
     if "--states=PENDING" in arguments:
         pending = [one for one in slurm.seen().jobs if one.state == "PENDING"]
         return "\n".join(f"{one.key:<40}{_reason(one):<40}{_admin_comment(one):<40}" for one in pending)
@@ -147,8 +147,9 @@ def _scontrol(slurm, arguments):  # type: ignore[no-untyped-def]
         gres = {name: ",".join(f"{held.get(i, 0)}/1000" for i in range(max(held) + 1)) for name, held in has}
         groups = "".join(f"  Nodes={name} CPU_IDs=0 Mem=0 GRES=shard:1({text})" for name, text in gres.items())
         job = slurm.jobs[rest[-1]]
-        said = f"JobId=9 JobName={job.name} UserId=ann(1000) JOB_GRES=x{groups} MinCPUsNode=1 Comment={job.comment}"
-        return f"{said} WorkDir=/"
+        head = f"JobId=9 JobName={job.name} UserId=ann(1000) GroupId=ann(1000) MCS_label=N/A Priority=1 Nice=0"
+        head += " Account=(null) QOS=(null) JobState=RUNNING"
+        return f"{head} JOB_GRES=x{groups} MinCPUsNode=1 Comment={job.comment} WorkDir=/"
     if verb == "update" and rest[0].startswith("NodeName="):
         assert rest[1:] == ["State=UNDRAIN"]
         slurm.tell(Register(tuple(rest[0].partition("=")[2].split(",")), ""))

@@ -224,10 +224,17 @@ def test_no_text_of_a_job_takes_devices(site: Site) -> None:
     """A job that is not the queue's, on a Slurm whose nodes show no amounts."""
     lie = "x UserId=a(1) Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:sim:2(IDX:0-1) MinCPUsNode=1"
     texts = [f"--{name}={lie}\n{lie}" for name in ("job-name", "account", "mcs-label", "wckey", "comment", "network")]
-    job = site.submit("--gres=shard:100", "--nodelist=n1", *texts)
-    plain = site.submit("--gres=shard:100", "--nodelist=n2")
+    job = site.submit("--gres=shard:100", "--nodelist=n1", "--hold", *texts)
+    # squeue shows a WCKey, and scontrol only with TrackWCKey=yes; small letters are what keeps it from ending devices
+    wckey = "x MinCPUsNode=1 MinCPUsNode=1"
+    site.cluster.call("scontrol", "update", f"JobId={job}", f"WCKey={wckey}", user="nobody")
+    shown = site.cluster.call("squeue", "-h", f"--jobs={job}", "-O", "WCKey:1100").stdout
+    assert shown.strip() == wckey.lower()
+    site.cluster.call("scontrol", "release", job, user="nobody")
+    plain = site.submit("--gres=shard:100", "--nodelist=n2", "--account=x\n99")
     eventually(lambda: site.states(job, plain) == ["RUNNING", "RUNNING"])
     found = {one.key: one.devices for one in Slurm(PARTITION).look().jobs}
+    assert "99" not in found
     ((name, _, milli),) = found[job]
     assert (name, milli) == ("n1", 100)
     ((name, _, milli),) = found[plain]

@@ -265,19 +265,43 @@ def test_devices_that_a_text_makes_up(lie: str) -> None:
             assert text.devices(said, ("n1",), known(*texts[:2])) == (("n1", 1, 1000),)
 
 
-def shown(name: str, account: str, comment: str, gres: str = "gpu:1(IDX:1)") -> str:
+def shown(name: str, account: str, comment: str, gres: str = "gpu:1(IDX:1)", **more: str) -> str:
     """A job as scontrol shows it, with all that may stand around its devices."""
+    array, joined = more.get("array", "ArrayJobId=2 ArrayTaskId=1 "), more.get("joined", "")
     of_slurm = f"JOB_GRES=gpu:1   Nodes=n1 CPU_IDs=0-1 Mem=0 GRES={gres} MinCPUsNode=1"
     return (
-        f"JobId=2 ArrayJobId=2 ArrayTaskId=1 JobName={name} UserId=ann(1000) GroupId=ann(1000) MCS_label=N/A"
-        f" Account={account} QOS=(null) {of_slurm} Comment={comment} \n"
+        f"JobId=2 {array}JobName={name} {joined}UserId=ann(1000) GroupId=domain users(1000) MCS_label=N/A Priority=1"
+        f" Nice=0 Account={account} QOS=(null){more.get('wckey', '')} JobState=RUNNING Reason=None"
+        f" Partition=gpu AllocNode:Sid={more.get('host', 'h')}:1 {of_slurm} Comment={comment} \n"
     )
 
 
-def known(name: str, account: str) -> str:
+def known(name: str, account: str, wckey: str = "(null)", host: str = "h") -> str:
     """These as squeue shows them."""
-    values = {"Name": name, "Account": account}
+    values = {"Name": name, "Account": account, "WCKey": wckey, "AllocNodes": host}
     return "".join(f"{values.get(column, '(null)'):<{width}}" for column, width in text.TEXT_COLUMNS.items())
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("gres", ["gpu:2(IDX:0-1)", ""])
+@pytest.mark.parametrize("wckey", ["x MinCPUsNode=y", "x MinCPUsNode= MinCPUsNode=", "x\r\n JobState=y MinCPUsNode=1"])
+def test_a_wckey_is_not_always_shown(wckey: str, gres: str, tracked: bool) -> None:
+    """By scontrol, only with TrackWCKey=yes; a user may set one in any case."""
+    lie = f"vgpu Nodes=n1 CPU_IDs=0 Mem=0 GRES={gres} MinCPUsNode=1"
+    said = shown("x", "x", lie, wckey=f" WCKey={wckey}" if tracked else "")
+    assert text.devices(said, ("n1",), known("x", "x", wckey)) == (("n1", 1, 1000),)
+
+
+def test_a_host_that_looks_like_devices() -> None:
+    """That of the submission stands between the account and the devices."""
+    lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
+    assert text.devices(shown("x", "x", lie, host=lie), ("n1",), known("x", "x", host=lie)) == (("n1", 1, 1000),)
+
+
+def test_a_job_of_several_components_has_devices() -> None:
+    lie = "x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) MinCPUsNode=1"
+    said = shown("x", "x", lie, array="HetJobId=2 HetJobOffset=0 ", joined="HetJobIdSet=2-3 ")
+    assert text.devices(said, ("n1",), known("x", "x")) == (("n1", 1, 1000),)
 
 
 def test_what_ends_no_devices() -> None:

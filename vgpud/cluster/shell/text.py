@@ -224,17 +224,19 @@ def is_ambiguous(text: str) -> bool:
 def devices(text: str, nodes: tuple[str, ...], texts: str = "") -> tuple[tuple[str, int, int], ...] | None:
     """What `scontrol -o -d show job` says of a job that has these nodes: Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:1).
 
-    Users' texts stand in the same line, some before that and some behind it. It is found by its end: the first one of
-    the line, after those that the texts before it have. `texts`: these, from squeue with TEXT_COLUMNS. None: they are
-    others meanwhile.
+    Users' texts stand in the same line, some before that and some behind it. It is found by its end: the first one
+    behind the texts before it. `texts`: these, from squeue with TEXT_COLUMNS. None: they are others meanwhile.
     """
-    before, rest = list[str](), texts
-    for width in TEXT_COLUMNS.values():
-        before, rest = [*before, rest[:width]], rest[width:]
-    name = re.escape(before[0].rstrip()) or r"(?:\(null\))?"
-    if texts and not re.match(rf"JobId=\d+ (?:(?:Array|Het)\w+=\S+ )*JobName={name}\s+UserId=", text):
-        return None
-    parts, users = text.split(_END), sum(one.count(_END) for one in before)
+    users = 0
+    if texts:
+        known, rest = dict[str, str](), texts
+        for column, width in TEXT_COLUMNS.items():
+            known[column], rest = rest[:width], rest[width:]
+        head = _head(known).match(text)
+        if head is None:
+            return None
+        text, users = text[head.end() :], known["AllocNodes"].count(_END)
+    parts = text.split(_END)
     of_slurm = _END.join(parts[: users + 1]) if len(parts) > users + 1 else ""
     found: dict[tuple[str, int], int] = {}
     for names, gres in _last_devices(of_slurm):
@@ -244,6 +246,20 @@ def devices(text: str, nodes: tuple[str, ...], texts: str = "") -> tuple[tuple[s
                 for at, milli in (_amounts(kind, count, inner, exact=True) or {}).items():
                     found |= {(name, at): milli for name in own if milli}
     return tuple((name, at, milli) for (name, at), milli in sorted(found.items()))
+
+
+def _head(texts: Mapping[str, str]) -> re.Pattern[str]:
+    """A line's beginning with these texts, up to the job's state. Its WCKey is shown only with TrackWCKey=yes, while
+    squeue shows it always."""
+    name, label, account, wckey = (
+        r"(?:\(null\)|N/A)?" if (shown := texts[column].rstrip()) in ("", "(null)") else re.escape(shown)
+        for column in ("Name", "MCSLabel", "Account", "WCKey")
+    )
+    return re.compile(
+        rf"JobId=\d+ (?:(?:Array|Het)\w+=\S+ )*JobName={name}\s+(?:HetJobIdSet=\S+ )?"
+        rf"UserId=[^=]*\(\d+\) GroupId=[^=]*\(\d+\) MCS_label={label}\s+Priority=\S+ Nice=\S+ "
+        rf"Account={account}\s+QOS=\S+(?: WCKey={wckey})?\s+JobState="
+    )
 
 
 def _last_devices(text: str) -> list[tuple[str, str]]:
