@@ -219,24 +219,54 @@ def test_the_hook_of_enroot(site: Site) -> None:
     assert f"LD_PRELOAD={shim}" in environ and "CUDA_VISIBLE_DEVICES=0" in environ
 
 
+@pytest.fixture
+def memory_site(site: Site) -> Site:
+    """A node of two GPUs, the smaller one of 40 GiB."""
+    devices = [{"index": 0, "memory_total_bytes": 80 << 30}, {"index": 1, "memory_total_bytes": 40 << 30}]
+    site.program("vgpu", f"cat <<'END'\n{json.dumps({'devices': devices}, indent=2)}\nEND")
+    site.program("scontrol", "")
+    return site
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
         ("(null)", "vgpu memory=42949672960"),
+        ("", "vgpu memory=42949672960"),
         ("vgpu memory=1", "vgpu memory=42949672960"),
         ("vgpu memory=1 rack 7", "vgpu memory=42949672960 rack 7"),
+        ("vgpu memory=1 rack 7, \xe4\nrow 3", "vgpu memory=42949672960 rack 7, \xe4\nrow 3"),
         ("rack 7", None),
     ],
 )
-def test_a_nodes_memory_is_published(site: Site, before: str, after: str | None) -> None:
+def test_a_nodes_memory_is_published(memory_site: Site, before: str, after: str | None) -> None:
     """In its comment, unless the site has one of its own there."""
-    devices = [{"index": 0, "memory_total_bytes": 80 << 30}, {"index": 1, "memory_total_bytes": 40 << 30}]
-    site.program("vgpu", f"cat <<'END'\n{json.dumps({'devices': devices}, indent=2)}\nEND")
-    site.program("sinfo", f"printf '%-1024s\\n%-1024s\\n' '{before}' '{before}'")
-    site.program("scontrol", "")
-    done = site.run("publish_memory.sh", status=0 if after else 1)
-    assert site.calls("scontrol") == ([f"update NodeName=n1 Comment={after}"] if after else [])
+    memory_site.program("sinfo", f"LC_ALL=C printf '%-1024s\\n%-1024s\\n' '{before}' '{before}'")
+    done = memory_site.run("publish_memory.sh", status=0 if after else 1)
+    said = "\n".join(memory_site.calls("scontrol"))
+    assert said == (f"update NodeName=n1 Comment={after}" if after else "")
     assert bool(after) != ('begin it with "vgpu memory=42949672960"' in done.stderr)
+
+
+@pytest.mark.parametrize("answer", ["exit 1", "echo rack 7; exit 1", "true"])
+def test_a_comment_that_slurm_does_not_show_stays(memory_site: Site, answer: str) -> None:
+    """It may be the site's own: no answer is no empty comment."""
+    memory_site.program("sinfo", answer)
+    assert "sinfo does not say" in memory_site.run("publish_memory.sh", status=1).stderr
+    assert memory_site.calls("scontrol") == []
+
+
+def test_memory_is_published_beside_vgpud_not_by_it(memory_site: Site) -> None:
+    """A slurmctld that does not answer must not keep vgpud from starting, nor the script from ending: each program
+    has its time."""
+    memory_site.program("sinfo", "printf '%-1024s\\n' '(null)'")
+    memory_site.program("timeout", 'shift; exec "$@"')
+    memory_site.run("publish_memory.sh")
+    assert [call.split()[:2] for call in memory_site.calls("timeout")] == [["10", "sinfo"], ["10", "scontrol"]]
+    unit = (ROOT / "vgpu-publish-memory.service").read_text()
+    assert "Type=oneshot\n" in unit and "\nAfter=vgpud.service" in unit and "WantedBy=vgpud.service\n" in unit
+    assert "ExecStart=/usr/lib/vgpu/slurm/publish_memory.sh\n" in unit
+    assert "LIBDIR ?= /usr/lib/vgpu/slurm\n" in (ROOT / "Makefile").read_text()
 
 
 def test_no_memory_is_published_without_vgpud(site: Site) -> None:
