@@ -77,6 +77,7 @@ def _squeue(slurm, arguments):  # type: ignore[no-untyped-def]
             "Dependency": one.dependency or "(null)",
             "Requeue": int(one.requeues),
             "RestartCnt": one.restarts,
+            "StartTime": one.start or "N/A",
             "exit_code": one.exit_code << 8,
             "admin_comment": _admin_comment(one),
             "Comment": one.comment or "(null)",

@@ -8,6 +8,7 @@ import pytest
 
 from vgpud.cluster.core.model import Cancel, Hold, Phase, Release, Requeue, Settings, SlurmJob, SlurmNode, Tell
 from vgpud.cluster.core.translate import NotOurs, spec_of
+from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell import text, topology
 from vgpud.cluster.shell.slurm import TELL_CHARS_MAX, commands, run
 from vgpud.core.jobs.model import SECOND_NS
@@ -37,6 +38,7 @@ def test_a_row_of_squeue() -> None:
         "PriorityLong": "4294901759",
         "Requeue": "0",
         "RestartCnt": "3",
+        "StartTime": "2026-11-27T20:00:00",
         "exit_code": "256",
         "Comment": "vgpu model=resnet50",
     }
@@ -53,6 +55,7 @@ def test_a_row_of_squeue() -> None:
         node_names=("n08", "n09"),
         requeues=False,
         restarts=3,
+        start="2026-11-27T20:00:00",
         exit_code=1,
         comment="vgpu model=resnet50",
     )
@@ -328,6 +331,35 @@ def test_a_job_without_devices_has_none_of_its_texts() -> None:
     assert not text.is_ambiguous(said)
     assert text.devices(said.replace(lie, "x"), ("n1",)) == ()
     assert text.devices(shown("x", "x", "x", gres=""), ("n1",)) == ()
+
+
+def test_devices_are_asked_for_once_for_each_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where slurmctld was killed, has forgotten a start, and began the job anew: its restarts are not more."""
+    at, asked = 0, 0
+    row = {"State": "RUNNING", "UserID": "1000", "RestartCnt": "0", "StartTime": "20:00:00", "NodeList": "n1"}
+
+    def programs(words: list[str], **more: object) -> str:
+        nonlocal asked
+        if words[0] == "scontrol":
+            asked += 1
+            group = f"Nodes={row['NodeList']} CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:{at}) MinCPUsNode=1"
+            return f"JobId=12 JobName=x JOB_GRES=x  {group}"
+        if words[0] == "squeue":
+            return line(**row)
+        values = {"NodeList": "n1", "StateLong": "idle", "FreeMem": "7"}
+        return "".join(f"{values.get(name, ''):<{width}}" for name, width in text.NODE_COLUMNS.items())
+
+    monkeypatch.setattr(shell, "run", programs)
+    slurm = shell.Slurm("gpu")
+    for number, change in enumerate(
+        ({}, {"StartTime": "20:00:09"}, {"UserID": "2000"}, {"NodeList": "n2"}, {"RestartCnt": "1"})
+    ):
+        row |= change
+        at = number
+        for _ in range(2):
+            (job,) = slurm.look().jobs
+            assert job.devices == ((row["NodeList"], at, 1000),)
+        assert asked == number + 1
 
 
 # ---- jobs ----

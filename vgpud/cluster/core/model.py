@@ -63,6 +63,7 @@ class SlurmJob:
     array_limit: int | None = 0
     requeues: bool = True  # it may be requeued
     restarts: int = 0
+    start: str = ""  # when it started, or is expected to: only whether it is the same start as before
     exit_code: int = 0  # as in a shell
     comment: str = ""
     #: (node, number of the device, milli-GPU) that it has; () = not known

@@ -36,8 +36,8 @@ class Slurm:
 
     def __init__(self, partition: str) -> None:
         self._partition = partition
-        #: devices of running jobs, by key and number of restarts
-        self._devices: dict[tuple[str, int], tuple[tuple[str, int, int], ...]] = {}
+        #: devices of running jobs, by what tells one start of a job from another
+        self._devices: dict[tuple[object, ...], tuple[tuple[str, int, int], ...]] = {}
         self._limits = Limits()
 
     def look(self) -> Seen:
@@ -62,7 +62,8 @@ class Slurm:
         for number, job in enumerate(jobs):
             if job.phase is not Phase.RUNS or not job.node_names:
                 continue
-            start = job.key, job.restarts
+            # one that slurmctld has forgotten, and began anew, is another with the same number of restarts
+            start = job.key, job.uid, job.restarts, job.start, job.node_names
             if start not in known:
                 if asked >= ASKED_MAX or time.monotonic() >= until_s:
                     continue

@@ -29,6 +29,7 @@ JOB_COLUMNS = {
     "Dependency": 256,
     "Requeue": 8,
     "RestartCnt": 12,
+    "StartTime": 24,
     "exit_code": 16,
     "admin_comment": 64,
     "tres-per-node": 96,
@@ -115,6 +116,7 @@ def jobs(text: str) -> Iterator[SlurmJob]:
             dependency=row["Dependency"],
             requeues=row["Requeue"] != "0",
             restarts=_number(row["RestartCnt"]),
+            start=row["StartTime"],
             exit_code=_exit_code(row["exit_code"]),
             comment=row["Comment"],
         )
