@@ -168,6 +168,22 @@ def test_arrays_that_do_not_answer_keep_no_others_from_being_asked(monkeypatch: 
     assert order == [1, 2, 3, 4, 5, 1]
 
 
+def test_arrays_wait_for_the_answer_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute without an answer counts from the question: of arrays that were not asked for yet no element enters the
+    queue without a limit. Other users' are asked for in turn with those of one who has many."""
+    monkeypatch.setattr(limits, "ASKED_MAX", 2)
+    asked = limits.Limits()
+    jobs = [SlurmJob(f"{number}_0", uid=1000) for number in range(1, 41)]
+    jobs += [SlurmJob("41_0", uid=2000), SlurmJob("42_0", uid=2000), SlurmJob("43_0", uid=3000)]
+    order, late_s = [], 1000.0 + limits.WAIT_S
+    for now_s in (1000.0, 1002.0, late_s, late_s + 2):
+        for array in asked.due(jobs, now_s):
+            order.append(array)
+            asked.ask(array, now_s, lambda: 1)
+    assert order == [1, 41, 43, 2, 42, 3, 43, 4]
+    assert [asked.of(job, late_s + 2).array_limit for job in jobs[3:6]] == [1, None, None]
+
+
 def test_a_slow_slurm_is_not_asked_for_ever(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look must end before others take the controller for gone; who was not asked for is, in the next look."""
     now_s, run, asked = [1000.0], shell.run, list[str]()

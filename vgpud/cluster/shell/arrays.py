@@ -6,6 +6,7 @@ scontrol is asked for each array.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,14 +16,14 @@ from vgpud.cluster.core.model import Phase, SlurmJob
 ASKED_MAX = 50
 #: how often: its user may change it (scontrol update ArrayTaskThrottle=N)
 EVERY_S = 60.0
-#: of an array that could not be asked for so long the elements count as if they had no limit
+#: so long after a question that was not answered the elements of an array count as if they had no limit
 WAIT_S = 60.0
 
 
 @dataclass(slots=True)
 class _Array:
-    since_s: float
     asked_s: float = 0.0
+    failed_s: float | None = None  # when it was first asked for in vain
     limit: int | None = None  # 0 = none, or Slurm does not say; None: it has not answered yet
 
 
@@ -33,19 +34,30 @@ class Limits:
         self._arrays: dict[int, _Array] = {}
 
     def due(self, jobs: Sequence[SlurmJob], now_s: float) -> list[int]:
-        """Which arrays are to be asked for in this look: first those that were not for longest."""
+        """Which arrays are to be asked for in this look: those of all users in turn, so that one who has many keeps no
+        others waiting; of each first those that were not for longest."""
         there = {job.number[0] for job in jobs if "_" in job.key}
-        waiting = {job.number[0] for job in jobs if "_" in job.key and job.phase is Phase.WAITS}
-        self._arrays = {array: self._arrays.get(array) or _Array(now_s) for array in sorted(there)}
-        asked = {array: self._arrays[array] for array in sorted(waiting)}
-        late = [array for array, one in asked.items() if one.limit is None or now_s - one.asked_s >= EVERY_S]
-        return sorted(late, key=lambda array: asked[array].asked_s)[:ASKED_MAX]
+        users = {job.number[0]: job.uid for job in jobs if "_" in job.key and job.phase is Phase.WAITS}
+        self._arrays = {array: self._arrays.get(array) or _Array() for array in sorted(there)}
+        asked_s = {array: self._arrays[array].asked_s for array in sorted(users)}
+        last_s, turns, before = dict[int, float](), dict[int, int](), Counter[int]()
+        for array in sorted(asked_s, key=lambda array: asked_s[array]):
+            user = users[array]
+            last_s[user] = asked_s[array]
+            if self._arrays[array].limit is None or now_s - asked_s[array] >= EVERY_S:
+                turns[array] = before[user]
+                before[user] += 1
+        return sorted(turns, key=lambda array: (turns[array], last_s[users[array]], asked_s[array]))[:ASKED_MAX]
 
     def ask(self, array: int, now_s: float, say: Callable[[], int | None]) -> None:
         """`say`: what Slurm says, None = nothing of a limit. It may raise: then the array is asked for again."""
         one = self._arrays[array]
         one.asked_s = now_s
-        said = say()
+        try:
+            said = say()
+        except Exception:
+            one.failed_s = now_s if one.failed_s is None else one.failed_s
+            raise
         one.limit = one.limit or 0 if said is None else said
 
     def of(self, job: SlurmJob, now_s: float) -> SlurmJob:
@@ -53,6 +65,6 @@ class Limits:
         one = self._arrays.get(job.number[0]) if "_" in job.key else None
         if one is None:
             return job
-        late = job.phase is not Phase.WAITS or now_s - one.since_s >= WAIT_S
-        limit = 0 if one.limit is None and late else one.limit
+        late = one.failed_s is not None and now_s - one.failed_s >= WAIT_S
+        limit = 0 if one.limit is None and (late or job.phase is not Phase.WAITS) else one.limit
         return job if limit == job.array_limit else replace(job, array_limit=limit)
