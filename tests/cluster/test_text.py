@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from vgpud.cluster.core.model import Cancel, Hold, Phase, Release, Requeue, Settings, SlurmJob, SlurmNode, Tell
+from vgpud.cluster.core.model import (
+    Cancel,
+    Hold,
+    Phase,
+    Register,
+    Release,
+    Requeue,
+    Settings,
+    SlurmJob,
+    SlurmNode,
+    Tell,
+)
 from vgpud.cluster.core.translate import NotOurs, spec_of
 from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell import text, topology
@@ -449,6 +460,31 @@ def test_orders_as_commands() -> None:
     ]
     ((*_, told),) = commands(Tell("5", "x" * 999))
     assert len(told) == len("AdminComment=vgpu: ") + TELL_CHARS_MAX
+
+
+def test_nodes_of_a_large_cluster_are_asked_in_blocks() -> None:
+    """Linux takes arguments of up to 128 KiB."""
+    names = tuple(f"{number:064}" for number in range(5001))
+    found = commands(Register(names, ""))
+    assert [word for words in found for word in words[2].removeprefix("NodeName=").split(",")] == list(names)
+    assert max(len(word) for words in found for word in words) < 128 << 10
+    assert {tuple(words[:2] + words[3:]) for words in found} == {("scontrol", "update", "State=UNDRAIN")}
+    assert commands(Register((), "")) == []
+
+
+def test_each_block_of_nodes_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also behind one of which slurmctld has forgotten the state."""
+    told: list[str] = []
+
+    def refusing(words: list[str], **more: object) -> str:
+        if words[0] == "sinfo":
+            return ""
+        told.append(words[2])
+        raise shell.SlurmError("slurm_update error: Invalid node state specified")
+
+    monkeypatch.setattr(shell, "run", refusing)
+    shell.Slurm("gpu").tell(Register(tuple(f"n{number}" for number in range(shell.NAMES_MAX + 1)), ""))
+    assert [len(words.split(",")) for words in told] == [shell.NAMES_MAX, 1]
 
 
 # ---- files ----

@@ -21,6 +21,8 @@ TIMEOUT_S = 60.0
 ASKED_MAX = 500
 #: how long: a look must end long before others take the controller for gone (published.FRESH_S)
 ASKING_S = 10.0
+#: nodes in one command line: Linux takes arguments of up to 128 KiB
+NAMES_MAX = 500
 #: of AdminComment
 TELL_CHARS_MAX = 250
 
@@ -87,13 +89,13 @@ class Slurm:
 
     def tell(self, order: Order) -> None:
         """Raises SlurmError: it was refused, or Slurm does not answer."""
-        try:
-            for command in commands(order):
+        for command in commands(order):
+            try:
                 run(command)
-        except SlurmError as error:
-            # slurmctld says that of nodes whose state it has forgotten, and asks them all the same
-            if not (isinstance(order, Register) and "Invalid node state" in str(error)):
-                raise
+            except SlurmError as error:
+                # slurmctld says that of nodes whose state it has forgotten, and asks them all the same
+                if not (isinstance(order, Register) and "Invalid node state" in str(error)):
+                    raise
 
 
 def _devices(job: SlurmJob) -> tuple[tuple[str, int, int], ...] | None:
@@ -127,7 +129,8 @@ def commands(order: Order) -> list[list[str]]:
             return [["scancel", key]]
         case Register(nodes):
             # not RESUME, which asks only drained nodes to register
-            return [["scontrol", "update", f"NodeName={','.join(nodes)}", "State=UNDRAIN"]]
+            blocks = (nodes[at : at + NAMES_MAX] for at in range(0, len(nodes), NAMES_MAX))
+            return [["scontrol", "update", f"NodeName={','.join(names)}", "State=UNDRAIN"] for names in blocks]
         case Tell(key, sentence):
             return [["scontrol", "update", f"JobId={key}", f"AdminComment={text.MARK} {sentence[:TELL_CHARS_MAX]}"]]
 
