@@ -41,5 +41,6 @@ def read(source: str, since_ns: int | None, partition: str, queues: tuple[str, .
     if said:
         say(f"{name(source)}: {len(found.jobs)} jobs ran with GPUs; left out: {said}")
     if found.cut:
-        say(f"{name(source)}: {found.cut} lines with too few columns are taken for parts of comments with line breaks")
+        texts = "comments or accounts with line breaks; a job whose account has one is left out"
+        say(f"{name(source)}: {found.cut} lines with too few columns are taken for parts of {texts}")
     return found.jobs
