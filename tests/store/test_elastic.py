@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.core.queue.test_elastic import stretchy, workers
+from tests.core.queue.world import shell
 from vgpud.core.jobs.facts import Launch, Predicted
 from vgpud.core.jobs.model import Ask, Elastic, Job, JobSpec, JobState, Place
 from vgpud.core.model import Share, Spec
@@ -35,6 +37,22 @@ def test_an_elastic_job_is_found_with_the_size_that_it_had(store: Store) -> None
     (found,) = jobs.load().jobs
     assert found.spec == job.spec
     assert found.resizing == job.resizing
+
+
+@pytest.mark.parametrize("spec", [workers(1, 3), stretchy(0.25, 0.75)], ids=["workers", "slice"])
+def test_a_job_that_has_grown_is_believed_after_a_restart(tmp_path: Path, spec: JobSpec) -> None:
+    """Its run counts with its new size from the beginning: what it attained in earlier runs is below 0."""
+    at = shell(4)
+    job = at.job(at.submit(spec))
+    at.sleep(60)
+    assert job.attained < 0 < job.attained_at(at.now_ns)
+    before = Store(tmp_path)
+    JobStore(before).save([job])
+    before.close()
+    after = Store(tmp_path)
+    kept = JobStore(after).load()
+    after.close()
+    assert [(found.job_id, found.attained) for found in kept.jobs] == [(job.job_id, job.attained)]
 
 
 def test_what_was_measured_of_a_job_is_found_again(store: Store) -> None:

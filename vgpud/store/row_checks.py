@@ -35,8 +35,10 @@ INTEGER_MAX = (1 << 63) - 1
 _SERVICE_MAX = 1 << 100
 _SERVICES = {"attained", "promoted_attained", "history"}
 _ANY = {"features"}  # of a model: any number
-#: numbers that may be below 0: -1 is "none", "not known" or "every user"
+#: numbers that may be below 0: -1 is "none", "not known" or "every user"; service of earlier runs is, where a running
+#: job has grown, as its run counts with the size of now
 _LOWEST = {
+    **dict.fromkeys(("attained", "promoted_attained"), -_SERVICE_MAX),
     "priority": -1000,
     "exit_code": -INTEGER_MAX,
     "code": -INTEGER_MAX,
