@@ -15,6 +15,13 @@ from vgpud.core.jobs.model import SECOND_NS
 from vgpud.simulate import replay
 
 
+class Never(random.Random):
+    """Draws what makes nothing happen."""
+
+    def random(self) -> float:
+        return 1.0
+
+
 def registered(world: World) -> list[tuple[str, ...]]:
     """Nodes that were asked with the last look."""
     return [order.nodes for order in world.last.orders if isinstance(order, Register)]
@@ -55,6 +62,23 @@ def test_a_start_that_no_controller_saw_waits_for_its_node() -> None:
     assert world.running() == [job] and world.slurm.duplicates == 0 and world.job(job).attempt == 1
 
 
+@pytest.mark.parametrize(("poll_s", "abort_s"), [(2, 3), (0.5, 1.75)])
+def test_a_program_that_ends_some_time_after_its_node_has_registered(poll_s: float, abort_s: float) -> None:
+    """The node registers after a look, the next one sees that, and its programs may still be ending."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(2)
+    world.slurm.kill()
+    world.slurm.abort_ns = int(abort_s * SECOND_NS)
+    world.look(poll_s)
+    assert world.slurm.nodes["n1"].registered and world.slurm.nodes["n1"].runs == {job}
+    world.look(poll_s)
+    assert world.controller.delayed
+    world.looks(12, poll_s)
+    assert world.running() == [job] and world.slurm.duplicates == 0
+
+
 def test_a_node_that_does_not_register_is_waited_for_until_it_is_down() -> None:
     world = World(FakeSlurm(n1=1, n2=1))
     job = world.slurm.submit("gpu:1")
@@ -74,6 +98,42 @@ def test_a_node_that_does_not_register_is_waited_for_until_it_is_down() -> None:
     world.slurm.register("n2")
     world.looks(4)
     assert list(world.slurm.jobs[job].has) == ["n2"]
+
+
+@pytest.mark.parametrize("state", ["idle*", "drained*"])
+def test_a_node_that_never_registers_is_not_waited_for_for_ever(state: str) -> None:
+    """One that is drained and off, or where SlurmdTimeout is 0: Slurm never calls it down."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(2)
+    assert world.slurm.nodes["n1"].runs == {job}
+    world.slurm.kill()
+    world.slurm.draw = Never()
+    world.slurm.nodes["n1"].state = state
+    world.slurm.nodes["n1"].runs.clear()
+    world.look()
+    world.slurm.register("n2")
+    world.look(290)
+    assert world.controller.delayed == {job: "slurmctld was started: n1 must register first"}
+    world.looks(10)
+    assert list(world.slurm.jobs[job].has) == ["n2"]
+
+
+def test_ends_are_looked_for_although_a_node_is_off() -> None:
+    world = World(FakeSlurm(n1=1, n2=1))
+    world.slurm.nodes["n2"].state = "drained*"
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.look()
+    world.slurm.kill()
+    world.slurm.draw = Never()
+    world.slurm.register("n1")
+    world.look()
+    world.look(MISSED_NS / SECOND_NS)
+    assert registered(world) == [("n1",)]
 
 
 def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
@@ -108,8 +168,55 @@ def test_an_end_that_was_forgotten_is_found() -> None:
     assert registered(world) == [("n1",)]
     world.looks(3)
     assert world.running() == [waits] and world.state(job) == "pending"  # as Slurm does: requeued, and so run again
-    world.look(2 * MISSED_NS / SECOND_NS)
+
+
+def test_nodes_are_asked_for_ends_twice_as_an_order_may_be_lost() -> None:
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.look()
+    world.slurm.kill()
+    world.looks(3)
+    world.slurm.deaf = True
+    world.look(MISSED_NS / SECOND_NS)
+    assert registered(world) == [("n1",)]
+    world.slurm.deaf = False
+    world.looks(1)
     assert registered(world) == []
+    world.look(MISSED_NS / SECOND_NS)
+    assert registered(world) == [("n1",)] and world.slurm_state(job) == "PENDING"
+    for _ in range(5):
+        world.look(MISSED_NS / SECOND_NS)
+        assert registered(world) == []
+
+
+@pytest.mark.parametrize("state", ["mixed*", "draining", "down*"])
+def test_a_node_that_does_not_answer_is_asked_for_ends_later(state: str) -> None:
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.look()
+    world.slurm.kill()
+    world.looks(3)
+    world.slurm.nodes["n1"].state = state
+    for _ in range(4):
+        world.look(MISSED_NS / SECOND_NS)
+        assert registered(world) == []
+    world.slurm.nodes["n1"].state = "idle"
+    asked = 0
+    for _ in range(4):
+        world.look()
+        asked += len(registered(world))
+    assert asked == 1 and world.slurm.jobs[job].restarts == 1
+
+
+@pytest.mark.parametrize(("state", "answers"), [("mixed$", True), ("mixed+maint", True), ("allocated+drain", False)])
+def test_nodes_that_may_be_asked_for_ends(state: str, answers: bool) -> None:
+    assert SlurmNode("n1", state, 1).answers == answers
 
 
 def test_a_new_controller_looks_for_ends_that_were_forgotten() -> None:

@@ -112,7 +112,6 @@ class Controller:
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
         """Takes over what a former controller saved, before the first step."""
         self.next_id, self._began_ns = next_id, now_ns
-        self._registrations.begin(now_ns)
         self.bindings = {one.key: one for one in bindings}
         for one in self.bindings.values():
             one.told_ns = -1
