@@ -8,11 +8,14 @@ import pytest
 
 from tests.cluster.fake_slurm import FakeSlurm
 from tests.cluster.system import System
-from tests.cluster.world import World
-from vgpud.cluster.core.model import Hold, Register, Release, SlurmNode
+from tests.cluster.world import PLAIN, World
+from tests.examples import is_nightly
+from vgpud.cluster.core.model import Hold, Register, Release, Requeue, SlurmNode
 from vgpud.cluster.core.registrations import MISSED_NS
-from vgpud.core.jobs.model import SECOND_NS
+from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.simulate import replay
+
+PREEMPTING = (QueueSpec("default", min_run_ns=0), QueueSpec("team", guarantee_milli=1000, min_run_ns=0))
 
 
 class Never(random.Random):
@@ -77,6 +80,23 @@ def test_a_program_that_ends_some_time_after_its_node_has_registered(poll_s: flo
     assert world.controller.delayed
     world.looks(12, poll_s)
     assert world.running() == [job] and world.slurm.duplicates == 0
+
+
+def test_a_start_by_slurm_itself_that_was_forgotten() -> None:
+    """Its node failed, and Slurm started it again where it could; elsewhere it starts when that node has registered."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1", held=False)
+    world.slurm.jobs[job].bound_to = ("n2",)
+    world.slurm.save()
+    assert world.slurm.schedule() == [job] and world.slurm.nodes["n2"].runs == {job}
+    world.slurm.kill()
+    world.slurm.draw = Never()
+    world.slurm.nodes["n1"].registered = True
+    world.looks(6)
+    assert world.slurm_state(job) == "PENDING" and world.controller.delayed
+    world.slurm.register("n2")
+    world.looks(4)
+    assert world.running() == [job]
 
 
 def test_a_node_that_does_not_register_is_waited_for_until_it_is_down() -> None:
@@ -151,6 +171,35 @@ def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
     world.slurm.register("n1")
     world.looks(2)
     assert world.running() == [job] and world.slurm.duplicates == 0
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_job_whose_start_was_forgotten_while_it_was_preempted(seen: bool) -> None:
+    """slurmctld is killed before it is told to requeue it: elsewhere it starts when its program has ended. `seen`: the
+    controller sees that its node has not registered."""
+    world = World(FakeSlurm(n1=1, n2=1), PREEMPTING)
+    first = world.slurm.submit("gpu:1")
+    world.looks(2)
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(1)
+    (node,) = world.slurm.jobs[job].has
+    world.slurm.submit("gpu:1", account="team")
+    world.slurm.deaf = True
+    world.look()
+    assert world.job(job).stop_to is not None and Requeue(job) in world.last.orders
+    world.slurm.deaf, world.slurm.abort_ns = False, 3 * SECOND_NS
+    world.slurm.kill()
+    world.slurm.draw = Never()  # nodes do not register by themselves
+    for name in world.slurm.nodes:
+        if name != node or not seen:
+            world.slurm.register(name)
+    world.slurm.end(first)
+    world.looks(6)
+    assert job in world.slurm.nodes[node].runs if seen else world.running()
+    world.slurm.register(node)
+    world.looks(10)
+    assert job in world.running() and world.slurm.duplicates == 0 and not world.controller.delayed
 
 
 def test_an_end_that_was_forgotten_is_found() -> None:
@@ -290,48 +339,61 @@ def test_what_a_node_has_is_not_forgotten_with_it() -> None:
     assert not world.controller.unusable and world.running() == [job]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(300 if is_nightly() else 6))
 def test_all_jobs_end_and_none_runs_twice(seed: int) -> None:
-    """The fake Slurm fails the test where a job would run in two places. It saves now and then, and is killed."""
+    """The fake Slurm fails the test where a job would run in two places. It saves now and then, and is killed, also
+    before it has heard what the controller has decided; nodes register when they like, and programs end late."""
     draw = random.Random(seed)
-    world = World(FakeSlurm(n1=2, n2=2))
-    world.slurm.old = seed % 2 == 1
-    world.slurm.save()
+    world = World(FakeSlurm(n1=2, n2=2), PREEMPTING if seed % 3 else PLAIN)
+    slurm = world.slurm
+    slurm.old, slurm.draw = seed % 2 == 1, draw
+    slurm.save()
     worked: set[str] = set()
     keys: list[str] = []
     kills = 0
-    for turn in range(2000):
+    for turn in range(3000):
         if len(keys) < 40 and draw.random() < 0.3:
             gres = draw.choice(("shard:300", "shard:500", "gpu:1", "gpu:1"))
-            keys.append(world.slurm.submit(gres, key=str(turn + 1), nodes=draw.choice((1, 1, 2))))
-            world.slurm.save()  # a submission that is forgotten is its user's to make again
+            more = {"nodes": draw.choice((1, 1, 2)), "account": draw.choice(("", "team"))}
+            keys.append(slurm.submit(gres, key=str(turn + 1), **more))
+            slurm.save()  # a submission that is forgotten is its user's to make again
         for key in world.running():
-            runs = [name for name, node in world.slurm.nodes.items() if key in node.runs]
+            runs = [name for name, node in slurm.nodes.items() if key in node.runs]
             if runs and draw.random() < 0.1:
                 worked.add(key)
-                world.slurm.end(key)
+                slurm.end(key)
+        slurm.abort_ns = draw.choice((0, 1, 3)) * SECOND_NS
+        slurm.deaf = turn < 1000 and draw.random() < 0.06
         if draw.random() < 0.3:
-            world.slurm.save()
+            slurm.save()
         elif turn < 1000 and draw.random() < 0.05:
             kills += 1
-            world.slurm.kill()
-        elif draw.random() < 0.02:
-            world.kill()
+            slurm.kill()
+            for name in slurm.nodes:
+                if draw.random() < 0.2:
+                    slurm.register(name)  # before the controller looks
+        elif draw.random() < 0.02 and all(node.registered for node in slurm.nodes.values()):
+            world.kill()  # what Slurm may have started by itself, a new controller does not know
         world.look()
-        if len(keys) == 40 and all(job.state == "COMPLETED" for job in world.slurm.jobs.values()):
+        if slurm.deaf:
+            kills += 1
+            slurm.kill()
+        if len(keys) == 40 and all(job.state == "COMPLETED" for job in slurm.jobs.values()):
             break
-    assert worked == set(keys) == set(world.slurm.jobs) and kills > 3
-    assert {job.state for job in world.slurm.jobs.values()} == {"COMPLETED"}
-    assert {node.state for node in world.slurm.nodes.values()} == {"idle"}
+    assert worked == set(keys) == set(slurm.jobs) and kills > 3
+    assert {job.state for job in slurm.jobs.values()} == {"COMPLETED"}
+    world.looks(20)
+    assert {node.state for node in slurm.nodes.values()} == {"idle"} and not world.controller.delayed
 
 
 def test_decisions_replay_where_slurmctld_is_killed() -> None:
     draw = random.Random(3)
-    world = World(FakeSlurm(n1=2, n2=1))
+    world = World(FakeSlurm(n1=2, n2=1), PREEMPTING)
+    world.slurm.draw = draw
     world.slurm.save()
     for _ in range(150):
         if draw.random() < 0.3:
-            world.slurm.submit(draw.choice(("shard:500", "gpu:1")))
+            world.slurm.submit(draw.choice(("shard:500", "gpu:1")), account=draw.choice(("", "team")))
         for key in world.running():
             if draw.random() < 0.1:
                 world.slurm.end(key)
