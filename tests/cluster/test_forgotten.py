@@ -12,6 +12,7 @@ from tests.cluster.world import PLAIN, World
 from tests.examples import is_nightly
 from vgpud.cluster.core.model import Hold, Register, Release, Requeue, SlurmNode
 from vgpud.cluster.core.registrations import MISSED_NS
+from vgpud.cluster.shell.slurm import Slurm
 from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.simulate import replay
 
@@ -428,8 +429,30 @@ def test_nodes_are_asked_although_slurmctld_calls_their_state_invalid(
     one = system.service()
     system.change(FakeSlurm.save)
     system.change(FakeSlurm.kill)
-    refused = "#!/bin/sh\necho 'slurm_update error: Invalid node state specified' >&2\nexit 1\n"
-    (system.folder / "bin/scontrol").write_text(refused)
+    asked = system.folder / "asked"
+    refused = "echo 'slurm_update error: Invalid node state specified' >&2\nexit 1\n"
+    (system.folder / "bin/scontrol").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n{refused}')
     one.look()
+    assert asked.read_text() == "update NodeName=n1,n2 State=UNDRAIN\n"
     assert not any("Invalid" in r.message for r in caplog.records)
     one.close()
+
+
+@pytest.mark.parametrize(("reason", "state"), [("broken fan", "drained"), ("Duplicate jobid", "idle")])
+def test_a_node_that_was_drained_after_the_look_stays_drained(quick_system: System, reason: str, state: str) -> None:
+    def drain(slurm: FakeSlurm) -> None:
+        slurm.nodes["n1"].state, slurm.nodes["n1"].reason = "drained", reason
+
+    quick_system.change(drain)
+    Slurm("gpu").tell(Register(("n1", "n2"), "slurmctld was started"))
+    nodes = quick_system.slurm().nodes
+    assert nodes["n1"].state == state and nodes["n1"].reason == (reason if state == "drained" else "")
+
+
+def test_no_node_is_asked_where_all_were_drained_after_the_look(quick_system: System) -> None:
+    def drain(slurm: FakeSlurm) -> None:
+        slurm.nodes["n1"].state, slurm.nodes["n1"].reason = "draining", "broken fan"
+
+    quick_system.change(drain)
+    Slurm("gpu").tell(Register(("n1",), "slurmctld was started"))
+    assert quick_system.slurm().nodes["n1"].state == "draining"
