@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.cluster.fake_slurm import FakeSlurm
+from tests.cluster.fake_slurm import FakeNode, FakeSlurm
 from tests.cluster.system import System
 from tests.cluster.world import PLAIN, World
 from tests.examples import is_nightly
@@ -338,6 +338,23 @@ def test_what_a_node_has_is_not_forgotten_with_it() -> None:
     world.slurm.deaf = True
     world.look()
     assert not world.controller.unusable and world.running() == [job]
+    world.slurm.nodes["n2"].registered, world.slurm.nodes["n2"].shards = False, 0
+    for state in ("down*", "drained*", "idle~"):
+        world.slurm.nodes["n2"].state = state
+        world.look()
+        assert not world.controller.unusable
+
+
+def test_a_node_of_which_nothing_is_known_is_not_called_misconfigured() -> None:
+    slurm = FakeSlurm(n1=2, n2=2)
+    slurm.nodes["n2"] = FakeNode(2, state="down*", registered=False, shards=0)
+    world = World(slurm)
+    world.look()
+    said = "node n2 has not registered: slurmctld does not know its shards yet"
+    assert world.controller.unusable == {"n2": said}
+    slurm.nodes["n2"] = FakeNode(2)
+    world.look()
+    assert not world.controller.unusable
 
 
 @pytest.mark.parametrize("seed", range(300 if is_nightly() else 6))
