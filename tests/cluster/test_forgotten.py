@@ -6,13 +6,24 @@ import random
 
 import pytest
 
-from tests.cluster.fake_slurm import FakeSlurm
+from tests.cluster.fake_slurm import FakeNode, FakeSlurm
 from tests.cluster.system import System
-from tests.cluster.world import World
-from vgpud.cluster.core.model import Hold, Register, Release, SlurmNode
+from tests.cluster.world import PLAIN, World
+from tests.examples import is_nightly
+from vgpud.cluster.core.model import Hold, Register, Release, Requeue, SlurmNode
 from vgpud.cluster.core.registrations import MISSED_NS
-from vgpud.core.jobs.model import SECOND_NS
+from vgpud.cluster.shell.slurm import Slurm
+from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.simulate import replay
+
+PREEMPTING = (QueueSpec("default", min_run_ns=0), QueueSpec("team", guarantee_milli=1000, min_run_ns=0))
+
+
+class Never(random.Random):
+    """Draws what makes nothing happen."""
+
+    def random(self) -> float:
+        return 1.0
 
 
 def registered(world: World) -> list[tuple[str, ...]]:
@@ -55,6 +66,40 @@ def test_a_start_that_no_controller_saw_waits_for_its_node() -> None:
     assert world.running() == [job] and world.slurm.duplicates == 0 and world.job(job).attempt == 1
 
 
+@pytest.mark.parametrize(("poll_s", "abort_s"), [(2, 3), (0.5, 1.75)])
+def test_a_program_that_ends_some_time_after_its_node_has_registered(poll_s: float, abort_s: float) -> None:
+    """The node registers after a look, the next one sees that, and its programs may still be ending."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(2)
+    world.slurm.kill()
+    world.slurm.abort_ns = int(abort_s * SECOND_NS)
+    world.look(poll_s)
+    assert world.slurm.nodes["n1"].registered and world.slurm.nodes["n1"].runs == {job}
+    world.look(poll_s)
+    assert world.controller.delayed
+    world.looks(12, poll_s)
+    assert world.running() == [job] and world.slurm.duplicates == 0
+
+
+def test_a_start_by_slurm_itself_that_was_forgotten() -> None:
+    """Its node failed, and Slurm started it again where it could; elsewhere it starts when that node has registered."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1", held=False)
+    world.slurm.jobs[job].bound_to = ("n2",)
+    world.slurm.save()
+    assert world.slurm.schedule() == [job] and world.slurm.nodes["n2"].runs == {job}
+    world.slurm.kill()
+    world.slurm.draw = Never()
+    world.slurm.nodes["n1"].registered = True
+    world.looks(6)
+    assert world.slurm_state(job) == "PENDING" and world.controller.delayed
+    world.slurm.register("n2")
+    world.looks(4)
+    assert world.running() == [job]
+
+
 def test_a_node_that_does_not_register_is_waited_for_until_it_is_down() -> None:
     world = World(FakeSlurm(n1=1, n2=1))
     job = world.slurm.submit("gpu:1")
@@ -76,6 +121,42 @@ def test_a_node_that_does_not_register_is_waited_for_until_it_is_down() -> None:
     assert list(world.slurm.jobs[job].has) == ["n2"]
 
 
+@pytest.mark.parametrize("state", ["idle*", "drained*"])
+def test_a_node_that_never_registers_is_not_waited_for_for_ever(state: str) -> None:
+    """One that is drained and off, or where SlurmdTimeout is 0: Slurm never calls it down."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(2)
+    assert world.slurm.nodes["n1"].runs == {job}
+    world.slurm.kill()
+    world.slurm.draw = Never()
+    world.slurm.nodes["n1"].state = state
+    world.slurm.nodes["n1"].runs.clear()
+    world.look()
+    world.slurm.register("n2")
+    world.look(290)
+    assert world.controller.delayed == {job: "slurmctld was started: n1 must register first"}
+    world.looks(10)
+    assert list(world.slurm.jobs[job].has) == ["n2"]
+
+
+def test_ends_are_looked_for_although_a_node_is_off() -> None:
+    world = World(FakeSlurm(n1=1, n2=1))
+    world.slurm.nodes["n2"].state = "drained*"
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.look()
+    world.slurm.kill()
+    world.slurm.draw = Never()
+    world.slurm.register("n1")
+    world.look()
+    world.look(MISSED_NS / SECOND_NS)
+    assert registered(world) == [("n1",)]
+
+
 def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
     """The node had registered before the controller looked."""
     world = World(FakeSlurm(n1=1))
@@ -93,6 +174,35 @@ def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
     assert world.running() == [job] and world.slurm.duplicates == 0
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_job_whose_start_was_forgotten_while_it_was_preempted(seen: bool) -> None:
+    """slurmctld is killed before it is told to requeue it: elsewhere it starts when its program has ended. `seen`: the
+    controller sees that its node has not registered."""
+    world = World(FakeSlurm(n1=1, n2=1), PREEMPTING)
+    first = world.slurm.submit("gpu:1")
+    world.looks(2)
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(1)
+    (node,) = world.slurm.jobs[job].has
+    world.slurm.submit("gpu:1", account="team")
+    world.slurm.deaf = True
+    world.look()
+    assert world.job(job).stop_to is not None and Requeue(job) in world.last.orders
+    world.slurm.deaf, world.slurm.abort_ns = False, 3 * SECOND_NS
+    world.slurm.kill()
+    world.slurm.draw = Never()  # nodes do not register by themselves
+    for name in world.slurm.nodes:
+        if name != node or not seen:
+            world.slurm.register(name)
+    world.slurm.end(first)
+    world.looks(6)
+    assert job in world.slurm.nodes[node].runs if seen else world.running()
+    world.slurm.register(node)
+    world.looks(10)
+    assert job in world.running() and world.slurm.duplicates == 0 and not world.controller.delayed
+
+
 def test_an_end_that_was_forgotten_is_found() -> None:
     """It seems to run, and is not on its node: Slurm finds that out when the node registers late enough."""
     world = World(FakeSlurm(n1=1))
@@ -108,8 +218,55 @@ def test_an_end_that_was_forgotten_is_found() -> None:
     assert registered(world) == [("n1",)]
     world.looks(3)
     assert world.running() == [waits] and world.state(job) == "pending"  # as Slurm does: requeued, and so run again
-    world.look(2 * MISSED_NS / SECOND_NS)
+
+
+def test_nodes_are_asked_for_ends_twice_as_an_order_may_be_lost() -> None:
+    world = World(FakeSlurm(n1=1, n2=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.look()
+    world.slurm.kill()
+    world.looks(3)
+    world.slurm.deaf = True
+    world.look(MISSED_NS / SECOND_NS)
+    assert registered(world) == [("n1",)]
+    world.slurm.deaf = False
+    world.looks(1)
     assert registered(world) == []
+    world.look(MISSED_NS / SECOND_NS)
+    assert registered(world) == [("n1",)] and world.slurm_state(job) == "PENDING"
+    for _ in range(5):
+        world.look(MISSED_NS / SECOND_NS)
+        assert registered(world) == []
+
+
+@pytest.mark.parametrize("state", ["mixed*", "draining", "down*"])
+def test_a_node_that_does_not_answer_is_asked_for_ends_later(state: str) -> None:
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.look()
+    world.slurm.kill()
+    world.looks(3)
+    world.slurm.nodes["n1"].state = state
+    for _ in range(4):
+        world.look(MISSED_NS / SECOND_NS)
+        assert registered(world) == []
+    world.slurm.nodes["n1"].state = "idle"
+    asked = 0
+    for _ in range(4):
+        world.look()
+        asked += len(registered(world))
+    assert asked == 1 and world.slurm.jobs[job].restarts == 1
+
+
+@pytest.mark.parametrize(("state", "answers"), [("mixed$", True), ("mixed+maint", True), ("allocated+drain", False)])
+def test_nodes_that_may_be_asked_for_ends(state: str, answers: bool) -> None:
+    assert SlurmNode("n1", state, 1).answers == answers
 
 
 def test_a_new_controller_looks_for_ends_that_were_forgotten() -> None:
@@ -181,50 +338,80 @@ def test_what_a_node_has_is_not_forgotten_with_it() -> None:
     world.slurm.deaf = True
     world.look()
     assert not world.controller.unusable and world.running() == [job]
+    world.slurm.nodes["n2"].registered, world.slurm.nodes["n2"].shards = False, 0
+    for state in ("down*", "drained*", "idle~"):
+        world.slurm.nodes["n2"].state = state
+        world.look()
+        assert not world.controller.unusable
 
 
-@pytest.mark.parametrize("seed", range(3))
+def test_a_node_of_which_nothing_is_known_is_not_called_misconfigured() -> None:
+    slurm = FakeSlurm(n1=2, n2=2)
+    slurm.nodes["n2"] = FakeNode(2, state="down*", registered=False, shards=0)
+    world = World(slurm)
+    world.look()
+    said = "node n2 has not registered: slurmctld does not know its shards yet"
+    assert world.controller.unusable == {"n2": said}
+    slurm.nodes["n2"] = FakeNode(2)
+    world.look()
+    assert not world.controller.unusable
+
+
+@pytest.mark.parametrize("seed", range(300 if is_nightly() else 6))
 def test_all_jobs_end_and_none_runs_twice(seed: int) -> None:
-    """The fake Slurm fails the test where a job would run in two places. It saves now and then, and is killed."""
+    """The fake Slurm fails the test where a job would run in two places. It saves now and then, and is killed, also
+    before it has heard what the controller has decided; nodes register when they like, and programs end late."""
     draw = random.Random(seed)
-    world = World(FakeSlurm(n1=2, n2=2))
-    world.slurm.old = seed % 2 == 1
-    world.slurm.save()
+    world = World(FakeSlurm(n1=2, n2=2), PREEMPTING if seed % 3 else PLAIN)
+    slurm = world.slurm
+    slurm.old, slurm.draw = seed % 2 == 1, draw
+    slurm.save()
     worked: set[str] = set()
     keys: list[str] = []
     kills = 0
-    for turn in range(2000):
+    for turn in range(3000):
         if len(keys) < 40 and draw.random() < 0.3:
             gres = draw.choice(("shard:300", "shard:500", "gpu:1", "gpu:1"))
-            keys.append(world.slurm.submit(gres, key=str(turn + 1), nodes=draw.choice((1, 1, 2))))
-            world.slurm.save()  # a submission that is forgotten is its user's to make again
+            more = {"nodes": draw.choice((1, 1, 2)), "account": draw.choice(("", "team"))}
+            keys.append(slurm.submit(gres, key=str(turn + 1), **more))
+            slurm.save()  # a submission that is forgotten is its user's to make again
         for key in world.running():
-            runs = [name for name, node in world.slurm.nodes.items() if key in node.runs]
+            runs = [name for name, node in slurm.nodes.items() if key in node.runs]
             if runs and draw.random() < 0.1:
                 worked.add(key)
-                world.slurm.end(key)
+                slurm.end(key)
+        slurm.abort_ns = draw.choice((0, 1, 3)) * SECOND_NS
+        slurm.deaf = turn < 1000 and draw.random() < 0.06
         if draw.random() < 0.3:
-            world.slurm.save()
+            slurm.save()
         elif turn < 1000 and draw.random() < 0.05:
             kills += 1
-            world.slurm.kill()
-        elif draw.random() < 0.02:
-            world.kill()
+            slurm.kill()
+            for name in slurm.nodes:
+                if draw.random() < 0.2:
+                    slurm.register(name)  # before the controller looks
+        elif draw.random() < 0.02 and all(node.registered for node in slurm.nodes.values()):
+            world.kill()  # what Slurm may have started by itself, a new controller does not know
         world.look()
-        if len(keys) == 40 and all(job.state == "COMPLETED" for job in world.slurm.jobs.values()):
+        if slurm.deaf:
+            kills += 1
+            slurm.kill()
+        if len(keys) == 40 and all(job.state == "COMPLETED" for job in slurm.jobs.values()):
             break
-    assert worked == set(keys) == set(world.slurm.jobs) and kills > 3
-    assert {job.state for job in world.slurm.jobs.values()} == {"COMPLETED"}
-    assert {node.state for node in world.slurm.nodes.values()} == {"idle"}
+    assert worked == set(keys) == set(slurm.jobs) and kills > 3
+    assert {job.state for job in slurm.jobs.values()} == {"COMPLETED"}
+    world.looks(20)
+    assert {node.state for node in slurm.nodes.values()} == {"idle"} and not world.controller.delayed
 
 
 def test_decisions_replay_where_slurmctld_is_killed() -> None:
     draw = random.Random(3)
-    world = World(FakeSlurm(n1=2, n2=1))
+    world = World(FakeSlurm(n1=2, n2=1), PREEMPTING)
+    world.slurm.draw = draw
     world.slurm.save()
     for _ in range(150):
         if draw.random() < 0.3:
-            world.slurm.submit(draw.choice(("shard:500", "gpu:1")))
+            world.slurm.submit(draw.choice(("shard:500", "gpu:1")), account=draw.choice(("", "team")))
         for key in world.running():
             if draw.random() < 0.1:
                 world.slurm.end(key)
@@ -259,8 +446,30 @@ def test_nodes_are_asked_although_slurmctld_calls_their_state_invalid(
     one = system.service()
     system.change(FakeSlurm.save)
     system.change(FakeSlurm.kill)
-    refused = "#!/bin/sh\necho 'slurm_update error: Invalid node state specified' >&2\nexit 1\n"
-    (system.folder / "bin/scontrol").write_text(refused)
+    asked = system.folder / "asked"
+    refused = "echo 'slurm_update error: Invalid node state specified' >&2\nexit 1\n"
+    (system.folder / "bin/scontrol").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n{refused}')
     one.look()
+    assert asked.read_text() == "update NodeName=n1,n2 State=UNDRAIN\n"
     assert not any("Invalid" in r.message for r in caplog.records)
     one.close()
+
+
+@pytest.mark.parametrize(("reason", "state"), [("broken fan", "drained"), ("Duplicate jobid", "idle")])
+def test_a_node_that_was_drained_after_the_look_stays_drained(quick_system: System, reason: str, state: str) -> None:
+    def drain(slurm: FakeSlurm) -> None:
+        slurm.nodes["n1"].state, slurm.nodes["n1"].reason = "drained", reason
+
+    quick_system.change(drain)
+    Slurm("gpu").tell(Register(("n1", "n2"), "slurmctld was started"))
+    nodes = quick_system.slurm().nodes
+    assert nodes["n1"].state == state and nodes["n1"].reason == (reason if state == "drained" else "")
+
+
+def test_no_node_is_asked_where_all_were_drained_after_the_look(quick_system: System) -> None:
+    def drain(slurm: FakeSlurm) -> None:
+        slurm.nodes["n1"].state, slurm.nodes["n1"].reason = "draining", "broken fan"
+
+    quick_system.change(drain)
+    Slurm("gpu").tell(Register(("n1",), "slurmctld was started"))
+    assert quick_system.slurm().nodes["n1"].state == "draining"

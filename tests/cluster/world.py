@@ -57,6 +57,7 @@ class World:
     def look(self, passed_s: float = 2.0, queues: tuple[QueueSpec, ...] = ()) -> Decided:
         """One turn of the controller; Slurm does what it is told, and then what it can."""
         self.now_ns += int(passed_s * SECOND_NS)
+        self.slurm.pass_to(self.now_ns)
         made = self.controller.step(self.slurm.seen(), self.now_ns, queues)
         for _, fault in made.faults:
             raise fault

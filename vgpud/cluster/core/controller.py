@@ -43,8 +43,8 @@ WAITING = (JobState.PENDING, JobState.HELD)
 #: a job that was requeued is released so much later: Slurm's nodes compare seconds, and take a credential of the same
 #: second for the one that was revoked; the job would fail
 SETTLE_NS = SECOND_NS
-#: a job whose start slurmctld has forgotten is released so much later: by then its node has registered, some seconds
-#: after slurmctld's start, and what ran there was ended
+#: a job whose start slurmctld may have forgotten is released so much later: by then its node has registered, some
+#: seconds after slurmctld's start, and what ran there was ended
 FORGOTTEN_NS = 10 * SECOND_NS
 
 
@@ -103,6 +103,7 @@ class Controller:
         self._wake_ns = NEVER_NS
         self._began_ns = self._now_ns = 0
         self._settled_ns: dict[str, int] = {}  # of jobs that ran: when they may be released again
+        self._may_run: dict[str, frozenset[str]] = {}  # where jobs may run that wait: of nodes that had not registered
         self._registrations = Registrations()
         self._was_delayed: dict[str, str] = {}  # of the look before
         self._out = Decided()
@@ -114,7 +115,6 @@ class Controller:
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
         """Takes over what a former controller saved, before the first step."""
         self.next_id, self._began_ns = next_id, now_ns
-        self._registrations.begin(now_ns)
         self.bindings = {one.key: one for one in bindings}
         for one in self.bindings.values():
             one.told_ns = -1
@@ -139,6 +139,8 @@ class Controller:
         by_key = {job.key: job for job in seen.jobs}
         self._was_delayed, self.delayed = self.delayed, {}
         self._out.orders += self._registrations.look(seen.nodes, seen.jobs, now_ns)
+        unsure = self._registrations.unsure
+        self._may_run = {key: nodes & unsure for key, nodes in self._may_run.items() if nodes & unsure}
         self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
         self.foreign = 0
         for job in sorted(by_key.values(), key=lambda one: one.number):
@@ -229,7 +231,7 @@ class Controller:
     def _as_known(self, node: SlurmNode) -> SlurmNode:
         """slurmctld does not know what a node has before it has registered."""
         known = self._nodes.get(node.name)
-        return replace(known, state=node.state, used_milli=node.used_milli) if known and node.to_register else node
+        return replace(known, state=node.state, used_milli=node.used_milli) if known and not node.registered else node
 
     def _running(self) -> list[Job]:
         found = (self.machine.jobs.get(one.job_id) for one in self.bindings.values())
@@ -283,6 +285,9 @@ class Controller:
                 self._refuse(shown.key, "vgpu cluster cannot read it: its administrators find why in the log")
 
     def _look_at(self, shown: SlurmJob, now_ns: int) -> None:
+        if shown.phase is Phase.WAITS and not shown.held:
+            # Slurm itself may have started it, on nodes that it was bound to before, and have forgotten that
+            self._may_run[shown.key] = self._registrations.unsure
         binding = self.bindings.get(shown.key)
         if binding is None:
             self._newcomer(shown)
@@ -395,9 +400,12 @@ class Controller:
 
     def _stopped(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
         """It was to give its nodes back, and has: once it is held it will not take them again."""
+        if self._is_unsure(shown, job):
+            return
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
             return
+        self._may_run_still(shown, binding)
         self._counts_restarts(shown, binding)
         if job.stop_to is JobState.SUSPENDED:
             self._answers.append(qe.JobSuspended(job.job_id, How.REQUEUE))
@@ -406,12 +414,9 @@ class Controller:
 
     def _starts(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
         """It is to run, and waits."""
-        if unsure := self._registrations.unsure.intersection(place.node for place in job.placement):
-            # slurmctld was started: it may have begun this job before, and forgotten that
-            if not shown.held:
-                self._out.orders.append(Hold(shown.key))
-            self.delayed[shown.key] = f"slurmctld was started: {', '.join(sorted(unsure))} must register first"
-        elif binding.attempt == job.attempt or shown.restarts > binding.restarts:
+        if self._is_unsure(shown, job):
+            return
+        if binding.attempt == job.attempt or shown.restarts > binding.restarts:
             self._requeued(shown, binding, job)
         elif self._asks_anew(shown) and not binding.giving_up:
             binding.giving_up = True  # it was placed for what it asked before
@@ -431,6 +436,21 @@ class Controller:
         elif self._may_tell(binding, now_ns):
             self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
 
+    def _is_unsure(self, shown: SlurmJob, job: Job) -> bool:
+        """slurmctld was started: it may have begun this job before, and forgotten that."""
+        may_run = {place.node for place in job.placement} | self._may_run.get(shown.key, frozenset())
+        if unsure := self._registrations.unsure & may_run:
+            if not shown.held:
+                self._out.orders.append(Hold(shown.key))
+            self.delayed[shown.key] = f"slurmctld was started: {', '.join(sorted(unsure))} must register first"
+        return bool(unsure)
+
+    def _may_run_still(self, shown: SlurmJob, binding: Binding) -> None:
+        """It was released and waits again, and Slurm has not requeued it: it may have run until its node registered,
+        between two looks. Where the controller has seen and awaited that, nothing is left."""
+        if shown.restarts == binding.restarts and shown.key not in self._was_delayed:
+            self._settled_ns[shown.key] = self._now_ns + FORGOTTEN_NS
+
     def _why_given_up(self, shown: SlurmJob) -> str:
         if shown.user_held:
             return "its user holds it"
@@ -444,8 +464,7 @@ class Controller:
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
             return
-        if shown.restarts == binding.restarts and shown.key not in self._was_delayed:
-            self._settled_ns[shown.key] = self._now_ns + FORGOTTEN_NS
+        self._may_run_still(shown, binding)
         self._counts_restarts(shown, binding)
         self._requests.append(qe.Requeued(job.job_id))
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))

@@ -103,10 +103,16 @@ class SlurmNode:
         return plain.rstrip("*~#!%$@^-"), more
 
     @property
+    def answers(self) -> bool:
+        """Whether it is there for jobs, if only for those that it has."""
+        plain, more = self._words
+        return "*" not in self.state and plain in UP and not {"drain", "down"}.intersection(more)
+
+    @property
     def offered(self) -> bool:
         """Whether Slurm would start anything there."""
-        plain, more = self._words
-        return "*" not in self.state and plain in UP and not {"drain", "maint", "reserved", "down"}.intersection(more)
+        _, more = self._words
+        return self.answers and not {"maint", "reserved"}.intersection(more)
 
     @property
     def drained(self) -> bool:

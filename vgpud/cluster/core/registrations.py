@@ -6,7 +6,7 @@ of jobs are given away again. The nodes know better, and when a node registers, 
 those that should not be there. So after each start of slurmctld nothing is started on a node that has not registered,
 and each node is asked to register at once: until it has, Slurm does not start anything there by itself either. What
 should run on a node and does not, slurmctld looks for only in jobs that it has known for a while: so nodes are asked
-once more later. A program that still ran where its job was started again has drained the node: when it registers, that
+again later. A program that still ran where its job was started again has drained the node: when it registers, that
 is over.
 """
 
@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from vgpud.cluster.core.model import Phase, Register, SlurmJob, SlurmNode
-from vgpud.core.jobs.model import NEVER_NS, SECOND_NS
+from vgpud.core.jobs.model import SECOND_NS
 
 #: what slurmctld ends on a node that has registered is gone then; and Slurm's nodes compare whole seconds
 ABORT_NS = 2 * SECOND_NS
+#: a node is awaited for so long: the default of SlurmdTimeout, after which Slurm starts its jobs elsewhere
+AWAITED_NS = 300 * SECOND_NS
 #: after this time a job that is not on its node is missed at the node's next registration: slurmctld waits for
 #: BatchStartTimeout (10 s) and 10 s more
 MISSED_NS = 25 * SECOND_NS
@@ -32,35 +34,33 @@ class Registrations:
     """Of all nodes of the partition, from look to look."""
 
     def __init__(self) -> None:
-        self._awaited_ns: dict[str, int] = {}  # when a node was last seen that had not registered
-        self._asked: set[str] = set()  # of those that have not registered: once is enough
+        self._awaited_ns: dict[str, int] = {}  # nodes that have not registered: since when
+        self._registered_ns: dict[str, int] = {}  # those that have since: when that was first seen
         self._resumed_ns: dict[str, int] = {}
-        self._missed_ns = NEVER_NS  # when jobs can be missed
+        self._missed: set[tuple[int, str]] | None = None  # when nodes are to be asked for jobs; None: that is not known
         self.unsure: frozenset[str] = frozenset()  # nodes where something may run that slurmctld does not know of
-
-    def begin(self, now_ns: int) -> None:
-        """A controller starts: what slurmctld forgot before has not been looked for, as far as is known."""
-        self._missed_ns = now_ns + MISSED_NS
 
     def look(self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int) -> list[Register]:
         """Returns who is to be asked."""
         awaited = {node.name for node in nodes if node.to_register}
-        if awaited:
-            self._awaited_ns.update(dict.fromkeys(awaited, now_ns))
-            self._missed_ns = now_ns + MISSED_NS
-        self._awaited_ns = {name: at for name, at in self._awaited_ns.items() if now_ns - at < ABORT_NS}
-        self.unsure = frozenset(self._awaited_ns)
+        new = awaited - self._awaited_ns.keys()
+        self._registered_ns.update(dict.fromkeys(self._awaited_ns.keys() - awaited, now_ns))
+        self._registered_ns = {name: at for name, at in self._registered_ns.items() if now_ns - at < ABORT_NS}
+        self._awaited_ns = {name: self._awaited_ns.get(name, now_ns) for name in awaited}
+        late = {name for name, since_ns in self._awaited_ns.items() if now_ns - since_ns >= AWAITED_NS}
+        self.unsure = frozenset((awaited - late) | self._registered_ns.keys())
+        if new or self._missed is None:
+            # slurmctld has just been started; or this controller, which does not know what was forgotten before
+            self._missed = {(now_ns + tries * MISSED_NS, node.name) for node in nodes for tries in (1, 2)}
         asked = (
-            ("slurmctld was started: before jobs start, these register", self._new(nodes, awaited)),
+            ("slurmctld was started: before jobs start, these register", self._awake(nodes, new)),
             (f"drained by Slurm ({DUPLICATE}), and resumed", self._resumed(nodes, now_ns)),
             ("they are to say whether all jobs still run", self._having_jobs(nodes, jobs, now_ns)),
         )
         return [Register(tuple(sorted(found)), f"{why}: {','.join(sorted(found))}") for why, found in asked if found]
 
-    def _new(self, nodes: Sequence[SlurmNode], awaited: set[str]) -> set[str]:
+    def _awake(self, nodes: Sequence[SlurmNode], new: set[str]) -> set[str]:
         """Those that are drained register by themselves, some seconds later."""
-        new = awaited - self._asked
-        self._asked = awaited
         return {node.name for node in nodes if node.name in new and not node.drained}
 
     def _resumed(self, nodes: Sequence[SlurmNode], now_ns: int) -> set[str]:
@@ -71,8 +71,10 @@ class Registrations:
         return found
 
     def _having_jobs(self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int) -> set[str]:
-        if now_ns < self._missed_ns:
-            return set()
-        self._missed_ns = NEVER_NS
+        """Each in two looks, as the order may be lost, and not before it answers."""
         having = {name for job in jobs if job.phase is Phase.RUNS for name in job.node_names}
-        return having & {node.name for node in nodes if node.offered}
+        later = having - {node.name for node in nodes if node.registered and node.answers}
+        missed = self._missed or set()
+        due = {name: at_ns for at_ns, name in sorted(missed, reverse=True) if at_ns <= now_ns and name not in later}
+        self._missed = missed - {(at_ns, name) for name, at_ns in due.items()}
+        return due.keys() & having

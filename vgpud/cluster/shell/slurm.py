@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from vgpud.cluster.core.model import Cancel, Hold, Order, Phase, Register, Release, Requeue, Seen, SlurmJob, Tell
+from vgpud.cluster.core.registrations import DUPLICATE
 from vgpud.cluster.shell import text
 from vgpud.cluster.shell.arrays import Limits
 from vgpud.errors import ExitCode, VgpudError
@@ -89,13 +90,23 @@ class Slurm:
 
     def tell(self, order: Order) -> None:
         """Raises SlurmError: it was refused, or Slurm does not answer."""
-        for command in commands(order):
+        for command in commands(self._as_drained_now(order) if isinstance(order, Register) else order):
             try:
                 run(command)
             except SlurmError as error:
                 # slurmctld says that of nodes whose state it has forgotten, and asks them all the same
                 if not (isinstance(order, Register) and "Invalid node state" in str(error)):
                     raise
+
+    def _as_drained_now(self, order: Register) -> Register:
+        """Without nodes that an administrator has drained since the look: it would undrain them."""
+        of = ["--noheader", f"--partition={self._partition}", "--Node"]
+        there = run(["sinfo", *of, "-O", text.columns(text.NODE_COLUMNS)])
+        try:
+            drained = {node.name for node in text.nodes(there) if node.drained and node.reason != DUPLICATE}
+        except text.SlurmTextError as error:
+            raise SlurmError(str(error)) from error
+        return replace(order, nodes=tuple(name for name in order.nodes if name not in drained))
 
 
 def _devices(job: SlurmJob) -> tuple[tuple[str, int, int], ...] | None:
