@@ -63,6 +63,7 @@ class FakeJob:
     has: dict[str, dict[int, int]] = field(default_factory=dict)  # by node: milli of each device
     restarts: int = 0
     starts: int = 0  # that came to an end or go on: how often its program began
+    began: str = ""  # when it did last
     exit_code: int = 0
     told: str = ""
 
@@ -191,7 +192,7 @@ class FakeSlurm:
             for name in there:
                 self.nodes[name].state, self.nodes[name].reason = "draining", "Duplicate jobid"
             return False
-        job.has, job.state, job.starts = found, "RUNNING", job.starts + 1
+        job.has, job.state, job.starts, job.began = found, "RUNNING", job.starts + 1, str(self.now_ns)
         for name in found:
             self.nodes[name].runs.add(job.key)
         assert all(min(self.free(name)) >= 0 for name in found), "more is given than there is"
@@ -268,6 +269,7 @@ class FakeSlurm:
             dependency=job.dependency,
             requeues=job.requeues,
             restarts=job.restarts,
+            start=job.began,
             exit_code=job.exit_code,
             comment=job.comment,
             array_limit=None if _array(job) in self.unasked else self.limits.get(_array(job), 0),

@@ -148,7 +148,6 @@ def test_ends_are_looked_for_although_a_node_is_off() -> None:
     world.looks(2)
     world.slurm.save()
     world.slurm.end(job)
-    world.look()
     world.slurm.kill()
     world.slurm.draw = Never()
     world.slurm.register("n1")
@@ -204,20 +203,80 @@ def test_a_job_whose_start_was_forgotten_while_it_was_preempted(seen: bool) -> N
 
 
 def test_an_end_that_was_forgotten_is_found() -> None:
-    """It seems to run, and is not on its node: Slurm finds that out when the node registers late enough."""
+    """It seems to run, and is not on its node: Slurm finds that out when the node registers late enough. No controller
+    has seen its end."""
     world = World(FakeSlurm(n1=1))
     job, waits = world.slurm.submit("gpu:1"), world.slurm.submit("gpu:1")
     world.looks(2)
     world.slurm.save()
     world.slurm.end(job)
-    world.looks(1)
     world.slurm.kill()
     world.looks(3)
     assert world.slurm_state(job) == "RUNNING" and world.slurm.nodes["n1"].runs == set()
     world.look(MISSED_NS / SECOND_NS)
     assert registered(world) == [("n1",)]
-    world.looks(3)
+    world.looks(4)
     assert world.running() == [waits] and world.state(job) == "pending"  # as Slurm does: requeued, and so run again
+
+
+def requeues(world: World) -> list[str]:
+    return [order.key for order in world.last.orders if isinstance(order, Requeue)]
+
+
+def test_an_end_that_the_controller_saw_and_slurmctld_forgot_frees_its_node_at_once() -> None:
+    world = World(FakeSlurm(n1=1))
+    job, waits = world.slurm.submit("gpu:1"), world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.look()
+    assert world.ended[-1][0] == job
+    world.slurm.kill()
+    world.look()
+    assert not requeues(world) and world.controller.foreign == 1  # the node must register first
+    asked = []
+    for _ in range(5):
+        world.look()
+        asked += requeues(world)
+    assert asked == [job] and world.running() == [waits] and world.state(job) == "pending"
+    world.slurm.end(waits)
+    world.looks(3)
+    assert world.running() == [job]
+
+
+@pytest.mark.parametrize("more", [{"requeues": False}, {"began": "later"}, {"uid": 2000}, {"restarts": 1}])
+def test_a_run_that_is_not_the_one_that_ended_goes_on(more: dict[str, object]) -> None:
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job)
+    world.look()
+    world.slurm.kill()
+    for name, value in more.items():
+        setattr(world.slurm.jobs[job], name, value)
+    for _ in range(6):
+        world.look()
+        assert not requeues(world)
+
+
+def test_a_requeue_that_was_forgotten_is_done_again() -> None:
+    """Else the job would count as started by Slurm itself, and keep its GPUs until its node is asked."""
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.requeue(job)
+    world.looks(2)  # it waits again, and has not been released yet
+    assert world.state(job) == "running" and world.slurm_state(job) == "PENDING"
+    world.slurm.kill()
+    asked = []
+    for _ in range(5):
+        world.look()
+        asked += requeues(world)
+    assert asked == [job] and not world.ended
+    world.looks(2)
+    assert world.running() == [job] and world.job(job).failures == 0
 
 
 def test_nodes_are_asked_for_ends_twice_as_an_order_may_be_lost() -> None:
@@ -226,7 +285,6 @@ def test_nodes_are_asked_for_ends_twice_as_an_order_may_be_lost() -> None:
     world.looks(2)
     world.slurm.save()
     world.slurm.end(job)
-    world.look()
     world.slurm.kill()
     world.looks(3)
     world.slurm.deaf = True
@@ -249,7 +307,6 @@ def test_a_node_that_does_not_answer_is_asked_for_ends_later(state: str) -> None
     world.looks(2)
     world.slurm.save()
     world.slurm.end(job)
-    world.look()
     world.slurm.kill()
     world.looks(3)
     world.slurm.nodes["n1"].state = state

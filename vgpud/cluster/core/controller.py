@@ -106,6 +106,7 @@ class Controller:
         self._may_run: dict[str, frozenset[str]] = {}  # where jobs may run that wait: of nodes that had not registered
         self._registrations = Registrations()
         self._was_delayed: dict[str, str] = {}  # of the look before
+        self._over: dict[str, tuple[object, ...]] = {}  # runs that have ended, see _run_of()
         self._out = Decided()
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
@@ -198,8 +199,9 @@ class Controller:
                 self._settled_ns.pop(key, None)
                 self._out.bindings[key] = None
                 self._out.ended.append((key, job))
-        for key in self.refused.keys() - by_key.keys():
-            del self.refused[key]
+        for of_jobs in (self.refused, self._over):
+            for key in of_jobs.keys() - by_key.keys():
+                del of_jobs[key]
         self._faults = {key: fault for key, fault in self._faults.items() if key in by_key}
         self.machine.forget([job.job_id for _, job in self._out.ended])
 
@@ -289,6 +291,9 @@ class Controller:
             # Slurm itself may have started it, on nodes that it was bound to before, and have forgotten that
             self._may_run[shown.key] = self._registrations.unsure
         binding = self.bindings.get(shown.key)
+        if shown.phase is Phase.RUNS and self._is_over(shown, binding):
+            self._requeue_at_once(shown, binding)
+            return
         if binding is None:
             self._newcomer(shown)
             return
@@ -306,6 +311,24 @@ class Controller:
             self._stopped(shown, binding, job)
         else:
             self._starts(shown, binding, job, now_ns)
+
+    def _is_over(self, shown: SlurmJob, binding: Binding | None) -> bool:
+        """Whether a run that Slurm shows has ended: slurmctld was killed, and has forgotten the end or the requeue that
+        the controller saw. Slurm itself would find that out by the 25 s of Registrations at the earliest."""
+        if not shown.requeues:
+            return False
+        return self._over.get(shown.key) == _run_of(shown) if binding is None else shown.restarts < binding.restarts
+
+    def _requeue_at_once(self, shown: SlurmJob, binding: Binding | None) -> None:
+        """Its GPUs are free then. Slurm can only run it once more, as it does with all jobs that it misses."""
+        self.foreign += binding is None
+        if shown.state == "COMPLETING" or self._registrations.unsure.intersection(shown.node_names):
+            return
+        if binding is None:
+            del self._over[shown.key]  # once: where that is refused, Slurm misses it later
+        elif not self._may_tell(binding, self._now_ns):
+            return
+        self._out.orders.append(Requeue(shown.key))
 
     def _newcomer(self, shown: SlurmJob) -> None:
         """One that waits for others of Slurm is not the queue's business before they have ended, nor is an element of
@@ -375,6 +398,7 @@ class Controller:
         code = 0 if completed else shown.exit_code or TERMINATED
         why = "" if completed or shown.state == "FAILED" else f"it is {shown.state} in Slurm"
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, code, why))
+        self._over[shown.key] = _run_of(shown)
 
     def _gone(self, binding: Binding) -> None:
         """squeue shows jobs for a while after their end (MinJobAge): it ended when no controller looked."""
@@ -503,3 +527,8 @@ class Controller:
             shown.requeues,
             shown.array_limit,
         )
+
+
+def _run_of(shown: SlurmJob) -> tuple[object, ...]:
+    """What another run of a job, or another user's job of the same number, does not have."""
+    return shown.uid, shown.restarts, shown.start
