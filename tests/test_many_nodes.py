@@ -59,7 +59,7 @@ CASES = {
     ),
     "slurmctld killed, an end forgotten": (
         "cluster.md",
-        "After 25 s the controller lets nodes with jobs register again",
+        "after 25 s and again after 50 s the controller lets nodes with jobs register",
         ("cluster/test_forgotten.py::test_an_end_that_was_forgotten_is_found",),
     ),
     "slurmctld killed, a submission forgotten": (
