@@ -543,6 +543,7 @@ def fork_storm(children: str) -> dict[str, Any]:
     busy = False
     for worker in workers:
         worker.join()
+    cuda.info()  # takes in what threads have in stock, which happens some time later otherwise
     return {"codes": sorted(codes), "ends": sorted(ends)}
 
 
