@@ -279,6 +279,59 @@ def test_a_requeue_that_was_forgotten_is_done_again() -> None:
     assert world.running() == [job] and world.job(job).failures == 0
 
 
+def test_a_cancelled_job_whose_end_was_forgotten_is_cancelled_again() -> None:
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.end(job, "CANCELLED")
+    world.look()
+    world.slurm.kill()
+    world.looks(6)
+    assert world.slurm_state(job) == "CANCELLED" and world.slurm.jobs[job].starts == 1
+
+
+def test_a_run_that_the_controller_has_not_seen_end_goes_on() -> None:
+    """slurmctld forgets a start and its requeue: the next run has the number of restarts of the first one."""
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.looks(2)
+    world.slurm.requeue(job)
+    world.looks(2)
+    world.slurm.kill()
+    for _ in range(12):
+        world.look()
+        assert not requeues(world)
+    assert world.running() == [job] and world.slurm.jobs[job].restarts == 0
+
+
+def test_a_job_that_slurm_starts_late_does_not_wait_for_a_node_that_is_off() -> None:
+    """It was released to its node when that had registered."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    world.slurm.nodes["n2"].state, world.slurm.nodes["n2"].registered = "drained*", False
+    world.looks(3)
+    job = world.slurm.submit("gpu:1")
+    schedule = world.slurm.schedule
+    world.slurm.schedule = list  # type: ignore[method-assign]
+    world.looks(2)
+    world.slurm.schedule = schedule  # type: ignore[method-assign]
+    world.looks(2)
+    assert world.running() == [job]
+
+
+def test_a_requeue_that_was_seen_while_the_job_ended_is_no_forgotten_one() -> None:
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.slurm.jobs[job].state, world.slurm.jobs[job].restarts = "COMPLETING", 1
+    world.look()
+    world.slurm.jobs[job].restarts = 0
+    world.slurm.requeue(job)
+    world.looks(4)
+    assert world.running() == [job]
+
+
 def test_nodes_are_asked_for_ends_twice_as_an_order_may_be_lost() -> None:
     world = World(FakeSlurm(n1=1, n2=1))
     job = world.slurm.submit("gpu:1")

@@ -106,7 +106,9 @@ class Controller:
         self._may_run: dict[str, frozenset[str]] = {}  # where jobs may run that wait: of nodes that had not registered
         self._registrations = Registrations()
         self._was_delayed: dict[str, str] = {}  # of the look before
-        self._over: dict[str, tuple[object, ...]] = {}  # runs that have ended, see _run_of()
+        #: by job: its run that has ended, and whether it was cancelled
+        self._over: dict[str, tuple[tuple[object, ...], bool]] = {}
+        self._ran: dict[str, set[tuple[object, ...]]] = {}  # runs of jobs of the queue that were seen
         self._out = Decided()
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
@@ -197,6 +199,7 @@ class Controller:
                 del self.bindings[key]
                 self._asked.pop(key, None)
                 self._settled_ns.pop(key, None)
+                self._ran.pop(key, None)
                 self._out.bindings[key] = None
                 self._out.ended.append((key, job))
         for of_jobs in (self.refused, self._over):
@@ -287,10 +290,12 @@ class Controller:
                 self._refuse(shown.key, "vgpu cluster cannot read it: its administrators find why in the log")
 
     def _look_at(self, shown: SlurmJob, now_ns: int) -> None:
-        if shown.phase is Phase.WAITS and not shown.held:
-            # Slurm itself may have started it, on nodes that it was bound to before, and have forgotten that
-            self._may_run[shown.key] = self._registrations.unsure
         binding = self.bindings.get(shown.key)
+        told_ns = binding.told_ns if binding else -1
+        if shown.phase is Phase.WAITS and not shown.held and told_ns < self._registrations.started_ns:
+            # Slurm itself may have started it, on nodes that it was bound to before, and have forgotten that; not where
+            # it was released since: that names its nodes
+            self._may_run[shown.key] = self._registrations.unsure
         if shown.phase is Phase.RUNS and self._is_over(shown, binding):
             self._requeue_at_once(shown, binding)
             return
@@ -317,7 +322,9 @@ class Controller:
         the controller saw. Slurm itself would find that out by the 25 s of Registrations at the earliest."""
         if not shown.requeues:
             return False
-        return self._over.get(shown.key) == _run_of(shown) if binding is None else shown.restarts < binding.restarts
+        if binding is None:
+            return shown.key in self._over and self._over[shown.key][0] == _run_of(shown)
+        return shown.restarts < binding.restarts and _run_of(shown) in self._ran.get(shown.key, ())
 
     def _requeue_at_once(self, shown: SlurmJob, binding: Binding | None) -> None:
         """Its GPUs are free then. Slurm can only run it once more, as it does with all jobs that it misses."""
@@ -325,10 +332,10 @@ class Controller:
         if shown.state == "COMPLETING" or self._registrations.unsure.intersection(shown.node_names):
             return
         if binding is None:
-            del self._over[shown.key]  # once: where that is refused, Slurm misses it later
-        elif not self._may_tell(binding, self._now_ns):
-            return
-        self._out.orders.append(Requeue(shown.key))
+            _, cancelled = self._over.pop(shown.key)  # once: where that is refused, Slurm misses it later
+            self._out.orders.append(Cancel(shown.key) if cancelled else Requeue(shown.key))
+        elif self._may_tell(binding, self._now_ns):
+            self._out.orders.append(Requeue(shown.key))
 
     def _newcomer(self, shown: SlurmJob) -> None:
         """One that waits for others of Slurm is not the queue's business before they have ended, nor is an element of
@@ -398,7 +405,7 @@ class Controller:
         code = 0 if completed else shown.exit_code or TERMINATED
         why = "" if completed or shown.state == "FAILED" else f"it is {shown.state} in Slurm"
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, code, why))
-        self._over[shown.key] = _run_of(shown)
+        self._over[shown.key] = (_run_of(shown), shown.state == CANCELLED)
 
     def _gone(self, binding: Binding) -> None:
         """squeue shows jobs for a while after their end (MinJobAge): it ended when no controller looked."""
@@ -410,8 +417,13 @@ class Controller:
             self._answers.append(qe.JobEnded(job.job_id, job.attempt, UNSEEN, why))
 
     def _has_nodes(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
-        if (binding.attempt, binding.restarts, binding.giving_up) != (job.attempt, shown.restarts, False):
-            binding.attempt, binding.restarts, binding.giving_up = job.attempt, shown.restarts, False
+        self._ran.setdefault(shown.key, set()).add(_run_of(shown))
+        if shown.state == "COMPLETING" and binding.attempt == job.attempt:
+            restarts = binding.restarts  # a requeue counts when it waits: see _may_run_still
+        else:
+            restarts = shown.restarts
+        if (binding.attempt, binding.restarts, binding.giving_up) != (job.attempt, restarts, False):
+            binding.attempt, binding.restarts, binding.giving_up = job.attempt, restarts, False
             binding.told_ns = -1
             self._changed(binding)
         if job.stop_to is None:
@@ -440,6 +452,8 @@ class Controller:
         """It is to run, and waits."""
         if self._is_unsure(shown, job):
             return
+        if shown.restarts < binding.restarts:
+            self._counts_restarts(shown, binding)  # slurmctld has forgotten a requeue: its next run has this number
         if binding.attempt == job.attempt or shown.restarts > binding.restarts:
             self._requeued(shown, binding, job)
         elif self._asks_anew(shown) and not binding.giving_up:

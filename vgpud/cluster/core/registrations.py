@@ -39,6 +39,7 @@ class Registrations:
         self._registered_ns: dict[str, int] = {}  # those that have since: when that was first seen
         self._resumed_ns: dict[str, int] = {}
         self._missed: set[tuple[int, str]] | None = None  # when nodes are to be asked for jobs; None: that is not known
+        self.started_ns = 0  # when nodes were last seen that slurmctld had forgotten
         self.unsure: frozenset[str] = frozenset()  # nodes where something may run that slurmctld does not know of
 
     def look(self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int) -> list[Register]:
@@ -50,6 +51,8 @@ class Registrations:
         self._awaited_ns = {name: self._awaited_ns.get(name, now_ns) for name in awaited}
         late = {name for name, since_ns in self._awaited_ns.items() if now_ns - since_ns >= AWAITED_NS}
         self.unsure = frozenset((awaited - late) | self._registered_ns.keys())
+        if new:
+            self.started_ns = now_ns
         if new or self._missed is None:
             # slurmctld has just been started; or this controller, which does not know what was forgotten before
             self._missed = {(now_ns + tries * MISSED_NS, node.name) for node in nodes for tries in (1, 2)}

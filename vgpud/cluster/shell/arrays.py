@@ -65,6 +65,6 @@ class Limits:
         one = self._arrays.get(job.number[0]) if "_" in job.key else None
         if one is None:
             return job
-        late = one.failed_s is not None and now_s - one.failed_s >= WAIT_S
+        late = one.failed_s is not None and one.asked_s - one.failed_s >= WAIT_S
         limit = 0 if one.limit is None and (late or job.phase is not Phase.WAITS) else one.limit
         return job if limit == job.array_limit else replace(job, array_limit=limit)
