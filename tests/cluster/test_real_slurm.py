@@ -297,6 +297,7 @@ def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path) -> None:
     eventually(lambda: one.look() is None and site.states(job) == ["RUNNING"])
     eventually(lambda: len(_programs(site, job)) == 1)
     first = _programs(site, job)
+    one.look()  # it has seen that start
     site.cluster.parts["slurmctld"].kill()
     shutil.rmtree(state)
     shutil.copytree(saved, state)
