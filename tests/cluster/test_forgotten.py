@@ -31,14 +31,20 @@ def registered(world: World) -> list[tuple[str, ...]]:
     return [order.nodes for order in world.last.orders if isinstance(order, Register)]
 
 
-def test_a_start_that_was_forgotten_waits_for_its_node() -> None:
-    """Its program runs on, and is ended when the node registers."""
+def start_forgotten() -> tuple[World, str]:
+    """Two nodes, and a job whose program runs on n1: slurmctld was killed before it had saved that."""
     world = World(FakeSlurm(n1=1, n2=1))
     job = world.slurm.submit("gpu:1")
     world.slurm.save()
     world.looks(2)
     assert world.slurm.nodes["n1"].runs == {job}
     world.slurm.kill()
+    return world, job
+
+
+def test_a_start_that_was_forgotten_waits_for_its_node() -> None:
+    """Its program runs on, and is ended when the node registers."""
+    world, job = start_forgotten()
     world.look()
     assert registered(world) == [("n1", "n2")]  # both may have jobs that slurmctld does not know of
     assert not any(isinstance(order, Release) for order in world.last.orders)
@@ -124,12 +130,7 @@ def test_a_node_that_does_not_register_is_waited_for_until_it_is_down() -> None:
 @pytest.mark.parametrize("state", ["idle*", "drained*"])
 def test_a_node_that_never_registers_is_not_waited_for_for_ever(state: str) -> None:
     """One that is drained and off, or where SlurmdTimeout is 0: Slurm never calls it down."""
-    world = World(FakeSlurm(n1=1, n2=1))
-    job = world.slurm.submit("gpu:1")
-    world.slurm.save()
-    world.looks(2)
-    assert world.slurm.nodes["n1"].runs == {job}
-    world.slurm.kill()
+    world, job = start_forgotten()
     world.slurm.draw = Never()
     world.slurm.nodes["n1"].state = state
     world.slurm.nodes["n1"].runs.clear()

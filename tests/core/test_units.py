@@ -28,7 +28,7 @@ def test_wrong_fractions_are_named(text: str) -> None:
     message = str(refusal.value)
     assert text.strip() in message
     assert "\n" not in message
-    assert ":" in message, "the mend follows the value"
+    assert ":" in message, "the fix follows the value"
 
 
 def test_zero_is_a_minimum() -> None:

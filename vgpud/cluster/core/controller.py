@@ -30,6 +30,7 @@ from vgpud.cluster.core.model import (
     Tell,
 )
 from vgpud.cluster.core.registrations import Registrations
+from vgpud.cluster.core.runs import Runs
 from vgpud.cluster.core.translate import NotOurs, node_of, objection, queue_of, spec_of
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState, Placement, QueueSpec
@@ -106,9 +107,7 @@ class Controller:
         self._may_run: dict[str, frozenset[str]] = {}  # where jobs may run that wait: of nodes that had not registered
         self._registrations = Registrations()
         self._was_delayed: dict[str, str] = {}  # of the look before
-        #: by job: its run that has ended, and whether it was cancelled
-        self._over: dict[str, tuple[tuple[object, ...], bool]] = {}
-        self._ran: dict[str, set[tuple[object, ...]]] = {}  # runs of jobs of the queue that were seen
+        self._runs_seen = Runs()
         self._out = Decided()
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
@@ -199,12 +198,12 @@ class Controller:
                 del self.bindings[key]
                 self._asked.pop(key, None)
                 self._settled_ns.pop(key, None)
-                self._ran.pop(key, None)
+                self._runs_seen.left(key)
                 self._out.bindings[key] = None
                 self._out.ended.append((key, job))
-        for of_jobs in (self.refused, self._over):
-            for key in of_jobs.keys() - by_key.keys():
-                del of_jobs[key]
+        for key in self.refused.keys() - by_key.keys():
+            del self.refused[key]
+        self._runs_seen.keep(by_key)
         self._faults = {key: fault for key, fault in self._faults.items() if key in by_key}
         self.machine.forget([job.job_id for _, job in self._out.ended])
 
@@ -296,7 +295,7 @@ class Controller:
             # Slurm itself may have started it, on nodes that it was bound to before, and have forgotten that; not where
             # it was released since: that names its nodes
             self._may_run[shown.key] = self._registrations.unsure
-        if shown.phase is Phase.RUNS and self._is_over(shown, binding):
+        if shown.phase is Phase.RUNS and self._runs_seen.is_over(shown, binding.restarts if binding else None):
             self._requeue_at_once(shown, binding)
             return
         if binding is None:
@@ -317,22 +316,15 @@ class Controller:
         else:
             self._starts(shown, binding, job, now_ns)
 
-    def _is_over(self, shown: SlurmJob, binding: Binding | None) -> bool:
-        """Whether a run that Slurm shows has ended: slurmctld was killed, and has forgotten the end or the requeue that
-        the controller saw. Slurm itself would find that out by the 25 s of Registrations at the earliest."""
-        if not shown.requeues:
-            return False
-        if binding is None:
-            return shown.key in self._over and self._over[shown.key][0] == _run_of(shown)
-        return shown.restarts < binding.restarts and _run_of(shown) in self._ran.get(shown.key, ())
-
     def _requeue_at_once(self, shown: SlurmJob, binding: Binding | None) -> None:
-        """Its GPUs are free then. Slurm can only run it once more, as it does with all jobs that it misses."""
+        """slurmctld was killed, and has forgotten an end or a requeue that this controller saw; by itself it would find
+        that out by the 25 s of Registrations at the earliest. The GPUs are free then. Slurm can only run the job once
+        more, as it does with all jobs that it misses."""
         self.foreign += binding is None
         if shown.state == "COMPLETING" or self._registrations.unsure.intersection(shown.node_names):
             return
         if binding is None:
-            _, cancelled = self._over.pop(shown.key)  # once: where that is refused, Slurm misses it later
+            cancelled = self._runs_seen.was_cancelled(shown.key)
             self._out.orders.append(Cancel(shown.key) if cancelled else Requeue(shown.key))
         elif self._may_tell(binding, self._now_ns):
             self._out.orders.append(Requeue(shown.key))
@@ -405,7 +397,7 @@ class Controller:
         code = 0 if completed else shown.exit_code or TERMINATED
         why = "" if completed or shown.state == "FAILED" else f"it is {shown.state} in Slurm"
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, code, why))
-        self._over[shown.key] = (_run_of(shown), shown.state == CANCELLED)
+        self._runs_seen.ended(shown)
 
     def _gone(self, binding: Binding) -> None:
         """squeue shows jobs for a while after their end (MinJobAge): it ended when no controller looked."""
@@ -417,7 +409,7 @@ class Controller:
             self._answers.append(qe.JobEnded(job.job_id, job.attempt, UNSEEN, why))
 
     def _has_nodes(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
-        self._ran.setdefault(shown.key, set()).add(_run_of(shown))
+        self._runs_seen.saw(shown)
         if shown.state == "COMPLETING" and binding.attempt == job.attempt:
             restarts = binding.restarts  # a requeue counts when it waits: see _may_run_still
         else:
@@ -541,8 +533,3 @@ class Controller:
             shown.requeues,
             shown.array_limit,
         )
-
-
-def _run_of(shown: SlurmJob) -> tuple[object, ...]:
-    """What another run of a job, or another user's job of the same number, does not have."""
-    return shown.uid, shown.restarts, shown.start

@@ -48,7 +48,7 @@ class Slurm:
         what is not seen is not gone."""
         of = ["--noheader", f"--partition={self._partition}"]
         shown = run(["squeue", *of, "--array", "--states=all", "-O", text.columns(text.JOB_COLUMNS)])
-        there = run(["sinfo", *of, "--Node", "-O", text.columns(text.NODE_COLUMNS)])
+        there = self._shown_nodes()
         try:
             jobs = self._with_limits(self._with_devices(list(text.jobs(shown))))
             found = Seen(tuple(jobs), tuple(text.nodes(there)))
@@ -88,6 +88,10 @@ class Slurm:
                 self._limits.ask(array, now_s, partial(_array_limit, array))
         return [self._limits.of(job, now_s) for job in jobs]
 
+    def _shown_nodes(self) -> str:
+        of = ["--noheader", f"--partition={self._partition}", "--Node"]
+        return run(["sinfo", *of, "-O", text.columns(text.NODE_COLUMNS)])
+
     def tell(self, order: Order) -> None:
         """Raises SlurmError: it was refused, or Slurm does not answer."""
         for command in commands(self._as_drained_now(order) if isinstance(order, Register) else order):
@@ -100,10 +104,9 @@ class Slurm:
 
     def _as_drained_now(self, order: Register) -> Register:
         """Without nodes that an administrator has drained since the look: it would undrain them."""
-        of = ["--noheader", f"--partition={self._partition}", "--Node"]
-        there = run(["sinfo", *of, "-O", text.columns(text.NODE_COLUMNS)])
         try:
-            drained = {node.name for node in text.nodes(there) if node.drained and node.reason != DUPLICATE}
+            shown = text.nodes(self._shown_nodes())
+            drained = {node.name for node in shown if node.drained and node.reason != DUPLICATE}
         except text.SlurmTextError as error:
             raise SlurmError(str(error)) from error
         return replace(order, nodes=tuple(name for name in order.nodes if name not in drained))

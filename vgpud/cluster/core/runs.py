@@ -1,0 +1,50 @@
+"""Runs of jobs and their ends, as this controller has seen them: slurmctld that was killed shows some as running."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from vgpud.cluster.core.model import CANCELLED, SlurmJob
+
+#: what another run of a job, or another user's job of the same number, does not have
+Run = tuple[int, int, str]
+
+
+def _run_of(shown: SlurmJob) -> Run:
+    return shown.uid, shown.restarts, shown.start
+
+
+class Runs:
+    """By key of the job."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[Run]] = {}  # of jobs of the queue
+        self._over: dict[str, tuple[Run, bool]] = {}  # of those that have left it: the last run; whether cancelled
+
+    def saw(self, shown: SlurmJob) -> None:
+        """A job of the queue runs."""
+        self._seen.setdefault(shown.key, set()).add(_run_of(shown))
+
+    def ended(self, shown: SlurmJob) -> None:
+        self._over[shown.key] = _run_of(shown), shown.state == CANCELLED
+
+    def left(self, key: str) -> None:
+        """The job is no longer the queue's."""
+        self._seen.pop(key, None)
+
+    def keep(self, keys: Container[str]) -> None:
+        """Forgets the ends of jobs that Slurm does not show any more."""
+        self._over = {key: over for key, over in self._over.items() if key in keys}
+
+    def is_over(self, shown: SlurmJob, restarts: int | None) -> bool:
+        """Whether a run that Slurm shows has ended or was requeued. `restarts`: of the job, when it was seen last; None
+        where it has left the queue. One that is not to be requeued is left to Slurm."""
+        if not shown.requeues:
+            return False
+        if restarts is None:
+            return shown.key in self._over and self._over[shown.key][0] == _run_of(shown)
+        return shown.restarts < restarts and _run_of(shown) in self._seen.get(shown.key, ())
+
+    def was_cancelled(self, key: str) -> bool:
+        """Of one that has left the queue; asked once, as Slurm itself misses such a run later."""
+        return self._over.pop(key)[1]
