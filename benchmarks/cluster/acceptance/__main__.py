@@ -54,11 +54,11 @@ def main() -> int:
     if OURS in args.runs:
         with site(args.poll) as made:
             version = made.cluster.call("srun", "--version").stdout.strip()
-            good &= ours(made, jobs, args, figures, raw)
+            good &= _or_logs(made, ours(made, jobs, args, figures, raw), OURS)
     if SLURM in args.runs:
         with site(args.poll, decides=False) as made:
             version = made.cluster.call("srun", "--version").stdout.strip()
-            good &= slurms(made, jobs, figures, raw)
+            good &= _or_logs(made, slurms(made, jobs, figures, raw), SLURM)
     _compare(figures)
     path = results.write(
         NAME,
@@ -104,6 +104,15 @@ def _arguments() -> argparse.Namespace:
     if args.results == results.RESULTS and (args.jobs < made.get_default("jobs") or args.runs != list(RUNS)):
         args.results = harness.BUILD  # a part of it is no result
     return args
+
+
+def _or_logs(made: Site, good: bool, run: str) -> bool:
+    """Of a run that missed a goal, the logs are what says why."""
+    if not good:
+        path = harness.BUILD / f"{NAME}-logs" / run
+        made.keep_logs(path)
+        _say(f"logs: {path}")
+    return good
 
 
 def _say(text: str) -> None:

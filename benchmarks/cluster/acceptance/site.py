@@ -192,6 +192,17 @@ class Site:
         if self.controller:
             self.controller.stop()
 
+    def keep_logs(self, to: Path) -> None:
+        """Copies what all daemons have said and decided, and the jobs' records, before the folder goes."""
+        shutil.rmtree(to, ignore_errors=True)
+        to.mkdir(parents=True)
+        logs = [*self.cluster.folder.glob("*.log"), *self.folder.glob("*.log"), *self.recordings()]
+        for path in [*logs, self.folder / "jobcomp"]:
+            if path.exists():
+                shutil.copy2(path, to)
+        for path in self.folder.glob("*/records"):
+            shutil.copytree(path.parent, to / path.parent.name)
+
 
 @contextmanager
 def site(poll_s: float, decides: bool = True) -> Iterator[Site]:
