@@ -133,10 +133,10 @@ static bool is_permanent(int error) {
   return error == -EACCES || error == -EPROTONOSUPPORT || error == -ENOSPC || error == -ENOMEM;
 }
 
-/* In a container a restart of the daemon is waited for: nothing else would keep the program within its slice. */
+/* A restart of the daemon is waited for: nothing else would keep the program within its slice. A socket that is missing
+ * outside of containers is of a daemon that does not run on this machine at all. */
 static uint64_t patience_ns(int error) {
-  if (!vg_link.contained) return 0;
-  if (error == -ENOENT) return REBIND_NS;
+  if (error == -ENOENT) return vg_link.contained ? REBIND_NS : 0;
   return error == -ECONNREFUSED || error == -ECONNRESET || error == -EPIPE ? RESTART_NS : 0;
 }
 

@@ -82,10 +82,11 @@ class FakeDaemon:
 
     def start(self) -> None:
         self._arbiters = [self._new_arbiter(device) for device in self.devices]
-        self.path.unlink(missing_ok=True)
+        made = self.path.with_name(".attach.new")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(str(self.path))
+        self._listener.bind(str(made))
         self._listener.listen(64)
+        made.replace(self.path)
         self._running = True
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()

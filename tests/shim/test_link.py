@@ -178,8 +178,11 @@ def _wrong_files(sizes: list[int], count: int) -> Script:
     return script
 
 
+def _gone(_daemon: FakeDaemon, sock: socket.socket, _raw: bytes) -> None:
+    sock.close()
+
+
 NONSENSE: dict[str, Script] = {
-    "closed at once": lambda _daemon, sock, _raw: sock.close(),
     "one byte": _spoil(lambda _reply: b"x"),
     "cut off": _spoil(lambda reply: bytes(ffi.buffer(reply))[:-1]),
     "too long": _spoil(lambda reply: bytes(ffi.buffer(reply)) + b"x"),
@@ -207,6 +210,34 @@ def test_nonsense_is_not_believed(tell: Run, tmp_path: Path, name: str) -> None:
     assert answer["code"] == 0
     assert answer["seen"] == [0]
     assert "no daemon at" in (tmp_path / "log").read_text() or "refused" in (tmp_path / "log").read_text()
+
+
+def _totals_of_one_that_starts(settings: dict[str, str], then: Callable[[], None]) -> list[int]:
+    """The memory that a program sees which starts before `then`."""
+    command = [sys.executable, str(TENANT), "init"]
+    starts = subprocess.Popen(command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True)
+    time.sleep(0.5)  # Python has started by then, mostly
+    then()
+    out, _ = starts.communicate(timeout=60)
+    return list(json.loads(out)["totals"])
+
+
+def test_a_program_waits_for_a_daemon_that_restarts(settings: dict[str, str], tmp_path: Path) -> None:
+    """A step of a Slurm job, or a program of `vgpu run`: it must not see, or use, the whole device meanwhile."""
+    daemon = _daemon(tmp_path)
+    daemon.start()
+    daemon.stop()  # as by SIGKILL: its socket is still there
+    assert _totals_of_one_that_starts(settings, daemon.start) == [1 << 30]
+    assert not (tmp_path / "log").exists()
+    daemon.stop()
+
+
+def test_a_daemon_that_dies_while_a_program_attaches_is_waited_for(tell: Run, tmp_path: Path) -> None:
+    with _daemon(tmp_path) as daemon:
+        daemon.script = [_gone]
+        answer, _ = tell("init")
+    assert answer["totals"] == [1 << 30]
+    assert not (tmp_path / "log").exists()
 
 
 def test_another_abi_is_a_mismatch(tell: Run, tmp_path: Path) -> None:
@@ -308,7 +339,7 @@ def test_comes_back_again_and_again(holder: Any, tmp_path: Path) -> None:
         daemon.stop()
         assert ask("f")["code"] == 0
         assert ask(f"a {100 * MIB}")["code"] == 0
-        daemon.script = [NONSENSE["cut off"], NONSENSE["closed at once"], _refuse(lib.VG_ATTACH_DENIED, "not yet")]
+        daemon.script = [NONSENSE["cut off"], _gone, _refuse(lib.VG_ATTACH_DENIED, "not yet")]
         daemon.start()
         assert wait_until(partial(_lives, daemon, life))
         assert wait_until(lambda: int(daemon.processes[-1].report(0).used_bytes) == 400 * MIB)
@@ -320,7 +351,7 @@ def test_comes_back_again_and_again(holder: Any, tmp_path: Path) -> None:
 
 def test_a_daemon_that_dies_in_the_middle_of_the_attach(holder: Any, tmp_path: Path) -> None:
     daemon = _daemon(tmp_path)
-    daemon.script = [lambda _daemon, sock, _raw: sock.close()]
+    daemon.script = [_gone]
     daemon.start()
     ask = holder(10 * MIB)
     assert wait_until(lambda: len(daemon.processes) == 1)

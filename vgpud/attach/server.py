@@ -56,6 +56,8 @@ PENDING_PART = 8
 #: the same for peers that will be refused: a stranger cannot shut the owner out with silent connections
 STRANGERS_PENDING_MAX = 16
 BACKLOG = 1024
+#: where a socket is made ready; no longer than its own name, as paths of sockets are short
+NEW_SOCKET = ".attach.new"
 #: the listener that finds the slice by the peer's cgroup
 SHARED = ""
 #: of the admission thread's news, how many are looked at before everything else has its turn
@@ -201,15 +203,16 @@ class Tenants:
         """Listens for the programs of a slice (SHARED: of any); a stale socket is replaced. Raises OSError."""
         path = (self._directory / slice_name if slice_name else self._shared) / "attach.sock"
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        try:
-            path.unlink(missing_ok=True)
-        except IsADirectoryError:
-            path.rmdir()  # docker makes one where a file that it shall mount is missing
+        made = path.with_name(NEW_SOCKET)  # takes its place at once: a program that starts always finds one of both
+        made.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
-            sock.bind(str(path))
-            path.chmod(0o666)  # permission goes by uid, and users in containers have any
+            sock.bind(str(made))
+            made.chmod(0o666)  # permission goes by uid, and users in containers have any
             sock.listen(BACKLOG)
+            if path.is_dir():
+                path.rmdir()  # docker makes one where a file that it shall mount is missing
+            made.replace(path)
             name = self._thread.listen(sock.fileno())
         except OSError:
             sock.close()
