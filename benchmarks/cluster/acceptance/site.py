@@ -200,6 +200,9 @@ class Site:
         for path in [*logs, self.folder / "jobcomp"]:
             if path.exists():
                 shutil.copy2(path, to)
+        for node, system in self.cluster.systems.items():
+            for path in system.folder.glob("*.log"):
+                shutil.copy2(path, to / f"{node}-{path.name}")
         for path in self.folder.glob("*/records"):
             shutil.copytree(path.parent, to / path.parent.name)
 
