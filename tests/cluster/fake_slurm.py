@@ -238,7 +238,7 @@ class FakeSlurm:
                 job.bound_to, job.priority, job.user_hold = nodes, 100, False
             case Hold() if waits:
                 job.bound_to, job.priority = (), 0
-            case Requeue() if job.state == "RUNNING":
+            case Requeue() if job.state in ("RUNNING", "COMPLETED", "FAILED"):
                 self.requeue(job.key)
                 job.priority = 0
             case Cancel():

@@ -18,11 +18,12 @@ from tests.mandatory import unavailable
 from tests.slurm import cluster as slurm
 from vgpud.cli.main import cli
 from vgpud.cluster import service
+from vgpud.cluster.core import mistaken
 from vgpud.cluster.core.model import Order, Release, Seen
 from vgpud.cluster.shell import arrays
 from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
-from vgpud.core.jobs.model import QueueSpec
+from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 
 pytestmark = pytest.mark.slow
 
@@ -281,9 +282,10 @@ class Observed(Slurm):
         super().tell(order)
 
 
-def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path) -> None:
+def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed, and begins again from the state that it saved before: the program that runs is ended before the job
-    starts again."""
+    starts again. A job that fails then runs once more, as that may be another run's end."""
+    monkeypatch.setattr(mistaken, "REPORTED_NS", 3600 * SECOND_NS)
     observed = Observed(PARTITION)
     one = service.Service(site.options, observed)
     one.look()
@@ -316,7 +318,18 @@ def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path) -> None:
     assert observed.early == []
     attempts = {found.spec.name: found.attempt for found in one.controller.machine.jobs.values()}
     assert attempts[other] == 1 and attempts[job] >= 2
+    fails = site.submit("--gres=gpu:1", command="exit 3")
+    eventually(lambda: one.look() is None and "JobState=FAILED" in _details(site, fails) and not _is_queued(one, fails))
+    assert "Restarts=1 " in _details(site, fails) and "ExitCode=3:0" in _details(site, fails)
     one.close()
+
+
+def _details(site: Site, key: str) -> str:
+    return str(site.cluster.call("scontrol", "--oneliner", "show", "job", key).stdout)
+
+
+def _is_queued(one: service.Service, key: str) -> bool:
+    return key in one.controller.bindings
 
 
 def _programs(site: Site, key: str) -> list[int]:

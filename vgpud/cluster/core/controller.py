@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from vgpud.cluster.core import rooms
 from vgpud.cluster.core.dependencies import Ends
+from vgpud.cluster.core.mistaken import Mistaken
 from vgpud.cluster.core.model import (
     CANCELLED,
     Binding,
@@ -108,6 +109,7 @@ class Controller:
         self._registrations = Registrations()
         self._was_delayed: dict[str, str] = {}  # of the look before
         self._runs_seen = Runs()
+        self._mistaken = Mistaken()
         self._out = Decided()
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
@@ -204,6 +206,7 @@ class Controller:
         for key in self.refused.keys() - by_key.keys():
             del self.refused[key]
         self._runs_seen.keep(by_key)
+        self._mistaken.keep(by_key)
         self._faults = {key: fault for key, fault in self._faults.items() if key in by_key}
         self.machine.forget([job.job_id for _, job in self._out.ended])
 
@@ -305,7 +308,10 @@ class Controller:
         if job.spec.uid != shown.uid:
             self._gone(binding)  # slurmctld was killed before it had saved that job, and gives its number away again
             return
-        if job.state in WAITING:
+        if self._mistaken.is_rerun(shown, binding, job, self._registrations.started_ns, now_ns):
+            if self._may_tell(binding, now_ns):
+                self._out.orders.append(Requeue(shown.key))
+        elif job.state in WAITING:
             self._waits(shown, binding, job)
         elif shown.phase is Phase.ENDED:
             self._ended(shown, job)

@@ -1,0 +1,116 @@
+"""Ends that slurmctld has mistaken after it was killed: those jobs run once more, and others' ends stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.fake_slurm import FakeSlurm
+from tests.cluster.world import PLAIN, World
+from vgpud.cluster.core.mistaken import GIVEN_UP_NS, REPORTED_NS
+from vgpud.cluster.core.model import Requeue
+from vgpud.core.jobs.model import SECOND_NS, QueueSpec
+from vgpud.simulate import replay
+
+PREEMPTING = (QueueSpec("default", min_run_ns=0), QueueSpec("team", guarantee_milli=1000, min_run_ns=0))
+
+
+def requeues(world: World) -> list[str]:
+    return [order.key for order in world.last.orders if isinstance(order, Requeue)]
+
+
+def one_that_runs(queues: tuple[QueueSpec, ...] = PLAIN, **more: object) -> tuple[World, str]:
+    world = World(FakeSlurm(n1=1), queues)
+    job = world.slurm.submit("gpu:1", **more)
+    world.looks(2)
+    assert world.running() == [job]
+    world.slurm.save()
+    return world, job
+
+
+def after_a_kill(world: World) -> None:
+    world.slurm.kill()
+    world.looks(3)
+    assert not world.controller.delayed
+
+
+def test_a_job_that_fails_soon_after_slurmctlds_start_runs_once_more() -> None:
+    """Its node refused the start, or reported the end of its former run."""
+    world, job = one_that_runs()
+    after_a_kill(world)
+    world.slurm.end(job, "FAILED", 1)
+    world.look()
+    assert requeues(world) == [job] and not world.ended
+    world.looks(4)
+    assert world.running() == [job] and world.job(job).failures == 0 and world.job(job).attempt == 2
+    world.slurm.end(job, "FAILED", 1)  # once only
+    world.look()
+    assert requeues(world) == [] and [(key, one.exit_code) for key, one in world.ended] == [(job, 1)]
+    assert list(replay.same_commands(world.recording())) == []
+
+
+def test_one_that_is_refused_before_it_was_seen_to_run() -> None:
+    world = World(FakeSlurm(n1=1))
+    job = world.slurm.submit("gpu:1")
+    world.slurm.save()
+    world.slurm.kill()
+    while job not in world.running():
+        world.look()
+    world.slurm.end(job, "FAILED", 1)
+    world.looks(6)
+    assert world.running() == [job] and not world.ended and world.job(job).failures == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "late_s", "more"),
+    [
+        ("COMPLETED", 0, {}),
+        ("TIMEOUT", 0, {}),
+        ("OUT_OF_MEMORY", 0, {}),
+        ("CANCELLED", 0, {}),
+        ("FAILED", REPORTED_NS / SECOND_NS, {}),
+        ("FAILED", 0, {"requeues": False}),
+    ],
+)
+def test_other_ends_stand(state: str, late_s: float, more: dict[str, object]) -> None:
+    world, job = one_that_runs(**more)
+    after_a_kill(world)
+    world.look(late_s)
+    world.slurm.end(job, state, 1)
+    world.look()
+    assert requeues(world) == [] and world.ended[-1][0] == job
+
+
+def test_without_a_start_of_slurmctld_a_failure_stands() -> None:
+    world, job = one_that_runs()
+    world.slurm.end(job, "FAILED", 1)
+    world.look()
+    assert requeues(world) == [] and world.ended[-1][0] == job
+
+
+def test_a_failure_stands_where_slurm_does_not_requeue_the_job() -> None:
+    world, job = one_that_runs()
+    after_a_kill(world)
+    world.slurm.end(job, "FAILED", 3)
+    world.slurm.deaf = True
+    tried = 0
+    for _ in range(round(GIVEN_UP_NS / SECOND_NS / 2) + 1):
+        world.look()
+        tried += len(requeues(world))
+    assert tried == 5 and world.ended[-1][0] == job and world.job(job).exit_code == 3
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "FAILED"])
+@pytest.mark.parametrize("seen", [True, False])
+def test_the_end_of_a_program_whose_requeue_was_forgotten(state: str, seen: bool) -> None:
+    """It was told to end, and did, with whatever exit code. `seen`: the controller has seen that it waits again."""
+    world, job = one_that_runs(PREEMPTING)
+    world.slurm.submit("gpu:1", account="team")
+    world.slurm.save()
+    world.look()
+    assert requeues(world) == [job]
+    if seen:
+        world.look(0.1)
+    world.slurm.kill()
+    world.slurm.end(job, state, 143)  # slurmstepd has waited for slurmctld
+    world.looks(6)
+    assert not world.ended and world.state(job) == "pending" and world.slurm_state(job) == "PENDING"
