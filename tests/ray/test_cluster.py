@@ -180,7 +180,6 @@ def test_trials_of_tune(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.wait_for_end_of_slices()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("fastapi") is None, reason="needs the package ray[serve]")
 def test_replicas_of_serve(cluster: RayCluster) -> None:
     from ray import serve
 
