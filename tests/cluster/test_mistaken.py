@@ -114,3 +114,17 @@ def test_the_end_of_a_program_whose_requeue_was_forgotten(state: str, seen: bool
     world.slurm.end(job, state, 143)  # slurmstepd has waited for slurmctld
     world.looks(6)
     assert not world.ended and world.state(job) == "pending" and world.slurm_state(job) == "PENDING"
+
+
+@pytest.mark.parametrize("kind", ["afterany", "afternotok"])
+def test_what_comes_after_a_job_that_runs_once_more_waits_for_its_end(kind: str) -> None:
+    world, job = one_that_runs()
+    after = world.slurm.submit("gpu:1", dependency=f"{kind}:{job}(unfulfilled)")
+    world.slurm.save()
+    after_a_kill(world)
+    world.slurm.end(job, "FAILED", 1)
+    world.looks(5)
+    assert world.running() == [job] and after not in world.controller.bindings
+    world.slurm.end(job, "FAILED", 1)
+    world.look()
+    assert after in world.controller.bindings

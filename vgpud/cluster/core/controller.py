@@ -110,6 +110,7 @@ class Controller:
         self._was_delayed: dict[str, str] = {}  # of the look before
         self._runs_seen = Runs()
         self._mistaken = Mistaken()
+        self._reruns: set[str] = set()  # jobs of this look whose end does not count
         self._out = Decided()
         self._requests: list[qe.Event] = []
         self._answers: list[qe.Event] = []
@@ -134,7 +135,7 @@ class Controller:
     def step(self, seen: Seen, now_ns: int, queues: tuple[QueueSpec, ...] = ()) -> Decided:
         """Compares what is with what is to be. `queues`: if given, these are the queues from now on; all_queues() of
         them were checked by machine.check_queues()."""
-        self._now_ns, self._ends = now_ns, Ends(seen.jobs)
+        self._now_ns = now_ns
         self._requests, self._answers, self._turned = [], [], []
         if queues:
             self._queues = {queue.name for queue in queues}
@@ -145,6 +146,8 @@ class Controller:
         self._out.orders += self._registrations.look(seen.nodes, seen.jobs, now_ns)
         unsure = self._registrations.unsure
         self._may_run = {key: nodes & unsure for key, nodes in self._may_run.items() if nodes & unsure}
+        self._reruns = {job.key for job in seen.jobs if self._is_rerun(job)}
+        self._ends = Ends([replace(job, state="REQUEUED") if job.key in self._reruns else job for job in seen.jobs])
         self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
         self.foreign = 0
         for job in sorted(by_key.values(), key=lambda one: one.number):
@@ -308,7 +311,7 @@ class Controller:
         if job.spec.uid != shown.uid:
             self._gone(binding)  # slurmctld was killed before it had saved that job, and gives its number away again
             return
-        if self._mistaken.is_rerun(shown, binding, job, self._registrations.started_ns, now_ns):
+        if shown.key in self._reruns:
             if self._may_tell(binding, now_ns):
                 self._out.orders.append(Requeue(shown.key))
         elif job.state in WAITING:
@@ -321,6 +324,13 @@ class Controller:
             self._stopped(shown, binding, job)
         else:
             self._starts(shown, binding, job, now_ns)
+
+    def _is_rerun(self, shown: SlurmJob) -> bool:
+        binding = self.bindings.get(shown.key)
+        if binding is None:
+            return False
+        job, started_ns = self.machine.jobs[binding.job_id], self._registrations.started_ns
+        return job.spec.uid == shown.uid and self._mistaken.is_rerun(shown, binding, job, started_ns, self._now_ns)
 
     def _requeue_at_once(self, shown: SlurmJob, binding: Binding | None) -> None:
         """slurmctld was killed, and has forgotten an end or a requeue that this controller saw; by itself it would find
