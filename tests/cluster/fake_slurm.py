@@ -93,6 +93,8 @@ class FakeSlurm:
         self.duplicates = 0  # starts of jobs whose programs ran there
         self.saved = b""
         self.now_ns = 0
+        #: starts that a node did not take, by job: of which run, and when each is sent again
+        self.unsent: dict[str, tuple[int, int]] = {}
         self.abort_ns = 0  # what should not run on a node that registers is gone so much later
         self.draw: random.Random | None = None
 
@@ -118,8 +120,15 @@ class FakeSlurm:
         return started
 
     def pass_to(self, now_ns: int) -> None:
-        """Time passes: what is being ended ends."""
+        """Time passes: what is being ended ends. A start that is sent again is refused, as its run was ended before; and
+        that ends the job's next run."""
         self.now_ns = now_ns
+        for key, (restarts, at_ns) in list(self.unsent.items()):
+            job = self.jobs[key]
+            if at_ns <= now_ns:
+                del self.unsent[key]
+                if job.state == "RUNNING" and job.restarts != restarts:
+                    self.end(key, "FAILED", 1)
         for node in self.nodes.values():
             over = {key for key, at_ns in node.ends_ns.items() if at_ns <= now_ns}
             node.runs -= over

@@ -399,6 +399,7 @@ def test_a_node_goes_down_with_jobs_on_it() -> None:
     world = World(FakeSlurm(n1=1, n2=1))
     job = world.slurm.submit("gpu:1")
     world.looks(2)
+    world.look(20)
     world.slurm.fail("n1")
     world.looks(3)
     assert list(world.slurm.jobs[job].has) == ["n2"]

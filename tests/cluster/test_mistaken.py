@@ -6,8 +6,9 @@ import pytest
 
 from tests.cluster.fake_slurm import FakeSlurm
 from tests.cluster.world import PLAIN, World
-from vgpud.cluster.core.mistaken import GIVEN_UP_NS, REPORTED_NS
-from vgpud.cluster.core.model import Requeue
+from vgpud.cluster.core.mistaken import GIVEN_UP_NS, REPORTED_NS, RERUNS_MAX
+from vgpud.cluster.core.model import Register, Release, Requeue
+from vgpud.cluster.core.registrations import MISSED_NS
 from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.simulate import replay
 
@@ -128,3 +129,84 @@ def test_what_comes_after_a_job_that_runs_once_more_waits_for_its_end(kind: str)
     world.slurm.end(job, "FAILED", 1)
     world.look()
     assert after in world.controller.bindings
+
+
+def after_a_start_that_its_node_did_not_take(sent_again_s: float) -> tuple[World, str]:
+    """The node did not respond in that moment. The job is requeued, and could start again at once."""
+    world = World(FakeSlurm(n1=1), PREEMPTING)
+    job = world.slurm.submit("gpu:1")
+    world.look()
+    world.slurm.unsent[job] = 0, world.now_ns + round(sent_again_s * SECOND_NS)
+    world.slurm.nodes["n1"].state = "allocated*"
+    world.look()
+    assert world.running() == [job]
+    world.slurm.nodes["n1"].state = "allocated"
+    first = world.slurm.submit("gpu:1", account="team")
+    while first not in world.running():
+        world.look(1)
+    world.slurm.end(first)
+    return world, job
+
+
+def test_a_start_that_is_sent_again_does_not_end_the_next_run() -> None:
+    world, job = after_a_start_that_its_node_did_not_take(sent_again_s=11)
+    world.looks(2)
+    assert world.controller.delayed == {job: "its former run is being ended"}
+    world.looks(8)
+    assert not world.slurm.unsent and world.running() == [job] and world.slurm.jobs[job].restarts == 1
+
+
+def test_a_run_that_a_start_of_the_former_one_has_ended_runs_once_more() -> None:
+    """It was sent even later."""
+    world, job = after_a_start_that_its_node_did_not_take(sent_again_s=25)
+    while world.slurm.unsent:
+        world.look()
+    assert requeues(world) == [job] and job in world.controller.bindings
+    world.looks(4)
+    assert world.running() == [job] and world.slurm.jobs[job].restarts == 2 and world.job(job).failures == 0
+
+
+def test_a_job_that_fails_by_itself_does_not_run_for_ever() -> None:
+    world, job = one_that_runs()
+    for runs in range(1, 20):
+        after_a_kill(world)
+        while job not in world.running():
+            world.look()
+        world.slurm.save()
+        world.slurm.end(job, "FAILED", 1)
+        world.look()
+        if world.ended:
+            break
+    assert runs == RERUNS_MAX + 1 and world.job(job).exit_code == 1
+
+
+def test_nothing_is_released_to_a_node_that_is_asked_to_register() -> None:
+    """Slurm starts a job there all the same, sometimes, and sends it 10 s later."""
+    world = World(FakeSlurm(n1=2))
+    world.slurm.submit("gpu:1")
+    world.looks(2)
+    world.now_ns += MISSED_NS
+    world.slurm.submit("gpu:1")
+    world.look()
+    asked = [type(order) for order in world.last.orders]
+    assert Register in asked and Release not in asked
+    world.looks(2)
+    assert len(world.running()) == 2
+
+
+def test_a_node_is_not_asked_while_a_job_may_start_there() -> None:
+    world = World(FakeSlurm(n1=2))
+    world.slurm.submit("gpu:1")
+    world.looks(2)
+    starts = world.slurm.schedule
+    world.slurm.schedule = list  # type: ignore[method-assign]  # Slurm takes its time
+    late = world.slurm.submit("gpu:1")
+    world.look(MISSED_NS / SECOND_NS - 5)
+    assert not world.slurm.jobs[late].state == "RUNNING" and world.slurm.jobs[late].priority
+    for _ in range(4):
+        world.look()
+        assert not any(isinstance(order, Register) for order in world.last.orders)
+    world.slurm.schedule = starts  # type: ignore[method-assign]
+    world.slurm.schedule()
+    world.look()
+    assert [order.nodes for order in world.last.orders if isinstance(order, Register)] == [("n1",)]

@@ -48,6 +48,12 @@ SETTLE_NS = SECOND_NS
 #: a job whose start slurmctld may have forgotten is released so much later: by then its node has registered, some
 #: seconds after slurmctld's start, and what ran there was ended
 FORGOTTEN_NS = 10 * SECOND_NS
+#: a start that Slurm could not send to a node at once is sent again after 10 s, if the job runs then: it must not
+DEFERRED_NS = 12 * SECOND_NS
+#: a job waits for so long for nodes that do not respond; then Slurm may start it there later
+SILENT_NS = 10 * SECOND_NS
+#: what was decided starts so much later, and a look sees it so much later
+NEAR_NS = 3 * SECOND_NS
 
 
 #: hears a step of the machine at once, before jobs change further: when, what happened, what was commanded
@@ -143,7 +149,7 @@ class Controller:
             self._tell([qe.QueuesChanged(self.all_queues(queues))], now_ns)
         by_key = {job.key: job for job in seen.jobs}
         self._was_delayed, self.delayed = self.delayed, {}
-        self._out.orders += self._registrations.look(seen.nodes, seen.jobs, now_ns)
+        self._out.orders += self._registrations.look(seen.nodes, seen.jobs, now_ns, self._starting(by_key))
         unsure = self._registrations.unsure
         self._may_run = {key: nodes & unsure for key, nodes in self._may_run.items() if nodes & unsure}
         self._reruns = {job.key for job in seen.jobs if self._is_rerun(job)}
@@ -254,7 +260,7 @@ class Controller:
         """Of the nodes where something has changed."""
         found: list[qe.Event] = []
         for name, node in self._nodes.items():
-            offered = node.offered and name not in self._registrations.unsure
+            offered = node.offered and name not in self._registrations.unsure | self._registrations.silent
             room = rooms.room_of(node, held[name], self._others[name], offered)
             if self._rooms.get(name) != room:
                 self._rooms[name] = room
@@ -425,7 +431,7 @@ class Controller:
             self._answers.append(qe.JobEnded(job.job_id, job.attempt, UNSEEN, why))
 
     def _has_nodes(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
-        self._runs_seen.saw(shown)
+        self._runs_seen.saw(shown, now_ns)
         if shown.state == "COMPLETING" and binding.attempt == job.attempt:
             restarts = binding.restarts  # a requeue counts when it waits: see _may_run_still
         else:
@@ -450,7 +456,10 @@ class Controller:
             self._out.orders.append(Hold(shown.key))
             return
         self._may_run_still(shown, binding)
+        was_requeued = shown.restarts > binding.restarts
         self._counts_restarts(shown, binding)
+        if was_requeued:
+            self._may_start_still(shown, job)
         if job.stop_to is JobState.SUSPENDED:
             self._answers.append(qe.JobSuspended(job.job_id, How.REQUEUE))
         else:
@@ -479,6 +488,8 @@ class Controller:
             self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(shown), True))
         elif now_ns < self._settled_ns.get(shown.key, self._began_ns + SETTLE_NS if shown.restarts else 0):
             self.delayed[shown.key] = "its former run is being ended"
+        elif silent := self._silent(job):
+            self.delayed[shown.key] = f"{', '.join(silent)} must respond first"
         elif self._may_tell(binding, now_ns):
             self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
 
@@ -497,6 +508,31 @@ class Controller:
         if shown.restarts == binding.restarts and shown.key not in self._was_delayed:
             self._settled_ns[shown.key] = self._now_ns + FORGOTTEN_NS
 
+    def _may_start_still(self, shown: SlurmJob, job: Job) -> None:
+        """Its run was requeued. If a node did not respond when that began, slurmctld may have its start in hand: sent
+        while the job runs elsewhere, it would end that run. One that was started since has none of it."""
+        seen_ns = self._runs_seen.since_ns(shown.key)
+        if seen_ns < job.started_ns:
+            seen_ns = self._now_ns  # no look has shown that run
+        names = {place.node for place in job.placement}
+        until_ns = min(seen_ns + DEFERRED_NS, self._now_ns)
+        was_silent = self._registrations.was_silent(names, job.started_ns - NEAR_NS, until_ns)
+        if was_silent and seen_ns > self._registrations.started_ns:
+            self._settled_ns[shown.key] = self._now_ns + DEFERRED_NS
+            self._mistaken.doubt(shown.key, self._now_ns)
+
+    def _silent(self, job: Job) -> list[str]:
+        """Nodes for which its start has to wait."""
+        if self._now_ns - max(job.started_ns, self._began_ns) >= SILENT_NS:
+            return []
+        return sorted(self._registrations.silent & {place.node for place in job.placement})
+
+    def _starting(self, by_key: Mapping[str, SlurmJob]) -> set[str]:
+        """Nodes of jobs that were released and do not run yet."""
+        shown = ((job, by_key.get(job.spec.name)) for job in self._running())
+        waits = (job for job, one in shown if one is not None and one.phase is Phase.WAITS and not one.held)
+        return {place.node for job in waits for place in job.placement}
+
     def _why_given_up(self, shown: SlurmJob) -> str:
         if shown.user_held:
             return "its user holds it"
@@ -511,7 +547,10 @@ class Controller:
             self._out.orders.append(Hold(shown.key))
             return
         self._may_run_still(shown, binding)
+        was_requeued = shown.restarts > binding.restarts
         self._counts_restarts(shown, binding)
+        if was_requeued:
+            self._may_start_still(shown, job)
         self._requests.append(qe.Requeued(job.job_id))
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
 

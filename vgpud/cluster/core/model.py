@@ -109,6 +109,11 @@ class SlurmNode:
         return "*" not in self.state and plain in UP and not {"drain", "down"}.intersection(more)
 
     @property
+    def responds(self) -> bool:
+        """Whether Slurm sends it a job's start at once: to others it does so some 10 s later, or later."""
+        return self.registered and "*" not in self.state
+
+    @property
     def offered(self) -> bool:
         """Whether Slurm would start anything there."""
         _, more = self._words

@@ -13,7 +13,7 @@ is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from vgpud.cluster.core.model import Phase, Register, SlurmJob, SlurmNode
 from vgpud.core.jobs.model import SECOND_NS
@@ -41,9 +41,14 @@ class Registrations:
         self._missed: set[tuple[int, str]] | None = None  # when nodes are to be asked for jobs; None: that is not known
         self.started_ns = 0  # when nodes were last seen that slurmctld had forgotten
         self.unsure: frozenset[str] = frozenset()  # nodes where something may run that slurmctld does not know of
+        self.silent: frozenset[str] = frozenset()  # nodes that do not respond, or will not when they have been asked
+        self._silences: dict[str, list[tuple[int, int]]] = {}  # by node: the last ones, from and until which look
+        self._last_ns = 0  # the look before
 
-    def look(self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int) -> list[Register]:
-        """Returns who is to be asked."""
+    def look(
+        self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int, starting: Collection[str] = ()
+    ) -> list[Register]:
+        """Returns which nodes are to be asked. `starting`: nodes on which Slurm may start a job at any moment."""
         awaited = {node.name for node in nodes if node.to_register}
         new = awaited - self._awaited_ns.keys()
         self._registered_ns.update(dict.fromkeys(self._awaited_ns.keys() - awaited, now_ns))
@@ -56,12 +61,35 @@ class Registrations:
         if new or self._missed is None:
             # slurmctld has just been started; or this controller, which does not know what was forgotten before
             self._missed = {(now_ns + tries * MISSED_NS, node.name) for node in nodes for tries in (1, 2)}
+        having = self._having_jobs(nodes, jobs, now_ns, starting)
         asked = (
             ("slurmctld was started: before jobs start, these register", self._awake(nodes, new)),
             (f"drained by Slurm ({DUPLICATE}), and resumed", self._resumed(nodes, now_ns)),
-            ("they are to say whether all jobs still run", self._having_jobs(nodes, jobs, now_ns)),
+            ("they are to say whether all jobs still run", having),
         )
+        quiet = {node.name for node in nodes if not node.responds}
+        self.silent = frozenset(quiet.union(*(found for _, found in asked)))
+        self._remember_silence(quiet, having - quiet, now_ns)
         return [Register(tuple(sorted(found)), f"{why}: {','.join(sorted(found))}") for why, found in asked if found]
+
+    def _remember_silence(self, quiet: set[str], asking: set[str], now_ns: int) -> None:
+        """`asking`: nodes that are silent after this look; nothing starts on those that are asked for other reasons."""
+        before = {
+            name: [one for one in spans if now_ns - one[1] < AWAITED_NS] for name, spans in self._silences.items()
+        }
+        self._silences = {name: spans for name, spans in before.items() if spans}
+        for name in quiet:
+            spans = self._silences.setdefault(name, [])
+            goes_on = spans and spans[-1][1] >= self._last_ns
+            spans[-1:] = [(spans[-1][0], now_ns)] if goes_on else [*spans[-1:], (now_ns, now_ns)]
+        for name in asking:
+            self._silences.setdefault(name, []).append((now_ns + 1, now_ns + 1))
+        self._last_ns = now_ns
+
+    def was_silent(self, names: Iterable[str], since_ns: int, until_ns: int) -> bool:
+        """Whether one of these nodes did not respond at some time between these."""
+        spans = (span for name in names for span in self._silences.get(name, ()))
+        return any(begin_ns <= until_ns and since_ns <= end_ns for begin_ns, end_ns in spans)
 
     def _awake(self, nodes: Sequence[SlurmNode], new: set[str]) -> set[str]:
         """Those that are drained register by themselves, some seconds later."""
@@ -74,10 +102,14 @@ class Registrations:
         self._resumed_ns.update(dict.fromkeys(found, now_ns))
         return found
 
-    def _having_jobs(self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int) -> set[str]:
-        """Each in two looks, as the order may be lost, and not before it answers."""
+    def _having_jobs(
+        self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int, starting: Collection[str]
+    ) -> set[str]:
+        """Each in two looks, as the order may be lost, and not before it answers. What Slurm starts there meanwhile would
+        be sent 10 s later."""
         having = {name for job in jobs if job.phase is Phase.RUNS for name in job.node_names}
-        later = having - {node.name for node in nodes if node.registered and node.answers}
+        ready = {node.name for node in nodes if node.registered and node.answers and node.name not in starting}
+        later = having - ready
         missed = self._missed or set()
         due = {name: at_ns for at_ns, name in sorted(missed, reverse=True) if at_ns <= now_ns and name not in later}
         self._missed = missed - {(at_ns, name) for name, at_ns in due.items()}

@@ -18,12 +18,16 @@ class Runs:
     """By key of the job."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, set[Run]] = {}  # of jobs of the queue
+        self._seen: dict[str, dict[Run, int]] = {}  # of jobs of the queue: when each was first seen
         self._over: dict[str, tuple[Run, bool]] = {}  # of those that have left it: the last run; whether cancelled
 
-    def saw(self, shown: SlurmJob) -> None:
+    def saw(self, shown: SlurmJob, now_ns: int) -> None:
         """A job of the queue runs."""
-        self._seen.setdefault(shown.key, set()).add(_run_of(shown))
+        self._seen.setdefault(shown.key, {}).setdefault(_run_of(shown), now_ns)
+
+    def since_ns(self, key: str) -> int:
+        """When the last run of a job that was seen was so first; -1: none."""
+        return max(self._seen.get(key, {}).values(), default=-1)
 
     def ended(self, shown: SlurmJob) -> None:
         self._over[shown.key] = _run_of(shown), shown.state == CANCELLED
