@@ -120,8 +120,8 @@ class FakeSlurm:
         return started
 
     def pass_to(self, now_ns: int) -> None:
-        """Time passes: what is being ended ends. A start that is sent again is refused, as its run was ended before; and
-        that ends the job's next run."""
+        """Time passes: what is being ended ends. A start that is sent again after its run was ended is refused, and that
+        ends the job's next run."""
         self.now_ns = now_ns
         for key, (restarts, at_ns) in list(self.unsent.items()):
             job = self.jobs[key]

@@ -260,7 +260,7 @@ class Controller:
         """Of the nodes where something has changed."""
         found: list[qe.Event] = []
         for name, node in self._nodes.items():
-            offered = node.offered and name not in self._registrations.unsure | self._registrations.silent
+            offered = node.offered and name not in self._registrations.unsure | self._registrations.silence.nodes
             room = rooms.room_of(node, held[name], self._others[name], offered)
             if self._rooms.get(name) != room:
                 self._rooms[name] = room
@@ -516,7 +516,7 @@ class Controller:
             seen_ns = self._now_ns  # no look has shown that run
         names = {place.node for place in job.placement}
         until_ns = min(seen_ns + DEFERRED_NS, self._now_ns)
-        was_silent = self._registrations.was_silent(names, job.started_ns - NEAR_NS, until_ns)
+        was_silent = self._registrations.silence.was(names, job.started_ns - NEAR_NS, until_ns)
         if was_silent and seen_ns > self._registrations.started_ns:
             self._settled_ns[shown.key] = self._now_ns + DEFERRED_NS
             self._mistaken.doubt(shown.key, self._now_ns)
@@ -525,7 +525,7 @@ class Controller:
         """Nodes for which its start has to wait."""
         if self._now_ns - max(job.started_ns, self._began_ns) >= SILENT_NS:
             return []
-        return sorted(self._registrations.silent & {place.node for place in job.placement})
+        return sorted(self._registrations.silence.nodes & {place.node for place in job.placement})
 
     def _starting(self, by_key: Mapping[str, SlurmJob]) -> set[str]:
         """Nodes of jobs that were released and do not run yet."""

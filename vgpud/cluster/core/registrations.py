@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from vgpud.cluster.core.model import Phase, Register, SlurmJob, SlurmNode
+from vgpud.cluster.core.silence import Silence
 from vgpud.core.jobs.model import SECOND_NS
 
 #: what slurmctld ends on a node that has registered is gone then; and Slurm's nodes compare whole seconds
@@ -41,9 +42,7 @@ class Registrations:
         self._missed: set[tuple[int, str]] | None = None  # when nodes are to be asked for jobs; None: that is not known
         self.started_ns = 0  # when nodes were last seen that slurmctld had forgotten
         self.unsure: frozenset[str] = frozenset()  # nodes where something may run that slurmctld does not know of
-        self.silent: frozenset[str] = frozenset()  # nodes that do not respond, or will not when they have been asked
-        self._silences: dict[str, list[tuple[int, int]]] = {}  # by node: the last ones, from and until which look
-        self._last_ns = 0  # the look before
+        self.silence = Silence()
 
     def look(
         self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int, starting: Collection[str] = ()
@@ -67,29 +66,8 @@ class Registrations:
             (f"drained by Slurm ({DUPLICATE}), and resumed", self._resumed(nodes, now_ns)),
             ("they are to say whether all jobs still run", having),
         )
-        quiet = {node.name for node in nodes if not node.responds}
-        self.silent = frozenset(quiet.union(*(found for _, found in asked)))
-        self._remember_silence(quiet, having - quiet, now_ns)
+        self.silence.look(nodes, set().union(*(found for _, found in asked)), having, now_ns)
         return [Register(tuple(sorted(found)), f"{why}: {','.join(sorted(found))}") for why, found in asked if found]
-
-    def _remember_silence(self, quiet: set[str], asking: set[str], now_ns: int) -> None:
-        """`asking`: nodes that are silent after this look; nothing starts on those that are asked for other reasons."""
-        before = {
-            name: [one for one in spans if now_ns - one[1] < AWAITED_NS] for name, spans in self._silences.items()
-        }
-        self._silences = {name: spans for name, spans in before.items() if spans}
-        for name in quiet:
-            spans = self._silences.setdefault(name, [])
-            goes_on = spans and spans[-1][1] >= self._last_ns
-            spans[-1:] = [(spans[-1][0], now_ns)] if goes_on else [*spans[-1:], (now_ns, now_ns)]
-        for name in asking:
-            self._silences.setdefault(name, []).append((now_ns + 1, now_ns + 1))
-        self._last_ns = now_ns
-
-    def was_silent(self, names: Iterable[str], since_ns: int, until_ns: int) -> bool:
-        """Whether one of these nodes did not respond at some time between these."""
-        spans = (span for name in names for span in self._silences.get(name, ()))
-        return any(begin_ns <= until_ns and since_ns <= end_ns for begin_ns, end_ns in spans)
 
     def _awake(self, nodes: Sequence[SlurmNode], new: set[str]) -> set[str]:
         """Those that are drained register by themselves, some seconds later."""
@@ -105,8 +83,7 @@ class Registrations:
     def _having_jobs(
         self, nodes: Sequence[SlurmNode], jobs: Iterable[SlurmJob], now_ns: int, starting: Collection[str]
     ) -> set[str]:
-        """Each in two looks, as the order may be lost, and not before it answers. What Slurm starts there meanwhile would
-        be sent 10 s later."""
+        """Each in two looks, as the order may be lost, and not before it answers, nor while it has to take a start."""
         having = {name for job in jobs if job.phase is Phase.RUNS for name in job.node_names}
         ready = {node.name for node in nodes if node.registered and node.answers and node.name not in starting}
         later = having - ready
