@@ -24,7 +24,7 @@ import pytest
 from tests.attach import client
 from tests.daemon.node import PATIENCE_S, Node, eventually, settled_descriptors
 from vgpud._shim import ffi, lib
-from vgpud.attach.server import Tenants
+from vgpud.attach.server import NEW_SOCKET, Tenants
 from vgpud.core.attach_rules import Rules
 
 GIB = 1 << 30
@@ -488,8 +488,10 @@ def test_directories_in_the_place_of_sockets_do_not_keep_the_daemon_from_startin
         path = Path(node.socket(name))
         path.unlink(missing_ok=True)
         path.mkdir(parents=True)
+        path.with_name(NEW_SOCKET).touch()  # a daemon was killed before it had put that into the other's place
     node.start()
     assert client.attach(node.socket()).status == client.OK
+    assert [path.name for path in Path(node.socket()).parent.iterdir()] == ["attach.sock"]
     assert "slice.lost" not in node.kinds()
 
 

@@ -76,6 +76,7 @@ def _squeue(slurm, arguments):  # type: ignore[no-untyped-def]
             "NodeList": ",".join(one.node_names),
             "Dependency": one.dependency or "(null)",
             "Requeue": int(one.requeues),
+            "BatchFlag": 1,
             "RestartCnt": one.restarts,
             "StartTime": one.start or "N/A",
             "exit_code": one.exit_code << 8,

@@ -120,7 +120,7 @@ class FakeSlurm:
         return started
 
     def pass_to(self, now_ns: int) -> None:
-        """Time passes: what is being ended ends. A start that is sent again after its run was ended is refused, and that
+        """Time passes: what is being ended ends. A start that is sent again after its run has ended is refused, and so
         ends the job's next run."""
         self.now_ns = now_ns
         for key, (restarts, at_ns) in list(self.unsent.items()):

@@ -28,21 +28,31 @@ def one_that_runs(queues: tuple[QueueSpec, ...] = PLAIN, **more: object) -> tupl
     return world, job
 
 
-def after_a_kill(world: World) -> None:
+def runs_again(world: World, job: str) -> None:
+    while job not in world.running():
+        world.look()
+    world.look()
+    world.slurm.save()
+
+
+def after_a_kill(**more: object) -> tuple[World, str]:
+    """A job that has begun since slurmctld was started."""
+    world, job = one_that_runs(**more)
     world.slurm.kill()
     world.looks(3)
-    assert not world.controller.delayed
+    world.slurm.requeue(job)
+    runs_again(world, job)
+    return world, job
 
 
 def test_a_job_that_fails_soon_after_slurmctlds_start_runs_once_more() -> None:
     """Its node refused the start, or reported the end of its former run."""
-    world, job = one_that_runs()
-    after_a_kill(world)
+    world, job = after_a_kill()
     world.slurm.end(job, "FAILED", 1)
     world.look()
     assert requeues(world) == [job] and not world.ended
     world.looks(4)
-    assert world.running() == [job] and world.job(job).failures == 0 and world.job(job).attempt == 2
+    assert world.running() == [job] and world.job(job).failures == 0 and world.job(job).attempt == 3
     world.slurm.end(job, "FAILED", 1)  # once only
     world.look()
     assert requeues(world) == [] and [(key, one.exit_code) for key, one in world.ended] == [(job, 1)]
@@ -74,7 +84,11 @@ def test_one_that_is_refused_before_it_was_seen_to_run() -> None:
 )
 def test_other_ends_stand(state: str, late_s: float, more: dict[str, object]) -> None:
     world, job = one_that_runs(**more)
-    after_a_kill(world)
+    world.slurm.kill()
+    world.looks(3)
+    if not more:
+        world.slurm.requeue(job)
+        runs_again(world, job)
     world.look(late_s)
     world.slurm.end(job, state, 1)
     world.look()
@@ -88,9 +102,68 @@ def test_without_a_start_of_slurmctld_a_failure_stands() -> None:
     assert requeues(world) == [] and world.ended[-1][0] == job
 
 
-def test_a_failure_stands_where_slurm_does_not_requeue_the_job() -> None:
+def test_a_failure_of_what_ran_before_stands() -> None:
+    """There is no other run of it whose end that could be."""
     world, job = one_that_runs()
-    after_a_kill(world)
+    world.slurm.kill()
+    world.looks(3)
+    world.slurm.end(job, "FAILED", 1)
+    world.look()
+    assert requeues(world) == [] and world.ended[-1][0] == job
+
+
+@pytest.mark.parametrize("state", ["drained*", "down*"])
+def test_a_node_that_is_off_is_no_start_of_slurmctld(state: str) -> None:
+    """It has not registered for weeks: a controller that starts finds it so."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    world.slurm.nodes["n2"].state, world.slurm.nodes["n2"].registered = state, False
+    world.slurm.deaf = True
+    world.look()
+    world.slurm.deaf = False
+    world.kill()
+    job = world.slurm.submit("gpu:1")
+    while job not in world.running():
+        world.look(10)
+    world.look()
+    world.slurm.nodes["n2"].state = "idle*"  # its administrator has resumed it
+    world.look()
+    world.slurm.end(job, "FAILED", 1)
+    world.look()
+    assert requeues(world) == [] and world.ended[-1][0] == job
+
+
+def test_a_controller_that_starts_with_slurmctld_knows_that() -> None:
+    """Both were on a machine that was lost. The program has ended itself as it was told to by the controller before."""
+    world, job = one_that_runs(PREEMPTING)
+    world.slurm.submit("gpu:1", account="team")
+    world.slurm.save()
+    world.look()
+    assert requeues(world) == [job]
+    world.slurm.kill()
+    world.kill()
+    world.slurm.end(job, "COMPLETED")
+    world.looks(6)
+    assert not world.ended and world.state(job) == "pending"
+
+
+def test_an_order_that_was_repeated_and_lost() -> None:
+    world, job = one_that_runs(PREEMPTING)
+    world.slurm.submit("gpu:1", account="team")
+    world.slurm.save()
+    world.look()
+    world.slurm.kill()
+    world.slurm.deaf = True
+    world.looks(2)
+    assert requeues(world) == [job]
+    world.slurm.deaf = False
+    world.slurm.register("n1")
+    world.slurm.end(job, "COMPLETED")
+    world.looks(4)
+    assert not world.ended and world.state(job) == "pending"
+
+
+def test_a_failure_stands_where_slurm_does_not_requeue_the_job() -> None:
+    world, job = after_a_kill()
     world.slurm.end(job, "FAILED", 3)
     world.slurm.deaf = True
     tried = 0
@@ -119,10 +192,8 @@ def test_the_end_of_a_program_whose_requeue_was_forgotten(state: str, seen: bool
 
 @pytest.mark.parametrize("kind", ["afterany", "afternotok"])
 def test_what_comes_after_a_job_that_runs_once_more_waits_for_its_end(kind: str) -> None:
-    world, job = one_that_runs()
+    world, job = after_a_kill()
     after = world.slurm.submit("gpu:1", dependency=f"{kind}:{job}(unfulfilled)")
-    world.slurm.save()
-    after_a_kill(world)
     world.slurm.end(job, "FAILED", 1)
     world.looks(5)
     assert world.running() == [job] and after not in world.controller.bindings
@@ -171,10 +242,10 @@ def test_a_job_that_fails_by_itself_does_not_run_for_ever() -> None:
     runs = 0
     while not world.ended:
         runs += 1
-        after_a_kill(world)
-        while job not in world.running():
-            world.look()
-        world.slurm.save()
+        world.slurm.kill()
+        world.looks(3)
+        world.slurm.requeue(job)
+        runs_again(world, job)
         world.slurm.end(job, "FAILED", 1)
         world.look()
     assert runs == RERUNS_MAX + 1 and world.job(job).exit_code == 1

@@ -48,6 +48,7 @@ def test_a_row_of_squeue() -> None:
         "NodeList": "n[08-09]",
         "PriorityLong": "4294901759",
         "Requeue": "0",
+        "BatchFlag": "1",
         "RestartCnt": "3",
         "StartTime": "2026-11-27T20:00:00",
         "exit_code": "256",

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -212,24 +213,38 @@ def test_nonsense_is_not_believed(tell: Run, tmp_path: Path, name: str) -> None:
     assert "no daemon at" in (tmp_path / "log").read_text() or "refused" in (tmp_path / "log").read_text()
 
 
-def _totals_of_one_that_starts(settings: dict[str, str], then: Callable[[], None]) -> list[int]:
-    """The memory that a program sees which starts before `then`."""
-    command = [sys.executable, str(TENANT), "init"]
-    starts = subprocess.Popen(command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True)
-    time.sleep(0.5)  # Python has started by then, mostly
-    then()
-    out, _ = starts.communicate(timeout=60)
-    return list(json.loads(out)["totals"])
-
-
 def test_a_program_waits_for_a_daemon_that_restarts(settings: dict[str, str], tmp_path: Path) -> None:
     """A step of a Slurm job, or a program of `vgpu run`: it must not see, or use, the whole device meanwhile."""
+    tries = threading.Event()
+
+    def kill(daemon: FakeDaemon, sock: socket.socket, raw: bytes) -> None:
+        _gone(daemon, sock, raw)
+        tries.set()
+
     daemon = _daemon(tmp_path)
+    daemon.script = [kill]
     daemon.start()
-    daemon.stop()  # as by SIGKILL: its socket is still there
-    assert _totals_of_one_that_starts(settings, daemon.start) == [1 << 30]
+    command, env = [sys.executable, str(TENANT), "init"], {**os.environ, **settings}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as starts:
+        assert tries.wait(60)
+        daemon.stop()  # as by SIGKILL: its socket is still there
+        daemon.start()
+        out, _ = starts.communicate(timeout=60)
+    assert json.loads(out)["totals"] == [1 << 30]
     assert not (tmp_path / "log").exists()
     daemon.stop()
+
+
+def test_a_process_waits_for_a_daemon_once(tell: Run, tmp_path: Path) -> None:
+    """One that asks in many threads, or again and again, would seem to hang: 3 s for each."""
+    _daemon(tmp_path).start_and_stop()
+    begin = time.monotonic()
+    one, _ = tell("init_together", "1", VGPU_MODE="closed")
+    once = time.monotonic() - begin
+    begin = time.monotonic()
+    many, _ = tell("init_together", "8", VGPU_MODE="closed")
+    assert set(one["codes"]) == set(many["codes"]) == {NOT_PERMITTED}
+    assert time.monotonic() - begin < 4 * once
 
 
 def test_a_daemon_that_dies_while_a_program_attaches_is_waited_for(tell: Run, tmp_path: Path) -> None:

@@ -203,19 +203,20 @@ class Tenants:
         """Listens for the programs of a slice (SHARED: of any); a stale socket is replaced. Raises OSError."""
         path = (self._directory / slice_name if slice_name else self._shared) / "attach.sock"
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        made = path.with_name(NEW_SOCKET)  # takes its place at once: a program that starts always finds one of both
+        made = path.with_name(NEW_SOCKET)  # takes the old one's place in one step: a program that starts finds a socket
         made.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
             sock.bind(str(made))
             made.chmod(0o666)  # permission goes by uid, and users in containers have any
             sock.listen(BACKLOG)
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 path.rmdir()  # docker makes one where a file that it shall mount is missing
             made.replace(path)
             name = self._thread.listen(sock.fileno())
         except OSError:
             sock.close()
+            made.unlink(missing_ok=True)
             raise
         self._listeners[slice_name] = listener = Listener(sock, path, name)
         self._by_name[name] = slice_name, listener
@@ -229,6 +230,7 @@ class Tenants:
         self._retire(listener)
         if not keep_file:
             listener.path.unlink(missing_ok=True)
+            listener.path.with_name(NEW_SOCKET).unlink(missing_ok=True)  # of a daemon that was killed
             with contextlib.suppress(OSError):  # something else lies there, or it is mounted: not ours to remove
                 listener.path.parent.rmdir()
 

@@ -130,6 +130,9 @@ class Controller:
         for one in self.bindings.values():
             one.told_ns = -1
         self._hear(self.machine.restore(jobs, now_ns))
+        for key, one in self.bindings.items():
+            if self.machine.jobs[one.job_id].stop_to in (JobState.PENDING, JobState.SUSPENDED):
+                self._mistaken.told(key, now_ns - 1)  # by the controller before, most likely
 
     def all_queues(self, queues: tuple[QueueSpec, ...]) -> tuple[QueueSpec, ...]:
         """These, and those that jobs of a former controller are still in: what the machine is to have."""
@@ -335,8 +338,10 @@ class Controller:
         binding = self.bindings.get(shown.key)
         if binding is None:
             return False
-        job, started_ns = self.machine.jobs[binding.job_id], self._registrations.started_ns
-        return job.spec.uid == shown.uid and self._mistaken.is_rerun(shown, binding, job, started_ns, self._now_ns)
+        if self.machine.jobs[binding.job_id].spec.uid != shown.uid:
+            return False
+        seen_ns, restarted_ns = self._runs_seen.seen_ns(shown), self._registrations.restarted_ns
+        return self._mistaken.is_rerun(shown, binding.restarts, seen_ns, restarted_ns, self._now_ns)
 
     def _requeue_at_once(self, shown: SlurmJob, binding: Binding | None) -> None:
         """slurmctld was killed, and has forgotten an end or a requeue that this controller saw; by itself it would find
@@ -447,6 +452,8 @@ class Controller:
         elif shown.state != "COMPLETING" and self._may_tell(binding, now_ns):
             ends = job.stop_to in (JobState.CANCELLED, JobState.TIMED_OUT)
             self._out.orders.append(Cancel(shown.key) if ends else Requeue(shown.key))
+            if not ends:
+                self._mistaken.told(shown.key, now_ns)
 
     def _stopped(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
         """It was to give its nodes back, and has: once it is held it will not take them again."""
@@ -455,11 +462,7 @@ class Controller:
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
             return
-        self._may_run_still(shown, binding)
-        was_requeued = shown.restarts > binding.restarts
-        self._counts_restarts(shown, binding)
-        if was_requeued:
-            self._may_start_still(shown, job)
+        self._run_is_over(shown, binding, job)
         if job.stop_to is JobState.SUSPENDED:
             self._answers.append(qe.JobSuspended(job.job_id, How.REQUEUE))
         else:
@@ -501,6 +504,14 @@ class Controller:
                 self._out.orders.append(Hold(shown.key))
             self.delayed[shown.key] = f"slurmctld was started: {', '.join(sorted(unsure))} must register first"
         return bool(unsure)
+
+    def _run_is_over(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
+        self._mistaken.stopped(shown.key)
+        self._may_run_still(shown, binding)
+        was_requeued = shown.restarts > binding.restarts
+        self._counts_restarts(shown, binding)
+        if was_requeued:
+            self._may_start_still(shown, job)
 
     def _may_run_still(self, shown: SlurmJob, binding: Binding) -> None:
         """It was released and waits again, and Slurm has not requeued it: it may have run until its node registered,
@@ -546,11 +557,7 @@ class Controller:
         if not shown.held:
             self._out.orders.append(Hold(shown.key))
             return
-        self._may_run_still(shown, binding)
-        was_requeued = shown.restarts > binding.restarts
-        self._counts_restarts(shown, binding)
-        if was_requeued:
-            self._may_start_still(shown, job)
+        self._run_is_over(shown, binding, job)
         self._requests.append(qe.Requeued(job.job_id))
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
 

@@ -1,10 +1,11 @@
 """Ends that slurmctld may have mistaken.
 
-A node's answer names the job, not its run. After slurmctld was killed, the report that a run has ended may end the
-job's next run, or a job whose requeue was forgotten; and a node refuses a start in the second in which it ended what
-slurmctld did not know of. A start on a node that does not answer is sent again some 10 s later: where the job was
-requeued and runs elsewhere by then, the node's refusal ends that run ("Killing non-startable batch job"). The job is
-FAILED then (or COMPLETED, where the program took SIGTERM for its end). Slurm can requeue it: it runs once more.
+A node's answer names the job, not its run. After slurmctld was killed and started again, the report that a run has
+ended may end the job's next run, or a job whose requeue was forgotten; and a node refuses a start in the second in
+which it ended what slurmctld did not know of. A start on a node that does not respond is sent again some 10 s later:
+where the job was requeued and runs elsewhere by then, the node's refusal ends that run ("Killing non-startable batch
+job"). The job is FAILED then (or COMPLETED, where its program took SIGTERM for its end). Slurm can requeue it: it runs
+once more.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from vgpud.cluster.core.model import Binding, SlurmJob
-from vgpud.core.jobs.model import SECOND_NS, Job, JobState
+from vgpud.cluster.core.model import SlurmJob
+from vgpud.core.jobs.model import SECOND_NS
 
 COMPLETED, FAILED = "COMPLETED", "FAILED"
 #: what nodes still have to say has been said by then: slurmstepd reports an end again after 15 s
@@ -22,7 +23,6 @@ REPORTED_NS = 60 * SECOND_NS
 GIVEN_UP_NS = 10 * SECOND_NS
 #: of one job: a program that fails by itself on a node that comes and goes does not run for ever
 RERUNS_MAX = 5
-FOR_GOOD = (JobState.CANCELLED, JobState.TIMED_OUT)
 
 
 @dataclass(slots=True)
@@ -41,23 +41,35 @@ class Mistaken:
     def __init__(self) -> None:
         self._reruns: dict[str, Rerun] = {}
         self._doubts_ns: dict[str, int] = {}
+        self._told_ns: dict[str, int] = {}
 
     def doubt(self, key: str, now_ns: int) -> None:
         """A run of the job was requeued whose start may still be on its way to a node."""
         self._doubts_ns[key] = now_ns
 
-    def is_rerun(self, shown: SlurmJob, binding: Binding, job: Job, started_ns: int, now_ns: int) -> bool:
-        """Whether an end that Slurm shows does not count, and the job is to be requeued. `started_ns`: when slurmctld
-        was seen to have been started, 0 = never."""
+    def told(self, key: str, now_ns: int) -> None:
+        """Slurm was told to requeue the job, for the first time or again."""
+        self._told_ns.setdefault(key, now_ns)
+
+    def stopped(self, key: str) -> None:
+        """It was requeued."""
+        self._told_ns.pop(key, None)
+
+    def is_rerun(self, shown: SlurmJob, restarts: int, seen_ns: int, started_ns: int, now_ns: int) -> bool:
+        """Whether an end that Slurm shows does not count, and the job is to be requeued.
+
+        `restarts`: of the job, when it was seen last; `seen_ns`: when the run that ended was first seen, -1 = never.
+        `started_ns`: when slurmctld was seen to have been started, 0 = never.
+        """
         doubt_ns = max(started_ns, self._doubts_ns.get(shown.key, 0))
         if not doubt_ns or not shown.requeues or shown.state not in (COMPLETED, FAILED):
             return False
         last = self._reruns.get(shown.key)
         if last and last.doubt_ns == doubt_ns:
             return shown.restarts == last.restarts and now_ns - last.at_ns < GIVEN_UP_NS
-        was_stopped = job.stop_to is not None and job.stop_to not in FOR_GOOD and 0 <= binding.told_ns < started_ns
-        has_forgotten = was_stopped or shown.restarts < binding.restarts
-        if not has_forgotten and (shown.state != FAILED or now_ns - doubt_ns >= REPORTED_NS):
+        has_forgotten = shown.restarts < restarts or self._told_ns.get(shown.key, now_ns) < started_ns
+        is_new = seen_ns < 0 or seen_ns >= doubt_ns  # what ran long before has no other run
+        if not has_forgotten and not (shown.state == FAILED and is_new and now_ns - doubt_ns < REPORTED_NS):
             return False
         count = last.count + 1 if last else 1
         if count > RERUNS_MAX:
@@ -69,3 +81,4 @@ class Mistaken:
         """Forgets jobs that Slurm does not show any more."""
         self._reruns = {key: rerun for key, rerun in self._reruns.items() if key in keys}
         self._doubts_ns = {key: at_ns for key, at_ns in self._doubts_ns.items() if key in keys}
+        self._told_ns = {key: at_ns for key, at_ns in self._told_ns.items() if key in keys}

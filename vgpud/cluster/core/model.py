@@ -61,7 +61,7 @@ class SlurmJob:
     dependency: str = ""  # what it still waits for
     #: elements of its array that run at once; 0 = all, or Slurm does not say; None = Slurm has not been asked yet
     array_limit: int | None = 0
-    requeues: bool = True  # it may be requeued
+    requeues: bool = True  # it may be requeued: a script (salloc and srun have none) whose user allows it
     restarts: int = 0
     start: str = ""  # when it started, or is expected to: only whether it is the same start as before
     exit_code: int = 0  # as in a shell

@@ -40,7 +40,9 @@ class Registrations:
         self._registered_ns: dict[str, int] = {}  # those that have since: when that was first seen
         self._resumed_ns: dict[str, int] = {}
         self._missed: set[tuple[int, str]] | None = None  # when nodes are to be asked for jobs; None: that is not known
-        self.started_ns = 0  # when nodes were last seen that slurmctld had forgotten
+        self._known: set[str] | None = None  # nodes that had registered; None: there was no look before
+        self.started_ns = 0  # when nodes were last seen that slurmctld had forgotten, or has never seen
+        self.restarted_ns = 0  # when they were last seen, and slurmctld must have been started
         self.unsure: frozenset[str] = frozenset()  # nodes where something may run that slurmctld does not know of
         self.silence = Silence()
 
@@ -57,6 +59,10 @@ class Registrations:
         self.unsure = frozenset((awaited - late) | self._registered_ns.keys())
         if new:
             self.started_ns = now_ns
+        registered = {node.name for node in nodes if node.registered}
+        if not registered if self._known is None else self._known & awaited:
+            self.restarted_ns = now_ns
+        self._known = registered
         if new or self._missed is None:
             # slurmctld has just been started; or this controller, which does not know what was forgotten before
             self._missed = {(now_ns + tries * MISSED_NS, node.name) for node in nodes for tries in (1, 2)}

@@ -25,6 +25,10 @@ class Runs:
         """A job of the queue runs."""
         self._seen.setdefault(shown.key, {}).setdefault(_run_of(shown), now_ns)
 
+    def seen_ns(self, shown: SlurmJob) -> int:
+        """When this run was first seen; -1: never."""
+        return self._seen.get(shown.key, {}).get(_run_of(shown), -1)
+
     def since_ns(self, key: str) -> int:
         """When the last run of a job that was seen was so first; -1: none."""
         return max(self._seen.get(key, {}).values(), default=-1)

@@ -28,6 +28,7 @@ JOB_COLUMNS = {
     "NodeList": 1024,
     "Dependency": 256,
     "Requeue": 8,
+    "BatchFlag": 12,
     "RestartCnt": 12,
     "StartTime": 24,
     "exit_code": 16,
@@ -114,7 +115,7 @@ def jobs(text: str) -> Iterator[SlurmJob]:
             time_limit_ns=words.span_ns(row["TimeLimit"]),
             node_names=tuple(host_names(row["NodeList"])),
             dependency=row["Dependency"],
-            requeues=row["Requeue"] != "0",
+            requeues="0" not in (row["Requeue"], row["BatchFlag"]),  # Slurm requeues scripts only
             restarts=_number(row["RestartCnt"]),
             start=row["StartTime"],
             exit_code=_exit_code(row["exit_code"]),
