@@ -19,8 +19,7 @@ def test_all_jobs_end_once_whatever_is_killed() -> None:
     if reason:
         pytest.skip(reason)
     jobs = workload.generate(JOBS, SEED, LOAD, LONGEST_S)
-    # SIGTERM to slurmctld: the ends that it forgets by SIGKILL are found half a minute later
-    plan = faults.plan(workload.span_s(jobs), SEED, gentle=True)
+    plan = faults.plan(workload.span_s(jobs), SEED)
     with site(acceptance.POLL_S) as made:
         played = play(made, Folder.make(made.folder / "jobs"), jobs, plan)
         found = records.check(jobs, played.records, workload.QUEUES, made.device_bytes())
