@@ -39,7 +39,7 @@ class Registrations:
         self._awaited_ns: dict[str, int] = {}  # nodes that have not registered: since when
         self._registered_ns: dict[str, int] = {}  # those that have since: when that was first seen
         self._resumed_ns: dict[str, int] = {}
-        self._missed: set[tuple[int, str]] | None = None  # when nodes are to be asked for jobs; None: that is not known
+        self._missed: set[tuple[int, str]] = set()  # when nodes are to be asked for jobs
         self._known: set[str] | None = None  # nodes that had registered; None: there was no look before
         self.started_ns = 0  # when nodes were last seen that slurmctld had forgotten, or has never seen
         self.restarted_ns = 0  # when they were last seen, and slurmctld must have been started
@@ -60,12 +60,13 @@ class Registrations:
         if new:
             self.started_ns = now_ns
         registered = {node.name for node in nodes if node.registered}
-        if not registered if self._known is None else self._known & awaited:
+        is_restarted = not registered if self._known is None else bool(self._known & awaited)
+        if is_restarted:
             self.restarted_ns = now_ns
-        self._known = registered
-        if new or self._missed is None:
+        if is_restarted or self._known is None:
             # slurmctld has just been started; or this controller, which does not know what was forgotten before
             self._missed = {(now_ns + tries * MISSED_NS, node.name) for node in nodes for tries in (1, 2)}
+        self._known = registered
         having = self._having_jobs(nodes, jobs, now_ns, starting)
         asked = (
             ("slurmctld was started: before jobs start, these register", self._awake(nodes, new)),
@@ -93,7 +94,8 @@ class Registrations:
         having = {name for job in jobs if job.phase is Phase.RUNS for name in job.node_names}
         ready = {node.name for node in nodes if node.registered and node.answers and node.name not in starting}
         later = having - ready
-        missed = self._missed or set()
-        due = {name: at_ns for at_ns, name in sorted(missed, reverse=True) if at_ns <= now_ns and name not in later}
-        self._missed = missed - {(at_ns, name) for name, at_ns in due.items()}
+        due = {
+            name: at_ns for at_ns, name in sorted(self._missed, reverse=True) if at_ns <= now_ns and name not in later
+        }
+        self._missed -= {(at_ns, name) for name, at_ns in due.items()}
         return due.keys() & having
