@@ -258,7 +258,7 @@ def _head(texts: Mapping[str, str]) -> re.Pattern[str]:
         for column in ("Name", "MCSLabel", "Account", "WCKey")
     )
     return re.compile(
-        rf"JobId=\d+ (?:(?:Array|Het)\w+=\S+ )*JobName={name}\s+(?:HetJobIdSet=\S+ )?"
+        rf"JobId=\d+ (?:(?:Array|Het)\w+=\S+ )*JobName={name}\s+(?:SLUID=\S+ )?(?:HetJobIdSet=\S+ )?"
         rf"UserId=[^=]*\(\d+\) GroupId=[^=]*\(\d+\) MCS_label={label}\s+Priority=\S+ Nice=\S+ "
         rf"Account={account}\s+QOS=\S+(?: WCKey={wckey})?\s+JobState="
     )
