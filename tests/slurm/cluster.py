@@ -39,7 +39,9 @@ PROGRAMS = ("slurmctld", "slurmd", "srun", "scontrol", "munged", "mungekey")
 #: "" is Debian's
 PREFIX = os.environ.get("VGPU_TEST_SLURM", "")
 #: whether this Slurm can run job_submit.lua
-HAS_LUA = any(Path(PREFIX or "/usr").glob("lib/slurm/job_submit_lua.so" if PREFIX else "lib/*/slurm*/job_submit_lua.so"))
+HAS_LUA = any(
+    Path(PREFIX or "/usr").glob("lib/slurm/job_submit_lua.so" if PREFIX else "lib/*/slurm*/job_submit_lua.so")
+)
 INCLUDE = Path(f"{PREFIX or '/usr'}/include")
 HEADER = INCLUDE / "slurm" / "spank.h"
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
