@@ -70,3 +70,11 @@ def test_a_node() -> None:
 
 def test_a_job_whose_reservation_is_gone_waits() -> None:
     assert SlurmJob("1", state="RESV_DEL_HOLD").phase is Phase.WAITS
+
+
+@pytest.mark.parametrize("printed", ["3000000000", "-1294967296"])
+def test_users_with_large_numbers(printed: str) -> None:
+    """As 26.05 prints them, and as releases before did."""
+    values = {"JobArrayID": "12", "UserID": printed}
+    (job,) = text.jobs("".join(f"{values.get(name, ''):<{width}}" for name, width in text.JOB_COLUMNS.items()))
+    assert job.uid == 3_000_000_000
