@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.mandatory import unavailable
+from vgpud.cluster.shell import published
 
 ROOT = Path(__file__).resolve().parents[2] / "integrations" / "slurm"
 LIBRARIES = ("liblua5.1.so.0", "liblua5.3.so.0", "liblua5.4.so.0")
@@ -65,7 +65,7 @@ def submit(lua: ctypes.CDLL, script: Path, job: str) -> str:
 def cluster_script(tmp_path: Path) -> Path:
     """While a controller decides."""
     heartbeat, script = tmp_path / "heartbeat", tmp_path / "vgpu_cluster.lua"
-    heartbeat.write_text(str(int(time.time())))
+    heartbeat.write_text(str(published.now_s()))
     text = (ROOT / "vgpu_cluster.lua").read_text()
     script.write_text(text.replace("/run/vgpud/cluster/heartbeat", str(heartbeat)))
     return script
