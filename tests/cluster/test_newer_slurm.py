@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.test_text import known
+from tests.cluster.test_text import known, line
 from vgpud.cluster.core.model import Phase, Settings, SlurmJob, SlurmNode
 from vgpud.cluster.core.translate import spec_of
 from vgpud.cluster.shell import text
@@ -54,7 +54,7 @@ def test_a_job() -> None:
     values |= {"RestartCnt": "0", "StartTime": "2026-11-27T22:57:09", "exit_code": "0:0", "Dependency": "(null)"}
     values |= {"admin_comment": "(null)", "tres-per-node": "gres/shard:300", "Account": "(null)"}
     values |= {"Comment": "vgpu duration=2h"}
-    (job,) = text.jobs("".join(f"{values[name]:<{width}}" for name, width in text.JOB_COLUMNS.items()))
+    (job,) = text.jobs(line(**values))
     spec = spec_of(job, {"default"}, Settings())
     assert (spec.ask.spec.gpus_milli, spec.duration_ns, job.exit_code) == (300, 7200 * 10**9, 0)
 
@@ -75,6 +75,5 @@ def test_a_job_whose_reservation_is_gone_waits() -> None:
 @pytest.mark.parametrize("printed", ["3000000000", "-1294967296"])
 def test_users_with_large_numbers(printed: str) -> None:
     """As 26.05 prints them, and as releases before did."""
-    values = {"JobArrayID": "12", "UserID": printed}
-    (job,) = text.jobs("".join(f"{values.get(name, ''):<{width}}" for name, width in text.JOB_COLUMNS.items()))
+    (job,) = text.jobs(line(UserID=printed))
     assert job.uid == 3_000_000_000
