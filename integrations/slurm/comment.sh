@@ -9,6 +9,9 @@ used_ms=${2##*used_ms=}
 case $1$used_ms in *[!0-9]*) exit 0 ;; esac
 text="vgpu ${SLURMD_NODENAME:-$(hostname -s)} $slice $((used_ms / 1000)).$(printf %03d $((used_ms % 1000))) GPU-s"
 
+# Slurm's own programs are where the daemon is that runs this, and PATH need not say so.
+daemon=$(readlink "/proc/$PPID/exe")
+case $daemon in */sbin/slurm*) export PATH="${daemon%/sbin/*}/bin:$PATH" ;; esac
 # By squeue, field by field: in what scontrol shows, a job's name can pretend to be the comment.
 add() {
   job=$(timeout 1 squeue -h --all -j "$1" -O jobid:12,numnodes:8,admin_comment:16384 2>/dev/null | awk -v id="$1" '$1 == id')

@@ -4,8 +4,9 @@
 -- true where SelectTypeParameters has MULTIPLE_SHARING_GRES_PJ (Slurm 23.11 or newer)
 local SEVERAL = false
 local PER_GPU = 1000
--- true where Slurm gives no whole GPU away while shards of it are in use. 22.05 does, once one of several jobs with shards
--- on that GPU has ended: vgpud then refuses the step. So a batch job's one whole GPU is asked for as all of its shards.
+-- true where Slurm gives no whole GPU away while shards of it are in use, as in 24.11 and 25.11. 22.05 does, once one of
+-- several jobs with shards on that GPU has ended: vgpud then refuses the step. So a batch job's one whole GPU is asked for as
+-- all of its shards.
 local KEEPS_APART = false
 
 -- Why a job with this request for GPUs is refused, or nil: the text of --gres and its relatives.

@@ -24,6 +24,9 @@ rm -f "$file.left"
 refuse() { echo "vgpu: $1" >"$file.refused"; }
 refuse "Prolog was ended before job $SLURM_JOB_ID had its slice: submit it again" || exit 0
 
+# Slurm's own programs are where the daemon is that runs this, and PATH need not say so.
+daemon=$(readlink "/proc/$PPID/exe")
+case $daemon in */sbin/slurm*) export PATH="${daemon%/sbin/*}/bin:$PATH" ;; esac
 # Prolog gets the devices and not the number of shards: slurmctld is asked, once for a job.
 details=$(timeout 5 scontrol -o show job -d "$SLURM_JOB_ID" 2>/dev/null)
 shards=

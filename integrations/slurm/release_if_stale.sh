@@ -14,6 +14,9 @@ case $beaten in
 esac
 [ $(($(date +%s) - beaten)) -gt "$stale_s" ] || exit 0
 
+# Slurm's own programs are where the daemon is that runs this, and PATH need not say so.
+daemon=$(readlink "/proc/$PPID/exe")
+case $daemon in */sbin/slurm*) export PATH="${daemon%/sbin/*}/bin:$PATH" ;; esac
 # what vgpu_cluster.lua holds is marked; what the controller held again says JobHeldAdmin
 squeue --noheader --partition="$partition" --states=PENDING --array -O JobArrayID:40,Reason:40,admin_comment:40 2>/dev/null |
 	while read -r job reason comment; do

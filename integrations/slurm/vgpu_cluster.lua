@@ -50,6 +50,16 @@ local function is_given(text)
    return text ~= nil and text ~= ""
 end
 
+-- Whether a request names more than CPUs: from 23.11 on --cpus-per-task=2 is in tres_per_task as well, as cpu=2.
+local function has_gpus(text)
+   for part in (text or ""):gmatch("[^,]+") do
+      if not part:find("^cpu[=:]") then
+         return true
+      end
+   end
+   return false
+end
+
 -- Of texts that the controller reads: what follows a line break in one it cannot see.
 local function unreadable(job)
    for name, text in pairs({account = job.account, comment = job.comment}) do
@@ -62,7 +72,7 @@ end
 
 -- What the queue cannot place is refused at once, with what to write instead.
 local function objection(job)
-   if is_given(job.tres_per_job) or is_given(job.tres_per_task) or is_given(job.tres_per_socket) then
+   if has_gpus(job.tres_per_job) or has_gpus(job.tres_per_task) or has_gpus(job.tres_per_socket) then
       return "ask for GPUs of each node, --gres=gpu:N or --gres=shard:N, not with --gpus or --gpus-per-task"
    end
    if is_given(job.req_nodes) or is_given(job.exc_nodes) then

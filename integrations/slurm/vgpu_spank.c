@@ -12,6 +12,7 @@
  * Nothing here waits without a deadline. A step that cannot have its slice fails; the node is not drained.
  */
 #define _GNU_SOURCE
+#define SLURM_BACKWARD_COMPAT /* from 26.05 on slurm_load_job() takes a job's number by this alone */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

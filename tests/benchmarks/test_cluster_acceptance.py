@@ -50,7 +50,7 @@ def test_jobs_are_mixed_and_the_same_each_time() -> None:
     assert jobs == workload.generate(500, 1) != workload.generate(500, 2)
     assert sum(len(one.jobs) for one in jobs) == 500
     assert {(one.gres, one.nodes) for one in jobs} == set(workload.SHAPES)
-    assert {one.user for one in jobs} == {"nobody", "games"} and any(one.is_array for one in jobs)
+    assert {one.user for one in jobs} == {"man", "games"} and any(one.is_array for one in jobs)
     assert all(one.nodes == 1 for one in jobs if one.is_array)
     limits = {queue.name: queue.limit_milli for queue in QUEUES}
     assert all(one.width_milli <= limits[one.queue] for one in jobs)

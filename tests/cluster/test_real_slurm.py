@@ -30,6 +30,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "integrations/slurm"
 PARTITION = "main"
+#: whom each Debian has; newer releases know no job of "nobody"
+USER = "games"
 SLEEPS = ("--", "sleep", "300")
 QUEUES = (QueueSpec("default", min_run_ns=0), QueueSpec("team", guarantee_milli=4000, min_run_ns=0))
 
@@ -58,7 +60,7 @@ class Site:
 
     def submit(self, *words: str, command: str = "sleep 300") -> str:
         given = ("sbatch", "--parsable", "--output=/dev/null", *words, f"--wrap={command}")
-        return str(self.cluster.call(*given, user="nobody").stdout.strip())
+        return str(self.cluster.call(*given, user=USER).stdout.strip())
 
     def shown(self, key: str) -> tuple[str, str]:
         """(state, reason)."""
@@ -92,7 +94,7 @@ def site(module_site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     for name in ("PATH", "SLURM_CONF"):
         monkeypatch.setenv(name, module_site.cluster.env[name])
     yield module_site
-    module_site.cluster.call("scancel", "--user=nobody", check=False)
+    module_site.cluster.call("scancel", f"--user={USER}", check=False)
     module_site.cluster.tidy()
 
 
@@ -154,7 +156,7 @@ def test_the_controller_goes_and_slurms_order_continues(site: Site) -> None:
     two.look()
     assert two.controller.foreign == 2 and site.shown(held) == ("PENDING", "JobHeldUser")
     # released by its user it is the queue's, not Slurm's
-    site.cluster.call("scontrol", "release", held, user="nobody")
+    site.cluster.call("scontrol", "release", held, user=USER)
     eventually(lambda: two.look() is None and site.states(held) == ["RUNNING"])
     two.close()
 
@@ -164,17 +166,19 @@ def test_what_cannot_be_placed_is_refused_at_once(site: Site) -> None:
     one.look()
     for words in (["--gpus=1"], ["--gres=gpu:1", "--nodelist=n1"], ["--gres=gpu:1", "--nodes=1-2"]):
         given = ["sbatch", "--output=/dev/null", *words, "--wrap=true"]
-        done = site.cluster.call(*given, user="nobody", check=False)
+        done = site.cluster.call(*given, user=USER, check=False)
         assert done.returncode and f"partition {PARTITION}: " in done.stderr
     for name in ("account", "comment"):  # what follows a line break the controller cannot see
         given = ["sbatch", "--output=/dev/null", "--gres=gpu:1", f"--{name}=x\n12", "--wrap=true"]
-        done = site.cluster.call(*given, user="nobody", check=False)
+        done = site.cluster.call(*given, user=USER, check=False)
         assert done.returncode and f"the {name} has a line break" in done.stderr
     held = site.submit("--gres=gpu:1", "--hold")
     for name in ("Account", "Comment"):
         for value, refused in (("x\r12", True), ("x", False)):
             words = ("scontrol", "update", f"JobId={held}", f"{name}={value}")
-            assert bool(site.cluster.call(*words, user="nobody", check=False).returncode) == refused
+            done = site.cluster.call(*words, user=USER, check=False)
+            # by the script; without slurmdbd 25.11 itself refuses some accounts, with whatever errno it has left
+            assert ("Unspecified error" in done.stderr) == refused, done.stderr
     site.cluster.call("scancel", held)
     big = site.submit("--gres=shard:600", "--comment=vgpu duration=1h")
     eventually(lambda: one.look() is None and site.states(big) == ["RUNNING"])
@@ -228,10 +232,10 @@ def test_no_text_of_a_job_takes_devices(site: Site) -> None:
     job = site.submit("--gres=shard:100", "--nodelist=n1", "--hold", *texts)
     # squeue shows a WCKey, and scontrol only with TrackWCKey=yes; small letters are what keeps it from ending devices
     wckey = "x MinCPUsNode=1 MinCPUsNode=1"
-    site.cluster.call("scontrol", "update", f"JobId={job}", f"WCKey={wckey}", user="nobody")
+    site.cluster.call("scontrol", "update", f"JobId={job}", f"WCKey={wckey}", user=USER)
     shown = site.cluster.call("squeue", "-h", f"--jobs={job}", "-O", "WCKey:1100").stdout
     assert shown.strip() == wckey.lower()
-    site.cluster.call("scontrol", "release", job, user="nobody")
+    site.cluster.call("scontrol", "release", job, user=USER)
     plain = site.submit("--gres=shard:100", "--nodelist=n2", "--account=x\n99")
     eventually(lambda: site.states(job, plain) == ["RUNNING", "RUNNING"])
     found = {one.key: one.devices for one in Slurm(PARTITION).look().jobs}

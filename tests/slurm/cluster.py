@@ -1,7 +1,8 @@
 """A real Slurm on this machine: munged, slurmctld and one slurmd for each of two nodes, each node with a vgpud and two
 simulated devices of its own, as on real nodes. All of it is started and stopped by pid, in a folder of its own.
 
-Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge; libslurm-dev for the plugin.
+Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge; libslurm-dev for the plugin. Or munge and
+another Slurm, configured with --enable-multiple-slurmd and munge, whose prefix VGPU_TEST_SLURM names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,14 @@ SHARDS = 1000
 TYPE = "sim"
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 PROGRAMS = ("slurmctld", "slurmd", "srun", "scontrol", "munged", "mungekey")
+#: "" is Debian's
+PREFIX = os.environ.get("VGPU_TEST_SLURM", "")
 #: whether this Slurm can run job_submit.lua
-HAS_LUA = any(Path("/usr/lib").glob("*/slurm*/job_submit_lua.so"))
-HEADER = Path("/usr/include/slurm/spank.h")
+HAS_LUA = any(
+    Path(PREFIX or "/usr").glob("lib/slurm/job_submit_lua.so" if PREFIX else "lib/*/slurm*/job_submit_lua.so")
+)
+INCLUDE = Path(f"{PREFIX or '/usr'}/include")
+HEADER = INCLUDE / "slurm" / "spank.h"
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 #: of version 1's cgroups, which Slurm can use without systemd
 FREEZER = Path("/sys/fs/cgroup/freezer")
@@ -46,12 +53,25 @@ _DEV_NULL = os.makedev(1, 3)
 READY_S = 30.0
 
 
+def search_path() -> str:
+    """Where Slurm's programs are, for PATH."""
+    found = f"{os.environ.get('PATH', os.defpath)}:{SBIN}"
+    return f"{PREFIX}/bin:{PREFIX}/sbin:{found}" if PREFIX else found
+
+
+@cache
+def version() -> tuple[int, int]:
+    """Of this Slurm, as (22, 5)."""
+    done = subprocess.run(["slurmctld", "-V"], env={"PATH": search_path()}, capture_output=True, text=True, check=True)
+    year, month, *_ = done.stdout.split()[1].split(".")  # slurm-wlm 22.05.8
+    return int(year), int(month)
+
+
 def missing(*, plugin: bool = True) -> str:
     """Why no Slurm can be started here; "" when one can."""
     if os.geteuid() != 0:
         return "Slurm starts jobs as their users: needs root"
-    path = f"{os.environ.get('PATH', os.defpath)}:{SBIN}"
-    absent = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    absent = [name for name in PROGRAMS if shutil.which(name, path=search_path()) is None]
     if absent:
         return f"{', '.join(absent)} not installed (Debian: slurmctld slurmd slurm-client munge)"
     return f"{HEADER} is missing (Debian: libslurm-dev)" if plugin and not HEADER.exists() else ""
@@ -60,7 +80,8 @@ def missing(*, plugin: bool = True) -> str:
 def build_plugin(folder: Path) -> Path:
     """Builds the SPANK plugin as a site does."""
     out = folder / "vgpu_spank.so"
-    subprocess.run(["make", "-s", "-C", str(SOURCES), "WERROR=-Werror", f"OUT={out}", str(out)], check=True)
+    flags = [f"SLURM_CFLAGS=-isystem {INCLUDE}"] if PREFIX else []
+    subprocess.run(["make", "-s", "-C", str(SOURCES), "WERROR=-Werror", *flags, f"OUT={out}", str(out)], check=True)
     return out
 
 
@@ -83,7 +104,7 @@ class Cluster:
         self.plugstack_text = ""
         self.conf = folder / "slurm.conf"
         self.env = {**os.environ, "SLURM_CONF": str(self.conf)}
-        self.env["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{SBIN}"
+        self.env["PATH"] = search_path()
         for name in [name for name in self.env if name.startswith("SLURM_") and name != "SLURM_CONF"]:
             del self.env[name]
         self.parts: dict[str, Part] = {}
@@ -107,7 +128,6 @@ class Cluster:
             "CredType=cred/munge",
             "MailProg=/bin/true",
             "MpiDefault=none",
-            "SwitchType=switch/none",
             "TaskPlugin=task/none",
             "SelectType=select/cons_tres",
             "SelectTypeParameters=CR_CPU",
@@ -228,12 +248,16 @@ class Cluster:
             os.close(lock)
 
     def stepds(self) -> list[int]:
-        """The slurmstepds of this cluster, which outlive slurmd: known by the configuration in their environment."""
+        """The slurmstepds of this cluster, which outlive slurmd: known by the configuration in their environment, or by
+        the job in their title, which newer releases write over that."""
         wanted, found = f"SLURM_CONF={self.conf}".encode(), []
         for process in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                is_stepd = process.name.isdigit() and (process / "comm").read_text().startswith("slurmstepd")
-                if is_stepd and wanted in (process / "environ").read_bytes().split(b"\0"):
+                if not process.name.isdigit() or not (process / "comm").read_text().startswith("slurmstepd"):
+                    continue
+                title = re.match(rb"slurmstepd: \[(\d+)\.", (process / "cmdline").read_bytes())
+                is_ours = title is not None and int(title[1]) in self._numbers
+                if is_ours or wanted in (process / "environ").read_bytes().split(b"\0"):
                     found.append(int(process.name))
         return found
 

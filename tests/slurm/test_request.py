@@ -67,6 +67,8 @@ def test_steps_beside_a_batch_script_join_it() -> None:
     [
         ({"shards": "1001"}, "shard:1001 is not within the 1000 of the step's 1 GPU(s)"),
         ({"shards": "1001"}, "need Slurm 23.11 or newer with MULTIPLE_SHARING_GRES_PJ"),
+        ({"gpus": "0,1", "shards": "800"}, "Slurm has spread shard:800 over 2 GPUs"),
+        ({"gpus": "0-2", "shards": "2000"}, "submit it again later, or ask for --gres=gpu:2"),
         ({"shards": "0"}, "shard:0"),
         ({"shards": "-5"}, "shards '-5' is not a whole number"),
         ({"gpus": "", "max": ".8"}, "--vgpu-max=.8 without a GPU: ask Slurm for a part of one, for example --gres"),

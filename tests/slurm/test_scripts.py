@@ -202,6 +202,27 @@ def test_comment_of_nothing(site: Site, arguments: tuple[str, ...]) -> None:
     assert site.calls("scontrol") == []
 
 
+@pytest.mark.parametrize(
+    ("script", "asked"),
+    [
+        ("prolog.sh", "scontrol"),
+        ("comment.sh 12 'slice=slurm-12.0 used_ms=3'", "squeue"),
+        ("release_if_stale.sh gpu /", "squeue"),
+    ],
+)
+def test_slurm_under_a_prefix(site: Site, script: str, asked: str) -> None:
+    """Its daemons run scripts without a PATH that leads to it: they ask the same Slurm, whichever others there are."""
+    slurm = site.folder / "slurm"
+    (slurm / "sbin").mkdir(parents=True)
+    shutil.copy2("/bin/bash", slurm / "sbin" / "slurmd")
+    site.program("squeue", "")
+    site.bin.rename(slurm / "bin")
+    env = {name: value for name, value in site.env.items() if name != "PATH"}
+    command = [slurm / "sbin" / "slurmd", "-c", f"{site.folder}/scripts/{script}; exit"]
+    subprocess.run(command, env=env, timeout=60, check=True)
+    assert site.calls(asked) != []
+
+
 def test_the_hook_of_enroot(site: Site) -> None:
     """Against the two files that enroot's hooks append to; never tried in a real enroot."""
     lists = {"ENROOT_MOUNTS": site.folder / "fstab", "ENROOT_ENVIRON": site.folder / "environ"}

@@ -169,6 +169,9 @@ def _shards(given: dict[str, str], gpus: int) -> int:
     if not 0 < milli <= has:
         text = f"shard:{milli} is not within the {has} of the step's {gpus} GPU(s) (1000 a GPU): ask for less, or for"
         raise StepError(f"{text} whole GPUs by --gres=gpu:N; several GPUs and a part of one need {SEVERAL}")
+    if gpus > (fewest := -(-milli // MILLI_PER_DEVICE)):
+        text = f"Slurm has spread shard:{milli} over {gpus} GPUs, none of which had enough of it free"
+        raise StepError(f"{text}: submit it again later, or ask for --gres=gpu:{fewest}")
     return milli
 
 

@@ -21,7 +21,7 @@ QUEUES = (
     QueueSpec("teaching", guarantee_milli=1000, limit_milli=2000, policy=POLICY, min_run_ns=MIN_RUN_NS),
 )
 #: queue -> its user, which each Debian has, and its part of the submissions
-USERS = {"research": ("nobody", 0.6), "teaching": ("games", 0.4)}
+USERS = {"research": ("man", 0.6), "teaching": ("games", 0.4)}
 NODES, GPUS_PER_NODE = 2, 2
 CAPACITY_MILLI = NODES * GPUS_PER_NODE * MILLI_PER_DEVICE
 #: (gres, nodes) -> how often. Not several devices of a node: Slurm 22.05 may give some away whose shards are in use

@@ -24,6 +24,7 @@ PHASES = {
     "REQUEUE_HOLD": Phase.WAITS,
     "REQUEUE_FED": Phase.WAITS,
     "SPECIAL_EXIT": Phase.WAITS,
+    "RESV_DEL_HOLD": Phase.WAITS,
     "BOOT_FAIL": Phase.ENDED,
     "CANCELLED": Phase.ENDED,
     "COMPLETED": Phase.ENDED,

@@ -107,7 +107,7 @@ def jobs(text: str) -> Iterator[SlurmJob]:
             state=row["State"],
             user_held=row["Reason"] == USER_HOLD and not row["admin_comment"].startswith(MARK),
             held=_number(row["PriorityLong"]) == 0,
-            uid=_number(row["UserID"]),
+            uid=_uid(row["UserID"]),
             account=row["Account"],
             gres=row["tres-per-node"],
             nodes=max(1, _number(row["NumNodes"].partition("-")[0])),
@@ -153,6 +153,11 @@ def nodes(text: str) -> Iterator[SlurmNode]:
 def _number(text: str) -> int:
     """0 where it is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _uid(text: str) -> int:
+    """squeue of releases before 26.05 prints those from 2^31 on as negative numbers."""
+    return (1 << 32) - _number(text[1:]) if text.startswith("-") else _number(text)
 
 
 def _exit_code(text: str) -> int:
@@ -259,7 +264,7 @@ def _head(texts: Mapping[str, str]) -> re.Pattern[str]:
         for column in ("Name", "MCSLabel", "Account", "WCKey")
     )
     return re.compile(
-        rf"JobId=\d+ (?:(?:Array|Het)\w+=\S+ )*JobName={name}\s+(?:HetJobIdSet=\S+ )?"
+        rf"JobId=\d+ (?:(?:Array|Het)\w+=\S+ )*JobName={name}\s+(?:SLUID=\S+ )?(?:HetJobIdSet=\S+ )?"
         rf"UserId=[^=]*\(\d+\) GroupId=[^=]*\(\d+\) MCS_label={label}\s+Priority=\S+ Nice=\S+ "
         rf"Account={account}\s+QOS=\S+(?: WCKey={wckey})?\s+JobState="
     )
