@@ -63,6 +63,10 @@ class Registrations:
         is_restarted = not registered if self._known is None else bool(self._known & awaited)
         if is_restarted:
             self.restarted_ns = now_ns
+            # one whose slurmd was started meanwhile has registered with the jobs of that moment
+            new |= registered
+            self._registered_ns.update(dict.fromkeys(registered, now_ns))
+            self.unsure |= registered
         if is_restarted or self._known is None:
             # slurmctld has just been started; or this controller, which does not know what was forgotten before
             self._missed = {(now_ns + tries * MISSED_NS, node.name) for node in nodes for tries in (1, 2)}
