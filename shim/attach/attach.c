@@ -142,18 +142,18 @@ static uint64_t patience_ns(int error) {
 
 /* A process waits once: one that asks again and again, or in many threads, does not wait each time. */
 static int attach_patiently(void) {
-  if (!vg_link.first_try_ns) vg_link.first_try_ns = vg_prim_now_ns();
   for (;;) {
     int result = attach_first();
     uint64_t now_ns = vg_prim_now_ns();
-    if (result == 0 || now_ns >= vg_link.first_try_ns + patience_ns(result)) return result;
+    if (result == 0 || patience_ns(result) == 0) return result;
+    if (!vg_link.refused_ns) vg_link.refused_ns = now_ns;
+    if (now_ns >= vg_link.refused_ns + patience_ns(result)) return result;
     vg_prim_sleep_until_ns(now_ns + CONNECT_RETRY_NS);
   }
 }
 
 int vg_link_attach(void) {
   if (vg_session.ledger) return 0;
-  __atomic_store_n(&vg_link.pid, getpid(), __ATOMIC_RELAXED);
   configure();
   if (!vg_link.configured) return 0;
   int result = attach_patiently();
@@ -171,9 +171,10 @@ int vg_link_attach(void) {
 }
 
 void vg_link_enter(void) {
-  pid_t pid = __atomic_load_n(&vg_link.pid, __ATOMIC_RELAXED);
-  /* a child created without fork()'s handlers, while another thread may have had the lock */
-  if (pid && pid != getpid()) forked_child();
+  pid_t self = getpid(), pid = __atomic_load_n(&vg_link.pid, __ATOMIC_RELAXED);
+  /* A child created without fork()'s handlers, while another thread may have had the lock. It has one thread. */
+  if (pid && pid != self) forked_child();
+  __atomic_store_n(&vg_link.pid, self, __ATOMIC_RELAXED);
   register_fork_handler();
   pthread_mutex_lock(&vg_link.lock);
 }

@@ -19,7 +19,7 @@ struct vg_link {
   bool unplugged;           /* the program has closed the socket, but the pages are in use */
   bool helper_runs;
   bool gone[VG_DEVICES_MAX];        /* vg_gate_daemon_gone() was called */
-  uint64_t first_try_ns;            /* 0: none yet */
+  uint64_t refused_ns;              /* when the daemon did not answer for the first time; 0: it always has */
   uint64_t attached_ns;             /* when the pages in use were taken over */
   char refusal_text[VG_TEXT_BYTES]; /* of the last refusal, or "" */
 };

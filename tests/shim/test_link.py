@@ -235,6 +235,26 @@ def test_a_program_waits_for_a_daemon_that_restarts(settings: dict[str, str], tm
     daemon.stop()
 
 
+def test_a_daemon_that_hangs_and_is_restarted_is_waited_for(settings: dict[str, str], tmp_path: Path) -> None:
+    """For as long as another: what counts is when it has gone."""
+    gone = threading.Event()
+
+    def hang(daemon: FakeDaemon, sock: socket.socket, raw: bytes) -> None:
+        time.sleep(3.5)
+        _gone(daemon, sock, raw)
+        gone.set()
+
+    daemon = _daemon(tmp_path)
+    daemon.script = [hang]
+    daemon.start()
+    command, env = [sys.executable, str(TENANT), "init"], {**os.environ, **settings}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as starts:
+        assert gone.wait(60)
+        out, _ = starts.communicate(timeout=60)
+    assert json.loads(out)["totals"] == [1 << 30]
+    daemon.stop()
+
+
 def test_a_process_waits_for_a_daemon_once(tell: Run, tmp_path: Path) -> None:
     """One that asks in many threads, or again and again, would seem to hang: 3 s for each."""
     _daemon(tmp_path).start_and_stop()

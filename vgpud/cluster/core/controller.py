@@ -113,6 +113,7 @@ class Controller:
         self._settled_ns: dict[str, int] = {}  # of jobs that ran: when they may be released again
         self._may_run: dict[str, frozenset[str]] = {}  # where jobs may run that wait: of nodes that had not registered
         self._registrations = Registrations()
+        self._silent_since: dict[str, tuple[int, int]] = {}  # of jobs that wait for nodes to respond: attempt, and when
         self._was_delayed: dict[str, str] = {}  # of the look before
         self._runs_seen = Runs()
         self._mistaken = Mistaken()
@@ -213,6 +214,8 @@ class Controller:
                 self._asked.pop(key, None)
                 self._settled_ns.pop(key, None)
                 self._runs_seen.left(key)
+                self._mistaken.left(key)
+                self._silent_since.pop(key, None)
                 self._out.bindings[key] = None
                 self._out.ended.append((key, job))
         for key in self.refused.keys() - by_key.keys():
@@ -263,7 +266,7 @@ class Controller:
         """Of the nodes where something has changed."""
         found: list[qe.Event] = []
         for name, node in self._nodes.items():
-            offered = node.offered and name not in self._registrations.unsure | self._registrations.silence.nodes
+            offered = node.offered and name not in self._registrations.unsure
             room = rooms.room_of(node, held[name], self._others[name], offered)
             if self._rooms.get(name) != room:
                 self._rooms[name] = room
@@ -306,7 +309,7 @@ class Controller:
     def _look_at(self, shown: SlurmJob, now_ns: int) -> None:
         binding = self.bindings.get(shown.key)
         told_ns = binding.told_ns if binding else -1
-        if shown.phase is Phase.WAITS and not shown.held and told_ns < self._registrations.started_ns:
+        if shown.phase is Phase.WAITS and not shown.held and told_ns < self._registrations.restarted_ns:
             # Slurm itself may have started it, on nodes that it was bound to before, and have forgotten that; not where
             # it was released since: that names its nodes
             self._may_run[shown.key] = self._registrations.unsure
@@ -528,13 +531,17 @@ class Controller:
         names = {place.node for place in job.placement}
         until_ns = min(seen_ns + DEFERRED_NS, self._now_ns)
         was_silent = self._registrations.silence.was(names, job.started_ns - NEAR_NS, until_ns)
-        if was_silent and seen_ns > self._registrations.started_ns:
+        if was_silent and seen_ns > self._registrations.restarted_ns:
             self._settled_ns[shown.key] = self._now_ns + DEFERRED_NS
             self._mistaken.doubt(shown.key, self._now_ns)
 
     def _silent(self, job: Job) -> list[str]:
-        """Nodes for which its start has to wait."""
-        if self._now_ns - max(job.started_ns, self._began_ns) >= SILENT_NS:
+        """Nodes for which its start has to wait: for some time, counted from when nothing else keeps it."""
+        attempt, since_ns = self._silent_since.get(job.spec.name, (-1, 0))
+        if attempt != job.attempt:
+            since_ns = self._now_ns
+            self._silent_since[job.spec.name] = job.attempt, since_ns
+        if self._now_ns - since_ns >= SILENT_NS:
             return []
         return sorted(self._registrations.silence.nodes & {place.node for place in job.placement})
 

@@ -77,6 +77,11 @@ class Mistaken:
         self._reruns[shown.key] = Rerun(doubt_ns, shown.restarts, now_ns, count)
         return True
 
+    def left(self, key: str) -> None:
+        """The job is no longer the queue's: its number may be another's."""
+        for of_jobs in (self._reruns, self._doubts_ns, self._told_ns):
+            of_jobs.pop(key, None)
+
     def keep(self, keys: Container[str]) -> None:
         """Forgets jobs that Slurm does not show any more."""
         self._reruns = {key: rerun for key, rerun in self._reruns.items() if key in keys}

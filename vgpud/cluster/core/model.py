@@ -104,6 +104,12 @@ class SlurmNode:
         return plain.rstrip("*~#!%$@^-"), more
 
     @property
+    def is_off(self) -> bool:
+        """Its power is off, or is being switched. Slurm boots it for a job, and sends it that job's start then."""
+        _, more = self._words
+        return bool(_POWER.intersection(self.state)) or any(word.startswith("power") for word in more)
+
+    @property
     def answers(self) -> bool:
         """Whether it is there for jobs, if only for those that it has."""
         plain, more = self._words
@@ -112,7 +118,7 @@ class SlurmNode:
     @property
     def responds(self) -> bool:
         """Whether Slurm sends it a job's start at once: to others it does so some 10 s later, or later."""
-        return self.registered and "*" not in self.state
+        return "*" not in self.state and (self.registered or self.is_off)
 
     @property
     def offered(self) -> bool:
@@ -131,8 +137,7 @@ class SlurmNode:
         if self.registered:
             return False
         plain, more = self._words
-        off = _POWER.intersection(self.state) or any(word.startswith("power") for word in more)
-        return plain in (*UP, *DRAINED, UNKNOWN) and not off and "down" not in more
+        return plain in (*UP, *DRAINED, UNKNOWN) and not self.is_off and "down" not in more
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,10 @@ class Registrations:
         self._registered_ns: dict[str, int] = {}  # those that have since: when that was first seen
         self._resumed_ns: dict[str, int] = {}
         self._missed: set[tuple[int, str]] = set()  # when nodes are to be asked for jobs
+        self._overdue: set[str] = set()  # those that first have to take a start
+        self._resumed_later: set[str] = set()  # nodes that appeared without a start of slurmctld: nothing was forgotten
         self._known: set[str] | None = None  # nodes that had registered; None: there was no look before
-        self.started_ns = 0  # when nodes were last seen that slurmctld had forgotten, or has never seen
-        self.restarted_ns = 0  # when they were last seen, and slurmctld must have been started
+        self.restarted_ns = 0  # when nodes were last seen that slurmctld had forgotten: it must have been started
         self.unsure: frozenset[str] = frozenset()  # nodes where something may run that slurmctld does not know of
         self.silence = Silence()
 
@@ -56,28 +57,29 @@ class Registrations:
         self._registered_ns = {name: at for name, at in self._registered_ns.items() if now_ns - at < ABORT_NS}
         self._awaited_ns = {name: self._awaited_ns.get(name, now_ns) for name in awaited}
         late = {name for name, since_ns in self._awaited_ns.items() if now_ns - since_ns >= AWAITED_NS}
-        self.unsure = frozenset((awaited - late) | self._registered_ns.keys())
-        if new:
-            self.started_ns = now_ns
         registered = {node.name for node in nodes if node.registered}
-        is_restarted = not registered if self._known is None else bool(self._known & awaited)
+        is_first, is_restarted = self._known is None, bool((self._known or set()) & awaited)
+        is_restarted |= is_first and not registered
         if is_restarted:
             self.restarted_ns = now_ns
             # one whose slurmd was started meanwhile has registered with the jobs of that moment
-            new |= registered
             self._registered_ns.update(dict.fromkeys(registered, now_ns))
-            self.unsure |= registered
-        if is_restarted or self._known is None:
+        if is_restarted or is_first:
             # slurmctld has just been started; or this controller, which does not know what was forgotten before
             self._missed = {(now_ns + tries * MISSED_NS, node.name) for node in nodes for tries in (1, 2)}
+            self._resumed_later.clear()
+        else:
+            self._resumed_later = (self._resumed_later | new) & awaited
         self._known = registered
+        self.unsure = frozenset((awaited - late - self._resumed_later) | self._registered_ns.keys())
+        new |= registered if is_restarted else set()
         having = self._having_jobs(nodes, jobs, now_ns, starting)
         asked = (
             ("slurmctld was started: before jobs start, these register", self._awake(nodes, new)),
             (f"drained by Slurm ({DUPLICATE}), and resumed", self._resumed(nodes, now_ns)),
             ("they are to say whether all jobs still run", having),
         )
-        self.silence.look(nodes, set().union(*(found for _, found in asked)), having, now_ns)
+        self.silence.look(nodes, self._overdue.union(*(found for _, found in asked)), having, now_ns)
         return [Register(tuple(sorted(found)), f"{why}: {','.join(sorted(found))}") for why, found in asked if found]
 
     def _awake(self, nodes: Sequence[SlurmNode], new: set[str]) -> set[str]:
@@ -102,4 +104,6 @@ class Registrations:
             name: at_ns for at_ns, name in sorted(self._missed, reverse=True) if at_ns <= now_ns and name not in later
         }
         self._missed -= {(at_ns, name) for name, at_ns in due.items()}
+        overdue = {name for at_ns, name in self._missed if at_ns <= now_ns}
+        self._overdue = (overdue & having).intersection(starting)
         return due.keys() & having

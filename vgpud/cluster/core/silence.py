@@ -28,6 +28,7 @@ class Silence:
         started something already."""
         quiet = {node.name for node in nodes if not node.responds}
         self.nodes = frozenset(quiet | asked)
+        quiet |= {node.name for node in nodes if node.is_off}
         kept = {name: [one for one in spans if now_ns - one[1] < KEPT_NS] for name, spans in self._spans.items()}
         self._spans = {name: spans for name, spans in kept.items() if spans}
         for name in quiet:
