@@ -204,21 +204,6 @@ def test_a_job_whose_start_was_forgotten_while_it_was_preempted(seen: bool) -> N
     assert job in world.running() and world.slurm.duplicates == 0 and not world.controller.delayed
 
 
-def test_a_node_that_registered_before_the_controller_looked_is_asked_again() -> None:
-    """Its slurmd was started while slurmctld was away: it has registered with the jobs of that moment."""
-    world = World(FakeSlurm(n1=1, n2=1))
-    world.looks(2)
-    world.slurm.save()
-    world.slurm.kill()
-    world.slurm.register("n1")
-    world.slurm.submit("gpu:1")
-    world.look()
-    assert registered(world) == [("n1", "n2")]
-    assert not any(isinstance(order, Release) for order in world.last.orders)
-    world.looks(3)
-    assert len(world.running()) == 1
-
-
 def test_an_end_that_was_forgotten_is_found() -> None:
     """It seems to run, and is not on its node: Slurm finds that out when the node registers late enough. No controller
     has seen its end."""

@@ -8,6 +8,7 @@ from tests.cluster.fake_slurm import FakeJob, FakeSlurm
 from tests.cluster.test_mistaken import PREEMPTING, requeues
 from tests.cluster.world import World
 from vgpud.cluster.core.model import Register, Release
+from vgpud.cluster.core.pauses import DEFERRED_NS
 from vgpud.cluster.core.registrations import MISSED_NS
 from vgpud.core.jobs.model import SECOND_NS
 
@@ -57,8 +58,10 @@ def test_a_job_that_has_waited_for_something_else_waits_for_its_node_as_well() -
     world.look()
     world.slurm.nodes["n1"].state = "idle"
     world.slurm.requeue(job)
-    while world.controller._settled_ns.get(job, 1 << 62) - world.now_ns > SECOND_NS:
+    requeued_ns = world.now_ns
+    while world.now_ns < requeued_ns + DEFERRED_NS:
         world.look(1)
+    assert world.controller.delayed == {job: "its former run is being ended"}
     world.slurm.nodes["n1"].state = "idle*"
     released = []
     for _ in range(5):
@@ -171,3 +174,18 @@ def test_marks_of_a_job_are_not_those_of_the_next_one_of_its_number() -> None:
     world.slurm.end(job, "COMPLETED")
     world.look()
     assert not requeues(world) and world.ended[-1][0] == job
+
+
+def test_a_node_that_registered_before_the_controller_looked_is_asked_again() -> None:
+    """Its slurmd was started while slurmctld was away: it has registered with the jobs of that moment."""
+    world = World(FakeSlurm(n1=1, n2=1))
+    world.looks(2)
+    world.slurm.save()
+    world.slurm.kill()
+    world.slurm.register("n1")
+    world.slurm.submit("gpu:1")
+    world.look()
+    assert [order.nodes for order in world.last.orders if isinstance(order, Register)] == [("n1", "n2")]
+    assert not any(isinstance(order, Release) for order in world.last.orders)
+    world.looks(3)
+    assert len(world.running()) == 1

@@ -30,6 +30,7 @@ from vgpud.cluster.core.model import (
     SlurmNode,
     Tell,
 )
+from vgpud.cluster.core.pauses import DEFERRED_NS, FORGOTTEN_NS, SETTLE_NS, Pauses
 from vgpud.cluster.core.registrations import Registrations
 from vgpud.cluster.core.runs import Runs
 from vgpud.cluster.core.translate import NotOurs, node_of, objection, queue_of, spec_of
@@ -42,16 +43,6 @@ HOWS = (How.REQUEUE,)
 #: exit code of a job that was stopped: as if SIGTERM had ended it; and of one whose end nobody saw
 TERMINATED, UNSEEN = 143, 255
 WAITING = (JobState.PENDING, JobState.HELD)
-#: a job that was requeued is released so much later: Slurm's nodes compare seconds, and take a credential of the same
-#: second for the one that was revoked; the job would fail
-SETTLE_NS = SECOND_NS
-#: a job whose start slurmctld may have forgotten is released so much later: by then its node has registered, some
-#: seconds after slurmctld's start, and what ran there was ended
-FORGOTTEN_NS = 10 * SECOND_NS
-#: a start that Slurm could not send to a node at once is sent again after 10 s, if the job runs then: it must not
-DEFERRED_NS = 12 * SECOND_NS
-#: a job waits for so long for nodes that do not respond; then Slurm may start it there later
-SILENT_NS = 10 * SECOND_NS
 #: what was decided starts so much later, and a look sees it so much later
 NEAR_NS = 3 * SECOND_NS
 
@@ -110,10 +101,9 @@ class Controller:
         self._ends = Ends(())
         self._wake_ns = NEVER_NS
         self._began_ns = self._now_ns = 0
-        self._settled_ns: dict[str, int] = {}  # of jobs that ran: when they may be released again
+        self._pauses = Pauses()
         self._may_run: dict[str, frozenset[str]] = {}  # where jobs may run that wait: of nodes that had not registered
         self._registrations = Registrations()
-        self._silent_since: dict[str, tuple[int, int]] = {}  # of jobs that wait for nodes to respond: attempt, and when
         self._was_delayed: dict[str, str] = {}  # of the look before
         self._runs_seen = Runs()
         self._mistaken = Mistaken()
@@ -127,6 +117,7 @@ class Controller:
     def restore(self, jobs: Sequence[Job], bindings: Iterable[Binding], next_id: int, now_ns: int) -> None:
         """Takes over what a former controller saved, before the first step."""
         self.next_id, self._began_ns = next_id, now_ns
+        self._pauses.began_ns = now_ns
         self.bindings = {one.key: one for one in bindings}
         for one in self.bindings.values():
             one.told_ns = -1
@@ -212,10 +203,9 @@ class Controller:
             if job.state.ended:
                 del self.bindings[key]
                 self._asked.pop(key, None)
-                self._settled_ns.pop(key, None)
                 self._runs_seen.left(key)
                 self._mistaken.left(key)
-                self._silent_since.pop(key, None)
+                self._pauses.left(key)
                 self._out.bindings[key] = None
                 self._out.ended.append((key, job))
         for key in self.refused.keys() - by_key.keys():
@@ -492,10 +482,8 @@ class Controller:
             binding.giving_up, binding.told_ns = False, -1
             self._changed(binding)
             self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(shown), True))
-        elif now_ns < self._settled_ns.get(shown.key, self._began_ns + SETTLE_NS if shown.restarts else 0):
-            self.delayed[shown.key] = "its former run is being ended"
-        elif silent := self._silent(job):
-            self.delayed[shown.key] = f"{', '.join(silent)} must respond first"
+        elif why := self._pauses.why(shown, job, self._registrations.silence.nodes, now_ns):
+            self.delayed[shown.key] = why
         elif self._may_tell(binding, now_ns):
             self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
 
@@ -520,7 +508,7 @@ class Controller:
         """It was released and waits again, and Slurm has not requeued it: it may have run until its node registered,
         between two looks. Where the controller has seen and awaited that, nothing is left."""
         if shown.restarts == binding.restarts and shown.key not in self._was_delayed:
-            self._settled_ns[shown.key] = self._now_ns + FORGOTTEN_NS
+            self._pauses.pause(shown.key, self._now_ns + FORGOTTEN_NS)
 
     def _may_start_still(self, shown: SlurmJob, job: Job) -> None:
         """Its run was requeued. If a node did not respond when that began, slurmctld may have its start in hand: sent
@@ -532,18 +520,8 @@ class Controller:
         until_ns = min(seen_ns + DEFERRED_NS, self._now_ns)
         was_silent = self._registrations.silence.was(names, job.started_ns - NEAR_NS, until_ns)
         if was_silent and seen_ns > self._registrations.restarted_ns:
-            self._settled_ns[shown.key] = self._now_ns + DEFERRED_NS
+            self._pauses.pause(shown.key, self._now_ns + DEFERRED_NS)
             self._mistaken.doubt(shown.key, self._now_ns)
-
-    def _silent(self, job: Job) -> list[str]:
-        """Nodes for which its start has to wait: for some time, counted from when nothing else keeps it."""
-        attempt, since_ns = self._silent_since.get(job.spec.name, (-1, 0))
-        if attempt != job.attempt:
-            since_ns = self._now_ns
-            self._silent_since[job.spec.name] = job.attempt, since_ns
-        if self._now_ns - since_ns >= SILENT_NS:
-            return []
-        return sorted(self._registrations.silence.nodes & {place.node for place in job.placement})
 
     def _starting(self, by_key: Mapping[str, SlurmJob]) -> set[str]:
         """Nodes of jobs that were released and do not run yet."""
@@ -572,7 +550,7 @@ class Controller:
         """It waits, and will be told anew: only what Slurm restarts from now on is news."""
         if binding.restarts != shown.restarts:
             binding.restarts = shown.restarts
-            self._settled_ns[shown.key] = self._now_ns + SETTLE_NS
+            self._pauses.pause(shown.key, self._now_ns + SETTLE_NS)
             self._changed(binding)
         binding.told_ns = -1
 
