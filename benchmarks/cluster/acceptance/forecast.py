@@ -16,8 +16,8 @@ from typing import Any
 
 from benchmarks.cluster.acceptance.records import Record
 from benchmarks.cluster.acceptance.workload import GPUS_PER_NODE, NODES, QUEUES, Submission
-from vgpud.cluster.core.pauses import SETTLE_NS
 from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
+from vgpud.cluster.core.pauses import SETTLE_NS
 from vgpud.cluster.core.translate import node_of, spec_of
 from vgpud.core.jobs.model import SECOND_NS, Node
 from vgpud.simulate import results, scenario
