@@ -82,7 +82,7 @@ class FakeDaemon:
 
     def start(self) -> None:
         self._arbiters = [self._new_arbiter(device) for device in self.devices]
-        made = self.path.with_name(".attach.new")
+        made = self.path.with_suffix(".new")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(made))
         self._listener.listen(64)
