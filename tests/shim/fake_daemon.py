@@ -104,11 +104,6 @@ class FakeDaemon:
         for process in self.processes:
             process.sock.close()
 
-    def start_and_stop(self) -> None:
-        """Leaves a socket that refuses."""
-        self.start()
-        self.stop()
-
     def freeze(self) -> None:
         """As a daemon that is stopped: sockets stay open, no request is decided any more."""
         for arbiter in self._arbiters:

@@ -147,8 +147,8 @@ class Controller:
         self._out.orders += self._registrations.look(seen.nodes, seen.jobs, now_ns, self._starting(by_key))
         unsure = self._registrations.unsure
         self._may_run = {key: nodes & unsure for key, nodes in self._may_run.items() if nodes & unsure}
-        self._reruns = {job.key for job in seen.jobs if self._is_rerun(job)}
-        self._ends = Ends([replace(job, state="REQUEUED") if job.key in self._reruns else job for job in seen.jobs])
+        self._reruns = {job.key for job in seen.jobs if job.phase is Phase.ENDED and self._is_rerun(job)}
+        self._ends = Ends(self._with_reruns(seen.jobs) if self._reruns else seen.jobs)
         self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
         self.foreign = 0
         for job in sorted(by_key.values(), key=lambda one: one.number):
@@ -211,7 +211,6 @@ class Controller:
         for key in self.refused.keys() - by_key.keys():
             del self.refused[key]
         self._runs_seen.keep(by_key)
-        self._mistaken.keep(by_key)
         self._faults = {key: fault for key, fault in self._faults.items() if key in by_key}
         self.machine.forget([job.job_id for _, job in self._out.ended])
 
@@ -329,12 +328,14 @@ class Controller:
 
     def _is_rerun(self, shown: SlurmJob) -> bool:
         binding = self.bindings.get(shown.key)
-        if binding is None:
-            return False
-        if self.machine.jobs[binding.job_id].spec.uid != shown.uid:
+        if binding is None or self.machine.jobs[binding.job_id].spec.uid != shown.uid:
             return False
         seen_ns, restarted_ns = self._runs_seen.seen_ns(shown), self._registrations.restarted_ns
         return self._mistaken.is_rerun(shown, binding.restarts, seen_ns, restarted_ns, self._now_ns)
+
+    def _with_reruns(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
+        """As others that come after those jobs are to see them."""
+        return [replace(job, state="REQUEUED") if job.key in self._reruns else job for job in jobs]
 
     def _requeue_at_once(self, shown: SlurmJob, binding: Binding | None) -> None:
         """slurmctld was killed, and has forgotten an end or a requeue that this controller saw; by itself it would find

@@ -10,7 +10,6 @@ once more.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 
 from vgpud.cluster.core.model import SlurmJob
@@ -81,9 +80,3 @@ class Mistaken:
         """The job is no longer the queue's: its number may be another's."""
         for of_jobs in (self._reruns, self._doubts_ns, self._told_ns):
             of_jobs.pop(key, None)
-
-    def keep(self, keys: Container[str]) -> None:
-        """Forgets jobs that Slurm does not show any more."""
-        self._reruns = {key: rerun for key, rerun in self._reruns.items() if key in keys}
-        self._doubts_ns = {key: at_ns for key, at_ns in self._doubts_ns.items() if key in keys}
-        self._told_ns = {key: at_ns for key, at_ns in self._told_ns.items() if key in keys}

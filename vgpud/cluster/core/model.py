@@ -190,7 +190,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """These nodes shall say what runs there; none gets a job before it has. One that is drained is resumed by that."""
+    """These nodes shall say what runs there; jobs are released to them later. A drained one is resumed by that."""
 
     nodes: tuple[str, ...]
     why: str
