@@ -137,6 +137,26 @@ def synchronising(surface: Surface, rows: dict[str, Row]) -> str:
     return "\n".join(out) + "\n"
 
 
+def ordering(surface: Surface, rows: dict[str, Row]) -> str:
+    """hook_order.c: what follows on the stream, or without one in the whole context, may wait for something else."""
+    out = [NOTICE.format(what="Entry points after which a stream may wait.")]
+    out += ['#include "gate/gate.h"', '#include "gen/abi/real.h"', ""]
+    for entry in surface.entries:
+        if rows[entry.name].behaviour != "order":
+            continue
+        stream = _parameter_of_type(entry, "CUstream", "")
+        place = f"{stream}, {_flag(entry)}" if stream else "VG_GATE_ALL_STREAMS, false"
+        out += [
+            f"{entry.prototype} {{",
+            f"  vg_gate_wait_before({place});",
+            f"  CUresult vg_result = REAL({entry.name})({entry.argument_list});",
+            f"  if (vg_result == CUDA_SUCCESS) vg_gate_wait_behind({place});",
+            "  return vg_result;",
+            "}",
+        ]
+    return "\n".join(out) + "\n"
+
+
 def library_script(surface: Surface) -> str:
     """gen/hooks/libvgpu.map: what libvgpu.so exports."""
     return version_script(surface.entries, ["dlopen", "dlmopen", MARKER, OWN_MEMORY, *spare_names()])

@@ -28,6 +28,7 @@ def generated(surface: cudaspec.Surface) -> dict[str, str]:
     return {
         "abi/counts.h": emit_hooks.counts_header(surface),
         "hooks/hook_gate.c": emit_hooks.gated(surface, rows),
+        "hooks/hook_order.c": emit_hooks.ordering(surface, rows),
         "hooks/hook_sync.c": emit_hooks.synchronising(surface, rows),
         "hooks/hook_table.c": emit_hooks.hook_table(surface, rows),
         "hooks/hook_table.h": emit_hooks.hook_header(),

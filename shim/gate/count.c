@@ -5,6 +5,7 @@
 #include "context/context.h"
 #include "gate/state.h"
 #include "gate/thread_work.h"
+#include "gen/abi/real.h"
 
 #define MARK_AFTER_NS 32000ull
 #define MARK_MOST_LAUNCHES 128
@@ -27,16 +28,23 @@ static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream 
   return stream;
 }
 
+static bool is_blocking(const struct vg_stream *stream) {
+  unsigned int flags = 0;
+  return stream->owner || !stream->handle || REAL(cuStreamGetFlags)(stream->handle, &flags) != CUDA_SUCCESS ||
+         !(flags & CU_STREAM_NON_BLOCKING);
+}
+
 static struct vg_stream *find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner) {
   struct vg_stream *unused = NULL;
   vg_work_open_tally(work, 0); /* its place may get another stream */
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
     if (!stream->shared && is_stream(stream, handle, context, owner)) return work->last = stream;
-    if (stream->used && stream->cost_ns) continue;
+    if (stream->used && (stream->cost_ns || stream->head != stream->tail)) continue;
     if (!unused || (unused->used && !stream->used)) unused = stream;
   }
   struct vg_stream fresh = {.used = true, .handle = handle, .per_thread = owner, .context = context, .owner = owner};
+  fresh.blocking = is_blocking(&fresh);
   if (unused)
     *unused = fresh;
   else
@@ -97,7 +105,7 @@ void vg_gate_stay_busy(struct vg_device *device) {
   struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);
   vg_gate_lock_all(device, &locked);
-  bool busy = vg_gate_left(locked) != 0; /* or has the wait covered this one, too? */
+  bool busy = vg_gate_running(locked) != 0; /* or has the wait covered this one, too, or does it wait itself? */
   vg_gate_unlock_all(locked);
   if (busy) vg_gate_become_busy(device, vg_prim_now_ns());
   pthread_mutex_unlock(&gate->mutex);
@@ -142,9 +150,16 @@ static void count(struct vg_ticket *ticket) {
   open_tally(work, stream, ticket);
   if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->coasting))) work->last_launch_ns = vg_prim_now_ns();
   bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
+  if (VG_UNLIKELY(!busy && stream->waits)) vg_work_reap_stream(work, stream, vg_prim_now_ns());
+  bool waits = stream->waits;
   vg_unlock(&work->lock);
   if (VG_UNLIKELY(marked && work->continued_ns)) vg_gate_launched_late(device, work);
-  if (VG_UNLIKELY(!busy)) vg_gate_stay_busy(device);
+  if (VG_UNLIKELY(!busy)) {
+    if (waits)
+      vg_gate_begin_waiting(device);
+    else
+      vg_gate_stay_busy(device);
+  }
   if (VG_UNLIKELY(vg_gate_gang_counts(device)) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 

@@ -11,15 +11,6 @@
 #include "gate/thread_work.h"
 #include "gen/abi/real.h"
 
-/* A launch into a capturing stream runs no work now: its graph will pass the gate. */
-static bool captures(CUstream stream, bool per_thread) {
-  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_gate_captures))) return false;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  CUresult result =
-      per_thread ? REAL(cuStreamIsCapturing_ptsz)(stream, &status) : REAL(cuStreamIsCapturing)(stream, &status);
-  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static struct vg_work *work_on(struct vg_gate_line *line, struct vg_device *device) {
   struct vg_work **place = &line->works[device - vg_session.devices];
   if (VG_UNLIKELY(!*place)) *place = vg_gate_new_work(device);
@@ -48,7 +39,7 @@ static bool begin_busy(struct vg_device *device) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   bool accepted = is_accepted(device) || VG_LOAD_RELAXED(&gate->coasting);
   vg_gate_lock_all(device, &locked);
-  bool idle = !accepted && !VG_LOAD_RELAXED(&gate->solo_dirty) && vg_gate_none_left(device, locked);
+  bool idle = !accepted && !VG_LOAD_RELAXED(&gate->solo_dirty) && vg_gate_none_runs(device, locked);
   if (idle) vg_gate_become_idle(device, vg_prim_now_ns());
   vg_gate_unlock_all(locked);
   pthread_mutex_unlock(&gate->mutex);
@@ -59,11 +50,14 @@ static bool is_solo(const struct vg_device *device) {
   return VG_LOAD_RELAXED(&device->solo_word) != VG_GATE_NO_WORD;
 }
 
-/* May a launch go on under the word that is accepted? */
-static bool may_launch(struct vg_device *device) {
+/* May a launch go on under the word that is accepted? Behind a wait it does not run yet: what it makes of the device is
+ * seen afterwards (count.c), or by the helper. */
+static bool may_launch(const struct vg_ticket *ticket) {
+  struct vg_device *device = ticket->device;
   if (VG_UNLIKELY(!is_accepted(device))) return false;
   if (VG_UNLIKELY(is_solo(device))) return true; /* is not counted */
-  return VG_LIKELY(VG_LOAD_RELAXED(&device->gate->busy.since_ns) != 0) || begin_busy(device);
+  return VG_LIKELY(VG_LOAD_RELAXED(&device->gate->busy.since_ns) != 0) || vg_gate_is_behind_wait(ticket) ||
+         begin_busy(device);
 }
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
@@ -73,7 +67,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   if (VG_UNLIKELY(!device)) device = vg_context_device();
   struct vg_gate_line *line = VG_LIKELY(vg_gate_own_line != NULL) ? vg_gate_own_line : vg_gate_make_line();
   struct vg_work *work = line && device ? work_on(line, device) : NULL;
-  if (VG_UNLIKELY(!work) || captures(stream, per_thread)) return;
+  if (VG_UNLIKELY(!work) || vg_gate_is_captured(stream, per_thread)) return;
   struct vg_estimate *estimate = vg_work_find_estimate(work, function, threads);
   *ticket = (struct vg_ticket){
       .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
@@ -86,7 +80,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     VG_STORE_RELAXED(&work->tally.in_flight, true);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
     if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_prim_membarrier_refused))) __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (VG_LIKELY(may_launch(device))) break;
+    if (VG_LIKELY(may_launch(ticket))) break;
     VG_STORE(&work->tally.in_flight, false);
     if (vg_gate_wait_until_admitted(device) == VG_ADMISSION_ACCEPTED) continue;
     VG_STORE_RELAXED(&work->tally.in_flight, true);
@@ -97,5 +91,6 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     return; /* neither estimates nor markers */
   }
   ticket->counted = true;
+  vg_gate_mark_wait_end(ticket); /* ahead of the event that a timing begins with */
   if (estimate->countdown && VG_UNLIKELY(--estimate->countdown == 0)) begin_timing(ticket);
 }

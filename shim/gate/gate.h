@@ -47,6 +47,8 @@ struct vg_gate_point {
   uint64_t begin;
 };
 
+#define VG_GATE_ALL_STREAMS ((CUstream)UINTPTR_MAX) /* of the current context */
+
 int vg_gate_attach(struct vg_device *device); /* at attach, before the first launch; 0 or -ENOMEM */
 
 /* May a launch pass uncounted, with one device, several or none? */
@@ -70,6 +72,9 @@ void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all);
 void vg_gate_recorded(uint64_t begin, CUevent event, CUstream stream, bool per_thread);
 void vg_gate_event_begin(CUevent event, struct vg_gate_point *ret_point);
 void vg_gate_event_reached(const struct vg_gate_point *point);
+/* Around a call after which the stream may wait for something that is no work of it (stream_wait.c). */
+void vg_gate_wait_before(CUstream stream, bool per_thread);
+void vg_gate_wait_behind(CUstream stream, bool per_thread);
 /* Work of the helper thread. Returns when it is to be called again (CLOCK_MONOTONIC ns; UINT64_MAX: the helper is woken
  * when work begins). */
 uint64_t vg_gate_service(uint64_t now_ns);
@@ -86,6 +91,7 @@ void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives);
 /* A stream begins or ends to capture: between the two the helper makes no driver calls. */
 void vg_gate_capture_begin(void);
 void vg_gate_capture_end(void);
+bool vg_gate_any_captures(void);
 void vg_gate_forked_child(void);
 
 #endif

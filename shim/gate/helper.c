@@ -50,6 +50,7 @@ static bool start_probe(struct vg_device *device) {
 /* Sleeps until a moment before the forecast, then polls; the later it is, the more seldom. */
 static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
   uint64_t remaining_ns = vg_gate_reap(device, now_ns);
+  remaining_ns -= remaining_ns < device->gate->waiting_ns ? remaining_ns : device->gate->waiting_ns;
   uint64_t expected_ns = remaining_ns ? now_ns + remaining_ns : 0;
   VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, expected_ns);
   uint64_t pause_ns = (now_ns - device->gate->drain_begun_ns) / 64;
@@ -69,15 +70,16 @@ static uint64_t done_before_probe(const struct vg_device *device, const struct v
   return vg_gate_busy_end(device, 0, seen_ns, done_ns);
 }
 
-static void report_drained(struct vg_device *device, uint64_t done_ns) {
+/* all: no work is outstanding. Else what is left waits for something else. */
+static void report_drained(struct vg_device *device, uint64_t done_ns, bool all) {
   struct vg_gate_state *gate = device->gate;
   struct vg_report_device *report = VG_LOAD(&device->report);
-  bool probed = gate->drain == VG_DRAIN_PROBED;
+  bool probed = gate->drain == VG_DRAIN_PROBED && all;
   gate->drain = VG_DRAIN_NONE;
   struct vg_work *locked;
   vg_gate_lock_all(device, &locked);
   vg_gate_stop_tallies(device, locked);
-  vg_gate_clear_all(locked);
+  if (all) vg_gate_clear_all(locked);
   vg_gate_report_all(device, locked);
   if (probed) done_ns = done_before_probe(device, locked, done_ns);
   vg_gate_become_idle(device, done_ns);
@@ -106,24 +108,40 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
     if (vg_gate_in_flight(device) && now_ns < gate->drain_begun_ns + IN_FLIGHT_PATIENCE_NS)
       return now_ns + POLL_LEAST_NS;
     if (!gate->busy.since_ns && !VG_LOAD_RELAXED(&gate->solo_dirty)) {
-      report_drained(device, now_ns);
-      return FOREVER;
+      report_drained(device, now_ns, !gate->waits);
+      return gate->waits ? now_ns : FOREVER;
     }
   }
   if (gate->drain != VG_DRAIN_PROBED) gate->drain = start_probe(device) ? VG_DRAIN_PROBED : VG_DRAIN_MARKERS;
   uint64_t done_ns = now_ns;
   if (!is_done(device, gate->drain == VG_DRAIN_PROBED, gate->drain_begun_ns, &done_ns)) {
     uint64_t due_ns = next_poll(device, now_ns);
+    if (vg_gate_rest(device, now_ns)) {
+      report_drained(device, gate->covered_ns, false);
+      return now_ns;
+    }
     if (first) vg_prim_eventfd_ring(device->doorbell_fd); /* the arbiter uses the forecast */
     return due_ns;
   }
-  report_drained(device, done_ns);
+  report_drained(device, done_ns, true);
   return FOREVER;
+}
+
+/* The gate is closed, and all that was left waited for something else. If some of it runs, there is a drain again. */
+static uint64_t service_drained(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (!gate->waits) return FOREVER;
+  uint64_t due_ns = vg_gate_look_at_waiting(device, now_ns);
+  if (due_ns) return due_ns;
+  gate->drain = VG_DRAIN_NONE;
+  VG_STORE(&VG_LOAD(&device->report)->drained_word, VG_GATE_NO_WORD);
+  vg_prim_eventfd_ring(device->doorbell_fd);
+  return now_ns;
 }
 
 static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->drained_word) == word) return FOREVER;
+  if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->drained_word) == word) return service_drained(device, now_ns);
   if (gate->drain == VG_DRAIN_NONE || gate->drain_word != word) {
     vg_gate_set_open_word(device, VG_GATE_NO_WORD);
     VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, 0);
@@ -131,7 +149,7 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
     gate->drain = VG_DRAIN_IN_FLIGHT;
     gate->drain_word = word;
     gate->drain_begun_ns = now_ns;
-    gate->look_due_ns = gate->probed_ns = 0;
+    gate->look_due_ns = gate->probed_ns = gate->accepted_ns = 0;
     gate->idle_probe = false;
   }
   return drain_step(device, now_ns);
@@ -141,9 +159,12 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
  * that, a waiting neighbour has to see that the lease was given up. */
 static uint64_t service_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  bool waits = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NEIGHBOUR_WAITS;
-  if (waits) vg_gate_give_up(device);
-  bool given_up = !waits || VG_LOAD_RELAXED(&device->open_word) == VG_GATE_NO_WORD;
+  uint64_t look_ns = gate->waits ? vg_gate_look_at_waiting(device, now_ns) : now_ns + IDLE_LOOK_NS;
+  if (!look_ns) return now_ns + BUSY_LOOK_LEAST_NS;
+  bool neighbour = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NEIGHBOUR_WAITS;
+  if (neighbour) vg_gate_give_up(device);
+  if (gate->waits) return look_ns;
+  bool given_up = !neighbour || VG_LOAD_RELAXED(&device->open_word) == VG_GATE_NO_WORD;
   return given_up && now_ns > gate->idle_since_ns + REST_AFTER_NS ? FOREVER : now_ns + IDLE_LOOK_NS;
 }
 
@@ -182,6 +203,7 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
   uint64_t pause_ns = vg_gate_reap(device, now_ns); /* no earlier than it can have completed, by the estimates */
   if (gate->look_due_ns) vg_gate_looked_late(device, gate->look_due_ns, now_ns);
   vg_gate_review_solo(device, pause_ns, now_ns);
+  if (vg_gate_rest(device, now_ns)) return now_ns + BUSY_LOOK_LEAST_NS;
   if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
   if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
   gate->look_due_ns = now_ns + pause_ns;
@@ -222,7 +244,7 @@ static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
 static bool may_rest(const struct vg_device *device, uint32_t word, uint64_t now_ns) {
   const struct vg_gate_state *gate = device->gate;
   bool solo = (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && word == VG_LOAD_RELAXED(&device->open_word);
-  bool idle = !gate->busy.since_ns && !gate->waiters && !VG_LOAD_RELAXED(&gate->solo_dirty);
+  bool idle = !gate->busy.since_ns && !gate->waiters && !gate->waits && !VG_LOAD_RELAXED(&gate->solo_dirty);
   return idle && !solo && now_ns > gate->idle_since_ns + REST_AFTER_NS;
 }
 

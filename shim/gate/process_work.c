@@ -64,14 +64,15 @@ uint64_t vg_gate_launched(const struct vg_device *device) {
 }
 
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
-  uint64_t left_ns = 0, most_ns = 0, done_ns = 0, launches = 0;
-  struct vg_together together = {.alone = vg_gate_is_alone(device)};
+  uint64_t left_ns = 0, most_ns = 0, done_ns = 0, launches = 0, waiting_ns = 0, counts_ns = 0;
+  struct vg_together together = {.alone = vg_gate_is_alone(device), .accepted_ns = device->gate->accepted_ns};
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_work_lock(work);
     vg_work_reap(work, now_ns);
     if (work->moved_ns > together.moved_ns) together.moved_ns = work->moved_ns;
     together.left_ns += work->outstanding_ns;
     if (together.alone) vg_work_add_pieces(work, &together);
+    waiting_ns += vg_work_waiting(work, &counts_ns);
     vg_gate_take_news(work, &done_ns, &launches);
     vg_unlock(&work->lock);
   }
@@ -84,6 +85,8 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
     if (together.alone) left_ns -= vg_work_unmarked(work); /* a launch that waited for it might wait for the program */
     publish_and_unlock(work);
   }
+  device->gate->waits = waiting_ns > 0;
+  device->gate->waiting_ns = counts_ns;
   vg_gate_report_news(device, done_ns, launches);
   return left_ns > most_ns ? left_ns - most_ns : 0;
 }
@@ -152,11 +155,9 @@ void vg_gate_take_news(struct vg_work *work, uint64_t *done_ns, uint64_t *launch
 
 /* ---- with the locks of all ---- */
 
-uint64_t vg_gate_left(const struct vg_work *locked) {
+uint64_t vg_gate_running(const struct vg_work *locked) {
   uint64_t sum_ns = 0;
-  for (const struct vg_work *work = locked; work; work = work->next)
-    for (int i = 0; i < VG_WORK_STREAMS; i++)
-      if (work->streams[i].used) sum_ns += work->streams[i].cost_ns;
+  for (const struct vg_work *work = locked; work; work = work->next) sum_ns += vg_work_running(work);
   return sum_ns;
 }
 
@@ -177,10 +178,10 @@ void vg_gate_stop_tallies(struct vg_device *device, struct vg_work *locked) {
   for (struct vg_work *work = locked; work; work = work->next) vg_work_take_tally(work);
 }
 
-bool vg_gate_none_left(struct vg_device *device, struct vg_work *locked) {
-  if (vg_gate_left(locked)) return false;
+bool vg_gate_none_runs(struct vg_device *device, struct vg_work *locked) {
+  if (vg_gate_running(locked)) return false;
   vg_gate_stop_tallies(device, locked);
-  bool none = vg_gate_left(locked) == 0;
+  bool none = vg_gate_running(locked) == 0;
   if (!none) vg_gate_set_counted_word(device);
   return none;
 }

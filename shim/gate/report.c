@@ -94,6 +94,7 @@ bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   if (!gate->busy.since_ns) return false;
   struct vg_report_device *report = page_of(device, now_ns);
   span_end(&gate->busy, now_ns, &report->busy_since_ns, &report->busy_ns);
+  gate->covered_ns = now_ns;
   if (!gate->waiters) span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
   VG_STORE(&report->outstanding, 0);
   vg_gate_set_counted_word(device);
@@ -139,6 +140,16 @@ void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now
     span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
 }
 
+/* Work that waited has run and completed before anybody saw it run. */
+static void cover(struct vg_device *device, uint64_t done_ns, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = page_of(device, now_ns);
+  uint64_t most_ns = now_ns > gate->covered_ns ? now_ns - gate->covered_ns : 0;
+  gate->busy.total_ns += done_ns < most_ns ? done_ns : most_ns;
+  gate->covered_ns = now_ns;
+  VG_STORE(&report->busy_ns, gate->busy.total_ns);
+}
+
 /* Streams that run side by side are each timed as if they had the device alone; together they cannot have had it for
  * longer than work was outstanding. */
 void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t launches) {
@@ -146,6 +157,7 @@ void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t la
   struct vg_gate_state *gate = device->gate;
   uint64_t now_ns = vg_prim_now_ns();
   struct vg_report_device *report = page_of(device, now_ns);
+  if (!gate->busy.since_ns && done_ns) cover(device, done_ns, now_ns);
   uint64_t busy_ns = gate->busy.total_ns;
   if (gate->busy.since_ns && now_ns > gate->busy.since_ns) busy_ns += now_ns - gate->busy.since_ns;
   gate->span_done_ns += done_ns;

@@ -18,6 +18,12 @@ struct vg_gate_span {
   uint64_t total_ns; /* up to since_ns or its last end */
 };
 
+#define VG_WAIT_PLACES 64
+struct vg_waits { /* how often streams have begun to wait for something else, by a hash of the handle */
+  uint32_t all_streams, any_stream;
+  uint32_t of[VG_WAIT_PLACES];
+};
+
 struct vg_gate_state {
   pthread_mutex_t mutex; /* guards what follows; never held while waiting; taken before the lock of a work */
   struct vg_probes probes;
@@ -42,10 +48,16 @@ struct vg_gate_state {
   uint64_t look_due_ns;           /* when it meant to look at outstanding work again; 0: it did not */
   uint64_t probed_ns;             /* when the last probe was recorded */
   uint64_t launched, launched_ns; /* how many launches, and when the helper first saw this number */
+  bool waits;                /* some outstanding work waits for something else, see stream_wait.c */
+  uint64_t waiting_ns;       /* such work that counts as outstanding */
+  uint64_t waits_since_ns, waits_seen_ns; /* while only such work is left: since when, and when it was last looked at */
+  uint64_t accepted_ns;      /* when the present word was accepted; 0: it is closed */
+  uint64_t covered_ns;       /* up to here the time in which work ran has been reported */
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
-  struct vg_gate_span busy; /* work outstanding; ends only under the locks of all works, see vg_gate_stop_tallies() */
+  struct vg_waits wait_counts;
+  struct vg_gate_span busy; /* work outstanding that does not wait for something else; ends only under the locks of all works, see vg_gate_stop_tallies() */
 } __attribute__((aligned(64)));
 
 extern uint32_t vg_gate_captures __attribute__((visibility("hidden"))); /* how many streams capture now */
@@ -86,6 +98,21 @@ void vg_gate_give_credit(struct vg_work *work);    /* for more of them by the ca
 void vg_gate_begin_deep(struct vg_device *device); /* launches are counted from now on */
 /* By the helper, which has found so much outstanding: are they to be counted any longer? Under the mutex. */
 void vg_gate_review_solo(struct vg_device *device, uint64_t left_ns, uint64_t now_ns);
+
+/* ---- streams that wait for something else (stream_wait.c) ---- */
+
+bool vg_gate_is_captured(CUstream stream, bool per_thread); /* what is launched into it becomes part of a graph */
+/* Grows when the stream may have begun to wait. */
+uint32_t vg_gate_wait_count(const struct vg_device *device, const struct vg_stream *stream);
+/* Before a launch: has the stream begun to wait since the last one, or does it wait? */
+bool vg_gate_is_behind_wait(const struct vg_ticket *ticket);
+void vg_gate_mark_wait_end(const struct vg_ticket *ticket); /* if it has: a marker between the wait and the launch */
+void vg_gate_renew_waiting(struct vg_device *device); /* the gate is open; under the mutex */
+void vg_gate_begin_waiting(struct vg_device *device); /* work has been launched that waits, and no other runs */
+/* After vg_gate_reap(), under the mutex: if all outstanding work waits, none counts as running. True: so it is. */
+bool vg_gate_rest(struct vg_device *device, uint64_t now_ns);
+/* The same for the helper while all work waits. Returns when to look again; 0: work runs now. */
+uint64_t vg_gate_look_at_waiting(struct vg_device *device, uint64_t now_ns);
 
 /* ---- counting of launches (count.c) ---- */
 
@@ -130,15 +157,15 @@ void vg_gate_forget_context(struct vg_device *device, CUcontext context);
 void vg_gate_take_news(struct vg_work *work, uint64_t *done_ns, uint64_t *launches); /* under the work's lock */
 void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first);
 void vg_gate_unlock_all(struct vg_work *locked);
-uint64_t vg_gate_left(const struct vg_work *locked);
+uint64_t vg_gate_running(const struct vg_work *locked); /* outstanding, and does not wait for something else */
 uint64_t vg_gate_launched_all(const struct vg_work *locked);
 /* Sends all launches to the long path, where they wait for the locks, and brings the books up to date: what they say
  * then stays true until the locks are released. To be followed by vg_gate_become_idle() or vg_gate_set_counted_word().
  */
 void vg_gate_stop_tallies(struct vg_device *device, struct vg_work *locked);
 void vg_gate_set_counted_word(struct vg_device *device); /* as open_word and busy are now */
-/* Is no work outstanding? True: the tallies are stopped, and vg_gate_become_idle() is to follow. */
-bool vg_gate_none_left(struct vg_device *device, struct vg_work *locked);
+/* Does no work run? True: the tallies are stopped, and vg_gate_become_idle() is to follow. */
+bool vg_gate_none_runs(struct vg_device *device, struct vg_work *locked);
 void vg_gate_clear_all(struct vg_work *locked); /* all work has completed */
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked);
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);

@@ -54,7 +54,7 @@ static void reached(const struct vg_gate_point *point, bool all) {
   vg_gate_lock_all(device, &locked);
   clear_covered(point, all, locked);
   vg_gate_report_all(device, locked);
-  bool idle = !VG_LOAD_RELAXED(&gate->solo_dirty) && vg_gate_none_left(device, locked);
+  bool idle = !VG_LOAD_RELAXED(&gate->solo_dirty) && vg_gate_none_runs(device, locked);
   bool edge = idle && vg_gate_become_idle(device, vg_prim_now_ns());
   bool rang = idle && vg_gate_give_up(device);
   vg_gate_unlock_all(locked);

@@ -164,7 +164,7 @@ static void retire(struct vg_work *work, struct vg_stream *stream, const struct 
   if (marker->timing_begin) {
     work->done_ns += calibrate(marker);
   } else {
-    work->done_ns += vg_estimate_cost(marker->estimate);
+    work->done_ns += marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns;
     give_event(work, stream, marker->event);
   }
   take_cost(work, stream, marker->cost_ns);
@@ -180,7 +180,7 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
 /* A launch of an unknown function takes at least as long as it has run so far, and so do the launches of the same
  * function behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
-  if (estimate->count || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
+  if (!estimate || estimate->count || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
   vg_estimate_set_cost(estimate, now_ns - stream->moved_ns);
   for (uint32_t i = stream->head; i != stream->tail; i++) {
     struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
@@ -217,13 +217,22 @@ static const struct vg_marker *oldest_marker(const struct vg_stream *stream) {
   return &stream->markers[stream->head % VG_WORK_MARKERS];
 }
 
-static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+/* What was launched before the wait has had its time, a quarter more by the estimates. */
+static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
+  const struct vg_marker *oldest = oldest_marker(stream);
+  return oldest->ends_wait && now_ns >= stream->moved_ns + oldest->cost_ns + oldest->cost_ns / 4;
+}
+
+void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+  stream->waits = false;
   if (stream->head == stream->tail) return;
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   while (stream->head != stream->tail) {
     struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
     if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) {
       stream->pending_ns = now_ns;
+      stream->waits = has_come_to_wait(stream, now_ns);
+      if (!stream->waits) work->ran_ns = now_ns;
       break;
     }
     set_stale(work, stream, false);
@@ -243,11 +252,16 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
 static void review_stale(struct vg_work *work, struct vg_stream *stream, const struct vg_together *together,
                          uint64_t now_ns) {
   if (stream->head == stream->tail) return;
+  if (stream->waits) { /* not while the launch that it waits for stands at the gate */
+    uint64_t since_ns = stream->moved_ns > together->accepted_ns ? stream->moved_ns : together->accepted_ns;
+    if (together->accepted_ns && now_ns > since_ns + STALE_LEAST_NS) set_stale(work, stream, true);
+    return;
+  }
   const struct vg_marker *oldest = oldest_marker(stream);
   uint64_t moved_ns = together->moved_ns, together_ns = together->left_ns;
   uint64_t patience_ns = (oldest->cost_ns > together_ns ? oldest->cost_ns : together_ns) * STALE_FACTOR;
   if (patience_ns < STALE_LEAST_NS) patience_ns = STALE_LEAST_NS;
-  if (!oldest->estimate->count) patience_ns = STALE_UNKNOWN_NS;
+  if (oldest->estimate && !oldest->estimate->count) patience_ns = STALE_UNKNOWN_NS;
   uint64_t stuck_ns = moved_ns + patience_ns, alone_ns = stream->moved_ns + patience_ns;
   if (stuck_ns < alone_ns) stuck_ns = alone_ns;
   alone_ns += (STALE_FACTOR - 1) * patience_ns;
@@ -255,12 +269,17 @@ static void review_stale(struct vg_work *work, struct vg_stream *stream, const s
   if (now_ns > stream->moved_ns + STALE_BEGUN_NS || !begun(oldest)) set_stale(work, stream, true);
 }
 
+void vg_work_renew_waiting(struct vg_work *work) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used && work->streams[i].waits) set_stale(work, &work->streams[i], false);
+}
+
 void vg_work_add_pieces(const struct vg_work *work, struct vg_together *together) {
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     const struct vg_stream *stream = &work->streams[i];
     if (!stream->used || stream->stale || stream->head == stream->tail) continue;
     const struct vg_marker *oldest = oldest_marker(stream);
-    if (oldest->estimate->count)
+    if (!oldest->estimate || oldest->estimate->count)
       together->pieces_ns += oldest->cost_ns;
     else
       together->unknown_runs |= begun(oldest);
@@ -307,7 +326,7 @@ static void note_pause(struct vg_work *work, uint64_t now_ns) {
 static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
   uint64_t now_ns = vg_prim_now_ns();
   note_pause(work, now_ns);
-  if (stream->tail - stream->head == VG_WORK_MARKERS) reap_stream(work, stream, now_ns);
+  if (stream->tail - stream->head == VG_WORK_MARKERS) vg_work_reap_stream(work, stream, now_ns);
   bool full = stream->tail - stream->head == VG_WORK_MARKERS;
   if (!full) marker.event = marker.timing_begin ? new_event(CU_EVENT_DEFAULT) : take_event(work, stream->context);
   if (!marker.event || record(marker.event, stream) != CUDA_SUCCESS) {
@@ -317,6 +336,8 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
   marker.cost_ns = stream->unmarked_ns;
+  marker.ends_wait |= stream->wait_lost;
+  stream->wait_lost = false;
   stream->markers[stream->tail++ % VG_WORK_MARKERS] = marker;
   stream->unmarked_ns = 0;
   return true;
@@ -325,6 +346,35 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns) {
   return mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
+}
+
+void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream) {
+  if (stream->unmarked_ns && !stream->shared) mark(work, stream, (struct vg_marker){0});
+}
+
+void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream) {
+  if (stream->shared) return;
+  stream->wait_lost = !mark(work, stream, (struct vg_marker){.ends_wait = true});
+  if (stream->wait_lost) return;
+  if (stream->tail - stream->head == 1) stream->waits = has_come_to_wait(stream, stream->moved_ns);
+}
+
+uint64_t vg_work_waiting(const struct vg_work *work, uint64_t *ret_counts) {
+  uint64_t sum_ns = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    if (!stream->used || !stream->waits) continue;
+    sum_ns += stream->cost_ns;
+    if (!stream->stale) *ret_counts += stream->cost_ns;
+  }
+  return sum_ns;
+}
+
+uint64_t vg_work_running(const struct vg_work *work) {
+  uint64_t sum_ns = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used && !work->streams[i].waits) sum_ns += work->streams[i].cost_ns;
+  return sum_ns;
 }
 
 bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
@@ -348,7 +398,7 @@ void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
 
 void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
   for (int i = 0; i < VG_WORK_STREAMS; i++)
-    if (work->streams[i].used) reap_stream(work, &work->streams[i], now_ns);
+    if (work->streams[i].used) vg_work_reap_stream(work, &work->streams[i], now_ns);
 }
 
 static const struct vg_marker *find_timed(const struct vg_work *work, const void *function, uint32_t grid_class) {
@@ -357,7 +407,7 @@ static const struct vg_marker *find_timed(const struct vg_work *work, const void
     for (uint32_t at = stream->head; stream->used && at != stream->tail; at++) {
       const struct vg_marker *marker = &stream->markers[at % VG_WORK_MARKERS];
       const struct vg_estimate *estimate = marker->estimate;
-      if (marker->timing_begin && estimate->function == function && estimate->grid_class == grid_class) return marker;
+      if (marker->timing_begin && !stream->waits && estimate->function == function && estimate->grid_class == grid_class) return marker;
     }
   }
   return NULL;
@@ -370,7 +420,7 @@ enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, ui
 }
 
 static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {
-  if (!stream->used || stream->stale || stream->head == stream->tail || now_ns < stream->moved_ns) return 0;
+  if (!stream->used || stream->stale || stream->waits || stream->head == stream->tail || now_ns < stream->moved_ns) return 0;
   uint64_t since_ns = now_ns - stream->moved_ns;
   uint64_t oldest_ns = stream->markers[stream->head % VG_WORK_MARKERS].cost_ns;
   return since_ns < oldest_ns ? since_ns : oldest_ns;
@@ -387,9 +437,11 @@ uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns) {
 
 bool vg_work_pending(const struct vg_work *work, uint64_t *ret_pending_ns) {
   bool pending = false;
+  if (work->ran_ns > *ret_pending_ns) *ret_pending_ns = work->ran_ns;
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     const struct vg_stream *stream = &work->streams[i];
     if (!stream->used) continue;
+    if (stream->waits) continue;
     pending |= stream->head != stream->tail;
     if (stream->pending_ns > *ret_pending_ns) *ret_pending_ns = stream->pending_ns;
   }
@@ -428,6 +480,7 @@ bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now
 
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {
   set_stale(work, stream, false);
+  stream->waits = false;
   for (; stream->head != stream->tail; stream->head++)
     retire(work, stream, &stream->markers[stream->head % VG_WORK_MARKERS]);
   work->done_ns += stream->cost_ns;
@@ -457,7 +510,7 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     if (stream->shared) drop_markers(stream);
     work->done_ns += stream->cost_ns;
     take_cost(work, stream, stream->cost_ns);
-    stream->used = false;
+    stream->used = stream->waits = false;
     if (stream == work->tally.stream) work->tally.stream = NULL; /* its thread may still count a launch there */
   }
   if (work->pool_context == context) work->pooled = 0;

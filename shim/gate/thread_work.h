@@ -21,9 +21,10 @@ struct vg_device;
 struct vg_marker {
   CUevent event;
   CUevent timing_begin;         /* not NULL: event is a timing event, and the pair brackets one launch of estimate */
-  struct vg_estimate *estimate; /* of the last launch before it */
+  struct vg_estimate *estimate; /* of the last launch before it; NULL: at a wait of the stream, see stream_wait.c */
   uint64_t cost_ns;             /* estimated work since the marker before */
-  uint64_t last_ns;             /* of that, the cost of the last launch */
+  uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
+  bool ends_wait;               /* it completes when what the stream waits for has come */
 };
 
 struct vg_stream {
@@ -32,6 +33,10 @@ struct vg_stream {
   bool programmatic; /* has had programmatic launches: a marker between two of them would end their overlap */
   bool stale;        /* makes no progress: waits for something outside the device */
   bool shared;       /* by all streams beyond VG_WORK_STREAMS; handle is that of the last launch */
+  bool blocking;     /* the legacy default stream and this one wait for each other */
+  bool waits;        /* for something else: what is launched does not run, see stream_wait.c */
+  bool wait_lost;      /* no marker could be recorded at its last wait */
+  uint32_t waits_seen; /* vg_gate_wait_count() when the last marker that ends a wait was recorded */
   CUstream handle;
   CUcontext context;
   const void *owner;
@@ -74,6 +79,7 @@ struct vg_work {
   uint64_t last_launch_ns; /* while coasting */
   uint64_t moved_ns;       /* when a marker of any of its streams last completed */
   uint64_t marked_ns;      /* when the last marker was recorded */
+  uint64_t ran_ns;         /* when work of a stream that does not wait was last seen not to have completed */
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
@@ -143,9 +149,11 @@ bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream);
 /* The driver has refused a launch: it adds no outstanding work. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
+void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns);
 /* Of all threads of the process. */
 struct vg_together {
   uint64_t moved_ns; /* when any stream last made progress */
+  uint64_t accepted_ns; /* since when launches pass the gate; 0: it is closed */
   uint64_t left_ns;  /* what all have outstanding */
   /* of a slice that is alone */
   bool alone;
@@ -153,13 +161,26 @@ struct vg_together {
   uint64_t pieces_ns; /* what is before the oldest marker of each stream, where it is known how long that takes */
 };
 void vg_work_add_pieces(const struct vg_work *work, struct vg_together *together); /* of a slice that is alone */
+/* Launches pass the gate again, perhaps those that streams wait for: these count as outstanding once more. */
+void vg_work_renew_waiting(struct vg_work *work);
 /* After the reap of all threads: streams that make no progress are no longer counted. */
 void vg_work_review_stale(struct vg_work *work, const struct vg_together *together, uint64_t now_ns);
 uint64_t vg_work_unmarked(const struct vg_work *work); /* in streams without a marker: nothing shows its end */
+/* Around a call after which the stream may wait: markers behind what was launched before it, and before the next launch.
+ */
+void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream);
+void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream);
+/* What is outstanding in streams that wait for something else, as of the last reap; *ret_counts: of it what counts as
+ * outstanding, without stale streams. */
+uint64_t vg_work_waiting(const struct vg_work *work, uint64_t *ret_counts);
+/* The rest: outstanding work that may run. */
+uint64_t vg_work_running(const struct vg_work *work);
 enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
-/* The state of a launch of this function and size that is being timed. Under the lock. */
+/* The state of a launch of this function and size that is being timed, and not behind a wait for something else. Under
+ * the lock. */
 enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class);
-/* After vg_work_reap(): is any marker pending? *ret_pending_ns: when one was last seen to be, if later than it is. */
+/* After vg_work_reap(): is any marker pending in a stream that does not wait for something else? *ret_pending_ns: when
+ * one was last seen to be, if later than it is. */
 bool vg_work_pending(const struct vg_work *work, uint64_t *ret_pending_ns);
 /* For how long the device has run the oldest piece of it. */
 uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns);

@@ -76,6 +76,7 @@ static bool accept_word(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&device->gate->mutex);
   bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
   if (accepted) {
+    vg_gate_renew_waiting(device);
     device->gate->deep = true;
     device->gate->shallow_since_ns = 0;
     vg_gate_set_open_word(device, word);
@@ -139,6 +140,7 @@ static uint64_t reaped_remaining(struct vg_device *device, uint64_t due_ns, uint
   if (!alone || gate->reaped_left_ns < bound_ns || now_ns >= gate->reaped_ns + ALONE_LOOK_NS / 2) {
     gate->reaped_left_ns = vg_gate_reap(device, now_ns);
     gate->reaped_ns = now_ns;
+    vg_gate_rest(device, now_ns);
     vg_gate_looked_late(device, due_ns, now_ns);
   }
   uint64_t remaining_ns = gate->reaped_left_ns;
@@ -161,6 +163,13 @@ static bool may_pass_alone(const struct vg_device *device, const struct vg_work 
   return vg_work_outstanding(work) < part_ns || VG_LOAD(VG_LOAD(&device->gate_word)) != VG_LOAD(&device->open_word);
 }
 
+/* Some of the outstanding work waits for something else, perhaps for this very launch: streams of threads that wait for
+ * each other need a launch of each, so each thread has its part of the bound. */
+static bool may_pass_waiting(const struct vg_device *device, const struct vg_work *work, uint64_t bound_ns) {
+  uint64_t part_ns = bound_ns / (VG_LOAD(&device->gate->works)->place + 1);
+  return VG_LOAD_RELAXED(&device->gate->waits) && vg_work_outstanding(work) < part_ns;
+}
+
 static uint64_t pause_for(uint64_t remaining_ns, uint64_t bound_ns, bool alone) {
   if (alone) return ALONE_LOOK_NS;
   uint64_t pause_ns = remaining_ns - bound_ns / 2;
@@ -176,7 +185,8 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
   bound_ns = bound_for(bound_ns, estimate);
   uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns, now_ns, bound_ns, alone);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
-  while (remaining_ns >= bound_ns && now_ns < deadline_ns && !(alone && may_pass_alone(device, work))) {
+  while (remaining_ns >= bound_ns && now_ns < deadline_ns && !(alone && may_pass_alone(device, work)) &&
+         !may_pass_waiting(device, work, bound_ns)) {
     uint64_t pause_ns = pause_for(remaining_ns, bound_ns, alone);
     uint64_t due_ns = now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns;
     vg_prim_sleep_until_ns(due_ns);

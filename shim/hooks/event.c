@@ -1,6 +1,7 @@
 /*
  * event.c - hooks of events. Recording an event remembers its position in the stream; a thread that has waited for it,
- * or has found it complete, reports to the gate that all work before it has completed. The order is the driver's.
+ * or has found it complete, reports to the gate that all work before it has completed. The order is the driver's. A
+ * stream that is to wait for an event that has completed already does not wait.
  */
 #include "gate/gate.h"
 #include "gen/abi/real.h"
@@ -47,4 +48,26 @@ CUresult cuEventQuery(CUevent hEvent) {
   CUresult result = REAL(cuEventQuery)(hEvent);
   if (result == CUDA_SUCCESS) vg_gate_event_reached(&point);
   return result;
+}
+
+/* Not asked while a stream of the process captures: the event may belong to the capture, which the query would end. */
+static bool is_over(CUevent event) {
+  return !vg_gate_solo() && !vg_gate_any_captures() && REAL(cuEventQuery)(event) == CUDA_SUCCESS;
+}
+
+static CUresult wait_event(CUstream stream, CUevent event, unsigned int flags, bool per_thread) {
+  __typeof__(&cuStreamWaitEvent) wait = per_thread ? REAL(cuStreamWaitEvent_ptsz) : REAL(cuStreamWaitEvent);
+  if (is_over(event)) return wait(stream, event, flags);
+  vg_gate_wait_before(stream, per_thread);
+  CUresult result = wait(stream, event, flags);
+  if (result == CUDA_SUCCESS) vg_gate_wait_behind(stream, per_thread);
+  return result;
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  return wait_event(hStream, hEvent, Flags, false);
+}
+
+CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  return wait_event(hStream, hEvent, Flags, true);
 }

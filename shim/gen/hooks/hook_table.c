@@ -737,7 +737,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuCtxSetSharedMemConfig */
   VG_HOOK_SYNC, /* cuCtxSynchronize */
   VG_HOOK_PASS, /* cuCtxSynchronize_v2 */
-  VG_HOOK_PASS, /* cuCtxWaitEvent */
+  VG_HOOK_ORDER, /* cuCtxWaitEvent */
   VG_HOOK_PASS, /* cuDestroyExternalMemory */
   VG_HOOK_PASS, /* cuDestroyExternalSemaphore */
   VG_HOOK_PASS, /* cuDevResourceGenerateDesc */
@@ -951,7 +951,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGreenCtxGetId */
   VG_HOOK_PASS, /* cuGreenCtxRecordEvent */
   VG_HOOK_PASS, /* cuGreenCtxStreamCreate */
-  VG_HOOK_PASS, /* cuGreenCtxWaitEvent */
+  VG_HOOK_ORDER, /* cuGreenCtxWaitEvent */
   VG_HOOK_PASS, /* cuImportExternalMemory */
   VG_HOOK_PASS, /* cuImportExternalSemaphore */
   VG_HOOK_CUSTOM, /* cuInit */
@@ -974,8 +974,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_CUSTOM, /* cuLaunchCooperativeKernel_ptsz */
   VG_HOOK_GATE, /* cuLaunchGrid */
   VG_HOOK_GATE, /* cuLaunchGridAsync */
-  VG_HOOK_PASS, /* cuLaunchHostFunc */
-  VG_HOOK_PASS, /* cuLaunchHostFunc_ptsz */
+  VG_HOOK_ORDER, /* cuLaunchHostFunc */
+  VG_HOOK_ORDER, /* cuLaunchHostFunc_ptsz */
   VG_HOOK_CUSTOM, /* cuLaunchKernel */
   VG_HOOK_CUSTOM, /* cuLaunchKernelEx */
   VG_HOOK_CUSTOM, /* cuLaunchKernelEx_ptsz */
@@ -1021,8 +1021,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_GATE, /* cuMemBatchDecompressAsync */
   VG_HOOK_GATE, /* cuMemBatchDecompressAsync_ptsz */
   VG_HOOK_MEMORY, /* cuMemCreate */
-  VG_HOOK_PASS, /* cuMemDiscardAndPrefetchBatchAsync */
-  VG_HOOK_PASS, /* cuMemDiscardAndPrefetchBatchAsync_ptsz */
+  VG_HOOK_ORDER, /* cuMemDiscardAndPrefetchBatchAsync */
+  VG_HOOK_ORDER, /* cuMemDiscardAndPrefetchBatchAsync_ptsz */
   VG_HOOK_PASS, /* cuMemDiscardBatchAsync */
   VG_HOOK_PASS, /* cuMemDiscardBatchAsync_ptsz */
   VG_HOOK_MEMORY, /* cuMemExportToShareableHandle */
@@ -1063,12 +1063,12 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_MEMORY, /* cuMemPoolSetAccess */
   VG_HOOK_MEMORY, /* cuMemPoolSetAttribute */
   VG_HOOK_MEMORY, /* cuMemPoolTrimTo */
-  VG_HOOK_PASS, /* cuMemPrefetchAsync */
-  VG_HOOK_PASS, /* cuMemPrefetchAsync_ptsz */
-  VG_HOOK_PASS, /* cuMemPrefetchAsync_v2 */
-  VG_HOOK_PASS, /* cuMemPrefetchAsync_v2_ptsz */
-  VG_HOOK_PASS, /* cuMemPrefetchBatchAsync */
-  VG_HOOK_PASS, /* cuMemPrefetchBatchAsync_ptsz */
+  VG_HOOK_ORDER, /* cuMemPrefetchAsync */
+  VG_HOOK_ORDER, /* cuMemPrefetchAsync_ptsz */
+  VG_HOOK_ORDER, /* cuMemPrefetchAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemPrefetchAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemPrefetchBatchAsync */
+  VG_HOOK_ORDER, /* cuMemPrefetchBatchAsync_ptsz */
   VG_HOOK_PASS, /* cuMemRangeGetAttribute */
   VG_HOOK_PASS, /* cuMemRangeGetAttributes */
   VG_HOOK_MEMORY, /* cuMemRelease */
@@ -1078,30 +1078,30 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_MEMORY, /* cuMemUnmap */
   VG_HOOK_PASS, /* cuMemcpy */
   VG_HOOK_PASS, /* cuMemcpy2D */
-  VG_HOOK_PASS, /* cuMemcpy2DAsync */
-  VG_HOOK_PASS, /* cuMemcpy2DAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpy2DAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpy2DAsync */
+  VG_HOOK_ORDER, /* cuMemcpy2DAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpy2DAsync_v2_ptsz */
   VG_HOOK_PASS, /* cuMemcpy2DUnaligned */
   VG_HOOK_PASS, /* cuMemcpy2DUnaligned_v2 */
   VG_HOOK_PASS, /* cuMemcpy2DUnaligned_v2_ptds */
   VG_HOOK_PASS, /* cuMemcpy2D_v2 */
   VG_HOOK_PASS, /* cuMemcpy2D_v2_ptds */
   VG_HOOK_PASS, /* cuMemcpy3D */
-  VG_HOOK_PASS, /* cuMemcpy3DAsync */
-  VG_HOOK_PASS, /* cuMemcpy3DAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpy3DAsync_v2_ptsz */
-  VG_HOOK_PASS, /* cuMemcpy3DBatchAsync */
-  VG_HOOK_PASS, /* cuMemcpy3DBatchAsync_ptsz */
-  VG_HOOK_PASS, /* cuMemcpy3DBatchAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpy3DBatchAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpy3DAsync */
+  VG_HOOK_ORDER, /* cuMemcpy3DAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpy3DAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpy3DBatchAsync */
+  VG_HOOK_ORDER, /* cuMemcpy3DBatchAsync_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpy3DBatchAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpy3DBatchAsync_v2_ptsz */
   VG_HOOK_PASS, /* cuMemcpy3DPeer */
-  VG_HOOK_PASS, /* cuMemcpy3DPeerAsync */
-  VG_HOOK_PASS, /* cuMemcpy3DPeerAsync_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpy3DPeerAsync */
+  VG_HOOK_ORDER, /* cuMemcpy3DPeerAsync_ptsz */
   VG_HOOK_PASS, /* cuMemcpy3DPeer_ptds */
   VG_HOOK_PASS, /* cuMemcpy3D_v2 */
   VG_HOOK_PASS, /* cuMemcpy3D_v2_ptds */
-  VG_HOOK_PASS, /* cuMemcpyAsync */
-  VG_HOOK_PASS, /* cuMemcpyAsync_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyAsync */
+  VG_HOOK_ORDER, /* cuMemcpyAsync_ptsz */
   VG_HOOK_PASS, /* cuMemcpyAtoA */
   VG_HOOK_PASS, /* cuMemcpyAtoA_v2 */
   VG_HOOK_PASS, /* cuMemcpyAtoA_v2_ptds */
@@ -1109,45 +1109,45 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuMemcpyAtoD_v2 */
   VG_HOOK_PASS, /* cuMemcpyAtoD_v2_ptds */
   VG_HOOK_SYNC, /* cuMemcpyAtoH */
-  VG_HOOK_PASS, /* cuMemcpyAtoHAsync */
-  VG_HOOK_PASS, /* cuMemcpyAtoHAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpyAtoHAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyAtoHAsync */
+  VG_HOOK_ORDER, /* cuMemcpyAtoHAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpyAtoHAsync_v2_ptsz */
   VG_HOOK_SYNC, /* cuMemcpyAtoH_v2 */
   VG_HOOK_SYNC, /* cuMemcpyAtoH_v2_ptds */
-  VG_HOOK_PASS, /* cuMemcpyBatchAsync */
-  VG_HOOK_PASS, /* cuMemcpyBatchAsync_ptsz */
-  VG_HOOK_PASS, /* cuMemcpyBatchAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpyBatchAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyBatchAsync */
+  VG_HOOK_ORDER, /* cuMemcpyBatchAsync_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyBatchAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpyBatchAsync_v2_ptsz */
   VG_HOOK_PASS, /* cuMemcpyDtoA */
   VG_HOOK_PASS, /* cuMemcpyDtoA_v2 */
   VG_HOOK_PASS, /* cuMemcpyDtoA_v2_ptds */
   VG_HOOK_PASS, /* cuMemcpyDtoD */
-  VG_HOOK_PASS, /* cuMemcpyDtoDAsync */
-  VG_HOOK_PASS, /* cuMemcpyDtoDAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpyDtoDAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyDtoDAsync */
+  VG_HOOK_ORDER, /* cuMemcpyDtoDAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpyDtoDAsync_v2_ptsz */
   VG_HOOK_PASS, /* cuMemcpyDtoD_v2 */
   VG_HOOK_PASS, /* cuMemcpyDtoD_v2_ptds */
   VG_HOOK_SYNC, /* cuMemcpyDtoH */
-  VG_HOOK_PASS, /* cuMemcpyDtoHAsync */
-  VG_HOOK_PASS, /* cuMemcpyDtoHAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpyDtoHAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyDtoHAsync */
+  VG_HOOK_ORDER, /* cuMemcpyDtoHAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpyDtoHAsync_v2_ptsz */
   VG_HOOK_SYNC, /* cuMemcpyDtoH_v2 */
   VG_HOOK_SYNC, /* cuMemcpyDtoH_v2_ptds */
   VG_HOOK_PASS, /* cuMemcpyHtoA */
-  VG_HOOK_PASS, /* cuMemcpyHtoAAsync */
-  VG_HOOK_PASS, /* cuMemcpyHtoAAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpyHtoAAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyHtoAAsync */
+  VG_HOOK_ORDER, /* cuMemcpyHtoAAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpyHtoAAsync_v2_ptsz */
   VG_HOOK_PASS, /* cuMemcpyHtoA_v2 */
   VG_HOOK_PASS, /* cuMemcpyHtoA_v2_ptds */
   VG_HOOK_PASS, /* cuMemcpyHtoD */
-  VG_HOOK_PASS, /* cuMemcpyHtoDAsync */
-  VG_HOOK_PASS, /* cuMemcpyHtoDAsync_v2 */
-  VG_HOOK_PASS, /* cuMemcpyHtoDAsync_v2_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyHtoDAsync */
+  VG_HOOK_ORDER, /* cuMemcpyHtoDAsync_v2 */
+  VG_HOOK_ORDER, /* cuMemcpyHtoDAsync_v2_ptsz */
   VG_HOOK_PASS, /* cuMemcpyHtoD_v2 */
   VG_HOOK_PASS, /* cuMemcpyHtoD_v2_ptds */
   VG_HOOK_PASS, /* cuMemcpyPeer */
-  VG_HOOK_PASS, /* cuMemcpyPeerAsync */
-  VG_HOOK_PASS, /* cuMemcpyPeerAsync_ptsz */
+  VG_HOOK_ORDER, /* cuMemcpyPeerAsync */
+  VG_HOOK_ORDER, /* cuMemcpyPeerAsync_ptsz */
   VG_HOOK_PASS, /* cuMemcpyPeer_ptds */
   VG_HOOK_PASS, /* cuMemcpy_ptds */
   VG_HOOK_GATE, /* cuMemsetD16 */
@@ -1224,14 +1224,14 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuProfilerStop */
   VG_HOOK_PASS, /* cuSignalExternalSemaphoresAsync */
   VG_HOOK_PASS, /* cuSignalExternalSemaphoresAsync_ptsz */
-  VG_HOOK_PASS, /* cuStreamAddCallback */
-  VG_HOOK_PASS, /* cuStreamAddCallback_ptsz */
+  VG_HOOK_ORDER, /* cuStreamAddCallback */
+  VG_HOOK_ORDER, /* cuStreamAddCallback_ptsz */
   VG_HOOK_PASS, /* cuStreamAttachMemAsync */
   VG_HOOK_PASS, /* cuStreamAttachMemAsync_ptsz */
-  VG_HOOK_PASS, /* cuStreamBatchMemOp */
-  VG_HOOK_PASS, /* cuStreamBatchMemOp_ptsz */
-  VG_HOOK_PASS, /* cuStreamBatchMemOp_v2 */
-  VG_HOOK_PASS, /* cuStreamBatchMemOp_v2_ptsz */
+  VG_HOOK_ORDER, /* cuStreamBatchMemOp */
+  VG_HOOK_ORDER, /* cuStreamBatchMemOp_ptsz */
+  VG_HOOK_ORDER, /* cuStreamBatchMemOp_v2 */
+  VG_HOOK_ORDER, /* cuStreamBatchMemOp_v2_ptsz */
   VG_HOOK_CUSTOM, /* cuStreamBeginCapture */
   VG_HOOK_CUSTOM, /* cuStreamBeginCaptureToGraph */
   VG_HOOK_CUSTOM, /* cuStreamBeginCaptureToGraph_ptsz */
@@ -1279,16 +1279,16 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuStreamUpdateCaptureDependencies_ptsz */
   VG_HOOK_PASS, /* cuStreamUpdateCaptureDependencies_v2 */
   VG_HOOK_PASS, /* cuStreamUpdateCaptureDependencies_v2_ptsz */
-  VG_HOOK_PASS, /* cuStreamWaitEvent */
-  VG_HOOK_PASS, /* cuStreamWaitEvent_ptsz */
-  VG_HOOK_PASS, /* cuStreamWaitValue32 */
-  VG_HOOK_PASS, /* cuStreamWaitValue32_ptsz */
-  VG_HOOK_PASS, /* cuStreamWaitValue32_v2 */
-  VG_HOOK_PASS, /* cuStreamWaitValue32_v2_ptsz */
-  VG_HOOK_PASS, /* cuStreamWaitValue64 */
-  VG_HOOK_PASS, /* cuStreamWaitValue64_ptsz */
-  VG_HOOK_PASS, /* cuStreamWaitValue64_v2 */
-  VG_HOOK_PASS, /* cuStreamWaitValue64_v2_ptsz */
+  VG_HOOK_CUSTOM, /* cuStreamWaitEvent */
+  VG_HOOK_CUSTOM, /* cuStreamWaitEvent_ptsz */
+  VG_HOOK_ORDER, /* cuStreamWaitValue32 */
+  VG_HOOK_ORDER, /* cuStreamWaitValue32_ptsz */
+  VG_HOOK_ORDER, /* cuStreamWaitValue32_v2 */
+  VG_HOOK_ORDER, /* cuStreamWaitValue32_v2_ptsz */
+  VG_HOOK_ORDER, /* cuStreamWaitValue64 */
+  VG_HOOK_ORDER, /* cuStreamWaitValue64_ptsz */
+  VG_HOOK_ORDER, /* cuStreamWaitValue64_v2 */
+  VG_HOOK_ORDER, /* cuStreamWaitValue64_v2_ptsz */
   VG_HOOK_PASS, /* cuStreamWriteValue32 */
   VG_HOOK_PASS, /* cuStreamWriteValue32_ptsz */
   VG_HOOK_PASS, /* cuStreamWriteValue32_v2 */
@@ -1349,6 +1349,6 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_CUSTOM, /* cuVDPAUCtxCreate */
   VG_HOOK_CUSTOM, /* cuVDPAUCtxCreate_v2 */
   VG_HOOK_PASS, /* cuVDPAUGetDevice */
-  VG_HOOK_PASS, /* cuWaitExternalSemaphoresAsync */
-  VG_HOOK_PASS, /* cuWaitExternalSemaphoresAsync_ptsz */
+  VG_HOOK_ORDER, /* cuWaitExternalSemaphoresAsync */
+  VG_HOOK_ORDER, /* cuWaitExternalSemaphoresAsync_ptsz */
 };

@@ -7,6 +7,7 @@ enum vg_behaviour {
   VG_HOOK_PASS,
   VG_HOOK_GATE,
   VG_HOOK_SYNC,
+  VG_HOOK_ORDER,
   VG_HOOK_MEMORY,
   VG_HOOK_CUSTOM,
 };

@@ -173,9 +173,6 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   return REAL(cuCtxSynchronize_v2)(ctx);
 }
-CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
-  return REAL(cuCtxWaitEvent)(hCtx, hEvent);
-}
 CUresult cuDestroyExternalMemory(CUexternalMemory extMem) {
   return REAL(cuDestroyExternalMemory)(extMem);
 }
@@ -815,9 +812,6 @@ CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
 CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority) {
   return REAL(cuGreenCtxStreamCreate)(phStream, greenCtx, flags, priority);
 }
-CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
-  return REAL(cuGreenCtxWaitEvent)(hCtx, hEvent);
-}
 CUresult cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc) {
   return REAL(cuImportExternalMemory)(extMem_out, memHandleDesc);
 }
@@ -871,12 +865,6 @@ __attribute__((weak)) CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned 
 }
 __attribute__((weak)) CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams) {
   return REAL(cuLaunchCooperativeKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
-}
-CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
-  return REAL(cuLaunchHostFunc)(hStream, fn, userData);
-}
-CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData) {
-  return REAL(cuLaunchHostFunc_ptsz)(hStream, fn, userData);
 }
 __attribute__((weak)) CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra) {
   return REAL(cuLaunchKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
@@ -1007,12 +995,6 @@ __attribute__((weak)) CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 __attribute__((weak)) CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags) {
   return REAL(cuMemCreate)(handle, size, prop, flags);
 }
-CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
-  return REAL(cuMemDiscardAndPrefetchBatchAsync)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
-}
-CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
-  return REAL(cuMemDiscardAndPrefetchBatchAsync_ptsz)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
-}
 CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream) {
   return REAL(cuMemDiscardBatchAsync)(dptrs, sizes, count, flags, hStream);
 }
@@ -1133,24 +1115,6 @@ __attribute__((weak)) CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPoo
 __attribute__((weak)) CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   return REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
 }
-CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
-  return REAL(cuMemPrefetchAsync)(devPtr, count, dstDevice, hStream);
-}
-CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
-  return REAL(cuMemPrefetchAsync_ptsz)(devPtr, count, dstDevice, hStream);
-}
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
-  return REAL(cuMemPrefetchAsync_v2)(devPtr, count, location, flags, hStream);
-}
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
-  return REAL(cuMemPrefetchAsync_v2_ptsz)(devPtr, count, location, flags, hStream);
-}
-CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
-  return REAL(cuMemPrefetchBatchAsync)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
-}
-CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
-  return REAL(cuMemPrefetchBatchAsync_ptsz)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
-}
 CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count) {
   return REAL(cuMemRangeGetAttribute)(data, dataSize, attribute, devPtr, count);
 }
@@ -1178,15 +1142,6 @@ CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
 CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy) {
   return REAL(cuMemcpy2D)(pCopy);
 }
-CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream) {
-  return REAL(cuMemcpy2DAsync)(pCopy, hStream);
-}
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
-  return REAL(cuMemcpy2DAsync_v2)(pCopy, hStream);
-}
-CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
-  return REAL(cuMemcpy2DAsync_v2_ptsz)(pCopy, hStream);
-}
 CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy) {
   return REAL(cuMemcpy2DUnaligned)(pCopy);
 }
@@ -1205,35 +1160,8 @@ CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
 CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy) {
   return REAL(cuMemcpy3D)(pCopy);
 }
-CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream) {
-  return REAL(cuMemcpy3DAsync)(pCopy, hStream);
-}
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
-  return REAL(cuMemcpy3DAsync_v2)(pCopy, hStream);
-}
-CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
-  return REAL(cuMemcpy3DAsync_v2_ptsz)(pCopy, hStream);
-}
-CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream) {
-  return REAL(cuMemcpy3DBatchAsync)(numOps, opList, failIdx, flags, hStream);
-}
-CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream) {
-  return REAL(cuMemcpy3DBatchAsync_ptsz)(numOps, opList, failIdx, flags, hStream);
-}
-CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream) {
-  return REAL(cuMemcpy3DBatchAsync_v2)(numOps, opList, flags, hStream);
-}
-CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream) {
-  return REAL(cuMemcpy3DBatchAsync_v2_ptsz)(numOps, opList, flags, hStream);
-}
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy) {
   return REAL(cuMemcpy3DPeer)(pCopy);
-}
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream) {
-  return REAL(cuMemcpy3DPeerAsync)(pCopy, hStream);
-}
-CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream) {
-  return REAL(cuMemcpy3DPeerAsync_ptsz)(pCopy, hStream);
 }
 CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy) {
   return REAL(cuMemcpy3DPeer_ptds)(pCopy);
@@ -1243,12 +1171,6 @@ CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy) {
 }
 CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy) {
   return REAL(cuMemcpy3D_v2_ptds)(pCopy);
-}
-CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyAsync)(dst, src, ByteCount, hStream);
-}
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyAsync_ptsz)(dst, src, ByteCount, hStream);
 }
 CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
   return REAL(cuMemcpyAtoA)(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
@@ -1268,27 +1190,6 @@ CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffs
 CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
   return REAL(cuMemcpyAtoD_v2_ptds)(dstDevice, srcArray, srcOffset, ByteCount);
 }
-CUresult cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyAtoHAsync)(dstHost, srcArray, srcOffset, ByteCount, hStream);
-}
-CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyAtoHAsync_v2)(dstHost, srcArray, srcOffset, ByteCount, hStream);
-}
-CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyAtoHAsync_v2_ptsz)(dstHost, srcArray, srcOffset, ByteCount, hStream);
-}
-CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream) {
-  return REAL(cuMemcpyBatchAsync)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
-}
-CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream) {
-  return REAL(cuMemcpyBatchAsync_ptsz)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
-}
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream) {
-  return REAL(cuMemcpyBatchAsync_v2)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
-}
-CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream) {
-  return REAL(cuMemcpyBatchAsync_v2_ptsz)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
-}
 CUresult cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
   return REAL(cuMemcpyDtoA)(dstArray, dstOffset, srcDevice, ByteCount);
 }
@@ -1301,41 +1202,14 @@ CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr sr
 CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
   return REAL(cuMemcpyDtoD)(dstDevice, srcDevice, ByteCount);
 }
-CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyDtoDAsync)(dstDevice, srcDevice, ByteCount, hStream);
-}
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyDtoDAsync_v2)(dstDevice, srcDevice, ByteCount, hStream);
-}
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyDtoDAsync_v2_ptsz)(dstDevice, srcDevice, ByteCount, hStream);
-}
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
   return REAL(cuMemcpyDtoD_v2)(dstDevice, srcDevice, ByteCount);
 }
 CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
   return REAL(cuMemcpyDtoD_v2_ptds)(dstDevice, srcDevice, ByteCount);
 }
-CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyDtoHAsync)(dstHost, srcDevice, ByteCount, hStream);
-}
-CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyDtoHAsync_v2)(dstHost, srcDevice, ByteCount, hStream);
-}
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyDtoHAsync_v2_ptsz)(dstHost, srcDevice, ByteCount, hStream);
-}
 CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount) {
   return REAL(cuMemcpyHtoA)(dstArray, dstOffset, srcHost, ByteCount);
-}
-CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyHtoAAsync)(dstArray, dstOffset, srcHost, ByteCount, hStream);
-}
-CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyHtoAAsync_v2)(dstArray, dstOffset, srcHost, ByteCount, hStream);
-}
-CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyHtoAAsync_v2_ptsz)(dstArray, dstOffset, srcHost, ByteCount, hStream);
 }
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount) {
   return REAL(cuMemcpyHtoA_v2)(dstArray, dstOffset, srcHost, ByteCount);
@@ -1346,15 +1220,6 @@ CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *sr
 CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount) {
   return REAL(cuMemcpyHtoD)(dstDevice, srcHost, ByteCount);
 }
-CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyHtoDAsync)(dstDevice, srcHost, ByteCount, hStream);
-}
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyHtoDAsync_v2)(dstDevice, srcHost, ByteCount, hStream);
-}
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyHtoDAsync_v2_ptsz)(dstDevice, srcHost, ByteCount, hStream);
-}
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
   return REAL(cuMemcpyHtoD_v2)(dstDevice, srcHost, ByteCount);
 }
@@ -1363,12 +1228,6 @@ CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t
 }
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
   return REAL(cuMemcpyPeer)(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
-}
-CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyPeerAsync)(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
-}
-CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-  return REAL(cuMemcpyPeerAsync_ptsz)(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
   return REAL(cuMemcpyPeer_ptds)(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
@@ -1508,29 +1367,11 @@ CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
 CUresult cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
   return REAL(cuSignalExternalSemaphoresAsync_ptsz)(extSemArray, paramsArray, numExtSems, stream);
 }
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
-  return REAL(cuStreamAddCallback)(hStream, callback, userData, flags);
-}
-CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
-  return REAL(cuStreamAddCallback_ptsz)(hStream, callback, userData, flags);
-}
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
   return REAL(cuStreamAttachMemAsync)(hStream, dptr, length, flags);
 }
 CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
   return REAL(cuStreamAttachMemAsync_ptsz)(hStream, dptr, length, flags);
-}
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
-  return REAL(cuStreamBatchMemOp)(stream, count, paramArray, flags);
-}
-CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
-  return REAL(cuStreamBatchMemOp_ptsz)(stream, count, paramArray, flags);
-}
-CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
-  return REAL(cuStreamBatchMemOp_v2)(stream, count, paramArray, flags);
-}
-CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
-  return REAL(cuStreamBatchMemOp_v2_ptsz)(stream, count, paramArray, flags);
 }
 __attribute__((weak)) CUresult cuStreamBeginCapture(CUstream hStream) {
   return REAL(cuStreamBeginCapture)(hStream);
@@ -1661,35 +1502,11 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dep
 CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags) {
   return REAL(cuStreamUpdateCaptureDependencies_v2_ptsz)(hStream, dependencies, dependencyData, numDependencies, flags);
 }
-CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+__attribute__((weak)) CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   return REAL(cuStreamWaitEvent)(hStream, hEvent, Flags);
 }
-CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+__attribute__((weak)) CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   return REAL(cuStreamWaitEvent_ptsz)(hStream, hEvent, Flags);
-}
-CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return REAL(cuStreamWaitValue32)(stream, addr, value, flags);
-}
-CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return REAL(cuStreamWaitValue32_ptsz)(stream, addr, value, flags);
-}
-CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return REAL(cuStreamWaitValue32_v2)(stream, addr, value, flags);
-}
-CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return REAL(cuStreamWaitValue32_v2_ptsz)(stream, addr, value, flags);
-}
-CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return REAL(cuStreamWaitValue64)(stream, addr, value, flags);
-}
-CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return REAL(cuStreamWaitValue64_ptsz)(stream, addr, value, flags);
-}
-CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return REAL(cuStreamWaitValue64_v2)(stream, addr, value, flags);
-}
-CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return REAL(cuStreamWaitValue64_v2_ptsz)(stream, addr, value, flags);
 }
 CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
   return REAL(cuStreamWriteValue32)(stream, addr, value, flags);
@@ -1870,10 +1687,4 @@ __attribute__((weak)) CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int
 }
 CUresult cuVDPAUGetDevice(CUdevice *pDevice, VdpDevice vdpDevice, VdpGetProcAddress *vdpGetProcAddress) {
   return REAL(cuVDPAUGetDevice)(pDevice, vdpDevice, vdpGetProcAddress);
-}
-CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
-  return REAL(cuWaitExternalSemaphoresAsync)(extSemArray, paramsArray, numExtSems, stream);
-}
-CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream) {
-  return REAL(cuWaitExternalSemaphoresAsync_ptsz)(extSemArray, paramsArray, numExtSems, stream);
 }
