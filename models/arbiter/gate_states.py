@@ -15,7 +15,8 @@ class GateEvent(Enum):
     CLOSE = "a free slice waits for others, or loses its place in the slot"
     GIVE_UP = "it has nothing outstanding, or no process is attached"
     DRAIN_LATE = "it is about to be drained, or late: the next one runs beside it"
-    DRAINED = "all that was launched has completed"
+    DRAINED = "nothing runs: all that was launched has completed, or waits for something else"
+    RESUME = "work that waited for something else runs"
 
 
 _S, _E = State, GateEvent
@@ -29,6 +30,7 @@ GATE_TRANSITIONS: dict[tuple[State, GateEvent], State] = {
     (_S.DRAINING, _E.DRAINED): _S.SHUT,
     (_S.OVERLAP, _E.OPEN): _S.OPEN,
     (_S.OVERLAP, _E.DRAINED): _S.SHUT,
+    (_S.SHUT, _E.RESUME): _S.OVERLAP,
 }
 #: the gate word that processes see in each state. SOLO: launches pass uncounted. A gate that does not drain opens for a
 #: moment now and then, for its work may wait for a launch that stands at it

@@ -120,8 +120,17 @@ def rescue_after(s: Slice, now_ns: int) -> int:
     return max(RESCUE_NS, 3 * min(s.drain_expected_ns - now_ns, FORECAST_MAX_NS))
 
 
+def resume(s: Slice, now_ns: int) -> None:
+    """Work that waited in its stream for something else runs, behind a gate that has been closed meanwhile."""
+    s.state = State.OVERLAP
+    s.close_ns = now_ns
+    s.rescue_ns = now_ns + RESCUE_NS
+
+
 def note_drains(device: Device, now_ns: int) -> None:
     for s in device.slices:
+        if s.state == State.SHUT and s.attached and s.outstanding and not s.quiet:
+            resume(s, now_ns)
         if s.state in (State.DRAINING, State.OVERLAP):
             s.late_ns = max(s.late_ns, now_ns - s.close_ns)
         if s.state in (State.DRAINING, State.OVERLAP) and (s.quiet or not s.attached):

@@ -142,10 +142,18 @@ static uint64_t rescue_after(const struct vg_core_slice *slice, uint64_t now_ns)
   return 3 * forecast_ns > VG_CORE_RESCUE_NS ? 3 * forecast_ns : VG_CORE_RESCUE_NS;
 }
 
+/* Work that waited in its stream for something else runs, behind a gate that has been closed meanwhile. */
+static void resume(struct vg_core_slice *slice, uint64_t now_ns) {
+  vg_core_overlap(slice, now_ns);
+  slice->gate.close_ns = now_ns;
+}
+
 void vg_core_note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
+    bool runs = slice->in.attached && slice->in.outstanding && !slice->in.quiet;
+    if (slice->gate.state == VG_CORE_SHUT && runs) resume(slice, now_ns);
     if (vg_core_drains(slice) && now_ns - slice->gate.close_ns > slice->gate.late_ns)
       slice->gate.late_ns = now_ns - slice->gate.close_ns;
     if (vg_core_drains(slice) && (slice->in.quiet || !slice->in.attached)) {

@@ -17,10 +17,6 @@ void vg_gate_capture_end(void) {
   __atomic_sub_fetch(&vg_gate_captures, 1, __ATOMIC_ACQ_REL);
 }
 
-bool vg_gate_any_captures(void) {
-  return VG_LOAD_RELAXED(&vg_gate_captures) != 0;
-}
-
 void vg_gate_capture_forked_child(void) {
   pthread_mutex_init(&vg_gate_capture_mutex, NULL);
   vg_gate_captures = 0;

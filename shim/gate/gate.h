@@ -75,6 +75,7 @@ void vg_gate_event_reached(const struct vg_gate_point *point);
 /* Around a call after which the stream may wait for something that is no work of it (stream_wait.c). */
 void vg_gate_wait_before(CUstream stream, bool per_thread);
 void vg_gate_wait_behind(CUstream stream, bool per_thread);
+bool vg_gate_is_event_over(CUevent event); /* then a stream that is to wait for it does not wait; false: or unknown */
 /* Work of the helper thread. Returns when it is to be called again (CLOCK_MONOTONIC ns; UINT64_MAX: the helper is woken
  * when work begins). */
 uint64_t vg_gate_service(uint64_t now_ns);
@@ -91,7 +92,6 @@ void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives);
 /* A stream begins or ends to capture: between the two the helper makes no driver calls. */
 void vg_gate_capture_begin(void);
 void vg_gate_capture_end(void);
-bool vg_gate_any_captures(void);
 void vg_gate_forked_child(void);
 
 #endif

@@ -85,7 +85,7 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
     if (together.alone) left_ns -= vg_work_unmarked(work); /* a launch that waited for it might wait for the program */
     publish_and_unlock(work);
   }
-  device->gate->waits = waiting_ns > 0;
+  VG_STORE_RELAXED(&device->gate->waits, waiting_ns > 0);
   device->gate->waiting_ns = counts_ns;
   vg_gate_report_news(device, done_ns, launches);
   return left_ns > most_ns ? left_ns - most_ns : 0;

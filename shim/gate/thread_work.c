@@ -201,11 +201,19 @@ static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_
   stream->moved_ns = at_ns < now_ns ? at_ns : now_ns;
 }
 
-static bool is_pending(CUevent event) {
+static CUresult query(CUevent event) {
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  bool pending = REAL(cuEventQuery)(event) == CUDA_ERROR_NOT_READY;
+  CUresult result = REAL(cuEventQuery)(event);
   exchange_mode(before);
-  return pending;
+  return result;
+}
+
+static bool is_pending(CUevent event) {
+  return query(event) == CUDA_ERROR_NOT_READY;
+}
+
+bool vg_work_is_over(CUevent event) {
+  return query(event) == CUDA_SUCCESS;
 }
 
 /* Does the marker's launch run? A launch that runs waits, almost always, for no later launch. */

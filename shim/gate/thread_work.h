@@ -166,6 +166,7 @@ void vg_work_renew_waiting(struct vg_work *work);
 /* After the reap of all threads: streams that make no progress are no longer counted. */
 void vg_work_review_stale(struct vg_work *work, const struct vg_together *together, uint64_t now_ns);
 uint64_t vg_work_unmarked(const struct vg_work *work); /* in streams without a marker: nothing shows its end */
+bool vg_work_is_over(CUevent event); /* of the program */
 /* Around a call after which the stream may wait: markers behind what was launched before it, and before the next launch.
  */
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream);

@@ -50,14 +50,9 @@ CUresult cuEventQuery(CUevent hEvent) {
   return result;
 }
 
-/* Not asked while a stream of the process captures: the event may belong to the capture, which the query would end. */
-static bool is_over(CUevent event) {
-  return !vg_gate_solo() && !vg_gate_any_captures() && REAL(cuEventQuery)(event) == CUDA_SUCCESS;
-}
-
 static CUresult wait_event(CUstream stream, CUevent event, unsigned int flags, bool per_thread) {
   __typeof__(&cuStreamWaitEvent) wait = per_thread ? REAL(cuStreamWaitEvent_ptsz) : REAL(cuStreamWaitEvent);
-  if (is_over(event)) return wait(stream, event, flags);
+  if (vg_gate_is_event_over(event)) return wait(stream, event, flags);
   vg_gate_wait_before(stream, per_thread);
   CUresult result = wait(stream, event, flags);
   if (result == CUDA_SUCCESS) vg_gate_wait_behind(stream, per_thread);

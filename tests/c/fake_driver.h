@@ -139,6 +139,11 @@ static CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus *ret_st
   return usable || stream ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
+static CUresult fake_stream_flags(CUstream stream, unsigned *ret_flags) {
+  *ret_flags = stream ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+  return CUDA_SUCCESS;
+}
+
 static CUresult fake_push(CUcontext context) {
   CHECK(context == FAKE_CONTEXT);
   return CUDA_SUCCESS;
@@ -163,6 +168,7 @@ static void fake_driver_start(struct vg_device *device) {
   vg_real_slots[VG_ENTRY_cuEventQuery] = (void *)fake_event_query;
   vg_real_slots[VG_ENTRY_cuEventElapsedTime] = (void *)fake_elapsed;
   vg_real_slots[VG_ENTRY_cuStreamQuery] = (void *)fake_stream_query;
+  vg_real_slots[VG_ENTRY_cuStreamGetFlags] = (void *)fake_stream_flags;
   vg_real_slots[VG_ENTRY_cuStreamIsCapturing] = (void *)fake_is_capturing;
   vg_real_slots[VG_ENTRY_cuStreamIsCapturing_ptsz] = (void *)fake_is_capturing;
   vg_real_slots[VG_ENTRY_cuCtxPushCurrent_v2] = (void *)fake_push;
