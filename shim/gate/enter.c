@@ -73,6 +73,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
       .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
   if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count)) && !vg_gate_is_alone(device))
     vg_gate_wait_for_first_timing(device, estimate);
+  vg_gate_pace_behind_wait(ticket);
   for (;;) {
     ticket->bound_ns = vg_gate_bound(device);
     if (VG_UNLIKELY(vg_work_outstanding(work) + work->others_ns >= ticket->bound_ns))

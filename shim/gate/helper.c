@@ -149,7 +149,8 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
     gate->drain = VG_DRAIN_IN_FLIGHT;
     gate->drain_word = word;
     gate->drain_begun_ns = now_ns;
-    gate->look_due_ns = gate->probed_ns = gate->accepted_ns = 0;
+    gate->look_due_ns = gate->probed_ns = 0;
+    VG_STORE_RELAXED(&gate->accepted_ns, 0);
     gate->idle_probe = false;
   }
   return drain_step(device, now_ns);

@@ -106,6 +106,9 @@ bool vg_gate_is_captured(CUstream stream, bool per_thread); /* what is launched 
 uint32_t vg_gate_wait_count(const struct vg_device *device, const struct vg_stream *stream);
 /* Before a launch: has the stream begun to wait since the last one, or does it wait? */
 bool vg_gate_is_behind_wait(const struct vg_ticket *ticket);
+/* Paces launches behind a wait that lasts: no more is queued there than a multiple of the time for which it has lasted,
+ * since it may be for a thread that has had no processor meanwhile, and what is queued cannot be taken back. */
+void vg_gate_pace_behind_wait(const struct vg_ticket *ticket);
 void vg_gate_mark_wait_end(const struct vg_ticket *ticket); /* if it has: a marker between the wait and the launch */
 void vg_gate_renew_waiting(struct vg_device *device); /* the gate is open; under the mutex */
 void vg_gate_begin_waiting(struct vg_device *device); /* work has been launched that waits, and no other runs */

@@ -23,6 +23,10 @@ bool vg_gate_is_captured(CUstream stream, bool per_thread) {
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+#define QUEUED_FACTOR 4
+#define PACE_LOOK_NS 500000ull
+#define PACE_MOST_NS (20 * VG_NS_PER_MS) /* of one launch */
+
 /* ---- counts of waits ---- */
 
 static CUstream handle_of(CUstream stream, bool per_thread) {
@@ -108,6 +112,28 @@ bool vg_gate_is_behind_wait(const struct vg_ticket *ticket) {
   bool behind = stream->waits || has_begun_to_wait(ticket->device, stream);
   vg_unlock(&ticket->work->lock);
   return behind;
+}
+
+/* 0: the launch may go on; else when to look again. */
+static uint64_t next_look(const struct vg_ticket *ticket, uint64_t now_ns) {
+  const struct vg_gate_state *gate = ticket->device->gate;
+  vg_work_lock(ticket->work);
+  struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, ticket->line);
+  if (stream->waits) vg_work_reap_stream(ticket->work, stream, now_ns);
+  uint64_t accepted_ns = VG_LOAD_RELAXED(&gate->accepted_ns);
+  uint64_t since_ns = stream->moved_ns > accepted_ns ? stream->moved_ns : accepted_ns;
+  uint64_t due_ns = since_ns + stream->cost_ns / QUEUED_FACTOR;
+  bool paced = stream->waits && stream->stale && due_ns > now_ns;
+  vg_unlock(&ticket->work->lock);
+  if (!paced) return 0;
+  return due_ns - now_ns < PACE_LOOK_NS ? due_ns : now_ns + PACE_LOOK_NS;
+}
+
+void vg_gate_pace_behind_wait(const struct vg_ticket *ticket) {
+  if (VG_LIKELY(!VG_LOAD_RELAXED(&ticket->device->gate->waits)) || vg_gate_is_alone(ticket->device)) return;
+  uint64_t now_ns = vg_prim_now_ns(), end_ns = now_ns + PACE_MOST_NS, due_ns;
+  for (; now_ns < end_ns && (due_ns = next_look(ticket, now_ns)) != 0; now_ns = vg_prim_now_ns())
+    vg_prim_sleep_until_ns(due_ns);
 }
 
 void vg_gate_mark_wait_end(const struct vg_ticket *ticket) {

@@ -227,12 +227,14 @@ static const struct vg_marker *oldest_marker(const struct vg_stream *stream) {
 
 /* What was launched before the wait has had its time, a quarter more by the estimates. */
 static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
-  const struct vg_marker *oldest = oldest_marker(stream);
-  return oldest->ends_wait && now_ns >= stream->moved_ns + oldest->cost_ns + oldest->cost_ns / 4;
+  bool marked = stream->head != stream->tail;
+  uint64_t before_ns = marked ? oldest_marker(stream)->cost_ns : stream->unmarked_ns;
+  bool is_wait = marked ? oldest_marker(stream)->ends_wait : stream->wait_lost;
+  return is_wait && now_ns >= stream->moved_ns + before_ns + before_ns / 4;
 }
 
 void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
-  stream->waits = false;
+  stream->waits = has_come_to_wait(stream, now_ns);
   if (stream->head == stream->tail) return;
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   while (stream->head != stream->tail) {
@@ -249,6 +251,7 @@ void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_
     note_moved(stream, cost_ns, now_ns);
     if (stream->moved_ns > work->moved_ns) work->moved_ns = stream->moved_ns;
     stream->head++;
+    stream->waits = has_come_to_wait(stream, now_ns);
   }
   exchange_mode(before);
   if (stream->head != stream->tail)
@@ -357,12 +360,14 @@ bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_esti
 }
 
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream) {
-  if (stream->unmarked_ns && !stream->shared) mark(work, stream, (struct vg_marker){0});
+  bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 2;
+  if (stream->unmarked_ns && has_room && !stream->shared) mark(work, stream, (struct vg_marker){0});
 }
 
 void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream) {
   if (stream->shared) return;
-  stream->wait_lost = !mark(work, stream, (struct vg_marker){.ends_wait = true});
+  bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 4 * 3; /* the rest is for markers behind launches */
+  stream->wait_lost = !has_room || !mark(work, stream, (struct vg_marker){.ends_wait = true});
   if (stream->wait_lost) return;
   if (stream->tail - stream->head == 1) stream->waits = has_come_to_wait(stream, stream->moved_ns);
 }
@@ -488,7 +493,7 @@ bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now
 
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {
   set_stale(work, stream, false);
-  stream->waits = false;
+  stream->waits = stream->wait_lost = false;
   for (; stream->head != stream->tail; stream->head++)
     retire(work, stream, &stream->markers[stream->head % VG_WORK_MARKERS]);
   work->done_ns += stream->cost_ns;

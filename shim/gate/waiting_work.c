@@ -10,7 +10,7 @@
 #define LOOK_PART 16 /* of the time for which work has waited */
 
 void vg_gate_renew_waiting(struct vg_device *device) {
-  device->gate->accepted_ns = vg_prim_now_ns();
+  VG_STORE_RELAXED(&device->gate->accepted_ns, vg_prim_now_ns());
   for (struct vg_work *work = device->gate->waits ? VG_LOAD(&device->gate->works) : NULL; work; work = work->next) {
     vg_work_lock(work);
     vg_work_renew_waiting(work);
