@@ -112,6 +112,7 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
       return gate->waits ? now_ns : FOREVER;
     }
   }
+  vg_gate_mark_tails(device, gate->drain_begun_ns, now_ns);
   if (gate->drain != VG_DRAIN_PROBED) gate->drain = start_probe(device) ? VG_DRAIN_PROBED : VG_DRAIN_MARKERS;
   uint64_t done_ns = now_ns;
   if (!is_done(device, gate->drain == VG_DRAIN_PROBED, gate->drain_begun_ns, &done_ns)) {
@@ -212,6 +213,7 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
     gate->idle_probe = false;
     return now_ns + pause_ns;
   }
+  vg_gate_mark_tails(device, gate->launched_ns, now_ns);
   if (!gate->idle_probe || gate->idle_probe_launched != gate->launched) {
     gate->idle_probe_launched = gate->launched;
     gate->idle_probe = start_probe(device);

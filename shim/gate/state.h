@@ -112,6 +112,8 @@ void vg_gate_pace_behind_wait(const struct vg_ticket *ticket);
 void vg_gate_mark_wait_end(const struct vg_ticket *ticket); /* if it has: a marker between the wait and the launch */
 void vg_gate_renew_waiting(struct vg_device *device); /* the gate is open; under the mutex */
 void vg_gate_begin_waiting(struct vg_device *device); /* work has been launched that waits, and no other runs */
+/* By the helper, when nothing has been launched for a while: see vg_work_mark_tails(). Under the mutex. */
+void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t now_ns);
 /* After vg_gate_reap(), under the mutex: if all outstanding work waits, none counts as running. True: so it is. */
 bool vg_gate_rest(struct vg_device *device, uint64_t now_ns);
 /* The same for the helper while all work waits. Returns when to look again; 0: work runs now. */

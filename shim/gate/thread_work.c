@@ -334,9 +334,7 @@ static void note_pause(struct vg_work *work, uint64_t now_ns) {
 }
 
 /* Puts a marker behind all work of the stream. A ring that stays full only means fewer markers. */
-static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
-  uint64_t now_ns = vg_prim_now_ns();
-  note_pause(work, now_ns);
+static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker, uint64_t now_ns) {
   if (stream->tail - stream->head == VG_WORK_MARKERS) vg_work_reap_stream(work, stream, now_ns);
   bool full = stream->tail - stream->head == VG_WORK_MARKERS;
   if (!full) marker.event = marker.timing_begin ? new_event(CU_EVENT_DEFAULT) : take_event(work, stream->context);
@@ -352,6 +350,12 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
   stream->markers[stream->tail++ % VG_WORK_MARKERS] = marker;
   stream->unmarked_ns = 0;
   return true;
+}
+
+static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
+  uint64_t now_ns = vg_prim_now_ns();
+  note_pause(work, now_ns);
+  return put_marker(work, stream, marker, now_ns);
 }
 
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
@@ -370,6 +374,26 @@ void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream) {
   stream->wait_lost = !has_room || !mark(work, stream, (struct vg_marker){.ends_wait = true});
   if (stream->wait_lost) return;
   if (stream->tail - stream->head == 1) stream->waits = has_come_to_wait(stream, stream->moved_ns);
+}
+
+static bool stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64_t now_ns) {
+  if (stream->head != stream->tail) return false;
+  uint64_t from_ns = stream->moved_ns > since_ns ? stream->moved_ns : since_ns;
+  return !stream->unmarked_ns || now_ns > from_ns + STALE_LEAST_NS + STALE_FACTOR * stream->unmarked_ns;
+}
+
+void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    CUcontext popped;
+    if (!stream->used || !stream->unmarked_ns || stream->shared) continue;
+    if (stream->per_thread) {
+      if (stream_settled(stream, since_ns, now_ns)) vg_work_clear_stream(work, stream);
+    } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {
+      put_marker(work, stream, (struct vg_marker){0}, now_ns);
+      REAL(cuCtxPopCurrent_v2)(&popped);
+    }
+  }
 }
 
 uint64_t vg_work_waiting(const struct vg_work *work, uint64_t *ret_counts) {
@@ -476,12 +500,6 @@ uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns) {
     if (work->streams[i].used && !work->streams[i].stale) unmarked_ns += work->streams[i].unmarked_ns;
   bool over = now_ns > work->last_launch_ns + STALE_LEAST_NS + STALE_FACTOR * unmarked_ns;
   return over ? work->outstanding_ns - unmarked_ns : work->outstanding_ns;
-}
-
-static bool stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64_t now_ns) {
-  if (stream->head != stream->tail) return false;
-  uint64_t from_ns = stream->moved_ns > since_ns ? stream->moved_ns : since_ns;
-  return !stream->unmarked_ns || now_ns > from_ns + STALE_LEAST_NS + STALE_FACTOR * stream->unmarked_ns;
 }
 
 bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now_ns) {

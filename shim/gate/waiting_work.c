@@ -27,6 +27,18 @@ void vg_gate_begin_waiting(struct vg_device *device) {
   pthread_mutex_unlock(&gate->mutex);
 }
 
+void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t now_ns) {
+  if (!device->gate->waits) return;
+  pthread_mutex_lock(&vg_gate_capture_mutex); /* none begins meanwhile */
+  struct vg_work *first = VG_LOAD(&vg_gate_captures) ? NULL : VG_LOAD(&device->gate->works);
+  for (struct vg_work *work = first; work; work = work->next) {
+    vg_work_lock(work);
+    vg_work_mark_tails(work, since_ns, now_ns);
+    vg_unlock(&work->lock);
+  }
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+}
+
 bool vg_gate_rest(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (VG_LIKELY(!gate->waits) || !gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) return false;

@@ -1,0 +1,164 @@
+/*
+ * test_gate_wait.c - work behind a wait of its stream is outstanding and does not run: what is reported of it, that no
+ * drain, lease or bound waits for it, and that it is seen when it runs.
+ */
+#include "fake_pages.h"
+
+/* Streams of the program: handles 1 and 2 are the driver's names for default streams. */
+#define WAIT_NS (60 * VG_NS_PER_MS)
+
+static void call_that_waits(CUstream stream, uint64_t wait_ns) {
+  vg_gate_wait_before(stream, false);
+  fake_launch(stream, wait_ns); /* takes as long, and is no launch */
+  vg_gate_wait_behind(stream, false);
+}
+
+static void learn_cost(CUstream stream) {
+  for (int i = 0; i < 20; i++) {
+    launch_into(stream, &functions[0], LAUNCH_NS);
+    synchronize(stream);
+  }
+}
+
+static void serve(uint64_t length_ns) {
+  uint64_t end_ns = vg_prim_now_ns() + length_ns, now_ns;
+  while ((now_ns = vg_prim_now_ns()) < end_ns) {
+    uint64_t due_ns = vg_gate_service(now_ns);
+    vg_prim_sleep_until_ns(due_ns < now_ns + VG_NS_PER_MS ? due_ns : now_ns + VG_NS_PER_MS);
+  }
+}
+
+static uint64_t busy_ns(void) {
+  uint64_t since_ns = VG_LOAD(&report()->busy_since_ns);
+  return VG_LOAD(&report()->busy_ns) + (since_ns ? vg_prim_now_ns() - since_ns : 0);
+}
+
+/* The whole wait would be charged as device time. */
+static void work_behind_a_wait_does_not_count_as_running(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  uint64_t before_ns = busy_ns(), done_ns = report()->done_ns;
+  call_that_waits(fake_stream(3), WAIT_NS);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  serve(WAIT_NS / 2);
+  CHECK(!report()->outstanding);
+  rang();
+  serve(WAIT_NS);
+  CHECK(!report()->outstanding && report()->done_ns > done_ns);
+  uint64_t ran_ns = busy_ns() - before_ns;
+  printf("  waited %.0f ms, ran %.2f ms\n", (double)WAIT_NS / 1e6, (double)ran_ns / 1e6);
+  CHECK(ran_ns >= LAUNCH_NS / 2 && ran_ns < WAIT_NS / 4);
+  end();
+}
+
+static void what_completes_before_anybody_looks_is_reported(void) {
+  begin(0);
+  learn_cost(fake_stream(3));
+  uint64_t before_ns = busy_ns(), done_ns = report()->done_ns;
+  for (int i = 0; i < 20; i++) {
+    call_that_waits(fake_stream(3), VG_NS_PER_MS);
+    launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+    synchronize(fake_stream(3));
+  }
+  CHECK(report()->done_ns - done_ns > 15 * LAUNCH_NS && busy_ns() - before_ns > 15 * LAUNCH_NS);
+  end();
+}
+
+/* Work of another stream runs, and ends, meanwhile. */
+static void other_streams_run_meanwhile(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  learn_cost(fake_stream(4));
+  call_that_waits(fake_stream(3), WAIT_NS);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  launch_into(fake_stream(4), &functions[0], LAUNCH_NS);
+  CHECK(report()->outstanding == 1);
+  synchronize(fake_stream(4));
+  CHECK(!report()->outstanding);
+  end();
+}
+
+/* A thread launches into a stream that another one has made wait. */
+static void *wait_in_stream_3(void *unused) {
+  launch_into(fake_stream(4), &functions[1], LAUNCH_NS);
+  call_that_waits(fake_stream(3), WAIT_NS);
+  return unused;
+}
+
+static void another_thread_may_make_the_stream_wait(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS); /* takes the short path from here on */
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, wait_in_stream_3, NULL) == 0);
+  pthread_join(thread, NULL);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  serve(WAIT_NS / 3);
+  CHECK(!report()->outstanding);
+  end();
+}
+
+/* The legacy default stream waits for all others. */
+static void the_legacy_stream_waits_too(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(0));
+  call_that_waits(fake_stream(3), WAIT_NS);
+  fake_launch(fake_stream(0), WAIT_NS);
+  launch_into(fake_stream(0), &functions[0], LAUNCH_NS);
+  serve(WAIT_NS / 3);
+  CHECK(!report()->outstanding);
+  end();
+}
+
+/* Nothing runs: the next slice need not wait. Then something does: it is seen behind the closed gate. */
+static void a_drain_does_not_wait_for_what_waits(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  call_that_waits(fake_stream(3), WAIT_NS);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  launch_into(fake_stream(4), &functions[0], LAUNCH_NS);
+  set_gate(VG_GATE_CLOSED);
+  serve(WAIT_NS / 3);
+  CHECK(report()->drained_word == control.gate && !report()->outstanding);
+  fake_launch(fake_stream(3), 5 * LAUNCH_NS); /* so that its run is seen */
+  uint64_t limit_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  while (report()->drained_word == control.gate && vg_prim_now_ns() < limit_ns) serve(VG_NS_PER_MS / 10);
+  CHECK(report()->outstanding == 1 || report()->drained_word == control.gate);
+  serve(WAIT_NS / 3);
+  CHECK(report()->drained_word == control.gate && !report()->outstanding);
+  end();
+}
+
+/* Behind a wait the stream's queue grows with the time that it lasts, and another stream launches as if it were empty.
+ */
+static void waits_hold_up_no_other_stream(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  learn_cost(fake_stream(3));
+  learn_cost(fake_stream(4));
+  call_that_waits(fake_stream(3), 4 * WAIT_NS);
+  uint64_t begin_ns = vg_prim_now_ns();
+  for (int i = 0; i < 20; i++) launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  serve(10 * VG_NS_PER_MS);
+  uint64_t other_ns = vg_prim_now_ns();
+  for (int i = 0; i < 20; i++) {
+    launch_into(fake_stream(4), &functions[0], LAUNCH_NS);
+    synchronize(fake_stream(4));
+  }
+  uint64_t end_ns = vg_prim_now_ns();
+  printf("  20 behind the wait %.1f ms, 20 beside it %.1f ms\n", (double)(other_ns - begin_ns) / 1e6 - 10,
+         (double)(end_ns - other_ns) / 1e6);
+  CHECK(other_ns - begin_ns < 4 * WAIT_NS && end_ns - other_ns < 3 * WAIT_NS);
+  end();
+}
+
+int main(void) {
+  RUN(work_behind_a_wait_does_not_count_as_running);
+  RUN(what_completes_before_anybody_looks_is_reported);
+  RUN(other_streams_run_meanwhile);
+  RUN(another_thread_may_make_the_stream_wait);
+  RUN(the_legacy_stream_waits_too);
+  RUN(a_drain_does_not_wait_for_what_waits);
+  RUN(waits_hold_up_no_other_stream);
+  return 0;
+}
