@@ -26,6 +26,7 @@ NAMES = (
     "slurm",
     "ray",
     "shares",
+    "random_programs",
 )
 
 
