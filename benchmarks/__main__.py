@@ -26,6 +26,7 @@ NAMES = (
     "slurm",
     "ray",
     "shares",
+    "dependent_streams",
     "random_programs",
 )
 
