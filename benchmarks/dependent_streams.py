@@ -130,6 +130,7 @@ def figures(name: str, raw: Raw) -> Iterator[Figure]:
 def _figures_of(row: str, case: str, best: measured.Comparison) -> Iterator[Figure]:
     stuck = bool(best.run.stuck)
     yield Figure(row, case, "time over what is legitimate", None if stuck else best.ratio, Goal(GOALS.ratio))
+    yield Figure(row, case, "over unhooked, or device time / maximum", None if stuck else best.simple_ratio)
     yield Figure(row, case, "GOT minus the log, pp", best.run.got_pp)
     got_pp = None if best.run.got_pp is None else abs(best.run.got_pp)
     yield Figure(row, case, "distance, pp", got_pp, Goal(GOALS.got_pp))
