@@ -26,6 +26,8 @@ NAMES = (
     "slurm",
     "ray",
     "shares",
+    "dependent_streams",
+    "random_programs",
 )
 
 

@@ -82,6 +82,20 @@ static void across_streams(void) {
   CHECK(cuStreamDestroy_v2(two));
 }
 
+/* What a stream was given before it was destroyed is still done, and the context waits for it. */
+static void destroyed_with_work(void) {
+  CUevent last = event();
+  for (int i = 0; i < 3; i++) {
+    CUstream made = stream();
+    launch(spin(10000), made);
+    CHECK(cuEventRecord(last, made));
+    CHECK(cuStreamDestroy_v2(made));
+    EXPECT(CUDA_ERROR_NOT_READY, cuEventQuery(last));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuEventQuery(last));
+  }
+}
+
 /* Copies run beside kernels: a copy engine is not the SMs. */
 static void copies_overlap(void) {
   CUstream kernels = stream(), copies = stream();
@@ -237,6 +251,7 @@ int main(void) {
   CUcontext context = begin();
   elapsed();
   across_streams();
+  destroyed_with_work();
   copies_overlap();
   legacy_order();
   callbacks();

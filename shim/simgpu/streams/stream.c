@@ -93,7 +93,9 @@ static void thread_stream_end(struct thread_stream *ended) {
   mine = *link == stream;
   if (mine) *link = stream->next;
   sim_unlock();
-  if (mine) stream_free(stream);
+  if (!mine) return;
+  sim_submit_leave(stream);
+  stream_free(stream);
 }
 
 static void thread_end(void *unused) {
@@ -171,5 +173,6 @@ void sim_stream_end(struct sim_stream *stream) {
   while (*link != stream) link = &(*link)->next;
   *link = stream->next;
   sim_unlock();
+  sim_submit_leave(stream);
   stream_free(stream);
 }

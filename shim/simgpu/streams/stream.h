@@ -54,6 +54,7 @@ CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes);
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point); /* takes no time */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point);        /* until point is complete */
+void sim_submit_leave(struct sim_stream *stream); /* it is destroyed; its context still waits for its work */
 CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event);
 CUresult sim_submit_wait_event(struct sim_stream *stream, const struct sim_event *event); /* until its last record */
 void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event);         /* not event->ipc */

@@ -216,10 +216,18 @@ void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event)
   record(stream, event);
 }
 
-/* All points of a context's streams, a few at a time: calls use(argument, point) for each. */
+void sim_submit_leave(struct sim_stream *stream) {
+  struct sim_context *green = stream->green, *home = stream->context;
+  sim_submit_wait(&home->join, sim_stream_point(stream));
+  if (green) sim_submit_wait(&green->join, sim_stream_point(stream));
+}
+
+/* All points of a context's streams, a few at a time: calls use(argument, point) for each. Those that are destroyed are
+ * in the point of `join`. */
 static void each_point(struct sim_context *context, void (*use)(void *, struct sim_point), void *argument) {
   const struct sim_context *green = context->home == context ? NULL : context;
   use(argument, sim_stream_point(&context->home->legacy));
+  use(argument, sim_stream_point(&context->join));
   struct sim_point points[64];
   for (int skip = 0, count = 64; count == 64; skip += count) {
     int index = count = 0;

@@ -1,0 +1,278 @@
+"""Programs of tenants/measured.h, run on simulated devices without a hook, on slower devices, and in a slice.
+
+A slice's maximum makes a program slower, and how much is legitimate is the question here. Two answers: at least as
+much as the device time over the maximum (and as the program took without a hook); and what the same program takes on a
+device whose kernels are longer by one over the maximum, for a program cannot save up time while it waits for something
+else. The second includes the first; where both exist, a run is judged by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import harness
+from vgpud import paths
+from vgpud.cli.demo.private_system import OwnSystem, PartError
+from vgpud.libraries import environment
+from vgpud.simdevice.busy_log import RECORD, Span, parse_busy_log
+from vgpud.simdevice.process import SimulatedDevice
+from vgpud.v1 import vgpud_pb2 as pb
+
+DEVICES = 2
+#: exit code of a program that was not done after its limit
+STUCK = 3
+#: the device writes its log at most some 10 ms late
+SETTLE_S = 0.05
+#: how long a program in a slice stays when its work is done: what a slice has used is at most a tenth of a second old
+STAY_MS = 300
+#: above this ratio to the simple reference, the slower device is asked what is legitimate
+SLOWER_FROM = 1.1
+_KILL_AFTER_S = 10.0
+
+
+@functools.cache
+def build(source: str, *more: str) -> Path:
+    """Compiles a program of benchmarks/tenants/ that includes measured.h, of these files."""
+    others = [str(harness.ROOT / "benchmarks" / name) for name in more]
+    driver = str(paths.sim_lib_dir() / "libcuda.so.1")
+    return harness.build(source, *others, "-iquote", str(harness.ROOT / "shim"), driver)
+
+
+def write_model(path: Path, lengths_us: Sequence[int], slowness: float = 1) -> Path:
+    """Kernels spin_N of these lengths, and `waves`, whose time is in its grid; all longer by this factor."""
+    rules = [f"^spin_{us}$  us={us * slowness:g}  wave_us=0" for us in lengths_us]
+    rules.append(f"^waves$  us={2 * slowness:g}  wave_us={2 * slowness:g}")
+    path.write_text("\n".join([*rules, harness.SHIPPED_MODEL.read_text()]))
+    return path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run. devices: how many it used; device_s: by device, what it computed from its start to its end, by the log.
+
+    got_pp: in a slice, what the slice is said to have used, minus the log, in points of the elapsed time. stuck: what
+    the program said about it; "": it ended.
+    """
+
+    seconds: float
+    devices: int
+    device_s: tuple[float, ...]
+    got_pp: float | None = None
+    stuck: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run in a slice with a maximum, and what it is compared with; slower_s: on the slower device, if that ran."""
+
+    maximum: float
+    unhooked_s: float
+    run: Outcome
+    slower_s: float | None = None
+
+    @property
+    def least_s(self) -> float:
+        """Without a hook, or the device time of the device with most of it over the maximum."""
+        return max(self.unhooked_s, max(self.run.device_s, default=0) / self.maximum)
+
+    @property
+    def simple_ratio(self) -> float:
+        """To the simple reference."""
+        return self.run.seconds / self.least_s
+
+    @property
+    def ratio(self) -> float:
+        """To the reference that it is judged by."""
+        return self.run.seconds / max(self.least_s, self.slower_s or 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the raw data of a result."""
+        return {
+            "maximum": self.maximum,
+            "unhooked_s": round(self.unhooked_s, 4),
+            "slower_s": None if self.slower_s is None else round(self.slower_s, 4),
+            "seconds": round(self.run.seconds, 4),
+            "device_s": [round(one, 4) for one in self.run.device_s],
+            "ratio": round(self.ratio, 3),
+            "simple_ratio": round(self.simple_ratio, 3),
+            "got_pp": None if self.run.got_pp is None else round(self.run.got_pp, 2),
+            "stuck": self.run.stuck,
+        }
+
+
+def execute(
+    command: Sequence[str], env: Mapping[str, str], folder: Path, limit_s: float
+) -> tuple[dict[str, Any] | None, str]:
+    """What the program printed, or None and what it said when it was stuck. Raises PartError when it failed."""
+    scratch = Path(tempfile.mkdtemp(dir=folder))
+    whole = [*command, "--folder", str(scratch), "--limit", f"{limit_s:g}"]
+    process = subprocess.Popen(
+        whole, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        out, err = process.communicate(timeout=limit_s + _KILL_AFTER_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        process.returncode = STUCK
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # its other process
+        shutil.rmtree(scratch)
+    if process.returncode == STUCK:
+        return None, err.strip() or "it did not even hear its own alarm"
+    if process.returncode:
+        raise PartError(f"{' '.join(command)} ended with code {process.returncode}: {err.strip()}")
+    line: dict[str, Any] = json.loads(out)
+    return line, ""
+
+
+@dataclass(frozen=True)
+class Goals:
+    """What a run is judged by: its ratio, and its GOT's distance from the log in points; and that it ends."""
+
+    ratio: float
+    got_pp: float
+
+    def badness(self, found: Comparison) -> float:
+        """How far a run is from its goals, whichever is worse; above 1 it misses one."""
+        if found.run.stuck:
+            return float("inf")
+        return max(found.ratio / self.ratio, abs(found.run.got_pp or 0) / self.got_pp)
+
+    def why_missed(self, found: Comparison) -> str:
+        """Empty: it met them."""
+        if found.run.stuck:
+            return "stuck"
+        got_pp = found.run.got_pp or 0
+        whys = [f"ratio {found.ratio:.2f}"] if found.ratio > self.ratio else []
+        return ", ".join([*whys, f"GOT {got_pp:+.1f} points"] if abs(got_pp) > self.got_pp else whys)
+
+
+class _Log:
+    """The busy logs of a server's devices, each read from where the last run ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = [folder / f"busy-{index}.log" for index in range(DEVICES)]
+        self._from = [0] * DEVICES
+
+    def skip(self) -> None:
+        """What has been logged so far belongs to other runs."""
+        self._from = [path.stat().st_size // RECORD.size * RECORD.size for path in self._files]
+
+    def spans(self, pids: Sequence[int]) -> list[list[Span]]:
+        """By device, what these processes computed since skip()."""
+        found = []
+        for path, begin in zip(self._files, self._from, strict=True):
+            with path.open("rb") as file:
+                file.seek(begin)
+                found.append([span for span in parse_busy_log(file.read()) if span.pid in pids])
+        return found
+
+
+def _busy_s(spans: Sequence[Span], begin_ns: int, end_ns: int) -> float:
+    return sum(max(0, min(s.end_ns, end_ns) - max(s.begin_ns, begin_ns)) for s in spans) / 1e9
+
+
+def _outcome(line: dict[str, Any], spans: Sequence[Sequence[Span]], got_pp: float | None = None) -> Outcome:
+    device_s = tuple(_busy_s(one, line["begin_ns"], line["end_ns"]) for one in spans)
+    return Outcome(line["seconds"], len(line["kernels_ns"]), device_s, got_pp)
+
+
+class Bench:
+    """Two simulated devices with a daemon, and two without for what runs without a hook, or slower."""
+
+    def __init__(self, own: OwnSystem, bare: SimulatedDevice, folder: Path, lengths_us: Sequence[int]) -> None:
+        self._own, self._bare, self._folder = own, bare, folder
+        self._lengths_us = lengths_us
+        self._logs = {True: _Log(own.sim_dir), False: _Log(bare.directory)}
+        self._runs = 0
+
+    @property
+    def device_name(self) -> str:
+        """Of the first device."""
+        return self._own.device_name()
+
+    def run_unhooked(self, command: Sequence[str], limit_s: float, slowness: float = 1) -> Outcome:
+        """Without a hook, with kernels longer by this factor. Raises PartError when it fails, and when it is stuck."""
+        model = write_model(self._folder / f"{slowness:g}.model", self._lengths_us, slowness)
+        env = {**self._bare.environment(self._own.env), "VGPU_SIM_KERNELS": str(model)}
+        self._logs[False].skip()
+        line, said = execute(command, env, self._folder, limit_s)
+        if line is None:
+            raise PartError(f"{' '.join(command)} is stuck without a hook: {said}")
+        time.sleep(SETTLE_S)
+        spans = self._logs[False].spans(line["pids"])
+        return _outcome(line, spans)
+
+    def run_capped(self, command: Sequence[str], devices: int, maximum: float, limit_s: float) -> Outcome:
+        """In a slice of that part of each of so many devices, alone on them. Raises PartError when it fails."""
+        self._runs += 1
+        name = f"s{self._runs}"
+        milli = round(maximum * devices * 1000)
+        spec = pb.SliceSpec(gpus_milli=milli, max_milli=milli, spread=devices)
+        with self._own.client() as client:
+            made = client.create_slice(name, spec, ephemeral=False, owner_uid=os.getuid())
+            env = environment.for_slice(self._own.env, client.node(), made, True)
+        self._logs[True].skip()
+        try:
+            line, said = execute([*command, "--stay", str(STAY_MS)], env, self._folder, limit_s)
+            time.sleep(SETTLE_S)
+            with self._own.client() as client:
+                charged_s = sum(device.charged_ns for device in client.get_slice(name).devices) / 1e9
+        finally:
+            with self._own.client() as client:
+                client.delete_slice(name, force=True)
+        if line is None:
+            return Outcome(limit_s, devices, (), None, said)
+        spans = self._logs[True].spans(line["pids"])
+        logged_s = sum(_busy_s(one, 0, 1 << 63) for one in spans)
+        return _outcome(line, spans, (charged_s - logged_s) / line["seconds"] * 100)
+
+    def compare(self, command: Sequence[str], maximum: float, unhooked: Outcome, limit_s: float) -> Comparison:
+        """Runs it in a slice; on the slower device only where the simple reference says that the slice was slow."""
+        least_s = max(unhooked.seconds, max(unhooked.device_s) / maximum)
+        run = self.run_capped(command, unhooked.devices, maximum, limit_s + 5 * least_s)
+        if run.stuck:
+            return Comparison(maximum, unhooked.seconds, run, least_s)
+        simple = Comparison(maximum, unhooked.seconds, run)
+        if simple.simple_ratio <= SLOWER_FROM:
+            return simple
+        slower = self.run_unhooked(command, limit_s + 10 * least_s, 1 / maximum)
+        return Comparison(maximum, unhooked.seconds, run, slower.seconds)
+
+    def try_twice(
+        self, command: Sequence[str], maximum: float, unhooked: Outcome, limit_s: float, goals: Goals
+    ) -> list[Comparison]:
+        """Runs it, and once more, also without a hook, if it misses by a figure: the machine may have been busy.
+
+        The best comes first. What is stuck is not tried again, and comes first.
+        """
+        first = self.compare(command, maximum, unhooked, limit_s)
+        if first.run.stuck or goals.badness(first) <= 1:
+            return [first]
+        second = self.compare(command, maximum, self.run_unhooked(command, limit_s), limit_s)
+        return [second, first] if second.run.stuck else sorted([first, second], key=goals.badness)
+
+
+@contextlib.contextmanager
+def open_bench(lengths_us: Sequence[int]) -> Iterator[Bench]:
+    """Kernels spin_N of these lengths exist."""
+    with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as name:
+        folder = Path(name)
+        own = OwnSystem(folder / "own", {"devices": str(DEVICES)})
+        own.env["VGPU_SIM_KERNELS"] = str(write_model(folder / "kernels.model", lengths_us))
+        with SimulatedDevice(folder / "bare", {"devices": DEVICES}) as bare, own:
+            yield Bench(own, bare, folder, lengths_us)
