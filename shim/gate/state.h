@@ -114,7 +114,8 @@ void vg_gate_renew_waiting(struct vg_device *device); /* the gate is open; under
 void vg_gate_begin_waiting(struct vg_device *device); /* work has been launched that waits, and no other runs */
 /* By the helper, when nothing has been launched for a while: see vg_work_mark_tails(). Under the mutex. */
 void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t now_ns);
-/* After vg_gate_reap(), under the mutex: if all outstanding work waits, none counts as running. True: so it is. */
+/* After vg_gate_reap(), under the mutex: where streams may wait, and all that does not has completed, none counts as
+ * running, whatever a probe says. True: so it is. */
 bool vg_gate_rest(struct vg_device *device, uint64_t now_ns);
 /* The same for the helper while all work waits. Returns when to look again; 0: work runs now. */
 uint64_t vg_gate_look_at_waiting(struct vg_device *device, uint64_t now_ns);

@@ -27,8 +27,13 @@ void vg_gate_begin_waiting(struct vg_device *device) {
   pthread_mutex_unlock(&gate->mutex);
 }
 
+/* Then a probe behind a whole context may wait with one of its streams, also with one into which nothing is launched. */
+static bool may_wait(const struct vg_device *device) {
+  return VG_LOAD_RELAXED(&device->gate->wait_counts.any_stream) != 0;
+}
+
 void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t now_ns) {
-  if (!device->gate->waits) return;
+  if (VG_LIKELY(!may_wait(device))) return;
   pthread_mutex_lock(&vg_gate_capture_mutex); /* none begins meanwhile */
   struct vg_work *first = VG_LOAD(&vg_gate_captures) ? NULL : VG_LOAD(&device->gate->works);
   for (struct vg_work *work = first; work; work = work->next) {
@@ -41,7 +46,7 @@ void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t no
 
 bool vg_gate_rest(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  if (VG_LIKELY(!gate->waits) || !gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) return false;
+  if (VG_LIKELY(!may_wait(device)) || !gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) return false;
   struct vg_work *locked;
   vg_gate_lock_all(device, &locked);
   bool rests = vg_gate_none_runs(device, locked);
