@@ -19,6 +19,12 @@ static void note_unknown(uint64_t sample_ns) {
   VG_STORE_RELAXED(&unknown_ns, sample_ns > before_ns ? sample_ns : before_ns - (before_ns - sample_ns) / 8);
 }
 
+void vg_estimate_limit(struct vg_estimate *estimate, bool limited, uint64_t most_ns) {
+  estimate->most_us = limited ? (uint32_t)(most_ns / 1000 < UINT32_MAX ? most_ns / 1000 + 1 : UINT32_MAX) : 0;
+  uint64_t cost_ns = estimate->cost_ns;
+  if (limited && (!cost_ns || vg_estimate_limited(estimate, cost_ns) != cost_ns)) vg_estimate_set_cost(estimate, most_ns + 1);
+}
+
 uint64_t vg_estimate_guess(void) {
   uint64_t guess_ns = VG_LOAD_RELAXED(&unknown_ns);
   return guess_ns > FIRST_GUESS_NS ? guess_ns : FIRST_GUESS_NS;
@@ -50,6 +56,7 @@ static uint64_t lowest_agreed(const uint64_t *sorted_ns, uint32_t count) {
  * the mean of the samples near it is the estimate. It stays right with four of five samples too long, as for long
  * launches beside a tenant that is hardly ever idle, and follows a rise once most samples are new. */
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
+  sample_ns = vg_estimate_limited(estimate, sample_ns);
   if (!estimate->count) note_unknown(sample_ns);
   estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns;
   VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */

@@ -22,6 +22,7 @@ struct vg_estimate {  /* what each launch looks at comes first; a cache line, so
   uint32_t postponed;            /* timings put off because the stream was empty */
   uint32_t count;                /* samples taken so far */
   enum vg_collective collective; /* looked up for gangs only */
+  uint32_t most_us;              /* of a graph that waits for something else: its kernels' time; 0: no limit */
   uint64_t *samples_ns;          /* the last VG_ESTIMATE_SAMPLES */
 } __attribute__((aligned(16)));
 _Static_assert(sizeof(struct vg_estimate) == 64, "a power of two");
@@ -31,9 +32,15 @@ _Static_assert(sizeof(struct vg_estimate) == 64, "a power of two");
 #define VG_TALLY_LAUNCH_BITS 24
 #define VG_TALLY_MOST_NS (1ll << (VG_TALLY_LAUNCH_BITS - 1)) /* that a tally has room for */
 
+static inline uint64_t vg_estimate_limited(const struct vg_estimate *estimate, uint64_t cost_ns) {
+  uint64_t most_ns = estimate->most_us * 1000ull;
+  return most_ns && cost_ns > most_ns ? most_ns : cost_ns;
+}
+
 /* What takes as long as that, or is unknown (0), finds no room in any tally. Launching threads look at both numbers
  * without the lock. */
 static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t cost_ns) {
+  cost_ns = vg_estimate_limited(estimate, cost_ns);
   int64_t charged_ns = cost_ns && cost_ns < VG_TALLY_MOST_NS ? (int64_t)cost_ns : VG_TALLY_MOST_NS;
   VG_STORE_RELAXED(&estimate->cost_ns, cost_ns);
   VG_STORE_RELAXED(&estimate->charge, charged_ns << VG_TALLY_LAUNCH_BITS | 1);
@@ -41,6 +48,7 @@ static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t c
 
 /* A launch has been timed. Returns the cost that is counted for that launch. */
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns);
+void vg_estimate_limit(struct vg_estimate *estimate, bool limited, uint64_t most_ns);
 uint64_t vg_estimate_guess(void);                                     /* the cost of a function's first launch */
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate); /* in launches */
 

@@ -76,6 +76,13 @@ void vg_gate_event_reached(const struct vg_gate_point *point);
 void vg_gate_wait_before(CUstream stream, bool per_thread);
 void vg_gate_wait_behind(CUstream stream, bool per_thread);
 bool vg_gate_is_event_over(CUevent event); /* then a stream that is to wait for it does not wait; false: or unknown */
+/* Executable graphs with nodes that wait for something else (graph_work.c): what kernels they have besides. */
+struct vg_graph_kernel {
+  const void *function;
+  uint64_t threads;
+};
+void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_kernel *kernels, size_t count, uint64_t fill_ns);
+void vg_gate_graph_gone(CUgraphExec exec); /* or it does not wait any more */
 /* Work of the helper thread. Returns when it is to be called again (CLOCK_MONOTONIC ns; UINT64_MAX: the helper is woken
  * when work begins). */
 uint64_t vg_gate_service(uint64_t now_ns);

@@ -120,6 +120,13 @@ bool vg_gate_rest(struct vg_device *device, uint64_t now_ns);
 /* The same for the helper while all work waits. Returns when to look again; 0: work runs now. */
 uint64_t vg_gate_look_at_waiting(struct vg_device *device, uint64_t now_ns);
 
+/* ---- graphs that wait for something else (graph_work.c) ---- */
+
+extern uint32_t vg_gate_graphs_that_wait __attribute__((visibility("hidden")));
+/* Before a launch: if the estimate is that of such a graph, limits it to what the graph's kernels take. */
+void vg_gate_limit_graph(const struct vg_device *device, struct vg_work *work, struct vg_estimate *estimate);
+void vg_gate_graphs_forked_child(void);
+
 /* ---- counting of launches (count.c) ---- */
 
 /* Has the process accepted SOLO? Its launches may be counted all the same, see solo.c. */

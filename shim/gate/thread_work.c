@@ -23,6 +23,17 @@
 
 /* ---- estimates ---- */
 
+uint64_t vg_work_known_cost(const struct vg_work *work, const void *function, uint64_t threads) {
+  uint64_t key = vg_work_key(function, threads);
+  size_t place = (size_t)(vg_work_estimate_at((struct vg_work *)(uintptr_t)work, key) - work->estimates);
+  for (size_t probe = place; probe < place + VG_WORK_PROBES; probe++) {
+    const struct vg_estimate *row = &work->estimates[probe % VG_WORK_ESTIMATES];
+    if (row->key == key) return VG_LOAD_RELAXED(&row->count) ? VG_LOAD_RELAXED(&row->cost_ns) : 0;
+    if (!row->key) break;
+  }
+  return 0;
+}
+
 struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint64_t threads) {
   uint64_t key = vg_work_key(function, threads);
   struct vg_estimate *first = vg_work_estimate_at(work, key);
@@ -180,7 +191,7 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
 /* A launch of an unknown function takes at least as long as it has run so far, and so do the launches of the same
  * function behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
-  if (!estimate || estimate->count || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
+  if (!estimate || estimate->count || estimate->most_us || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
   vg_estimate_set_cost(estimate, now_ns - stream->moved_ns);
   for (uint32_t i = stream->head; i != stream->tail; i++) {
     struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
@@ -360,7 +371,10 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
 
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns) {
-  return mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
+  bool waits = estimate->most_us != 0; /* inside, for something else */
+  return mark(
+      work, stream,
+      (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns, .ends_wait = waits});
 }
 
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream) {

@@ -121,6 +121,9 @@ static inline struct vg_estimate *vg_work_estimate_at(struct vg_work *work, uint
   return &work->estimates[(uint32_t)key * 0x9E3779B1u >> (32 - VG_WORK_ESTIMATES_LOG2)];
 }
 
+/* Of a function that has been timed; 0: unknown. Under the lock. */
+uint64_t vg_work_known_cost(const struct vg_work *work, const void *function, uint64_t threads);
+
 /* Makes one if there is none, in the place of another if need be. */
 struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint64_t threads);
 

@@ -22,6 +22,7 @@
 #include "context/context.h"
 #include "gate/gate.h"
 #include "gen/abi/real.h"
+#include "hooks/graph_wait.h"
 #include "ledger/credit.h"
 #include "ledger/granule.h"
 #include "ledger/records.h"
@@ -260,8 +261,9 @@ static CUresult begin(CUgraph graph, struct records *records) {
   return result;
 }
 
-static CUresult end(struct records *records, CUresult result, const CUgraphExec *exec) {
+static CUresult end(struct records *records, CUresult result, const CUgraphExec *exec, CUgraph graph) {
   if (result != CUDA_SUCCESS) drop(records);
+  if (result == CUDA_SUCCESS) vg_graph_note_waits(*exec, graph);
   for (uint32_t i = 0; result == CUDA_SUCCESS && i < vg_session.device_count; i++) {
     struct vg_record *stale = vg_table_take(VG_RECORD_GRAPH, exec_key(*exec, i)); /* its graph ended without a call */
     if (stale) free_record(stale);
@@ -282,7 +284,7 @@ static CUresult end_unasked(CUresult refused, CUresult result, const CUgraphExec
   struct records records;                                                                                              \
   CUresult refused = begin(hGraph, &records);                                                                          \
   if (refused != CUDA_SUCCESS) return end_unasked(refused, call, phGraphExec);                                         \
-  return end(&records, call, phGraphExec)
+  return end(&records, call, phGraphExec, hGraph)
 
 CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
                             size_t bufferSize) {
@@ -309,9 +311,9 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANT
   CUDA_GRAPH_INSTANTIATE_PARAMS plain;
   bool known = VG_LOAD(&vg_graphs_with_memory) && vg_prim_peek(&plain, params, sizeof plain);
   bool uploads = known && plain.flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-  if (!uploads) return end(&records, call(exec, graph, params), exec);
+  if (!uploads) return end(&records, call(exec, graph, params), exec, graph);
   plain.flags &= ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-  result = end(&records, call(exec, graph, &plain), exec);
+  result = end(&records, call(exec, graph, &plain), exec, graph);
   params->hErrNode_out = plain.hErrNode_out;
   params->result_out = plain.result_out;
   if (result == CUDA_SUCCESS) result = upload(*exec, plain.hUploadStream);
@@ -338,6 +340,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     records.of[i] = vg_table_take(VG_RECORD_GRAPH, exec_key(hGraphExec, i));
   CUresult result = REAL(cuGraphExecDestroy)(hGraphExec);
   if (result == CUDA_SUCCESS) drop(&records);
+  if (result == CUDA_SUCCESS) vg_gate_graph_gone(hGraphExec);
   for (uint32_t i = 0; result != CUDA_SUCCESS && i < VG_DEVICES_MAX; i++)
     if (records.of[i]) vg_table_put(records.of[i], records.of[i]->key);
   return result;
@@ -424,6 +427,7 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 /* An update changes kernels, and cannot change allocations. It has been done: where a query fails, the counts stay. */
 static CUresult updated(CUresult result, CUgraphExec exec, CUgraph graph) {
   CUcontext context;
+  if (result == CUDA_SUCCESS) vg_graph_note_waits(exec, graph);
   struct vg_device *device = result == CUDA_SUCCESS ? vg_context_current(&context) : NULL;
   if (!device || !vg_gate_gang_counts(device)) return result;
   struct need need;

@@ -1,0 +1,89 @@
+/*
+ * graph_work.c - how much device time a graph takes at most that has nodes which wait for something else: host
+ * functions, values in memory, events, other interfaces, copies. The events around its launch measure the waits, too.
+ * So its cost is no more than that of its kernels, as far as it is known from launches of their own, and once that time
+ * has passed the stream counts as waiting (stream_wait.c).
+ */
+#include <stdlib.h>
+
+#include "gate/state.h"
+#include "gate/thread_work.h"
+
+#define BUCKETS 256
+
+struct graph {
+  struct graph *next;
+  CUgraphExec exec;
+  uint64_t fill_ns;
+  size_t count;
+  struct vg_graph_kernel kernels[];
+};
+
+uint32_t vg_gate_graphs_that_wait;
+static pthread_mutex_t graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct graph *graphs[BUCKETS];
+
+static struct graph **find(CUgraphExec exec) {
+  struct graph **link = &graphs[((uintptr_t)exec * 0x9E3779B97F4A7C15ull >> 40) % BUCKETS]; /* 2^64 / golden ratio */
+  while (*link && (*link)->exec != exec) link = &(*link)->next;
+  return link;
+}
+
+static void forget(CUgraphExec exec) {
+  struct graph **link = find(exec), *graph = *link;
+  if (!graph) return;
+  *link = graph->next;
+  free(graph);
+  __atomic_sub_fetch(&vg_gate_graphs_that_wait, 1, __ATOMIC_RELAXED);
+}
+
+void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_kernel *kernels, size_t count, uint64_t fill_ns) {
+  struct graph *graph = malloc(sizeof *graph + count * sizeof *kernels);
+  pthread_mutex_lock(&graphs_mutex);
+  forget(exec);
+  if (graph) { /* else its waits count as device time */
+    graph->exec = exec;
+    graph->fill_ns = fill_ns;
+    graph->count = count;
+    for (size_t i = 0; i < count; i++) graph->kernels[i] = kernels[i];
+    struct graph **link = find(exec);
+    graph->next = NULL;
+    *link = graph;
+    __atomic_add_fetch(&vg_gate_graphs_that_wait, 1, __ATOMIC_RELAXED);
+  }
+  pthread_mutex_unlock(&graphs_mutex);
+}
+
+void vg_gate_graph_gone(CUgraphExec exec) {
+  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_gate_graphs_that_wait))) return;
+  pthread_mutex_lock(&graphs_mutex);
+  forget(exec);
+  pthread_mutex_unlock(&graphs_mutex);
+}
+
+/* Of one kernel, by whichever thread has launched it. */
+static uint64_t cost_of(const struct vg_work *first, const struct vg_graph_kernel *kernel) {
+  uint64_t cost_ns = 0;
+  for (struct vg_work *work = (struct vg_work *)(uintptr_t)first; work && !cost_ns; work = work->next) {
+    vg_lock(&work->lock);
+    cost_ns = vg_work_known_cost(work, kernel->function, kernel->threads);
+    vg_unlock(&work->lock);
+  }
+  return cost_ns ? cost_ns : vg_estimate_guess();
+}
+
+void vg_gate_limit_graph(const struct vg_device *device, struct vg_work *work, struct vg_estimate *estimate) {
+  pthread_mutex_lock(&graphs_mutex);
+  const struct graph *graph = *find((CUgraphExec)(uintptr_t)estimate->function);
+  uint64_t most_ns = graph ? graph->fill_ns : 0;
+  for (size_t i = 0; graph && i < graph->count; i++)
+    most_ns += cost_of(VG_LOAD(&device->gate->works), &graph->kernels[i]);
+  pthread_mutex_unlock(&graphs_mutex);
+  vg_lock(&work->lock);
+  vg_estimate_limit(estimate, graph != NULL, most_ns);
+  vg_unlock(&work->lock);
+}
+
+void vg_gate_graphs_forked_child(void) {
+  pthread_mutex_init(&graphs_mutex, NULL);
+}
