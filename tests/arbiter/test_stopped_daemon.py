@@ -16,6 +16,7 @@ from tests.arbiter.sharing_world import MS, SECOND, US, Load, Tenant, tenant
 from tests.arbiter.stopped_world import StoppedWorld
 from tests.examples import combined
 
+pytestmark = pytest.mark.slow
 BURSTS = Load(20 * US, 25, gap_ns=500 * US)
 WINDOW_NS = 100 * MS
 BACK_MS = 100
