@@ -16,6 +16,7 @@ NAMES = (
     "attach_crowd",
     "daemon_control",
     "daemon_restart",
+    "daemon_stopped",
     "container_lifecycle",
     "container_latency",
     "clients",

@@ -22,7 +22,6 @@ from models.arbiter.model import (
     LATE_STEP_NS,
     MILLI,
     SHORT_NS,
-    STALLED_NS,
     TICK_NS,
     Slice,
     State,
@@ -33,8 +32,6 @@ from models.arbiter.model import (
 
 def charge_all(device: Device, now_ns: int) -> None:
     passed_ns = now_ns - device.last_ns
-    if passed_ns > STALLED_NS:
-        passed_ns = 0
     for s in device.slices:
         note_reports(device, s, passed_ns)
         fill_buckets(device, s, passed_ns)

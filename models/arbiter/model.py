@@ -26,7 +26,7 @@ ENDLESS_PATIENCES = 8
 RESCUE_NS = 50 * MS
 #: longest forecast of a drain that is believed
 FORECAST_MAX_NS = 10_000 * MS
-#: after this long without a step, tenants have followed their timetables (coast): that time is not charged
+#: after this long without a step, tenants have followed their timetables (coast): the arbiter stood still
 STALLED_NS = 100 * MS
 #: limit of time used by free slices that is carried over to the next step
 CARRIED_MAX_NS = 20 * MS

@@ -22,6 +22,7 @@ from models.arbiter.accounting import charge_all
 from models.arbiter.device import Device, saturating
 from models.arbiter.entitlements import note_activity, raise_floor, set_entitlements
 from models.arbiter.free_slices import note_limits, note_turns, review_free
+from models.arbiter.gaps import skip_gap
 from models.arbiter.gates import close_gate, note_drains, open_gate, rescue
 from models.arbiter.lags import forgive
 from models.arbiter.model import GANG_NONE, LATENCY_DEBT_NS, MILLI, Slice, SliceParams, State, scaled
@@ -66,6 +67,7 @@ class Arbiter(Device):
     def step(self, now_ns: int) -> int:
         """Decides; returns when it wants to be called again at the latest (NEVER: when something happens)."""
         now_ns = max(now_ns, self.last_ns)
+        skip_gap(self, now_ns)
         charge_all(self, now_ns)
         self.last_ns = now_ns
         for s in self.slices:

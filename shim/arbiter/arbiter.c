@@ -19,6 +19,7 @@
 
 #include "arbiter/gang.h"
 #include "arbiter/pages.h"
+#include "arbiter/shares.h"
 #include "arbiter/state.h"
 #include "base/prim.h"
 
@@ -34,7 +35,9 @@ static void count_drains(struct vg_arbiter *arbiter) {
     struct vg_core_slice *slice = &arbiter->core.slices[i];
     bool draining = slice->present && (slice->gate.state == VG_CORE_DRAINING || slice->gate.state == VG_CORE_OVERLAP);
     if (arbiter->lanes[i].draining && !draining) {
-      uint64_t drain_ns = slice->in.drained_ns - slice->gate.close_ns;
+      uint64_t drained_ns = slice->in.drained_ns, close_ns = slice->gate.close_ns;
+      uint64_t drain_ns =
+          drained_ns > close_ns ? drained_ns - close_ns : 0; /* earlier where a gap was left out since */
       slice->stats.drains++;
       slice->stats.drain_total_ns += drain_ns;
       if (drain_ns > slice->stats.drain_max_ns) slice->stats.drain_max_ns = drain_ns;
@@ -51,6 +54,7 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
  * any process is read: time is charged to idle slices, too. */
 static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   arbiter->hurry = false;
+  if (vg_core_stood_still(&arbiter->core, now_ns)) vg_pages_end_gap(arbiter, now_ns);
   vg_pages_read(arbiter, now_ns);
   vg_gang_round_begins(arbiter);
   vg_record_inputs(&arbiter->recorder, &arbiter->core);

@@ -13,6 +13,8 @@
 /* Time with work outstanding that need not be counted: so many times what has been, and at most so much at once. */
 #define AHEAD_FACTOR 2
 #define AHEAD_MAX_NS (100 * VG_NS_PER_MS)
+/* So long after a gap, what a process reports may still be of that time: it comes back from its timetable first. */
+#define SETTLING_NS (100 * VG_NS_PER_MS)
 
 static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
@@ -48,15 +50,17 @@ static void read_span(struct vg_span *span, const uint64_t *total_at, const uint
   span->since_ns = VG_LOAD(since_at);
 }
 
-/* Returns by how much the span has grown since begin_ns. */
-static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns) {
+/* Returns by how much the span has grown since begin_ns. settles: what it differs by from the clock is of a gap, and is
+ * never counted; else it is later. */
+static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns, bool settles) {
   uint64_t total_ns = span->total_ns;
   if (span->since_ns && span->since_ns < now_ns) total_ns += now_ns - span->since_ns;
   span->told_ns = total_ns;
-  if (total_ns <= span->counted_ns) return 0;
-  uint64_t more_ns = total_ns - span->counted_ns, most_ns = now_ns - begin_ns;
+  int64_t grown_ns = (int64_t)(total_ns - span->left_out_ns - span->counted_ns);
+  uint64_t more_ns = grown_ns > 0 ? (uint64_t)grown_ns : 0, most_ns = now_ns - begin_ns;
   if (more_ns > most_ns) more_ns = most_ns;
   span->counted_ns += more_ns;
+  if (settles) span->left_out_ns = total_ns - span->counted_ns;
   return more_ns;
 }
 
@@ -70,9 +74,10 @@ static bool is_counted_ahead(struct vg_process *process, uint64_t told_ns, uint6
 
 /* runs: work was outstanding when its time was last counted. */
 static void count_time(struct vg_arbiter *arbiter, struct vg_process *process, bool runs, uint64_t now_ns) {
-  uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, process->counted_ns, now_ns);
+  bool settles = now_ns < process->settled_ns;
+  uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, process->counted_ns, now_ns, settles);
   process->slice->in.busy_total_ns += more_ns;
-  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
+  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns, settles);
   process->ahead_ns += AHEAD_FACTOR * more_ns;
   if (process->ahead_ns > AHEAD_MAX_NS) process->ahead_ns = AHEAD_MAX_NS;
   bool ahead = runs && is_counted_ahead(process, told_ns, more_ns, now_ns - process->counted_ns);
@@ -80,13 +85,15 @@ static void count_time(struct vg_arbiter *arbiter, struct vg_process *process, b
   process->counted_ns = now_ns;
 }
 
-/* Completed work, at most the time in which some was outstanding. */
-static void read_done(struct vg_process *process) {
-  uint64_t done_ns = VG_LOAD_RELAXED(&process->report->done_ns);
-  if (done_ns > process->busy.counted_ns) done_ns = process->busy.counted_ns;
-  if (done_ns <= process->done_ns) return;
-  process->slice->in.done_total_ns += done_ns - process->done_ns;
-  process->done_ns = done_ns;
+/* Completed work, at most the time in which some was outstanding; without that of a gap, as its time. */
+static void read_done(struct vg_process *process, uint64_t now_ns) {
+  uint64_t told_ns = VG_LOAD_RELAXED(&process->report->done_ns);
+  int64_t grown_ns = (int64_t)(told_ns - process->done_left_out_ns - process->done_ns);
+  uint64_t more_ns = grown_ns > 0 ? (uint64_t)grown_ns : 0, most_ns = process->busy.counted_ns - process->done_ns;
+  if (more_ns > most_ns) more_ns = most_ns;
+  process->slice->in.done_total_ns += more_ns;
+  process->done_ns += more_ns;
+  if (now_ns < process->settled_ns) process->done_left_out_ns = told_ns - process->done_ns;
 }
 
 /* Returns whether the process has launched anything. */
@@ -183,7 +190,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   worked |= process->reported.outstanding || process->busy.total_ns > busy_ns;
   process->reported.waiting = believed_waiting(process, waiting, worked, now_ns);
   count_time(arbiter, process, before.outstanding, now_ns);
-  read_done(process);
+  read_done(process, now_ns);
   bool late = !is_open(process->word) && !process->answers && process->reported.outstanding && process->contexts;
   process->answers |= late; /* it launched at the moment at which its gate was closed */
   if (late || (!had_context && process->contexts))
@@ -223,6 +230,19 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
   slice->in.wants = waiting > 0;
   arbiter->waiting[slice - arbiter->core.slices] = waiting;
   lane->stale = false;
+}
+
+void vg_pages_end_gap(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  for (int i = 0; i < arbiter->process_end; i++) {
+    struct vg_process *process = arbiter->processes[i];
+    if (!process) continue;
+    process->counted_ns = now_ns;
+    process->settled_ns = now_ns + SETTLING_NS;
+    arbiter->due[i] |= VG_DUE_PAGE; /* as last read it says nothing of the gap */
+    if (process->is_unread) continue;
+    VG_STORE(&process->control->heartbeat_ns, now_ns);
+    ring_helper(process);
+  }
 }
 
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {

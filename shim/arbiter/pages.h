@@ -8,6 +8,9 @@
 
 /* Fills the core's inputs from every page that is due. */
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns);
+/* Before the first round after the arbiter stood still: what processes did meanwhile is not counted, and they come back
+ * from their timetables at once. */
+void vg_pages_end_gap(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* One process's account of memory as of now, between its turns. */
 void vg_pages_read_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
 /* Writes the core's decisions to the control pages, opened gates first. */

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* After this long without a step, tenants have followed their timetables (coast): that time is not charged. */
-#define STALLED_NS (100ull * VG_CORE_MS)
 #define STOPPED_NS (50ull * VG_CORE_MS) /* a process that has not noticed its closed gate for this long is stopped */
 #define CARRIED_MAX_NS (20 * VG_CORE_MS)
 /* A slice that reports completed work more seldom than this is silent: it does not say which slice had the device. */
@@ -482,7 +480,6 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
 
 void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
   uint64_t passed_ns = now_ns - core->last_ns;
-  if (passed_ns > STALLED_NS) passed_ns = 0;
   uint32_t contexts = 0;
   core->slot_occupied = false;
   for (int i = 0; i < core->slice_count; i++) {

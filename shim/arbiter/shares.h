@@ -24,6 +24,8 @@
 #define VG_CORE_FAR_NS (1ll << 62)
 /* A slice inactive for this long is idle: its demand before that no longer counts. */
 #define VG_CORE_IDLE_NS (50ull * VG_CORE_MS)
+/* After this long without a step, tenants have followed their timetables (coast): the arbiter stood still. */
+#define VG_CORE_STALLED_NS (100ull * VG_CORE_MS)
 /* Token bucket of turns without work: cost of one, depth, time in which it fills by one (reported work fills it, too).
  */
 #define VG_CORE_TURN_CREDIT_NS (VG_CORE_MS / 20)
@@ -32,6 +34,14 @@
 /* Token bucket of open gate words: depth, time in which it fills by one (reported work fills it faster). */
 #define VG_CORE_RENEWALS 10
 #define VG_CORE_RENEWAL_NS (1ull * VG_CORE_MS)
+
+static inline bool vg_core_stood_still(const struct vg_core *core, uint64_t now_ns) {
+  return now_ns > core->last_ns + VG_CORE_STALLED_NS;
+}
+
+/* Leaves a gap out: its time is charged to no slice, and neither is its work. For all that lasts through it, it was not
+ * there. A gap is measured by the arbiter's own clock: no page can make one. */
+void vg_core_skip_gap(struct vg_core *core, uint64_t now_ns);
 
 static inline bool vg_core_uncapped(const struct vg_core_slice *slice) {
   return slice->params.max_milli >= VG_CORE_MILLI;

@@ -46,6 +46,7 @@ struct vg_span {
   uint64_t total_ns, since_ns; /* as last read from its page */
   uint64_t told_ns;            /* both together, when it was last counted */
   uint64_t counted_ns;         /* believed: grows no faster than the clock, and never falls */
+  uint64_t left_out_ns;        /* told, and not to be counted: of gaps, in which the arbiter stood still; modulo 2^64 */
 };
 
 struct vg_memory_shown { /* as published in the control page */
@@ -74,10 +75,12 @@ struct vg_process {
   uint32_t coast_version;
   /* last read from its page, validated */
   uint64_t counted_ns; /* its time is counted up to here */
+  uint64_t settled_ns; /* until then, what it reports may be of the last gap */
   struct vg_span busy, active;
   uint64_t ahead_ns; /* time with work outstanding that need not be counted: it may have been, see pages.c */
   struct vg_reported reported;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
+  uint64_t done_left_out_ns; /* reported, and not to be counted: of gaps; modulo 2^64 */
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
   bool is_unread;      /* its control page says so */
   bool may_run;        /* it may have work that it has not reported: launches at a SOLO gate leave no trace */

@@ -1,13 +1,15 @@
 /*
- * step.c - one step of the core, in order: charge the time that has passed, note which slices have drained, judge
- * demands, then open and close gates: free slices first, then the slot; last what follows from the gates. No gate is
- * opened for a slice whose cap bucket is empty. Mirrors step() of models/arbiter/policy.py.
+ * step.c - one step of the core, in order: leave out a gap in which the arbiter stood still, charge the time that has
+ * passed, note which slices have drained, judge demands, then open and close gates: free slices first, then the slot;
+ * last what follows from the gates. No gate is opened for a slice whose cap bucket is empty. Mirrors step() of
+ * models/arbiter/policy.py.
  */
 #include "arbiter/policy.h"
 #include "arbiter/shares.h"
 
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   if (now_ns < core->last_ns) now_ns = core->last_ns;
+  vg_core_skip_gap(core, now_ns);
   vg_core_count_lately(core);
   vg_core_charge(core, now_ns);
   core->last_ns = now_ns;

@@ -303,6 +303,9 @@ void vg_gate_daemon_back(struct vg_device *device) {
   VG_STORE(&gate->coasting, false);
   gate->drain = VG_DRAIN_NONE;
   vg_gate_report_again(device);
+  /* Work that was launched without the daemon is outstanding also where its word is closed and was drained before: the
+   * helper drains once more, else nothing would report the end of that work. */
+  VG_STORE(&VG_LOAD(&device->report)->drained_word, VG_GATE_NO_WORD);
   turn_to(device, &VG_LOAD(&device->control)->gate);
   pthread_mutex_unlock(&gate->mutex);
 }

@@ -17,7 +17,7 @@ from models.arbiter.policy import Arbiter
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/core.h", "arbiter/memory.h")
-PARTS = ("step", "slices", "policy", "shares", "entitlements", "outputs", "coast", "memory")
+PARTS = ("step", "slices", "policy", "shares", "gaps", "entitlements", "outputs", "coast", "memory")
 SOURCES = tuple(f"arbiter/{name}.c" for name in PARTS)
 INPUTS = (
     *("attached", "wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", "running", "drained_ns"),

@@ -7,12 +7,9 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.arbiter.model import GANG_LEADER, GANG_NONE, MS, SliceParams
+from models.arbiter.model import GANG_LEADER, MS, SliceParams
 from tests.arbiter.pair import Pair
-
-PERIOD_US = 20_000
-LEAST_MILLI = 10
-Spans = dict[int, tuple[int, int]]
+from tests.arbiter.timetable import PERIOD_US, Spans, said
 
 
 def attached(*rows: tuple[int, SliceParams]) -> Pair:
@@ -30,29 +27,6 @@ def coast(pair: Pair) -> Spans:
     rows = [pair.core.slices[i] for i in range(pair.core.slice_count)]
     spans = {row.id: (slots[i].begin_us, slots[i].end_us) for i, row in enumerate(rows) if row.present}
     return {ident: span for ident, span in spans.items() if span != (0, 0)}
-
-
-def share_milli(self: SliceParams, everyone: list[SliceParams]) -> int:
-    """One slice's part of the period, asked for by itself."""
-    reserved = sum(max(p.min_milli, LEAST_MILLI) for p in everyone)
-    least = max(self.min_milli, LEAST_MILLI)
-    if reserved > 1000:
-        return least * 1000 // reserved
-    wanting = [p for p in everyone if p.max_milli > p.min_milli]
-    weights = sum(p.weight or p.min_milli or 1 for p in wanting)
-    more = (1000 - reserved) * (self.weight or self.min_milli or 1) // weights if self in wanting else 0
-    return min(least + more, max(self.max_milli, least))
-
-
-def said(rows: dict[int, SliceParams]) -> Spans:
-    """Gangs first, then by id; each begins where those before it end."""
-    spans: Spans = {}
-    begin_milli = 0
-    for ident in sorted(rows, key=lambda ident: (rows[ident].gang == GANG_NONE, ident)):
-        end_milli = begin_milli + share_milli(rows[ident], list(rows.values()))
-        spans[ident] = (begin_milli * PERIOD_US // 1000, end_milli * PERIOD_US // 1000)
-        begin_milli = end_milli
-    return spans
 
 
 @st.composite

@@ -168,10 +168,53 @@ static void a_debt_is_paid_off_while_all_rest(void) {
   vg_prim_close(doorbell_fd);
 }
 
+/* Its thread waits at the closed gate and does not ring, so only the clock is read; then the arbiter's thread stands
+ * still, and the process works by its timetable. */
+static void what_was_done_while_the_arbiter_stood_still_is_never_counted(void) {
+  struct vg_arbiter_params params = {
+      .quantum_ns = 8 * VG_NS_PER_MS, .cap_depth_ns = 20 * VG_NS_PER_MS, .heartbeat_ns = 20 * VG_NS_PER_MS};
+  struct vg_slice_params slice = {.min_milli = 50, .max_milli = 50};
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  arbiter->core.slices[0].bucket.cap_ns = -10 * (int64_t)VG_NS_PER_S;
+  CHECK(vg_arbiter_start(arbiter) == 0);
+  int doorbell_fd = vg_prim_eventfd();
+  memset(&report, 0, sizeof report);
+  memset(&control, 0, sizeof control);
+  CHECK(vg_arbiter_process_add(arbiter, 1, 1, &header, &control, &report, doorbell_fd, 0) == 0);
+  VG_STORE(&report.active_since_ns, vg_prim_now_ns());
+  VG_STORE(&report.contexts, 1);
+  VG_STORE(&report.waiting, 1);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 5 * params.heartbeat_ns);
+  pthread_mutex_lock(&arbiter->mutex);
+  CHECK((control.gate & VG_GATE_STATE_MASK) == VG_GATE_CLOSED && arbiter->due[0] == VG_DUE_CLOCK);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_S);
+  VG_STORE(&report.busy_ns, 500 * VG_NS_PER_MS);
+  VG_STORE(&report.done_ns, 500 * VG_NS_PER_MS);
+  uint32_t woken = VG_LOAD(&header.helper_wake);
+  pthread_mutex_unlock(&arbiter->mutex);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 10 * params.heartbeat_ns);
+  pthread_mutex_lock(&arbiter->mutex);
+  const struct vg_core_slice *core = &arbiter->core.slices[0];
+  CHECK(core->in.busy_total_ns == 0 && core->in.done_total_ns == 0 && core->charged_ns == 0);
+  pthread_mutex_unlock(&arbiter->mutex);
+  CHECK(VG_LOAD(&header.helper_wake) != woken); /* back from its timetable */
+  /* and what comes later is */
+  VG_STORE(&report.busy_ns, 503 * VG_NS_PER_MS);
+  VG_STORE(&report.done_ns, 503 * VG_NS_PER_MS);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 10 * params.heartbeat_ns);
+  pthread_mutex_lock(&arbiter->mutex);
+  CHECK(core->in.busy_total_ns == 3 * VG_NS_PER_MS && core->in.done_total_ns == 3 * VG_NS_PER_MS);
+  pthread_mutex_unlock(&arbiter->mutex);
+  vg_arbiter_free(arbiter);
+  vg_prim_close(doorbell_fd);
+}
+
 int main(void) {
   RUN(a_throttled_program_is_believed_when_it_rings_again);
   RUN(time_counted_ahead_of_a_late_report_is_counted_once);
   RUN(a_debt_is_paid_off_while_all_rest);
+  RUN(what_was_done_while_the_arbiter_stood_still_is_never_counted);
   RUN(a_total_that_is_set_back_and_creeps_is_soon_not_believed);
   return 0;
 }

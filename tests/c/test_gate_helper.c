@@ -259,6 +259,24 @@ static void a_pause_among_launches_is_no_work(void) {
   CHECK(one_of_ten(pause_among_launches));
 }
 
+/* The word was drained before the daemon stood still; work that was launched by the timetable is behind it then. */
+static void what_was_launched_without_the_daemon_is_drained_when_it_is_back(void) {
+  begin(0);
+  launch(LAUNCH_NS);
+  set_gate(VG_GATE_CLOSED);
+  serve_until_drained();
+  control.max_milli = 500;
+  control.coast_period_us = control.coast_slots[0].end_us = 20000;
+  control.coast_slot_count = 1;
+  vg_session.mode = VG_MODE_COAST;
+  vg_gate_daemon_gone(device());
+  for (int i = 0; i < 5; i++) launch(LAUNCH_NS);
+  CHECK(report()->outstanding);
+  vg_gate_daemon_back(device());
+  CHECK(serve_until_idle() && report()->drained_word == control.gate);
+  end();
+}
+
 int main(void) {
   RUN(a_program_that_never_waits_becomes_idle);
   RUN(an_idle_helper_rests);
@@ -271,5 +289,6 @@ int main(void) {
   RUN(a_drain_ends_beside_a_capture);
   RUN(a_late_drain_ends_when_the_device_was_done);
   RUN(a_pause_among_launches_is_no_work);
+  RUN(what_was_launched_without_the_daemon_is_drained_when_it_is_back);
   return 0;
 }
