@@ -109,7 +109,7 @@ PROGRAMS: dict[str, tuple[str, tuple[Program, ...]]] = {
     ),
     "behind": (
         "two kernels behind 20 ms of something that computes nothing, again and again",
-        tuple(Program(f"behind_{what}", rounds=40) for what in ("function", "copy", "event", "sleep")),
+        tuple(Program(f"behind_{what}", rounds=30) for what in ("function", "copy", "event", "sleep")),
     ),
 }
 
@@ -134,6 +134,8 @@ def _figures_of(row: str, case: str, best: measured.Comparison) -> Iterator[Figu
     yield Figure(row, case, "GOT minus the log, pp", best.run.got_pp)
     got_pp = None if best.run.got_pp is None else abs(best.run.got_pp)
     yield Figure(row, case, "distance, pp", got_pp, Goal(GOALS.got_pp))
+    beyond = Goal(measured.BEYOND_S * 1000 + measured.BEYOND_PART * max(best.run.device_s, default=0) * 1000)
+    yield Figure(row, case, "computed beyond its maximum, ms", None if stuck else best.beyond_s * 1000, beyond)
 
 
 def _row(name: str) -> Row:
@@ -146,8 +148,8 @@ BENCH = rows.Bench(
     __doc__ or "",
     "SIMULATED H200",
     f"Each program runs alone in a slice of {', '.join(map(str, MAXIMA))} of each of its devices (the last number of a "
-    "case). Its time is relative to the greatest of: without a hook; device time over the maximum; without a hook on a "
-    "device whose kernels take one over the maximum longer. A value that is missing: the program did not end.",
+    "case). What is legitimate: without a hook; the device time over the maximum; what cannot be saved up (benchmarks/"
+    "measured.py). A value that is missing: the program did not end.",
     {name: _row(name) for name in PROGRAMS},
 )
 

@@ -1,11 +1,12 @@
 """Random programs in slices: does a slice get what it may, whatever its streams wait for, and is it charged for that?
 
 Each seed is a program (tenants/random_program.c) of one or two processes, up to three threads each with up to four
-streams, on one or two devices, that wait for each other in every way the driver has: values, events, semaphores, host
-functions, copies, graphs. It runs without a hook, then alone in slices of the given maxima. A run misses when it takes
-more than 1.3 times what is legitimate (see measured.py), when what the slice is said to have used (GOT) is more than a
-point of the elapsed time from the device's log, or when it does not end. What misses by figures is tried once more,
-since this machine may have been busy; what is stuck is not.
+streams, on one or two devices, that wait for each other's values, events, semaphores, host functions, copies and
+graphs. It runs without a hook, then alone in slices of the given maxima. A run misses when it takes more than 1.3 times
+what is legitimate (see measured.py), when what the slice is said to have used (GOT) is more than a point of the elapsed
+time from the device's log, when it computes beyond its maximum, or when it does not end. What misses by figures is
+tried once more, since this machine may have been busy; what is stuck is not. Results of named seeds and of samples are
+kept in build/bench.
 """
 
 from __future__ import annotations
@@ -131,6 +132,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     args = made.parse_args(words)
     if args.real:
         made.error("--real: kernels of known lengths and a log are needed, which only the simulated device has")
+    if (args.seeds or args.sample) and args.results == results.RESULTS:
+        args.results = harness.BUILD
     if any(not 0 < maximum <= 1 for maximum in args.gpus):
         made.error("--gpus: fractions of a device, above 0 and at most 1")
     return args

@@ -111,15 +111,31 @@ def outcome(seconds: float, device_s: float, got_pp: float = 0, stuck: str = "")
     ("found", "why"),
     [
         (measured.Comparison(0.5, 1.0, outcome(1.2, 0.3)), ""),
+        (measured.Comparison(0.1, 1.0, outcome(1.2, 0.3)), "180 ms beyond its maximum"),
         (measured.Comparison(0.1, 1.0, outcome(3.5, 0.3)), ""),  # 3 s of its maximum
         (measured.Comparison(0.1, 1.0, outcome(4.5, 0.3)), "ratio 1.50"),
-        (measured.Comparison(0.1, 1.0, outcome(4.5, 0.3), 4.0), ""),  # nor can a slower device do more
+        (measured.Comparison(0.1, 1.0, outcome(4.5, 0.3), 4.2, 4.0), ""),  # it could not save up so much
+        (measured.Comparison(0.1, 1.0, outcome(4.5, 0.3), 3.1, 4.0), "ratio 1.45"),
         (measured.Comparison(0.5, 1.0, outcome(1.0, 0.3, -3)), "GOT -3.0 points"),
         (measured.Comparison(0.5, 1.0, outcome(20.0, 0.3, 0, "thread 0")), "stuck"),
     ],
 )
 def test_why_a_run_misses(found: measured.Comparison, why: str) -> None:
     assert random_programs.Found(random_programs.Case(1, found.maximum), found, 1).why_missed == why
+
+
+def test_a_replay_saves_up_little() -> None:
+    def run(seconds: float, *devices: list[tuple[float, float]]) -> measured.Outcome:
+        return measured.Outcome(seconds, len(devices), (), busy=tuple(map(tuple, devices)))
+
+    assert measured.replay_s(run(1.0, [(0, 1)]), 1) == pytest.approx(1)
+    assert measured.replay_s(run(1.0, [(0, 1)]), 0.5) == pytest.approx(2 - 0.015)  # saved before the begin
+    assert measured.replay_s(run(2.0, [(1, 2)]), 0.5) == pytest.approx(3 - 0.015)  # and no more by waiting
+    assert measured.replay_s(run(1.0), 0.1) == 1
+    in_turn = [(n * 0.002, n * 0.002 + 0.001) for n in range(100)]
+    other = [(n * 0.002 + 0.001, n * 0.002 + 0.002) for n in range(100)]
+    assert measured.replay_s(run(0.2, in_turn, other), 0.5) == pytest.approx(0.2)
+    assert measured.replay_s(run(0.2, in_turn, in_turn), 0.25) == pytest.approx((0.1 - 0.015 * 0.25) / 0.25, abs=0.002)
 
 
 def test_a_sample_is_the_same_each_time_and_keeps_seeds_together() -> None:

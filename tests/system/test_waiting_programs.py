@@ -1,0 +1,55 @@
+"""Programs whose streams wait for each other, alone in slices: each ends, takes what it may, is charged what it ran.
+
+Some of those of the benchmarks random_programs and dependent_streams, with wider limits. Figures decide once all tries
+miss; a program that is stuck fails at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from benchmarks import dependent_streams, measured, random_programs
+
+GOALS = measured.Goals(ratio=1.5, got_pp=3.0)
+LIMIT_S = 20.0
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[measured.Bench]:
+    with measured.open_bench(random_programs.LENGTHS_US) as made:
+        yield made
+
+
+def check(bench: measured.Bench, command: Sequence[str], maximum: float) -> None:
+    unhooked = bench.run_unhooked(command, LIMIT_S)
+    found = bench.compare(command, maximum, unhooked, LIMIT_S)
+    assert not GOALS.why_missed(found), found.as_json()
+
+
+#: of one and two processes and devices, with streams that wait for each other implicitly, with many graphs
+@pytest.mark.parametrize("maximum", [0.1, 0.5])
+@pytest.mark.parametrize("seed", [1, 2, 39, 11])
+def test_a_random_program(bench: measured.Bench, seed: int, maximum: float) -> None:
+    check(bench, random_programs.command(seed, 0.5), maximum)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        dependent_streams.Program("plain", threads=1),
+        dependent_streams.Program("values", devices=2),
+        dependent_streams.Program("values", processes=2, devices=2),
+        dependent_streams.Program("events", threads=3),
+        dependent_streams.Program("functions", processes=2),
+        dependent_streams.Program("graphs"),
+        dependent_streams.Program("producer", devices=2),
+        dependent_streams.Program("after_value_and_kernel"),
+        dependent_streams.Program("behind_event", rounds=20),
+    ],
+    ids=lambda program: program.name,
+)
+def test_streams_that_wait_for_each_other(bench: measured.Bench, program: dependent_streams.Program) -> None:
+    check(bench, program.command, 0.25)
