@@ -52,10 +52,11 @@ def note_reports(device: Device, s: Slice, passed_ns: int) -> None:
     s.busy_ns = min(s.busy_total_ns - s.busy_seen_ns, passed_ns)
     s.busy_seen_ns = s.busy_total_ns
     counted = s.saturating and s.counted_ahead  # a free slice is charged by what completes
-    if not s.busy_ns and s.attached and s.was_outstanding and not counted:  # a page that contradicts itself
+    if not s.busy_ns and s.attached and s.was_running and not counted:  # a page that contradicts itself
         s.busy_ns = passed_ns
     count_done(s, passed_ns)
     s.was_outstanding = s.outstanding
+    s.was_running = s.running > 0  # a gang's leader has the slot for work on other devices, too
     s.contexts = max(1, s.running) if s.busy_ns > 0 else 0
     active_ns = min(s.active_total_ns - s.active_seen_ns, passed_ns)
     s.active_seen_ns = s.active_total_ns

@@ -209,6 +209,7 @@ class Slice:
     busy_seen_ns: int = 0  # busy_total_ns as of the last step
     active_seen_ns: int = 0  # active_total_ns as of the last step
     was_outstanding: bool = False
+    was_running: bool = False  # some of it on this device
     was_active: bool = False  # to see a burst begin
     last_active_ns: int = 0
     # counted

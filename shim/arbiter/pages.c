@@ -75,9 +75,12 @@ static bool is_counted_ahead(struct vg_process *process, uint64_t told_ns, uint6
 /* runs: work was outstanding when its time was last counted. */
 static void count_time(struct vg_arbiter *arbiter, struct vg_process *process, bool runs, uint64_t now_ns) {
   bool settles = now_ns < process->settled_ns;
-  uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, process->counted_ns, now_ns, settles);
+  /* What a page reports late, a step cannot count for more time than it has: the rest is for the next one. */
+  uint64_t step_ns = arbiter->core.last_ns, begin_ns = process->counted_ns > step_ns ? process->counted_ns : step_ns;
+  if (begin_ns > now_ns) begin_ns = now_ns;
+  uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, begin_ns, now_ns, settles);
   process->slice->in.busy_total_ns += more_ns;
-  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns, settles);
+  process->slice->in.active_total_ns += count_span(&process->active, begin_ns, now_ns, settles);
   process->ahead_ns += AHEAD_FACTOR * more_ns;
   if (process->ahead_ns > AHEAD_MAX_NS) process->ahead_ns = AHEAD_MAX_NS;
   bool ahead = runs && is_counted_ahead(process, told_ns, more_ns, now_ns - process->counted_ns);
@@ -137,6 +140,7 @@ static void read_answers(struct vg_process *process, uint64_t now_ns) {
 static uint8_t due_next(const struct vg_process *process) {
   bool open = is_open(process->word);
   bool runs = process->reported.outstanding || process->busy.since_ns;
+  runs |= process->busy.told_ns > process->busy.counted_ns; /* some of its time is to be counted yet */
   bool drains = !open && !process->reported.quiet;
   bool enters = open && process->reported.waiting;
   if (runs || drains || enters) return VG_DUE_PAGE;

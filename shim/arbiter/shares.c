@@ -443,10 +443,11 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   /* A page that contradicts itself: work is outstanding and takes no time. A free slice is charged by what completes.
    */
   bool counted = slice->saturating && slice->in.counted_ahead;
-  if (!slice->step.busy_ns && slice->in.attached && slice->step.was_outstanding && !counted)
+  if (!slice->step.busy_ns && slice->in.attached && slice->step.was_running && !counted)
     slice->step.busy_ns = passed_ns;
   count_done(slice, passed_ns);
   slice->step.was_outstanding = slice->in.outstanding;
+  slice->step.was_running = slice->in.running > 0; /* a gang's leader has the slot for work on other devices, too */
   slice->step.contexts = 0;
   if (slice->step.busy_ns) slice->step.contexts = slice->in.running ? slice->in.running : 1;
   uint64_t active_ns = vg_core_least(slice->in.active_total_ns - slice->step.active_seen_ns, passed_ns);

@@ -78,7 +78,7 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (gate->busy.since_ns) return;
   struct vg_report_device *report = page_of(device, now_ns);
-  gate->span_done_ns = 0;
+  gate->span_done_ns = gate->resumed_ns = 0;
   span_begin(&gate->busy, now_ns, &report->busy_since_ns);
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
   VG_STORE(&report->outstanding, 1);
@@ -140,6 +140,14 @@ void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now
     span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
 }
 
+/* Work that waited has run for longer than since it was seen to run. */
+static void extend_back(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  uint64_t begun_ns = gate->span_done_ns < now_ns ? now_ns - gate->span_done_ns : 0;
+  if (begun_ns < gate->resumed_ns) begun_ns = gate->resumed_ns;
+  if (begun_ns < gate->busy.since_ns) span_begin(&gate->busy, begun_ns, &page_of(device, now_ns)->busy_since_ns);
+}
+
 /* Work that waited has run and completed before anybody saw it run. */
 static void cover(struct vg_device *device, uint64_t done_ns, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
@@ -158,9 +166,10 @@ void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t la
   uint64_t now_ns = vg_prim_now_ns();
   struct vg_report_device *report = page_of(device, now_ns);
   if (!gate->busy.since_ns && done_ns) cover(device, done_ns, now_ns);
+  gate->span_done_ns += done_ns;
+  if (gate->busy.since_ns && gate->resumed_ns) extend_back(device, now_ns);
   uint64_t busy_ns = gate->busy.total_ns;
   if (gate->busy.since_ns && now_ns > gate->busy.since_ns) busy_ns += now_ns - gate->busy.since_ns;
-  gate->span_done_ns += done_ns;
   done_ns += report->done_ns;
   VG_STORE_RELAXED(&report->done_ns, done_ns < busy_ns ? done_ns : busy_ns);
   if (launches) __atomic_add_fetch(&report->launches, launches, __ATOMIC_RELAXED);

@@ -52,6 +52,7 @@ struct vg_gate_state {
   uint64_t waiting_ns;       /* such work that counts as outstanding */
   uint64_t waits_since_ns, waits_seen_ns; /* while only such work is left: since when, and when it was last looked at */
   uint64_t accepted_ns;      /* when the present word was accepted; 0: it is closed */
+  uint64_t resumed_ns;       /* work that waited has run since some time after this one; 0: it did not wait */
   uint64_t covered_ns;       /* up to here the time in which work ran has been reported */
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */

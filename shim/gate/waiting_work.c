@@ -70,8 +70,9 @@ uint64_t vg_gate_look_at_waiting(struct vg_device *device, uint64_t now_ns) {
   bool runs = vg_gate_running(locked) != 0;
   vg_gate_unlock_all(locked);
   if (runs && !gate->busy.since_ns) {
-    uint64_t begun_ns = now_ns - (now_ns - gate->waits_seen_ns) / 2; /* at some time since the last look */
-    vg_gate_become_busy(device, begun_ns > gate->covered_ns ? begun_ns : gate->covered_ns);
+    uint64_t idle_ns = gate->waits_seen_ns > gate->covered_ns ? gate->waits_seen_ns : gate->covered_ns;
+    vg_gate_become_busy(device, now_ns - (now_ns - idle_ns) / 2); /* at some time since the last look */
+    gate->resumed_ns = idle_ns;
     return 0;
   }
   gate->waits_seen_ns = now_ns;
