@@ -10,6 +10,7 @@ NAMES = (
     "launch_overhead",
     "alloc_overhead",
     "markers",
+    "collectives",
     "memory_exact",
     "ledger",
     "start_together",

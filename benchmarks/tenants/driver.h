@@ -14,6 +14,13 @@
 typedef void *handle;
 typedef uint64_t device_pointer;
 
+struct launch_config { /* of a launch with attributes: the driver's CUlaunchConfig */
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  handle stream;
+  void *attributes;
+  unsigned attribute_count;
+};
+
 #define DRIVER_FUNCTIONS(X)                                                                                            \
   X(cuInit, cuInit, (unsigned))                                                                                        \
   X(cuDeviceGet, cuDeviceGet, (int *, int))                                                                            \
@@ -33,6 +40,9 @@ typedef uint64_t device_pointer;
   X(cuModuleGetFunction, cuModuleGetFunction, (handle *, handle, const char *))                                        \
   X(cuLaunchKernel, cuLaunchKernel,                                                                                    \
     (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **))          \
+  X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel,                                                              \
+    (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **))                   \
+  X(cuLaunchKernelEx, cuLaunchKernelEx, (const struct launch_config *, handle, void **, void **))                      \
   X(cuStreamCreate, cuStreamCreate, (handle *, unsigned))                                                              \
   X(cuStreamSynchronize, cuStreamSynchronize, (handle))                                                                \
   X(cuStreamQuery, cuStreamQuery, (handle))                                                                            \

@@ -172,6 +172,10 @@ struct vg_control_device {
   /* not 0: the report page is not read and no heartbeat is written before the doorbell rings, which it must when the
    * page changes; another number each time */
   uint32_t unread;
+  /* of a gang: a process whose passed_serial is smaller passes the closed gate, once, and then until so much work is
+   * outstanding */
+  uint32_t pass_serial;
+  uint64_t pass_work_ns;
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */
@@ -206,6 +210,9 @@ struct vg_report_device {
   uint64_t active_since_ns;   /* not 0: active since then */
   /* how long threads waited at the closed gate: bucket i counts waits below 2^i * 16 us, the last one all others */
   uint32_t wait_counts[VG_WAIT_BUCKETS];
+  uint64_t overdue_ns;    /* of a gang, under a closed word: when its work was last seen not to get on, though by the
+                           * estimates it should have; 0 = it does */
+  uint32_t passed_serial; /* the last pass_serial with which a launch passed the closed gate */
 };
 
 #endif

@@ -8,6 +8,10 @@
 #include "base/prim.h"
 
 #define MEMBERS_MAX (VG_SLICES_MAX * 4)
+#define SEEN_NS 50000ull /* what two devices complete together is seen on both within this time */
+#define LAST_RESORT_NS 1000000ull
+#define LET_LEAST_NS 50000ull /* of work let through at once: little more than one launch */
+#define LET_MOST_NS 2000000ull
 
 struct member { /* a gang's part on one device */
   uint64_t slice_id;
@@ -53,6 +57,8 @@ static void read_locked(uint64_t slice_id, int wake_fd, struct vg_gang_others *r
     ret_others->outstanding |= member->part.outstanding;
     if (is_behind(ret_others->collectives, member->part.collectives))
       ret_others->collectives = member->part.collectives;
+    ret_others->idle_wants |= member->part.wants && !member->part.outstanding;
+    if (member->part.overdue_ns > ret_others->overdue_ns) ret_others->overdue_ns = member->part.overdue_ns;
   }
 }
 
@@ -61,6 +67,7 @@ static bool is_news(const struct member *member, const struct vg_gang_others *be
                     const struct vg_gang_others *now) {
   bool further = is_behind(before->collectives, now->collectives);
   if (further && !member->part.open && is_behind(member->part.collectives, now->collectives)) return true;
+  if (before->overdue_ns != now->overdue_ns && !member->part.open && member->part.wants) return true;
   if (!member->part.leads) return before->go != now->go || before->turns != now->turns;
   return before->wants != now->wants || before->outstanding != now->outstanding || before->veto != now->veto;
 }
@@ -151,6 +158,8 @@ void vg_gang_round_begins(struct vg_arbiter *arbiter) {
     slice->in.gang_stop = leads && elsewhere.veto;
     slice->in.gang_busy = leads && elsewhere.outstanding;
     lane->others_collectives = elsewhere.collectives;
+    lane->others_overdue_ns = elsewhere.overdue_ns;
+    lane->others_idle_wants = elsewhere.idle_wants;
     lane->own_wants = slice->in.wants;
     lane->own_outstanding = slice->in.outstanding;
     if (!leads) continue;
@@ -186,6 +195,70 @@ static void let_through(struct vg_arbiter *arbiter, const struct vg_lane *lane, 
   }
 }
 
+static uint64_t overdue(const struct vg_lane *lane) {
+  uint64_t last_ns = 0;
+  for (const struct vg_process *process = lane->first; process; process = process->next)
+    if (process->reported.overdue_ns > last_ns) last_ns = process->reported.overdue_ns;
+  return last_ns;
+}
+
+static bool is_used(const struct vg_process *process) { /* what was let through last */
+  return !is_behind(process->reported.passed_serial, VG_LOAD(&process->control->pass_serial));
+}
+
+/* May this process's launch be what the overdue work waits for? What it has launched before has ended, and that was not
+ * it. Or nothing else can be, since a thread that would launch it waits here. */
+static bool may_be_awaited(const struct vg_lane *lane, const struct vg_process *process, uint64_t overdue_ns) {
+  const struct vg_reported *reported = &process->reported;
+  uint64_t since_ns = reported->drained_ns > process->let_ns ? reported->drained_ns : process->let_ns;
+  if (!overdue_ns || !reported->waiting || !is_used(process)) return false;
+  if (!reported->outstanding) return overdue_ns > since_ns + SEEN_NS;
+  if (lane->overdue_since_ns > since_ns) since_ns = lane->overdue_since_ns;
+  return !lane->others_idle_wants && reported->overdue_ns > since_ns + LAST_RESORT_NS;
+}
+
+/* A thread that has just looked and is about to sleep misses it: so until it has passed, it is woken in each round. */
+static void wake(struct vg_arbiter *arbiter, const struct vg_process *process) {
+  vg_prim_futex_wake(&process->control->gate, INT_MAX);
+  arbiter->due[process->index] |= VG_DUE_PAGE;
+}
+
+static void let(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t work_ns, uint64_t now_ns) {
+  process->let_ns = now_ns;
+  VG_STORE(&process->control->pass_work_ns, work_ns);
+  VG_STORE(&process->control->pass_serial, process->reported.passed_serial + 1);
+  wake(arbiter, process);
+}
+
+static void let_no_more(struct vg_process *process) {
+  if (VG_LOAD(&process->control->pass_work_ns)) VG_STORE(&process->control->pass_work_ns, 0);
+  if (!is_used(process)) VG_STORE(&process->control->pass_serial, process->reported.passed_serial);
+}
+
+/* Kernels that spin for each other by whatever name: work of the gang is overdue, on any of its devices, and threads
+ * wait at its gates. One launch is let through, and when that was not what the work waits for, more and more. */
+static void let_awaited_through(struct vg_arbiter *arbiter, struct vg_lane *lane, uint64_t overdue_ns,
+                                uint64_t now_ns) {
+  bool ends = lane->overdue_since_ns && !overdue_ns;
+  uint64_t next_ns = !lane->let_work_ns ? LET_LEAST_NS : 2 * lane->let_work_ns;
+  if (next_ns > LET_MOST_NS) next_ns = LET_MOST_NS;
+  if (!overdue_ns) lane->overdue_since_ns = lane->let_work_ns = 0;
+  if (overdue_ns && !lane->overdue_since_ns) lane->overdue_since_ns = now_ns;
+  for (struct vg_process *process = lane->first; process; process = process->next) {
+    if (ends) let_no_more(process);
+    if (may_be_awaited(lane, process, overdue_ns))
+      let(arbiter, process, lane->let_work_ns = next_ns, now_ns);
+    else if (process->reported.waiting && !is_used(process))
+      wake(arbiter, process);
+  }
+}
+
+/* At an open gate, or when the time is over. */
+static void let_nothing_through(struct vg_lane *lane) {
+  for (struct vg_process *process = lane->first; process; process = process->next) let_no_more(process);
+  lane->overdue_since_ns = lane->let_work_ns = 0;
+}
+
 uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
   uint64_t due_ns = UINT64_MAX;
   for (int i = 0; i < arbiter->core.slice_count; i++) {
@@ -195,6 +268,7 @@ uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
     if (lane->in_gang && (!led || lane->gang_id != slice->id)) {
       vg_gang_leave(lane->gang_id, arbiter->wake_fd);
       lane->in_gang = false;
+      let_nothing_through(lane);
     }
     if (!led) continue;
     lane->in_gang = true;
@@ -202,6 +276,11 @@ uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
     uint32_t mine = launched(lane), others = lane->others_collectives;
     bool more = makes_up(arbiter, slice, now_ns) && is_behind(mine, others);
     let_through(arbiter, lane, more ? others - mine : 0);
+    uint64_t own_ns = overdue(lane), others_ns = lane->others_overdue_ns;
+    if (makes_up(arbiter, slice, now_ns))
+      let_awaited_through(arbiter, lane, own_ns > others_ns ? own_ns : others_ns, now_ns);
+    else
+      let_nothing_through(lane);
     struct vg_gang_part part = {
         .leads = slice->params.gang == VG_GANG_LEADER,
         .turns = slice->saturating,
@@ -210,6 +289,7 @@ uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
         .wants = lane->own_wants,
         .outstanding = lane->own_outstanding,
         .collectives = mine,
+        .overdue_ns = own_ns,
     };
     uint64_t again_ns = vg_gang_post(slice->id, arbiter->wake_fd, &part, now_ns);
     if (again_ns < due_ns) due_ns = again_ns;

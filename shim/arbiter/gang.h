@@ -8,7 +8,9 @@
  * collective kernel may run on one device while its partner waits at the gate of another, and would spin there until
  * the next lease. So the shims count launches of collectives, and for a moment a device that is behind lets launches
  * through its closed gate until it has as many as the others. Collectives are known by their names
- * (gate/collectives.c); others that spin like this end as well: overrun becomes overlap.
+ * (gate/collectives.c). Kernels of other names that spin like this are known by drains that do not end while threads
+ * wait at closed gates: the devices let launches through, few at first, until the drains get on
+ * (docs/design/sharing.md).
  */
 #ifndef VG_ARBITER_GANG_H
 #define VG_ARBITER_GANG_H
@@ -23,13 +25,16 @@ struct vg_gang_part { /* posted by a device's arbiter after each round */
   bool wants;           /* a thread waits at its closed gate */
   bool outstanding;     /* work is on the device */
   uint32_t collectives; /* launched there by all processes that are attached now */
+  uint64_t overdue_ns;  /* when its work was last seen not to get on, under a closed gate; 0: it does */
 };
 
 struct vg_gang_others {    /* the parts on the other devices, together */
   bool turns, go;          /* the leader takes turns; its gate is open, or there is no leader */
   bool veto;               /* of any of them */
   bool wants, outstanding; /* on any of them */
+  bool idle_wants;         /* a thread waits at the closed gate of one that has no work */
   uint32_t collectives;    /* of the one that is furthest */
+  uint64_t overdue_ns;     /* of any of them, the last time */
 };
 
 /* wake_fd is written when there is news, and names the arbiter. A full board: the slice is in no gang. A device is

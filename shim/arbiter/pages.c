@@ -124,7 +124,7 @@ static void read_answers(struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   bool open = is_open(process->word);
   process->reported.noticed = process->reported.gave_up_while_waiting = false;
-  process->reported.drained_ns = process->reported.drain_expected_ns = 0;
+  process->reported.drained_ns = process->reported.drain_expected_ns = process->reported.overdue_ns = 0;
   bool answered = VG_LOAD(open ? &report->given_up_word : &report->drained_word) == process->word;
   process->reported.quiet = process->contexts == 0 || answered || (!open && !process->answers);
   process->reported.gave_up_while_waiting = open && answered && process->reported.waiting;
@@ -133,7 +133,10 @@ static void read_answers(struct vg_process *process, uint64_t now_ns) {
   uint64_t drained_ns = VG_LOAD(&report->drained_ns);
   process->reported.drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
   process->reported.noticed = VG_LOAD(&report->noticed_word) == process->word;
-  if (process->reported.noticed) process->reported.drain_expected_ns = VG_LOAD(&report->drain_expected_ns);
+  if (!process->reported.noticed) return;
+  process->reported.drain_expected_ns = VG_LOAD(&report->drain_expected_ns);
+  uint64_t overdue_ns = answered || !process->reported.outstanding ? 0 : VG_LOAD(&report->overdue_ns);
+  process->reported.overdue_ns = overdue_ns < now_ns ? overdue_ns : now_ns;
 }
 
 /* May the page change, without its doorbell, in a way that matters before the next heartbeat? */
@@ -186,6 +189,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   bool worked = read_counters(process);
   bool had_context = process->contexts > 0;
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
+  process->reported.passed_serial = VG_LOAD(&report->passed_serial); /* first: what passes is outstanding before */
   process->reported.outstanding = VG_LOAD(&report->outstanding) != 0;
   uint32_t waiting = VG_LOAD(&report->waiting);
   vg_pages_read_memory(arbiter, process, now_ns);

@@ -55,8 +55,8 @@ struct vg_memory_shown { /* as published in the control page */
 };
 
 struct vg_reported { /* by a process, validated: the core's inputs are summed up from it */
-  uint64_t drained_ns, drain_expected_ns;
-  uint32_t waiting;
+  uint64_t drained_ns, drain_expected_ns, overdue_ns;
+  uint32_t waiting, passed_serial;
   bool outstanding, quiet, gave_up_while_waiting, noticed;
 };
 
@@ -91,6 +91,7 @@ struct vg_process {
   bool answers;        /* at work when its gate was closed: the drain waits for its answer */
   bool has_turn;       /* the lane is apart, and the lease is this one's: see turns.h */
   uint64_t turns_ns;   /* leases that it had to itself */
+  uint64_t let_ns;     /* when launches were last let through its closed gate, see gang.c */
 };
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
@@ -109,6 +110,10 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   bool in_gang;
   uint64_t gang_id;            /* of the slice, as on the board */
   uint32_t others_collectives; /* launched on the device of the gang that is furthest */
+  uint64_t others_overdue_ns;  /* when work on another one was last seen to be overdue */
+  uint64_t overdue_since_ns;   /* work on any of them has been overdue since then */
+  uint64_t let_work_ns;        /* so much was let through at once, the last time */
+  bool others_idle_wants;      /* threads wait at the gate of another one, which has no work */
   bool own_wants, own_outstanding;
   /* as published in the control pages */
   uint32_t word, neighbour_waits, watch, min_milli, max_milli;

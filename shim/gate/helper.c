@@ -18,7 +18,8 @@
 #define POLL_AHEAD_NS 60000ull
 #define POLL_LEAST_NS 30000ull
 #define POLL_MOST_NS 1000000ull
-#define QUIET_NS 200000ull /* no launch for this long: a probe is worth its cost */
+#define POLL_GANG_NS 150000ull /* a gang's other devices may have to launch something first */
+#define QUIET_NS 200000ull     /* no launch for this long: a probe is worth its cost */
 #define BUSY_LOOK_LEAST_NS 200000ull
 #define BUSY_LOOK_MOST_NS 1000000ull
 #define IDLE_LOOK_NS 1000000ull
@@ -51,12 +52,14 @@ static bool start_probe(struct vg_device *device) {
 static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
   uint64_t remaining_ns = vg_gate_reap(device, now_ns);
   remaining_ns -= remaining_ns < device->gate->waiting_ns ? remaining_ns : device->gate->waiting_ns;
-  uint64_t expected_ns = remaining_ns ? now_ns + remaining_ns : 0;
+  bool overdue = vg_gate_gang_report_overdue(device, remaining_ns, now_ns);
+  uint64_t expected_ns = remaining_ns && !overdue ? now_ns + remaining_ns : 0;
   VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, expected_ns);
   uint64_t pause_ns = (now_ns - device->gate->drain_begun_ns) / 64;
   if (expected_ns > now_ns + POLL_AHEAD_NS) pause_ns = expected_ns - now_ns - POLL_AHEAD_NS;
   if (pause_ns < POLL_LEAST_NS) pause_ns = POLL_LEAST_NS;
-  if (pause_ns > POLL_MOST_NS) pause_ns = POLL_MOST_NS;
+  uint64_t most_ns = vg_gate_gang_counts(device) ? POLL_GANG_NS : POLL_MOST_NS;
+  if (pause_ns > most_ns) pause_ns = most_ns;
   return now_ns + pause_ns;
 }
 
@@ -84,6 +87,7 @@ static void report_drained(struct vg_device *device, uint64_t done_ns, bool all)
   if (probed) done_ns = done_before_probe(device, locked, done_ns);
   vg_gate_become_idle(device, done_ns);
   vg_gate_unlock_all(locked);
+  VG_STORE_RELAXED(&report->overdue_ns, 0);
   VG_STORE_RELAXED(&report->drained_ns, done_ns);
   VG_STORE(&report->drained_word, gate->drain_word);
   vg_prim_eventfd_ring(device->doorbell_fd);
@@ -146,11 +150,12 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
   if (gate->drain == VG_DRAIN_NONE || gate->drain_word != word) {
     vg_gate_set_open_word(device, VG_GATE_NO_WORD);
     VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, 0);
+    VG_STORE(&VG_LOAD(&device->report)->overdue_ns, 0);
     VG_STORE(&VG_LOAD(&device->report)->noticed_word, word);
     gate->drain = VG_DRAIN_IN_FLIGHT;
     gate->drain_word = word;
     gate->drain_begun_ns = now_ns;
-    gate->look_due_ns = gate->probed_ns = 0;
+    gate->look_due_ns = gate->probed_ns = gate->drain_forecast_ns = 0;
     VG_STORE_RELAXED(&gate->accepted_ns, 0);
     gate->idle_probe = false;
   }

@@ -43,7 +43,9 @@ struct vg_gate_state {
   enum vg_drain drain;
   uint32_t drain_word; /* the closed word being drained */
   uint64_t drain_begun_ns;
-  bool idle_probe; /* a probe is under way to see whether any work is left */
+  uint64_t pass_until_ns; /* launches pass the closed gate until work up to then is outstanding, see collectives.c */
+  uint64_t drain_left_ns, drain_forecast_ns; /* of a gang: when work last completed, what was left and its end */
+  bool idle_probe;                           /* a probe is under way to see whether any work is left */
   uint64_t idle_probe_launched;
   uint64_t look_due_ns;           /* when it meant to look at outstanding work again; 0: it did not */
   uint64_t probed_ns;             /* when the last probe was recorded */
@@ -68,6 +70,8 @@ void vg_gate_capture_forked_child(void);
 void vg_gate_sync_forked_child(void);
 /* May a launch pass the gate that is closed by this word, because another device of the gang is further? */
 bool vg_gate_gang_passes(struct vg_device *device, uint32_t word);
+/* A look at a drain, with what is left by the estimates: in a gang, reports whether work is overdue, and returns it. */
+bool vg_gate_gang_report_overdue(struct vg_device *device, uint64_t remaining_ns, uint64_t now_ns);
 /* A kernel has been launched in a gang: counts it if it is a collective. Called by the thread that launched it. */
 void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate);
 

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include "arbiter/state.h"
 #include "base/prim.h"
 #include "check.h"
 
@@ -111,6 +112,30 @@ static void a_device_that_is_behind_is_woken(void) {
   end(1);
 }
 
+/* A device at whose closed gate a thread waits is woken when work of another one is overdue, or gets on again. */
+static void a_device_that_others_may_wait_for_is_woken(void) {
+  begin(1);
+  struct vg_gang_part leader = part_of(LEADER), follower = part_of(FOLLOWER);
+  leader.overdue_ns = 5;
+  post(1, LEADER, leader);
+  CHECK(!rung(wake_fds[FOLLOWER]) && read_board(1, FOLLOWER).overdue_ns == 5);
+  follower.wants = true;
+  post(1, FOLLOWER, follower);
+  rung(wake_fds[LEADER]);
+  CHECK(read_board(1, LEADER).idle_wants);
+  leader.overdue_ns = 6;
+  post(1, LEADER, leader);
+  CHECK(rung(wake_fds[FOLLOWER]));
+  leader.overdue_ns = 0;
+  post(1, LEADER, leader);
+  struct vg_gang_others seen = read_board(1, FOLLOWER);
+  CHECK(rung(wake_fds[FOLLOWER]) && !seen.overdue_ns);
+  follower.outstanding = true;
+  post(1, FOLLOWER, follower);
+  CHECK(!read_board(1, LEADER).idle_wants);
+  end(1);
+}
+
 /* A tenant whose pages change all the time makes its devices' arbiters wake each other no faster than the limit. */
 static void rings_are_limited_and_the_last_news_arrives(void) {
   begin(1);
@@ -130,12 +155,91 @@ static void rings_are_limited_and_the_last_news_arrives(void) {
   end(1);
 }
 
+/* ---- launches let through closed gates ---- */
+
+static struct vg_arbiter arbiters[DEVICES];
+static struct vg_process processes[DEVICES];
+static struct vg_control_device controls[DEVICES];
+static struct vg_report_device reports[DEVICES];
+
+/* Both gates close now, and a thread waits at the follower's. */
+static void close_gates(void) {
+  for (int i = 0; i < DEVICES; i++) {
+    struct vg_core_slice *slice = &arbiters[i].core.slices[0];
+    *slice = (struct vg_core_slice){
+        .present = true, .id = 5, .params.gang = i == LEADER ? VG_GANG_LEADER : VG_GANG_FOLLOWER};
+    slice->gate.close_ns = now_ns;
+    processes[i] = (struct vg_process){.control = &controls[i], .report = &reports[i]};
+    arbiters[i].wake_fd = wake_fds[i];
+    arbiters[i].core.params = (struct vg_arbiter_params){.bound_ns = 2 * VG_NS_PER_MS, .overrun_ns = 16 * VG_NS_PER_MS};
+    arbiters[i].core.slice_count = 1;
+    arbiters[i].lanes[0] = (struct vg_lane){.first = &processes[i]};
+  }
+  processes[FOLLOWER].reported.waiting = 1;
+  arbiters[FOLLOWER].core.slices[0].in.wants = true;
+}
+
+static void one_round(int device) {
+  arbiters[device].core.last_ns = now_ns;
+  vg_gang_round_begins(&arbiters[device]);
+  vg_gang_round_ends(&arbiters[device], now_ns);
+}
+
+static void leader_says(uint64_t overdue_ns, uint64_t expected_ns) {
+  now_ns += VG_NS_PER_MS / 2;
+  processes[LEADER].reported = (struct vg_reported){.outstanding = true, .overdue_ns = overdue_ns ? now_ns : 0};
+  arbiters[LEADER].core.slices[0].in.outstanding = true;
+  arbiters[LEADER].core.slices[0].in.drain_expected_ns = expected_ns ? now_ns + expected_ns : 0;
+  one_round(LEADER);
+  one_round(FOLLOWER);
+}
+
+/* The thread's launch has passed, and has ended at that time. */
+static void follower_ends(uint64_t drained_ns) {
+  processes[FOLLOWER].reported.passed_serial = controls[FOLLOWER].pass_serial;
+  processes[FOLLOWER].reported.drained_ns = drained_ns;
+}
+
+static void overdue_work_has_launches_let_through(void) {
+  const struct vg_control_device *control = &controls[FOLLOWER];
+  close_gates();
+  leader_says(0, VG_NS_PER_MS);
+  CHECK(control->pass_serial == 0); /* it takes its time */
+  leader_says(1, 0);
+  uint64_t first_ns = control->pass_work_ns;
+  CHECK(control->pass_serial == 1 && first_ns > 0 && first_ns < 200 * VG_NS_PER_US);
+  leader_says(1, 0);
+  CHECK(control->pass_serial == 1); /* it has not passed yet */
+  follower_ends(now_ns + VG_NS_PER_MS);
+  leader_says(1, 0);
+  CHECK(control->pass_serial == 1); /* what has passed may be what the work waited for: both end together */
+  now_ns += VG_NS_PER_MS;
+  leader_says(1, 0);
+  CHECK(control->pass_serial == 2 && control->pass_work_ns == 2 * first_ns);
+  CHECK(controls[LEADER].pass_serial == 0);
+}
+
+static void nothing_passes_when_the_time_is_over(void) {
+  const struct vg_control_device *control = &controls[FOLLOWER];
+  follower_ends(now_ns);
+  leader_says(1, 0);
+  CHECK(control->pass_serial == 3);
+  now_ns += 18 * VG_NS_PER_MS;
+  leader_says(1, 0);
+  CHECK(control->pass_serial == 2 && control->pass_work_ns == 0);
+  leader_says(1, 0);
+  CHECK(control->pass_serial == 2);
+}
+
 int main(void) {
   for (int i = 0; i < DEVICES; i++) wake_fds[i] = vg_prim_eventfd();
   RUN(followers_go_with_their_leader);
   RUN(the_leader_knows_of_work_elsewhere);
   RUN(a_missing_leader_is_not_waited_for);
   RUN(a_device_that_is_behind_is_woken);
+  RUN(a_device_that_others_may_wait_for_is_woken);
   RUN(rings_are_limited_and_the_last_news_arrives);
+  RUN(overdue_work_has_launches_let_through);
+  RUN(nothing_passes_when_the_time_is_over);
   return 0;
 }

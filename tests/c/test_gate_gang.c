@@ -14,6 +14,55 @@ static struct vg_report_device report;
 static const char *const names[] = {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "_Z8meet_100Pf", "saxpy", "_Z9my_gather",
                                     "my_scatter"};
 
+/* As compilers mangle them. */
+static const char *const collectives[] = {
+    "ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16",
+    "ncclSymkDevKernel_AllReduce_AGxLL_R_sum_f32",
+    "_ZN2at6native56_GLOBAL__N__0a12_CUDASymmetricMemoryOps_cu26multimem_all_reduce_kernelIfLi16EEEvPT_mPPjmm",
+    "_ZN12_GLOBAL__N_135multimem_one_shot_all_reduce_kernelIfLi16EEEvPT_S2_mPPjmm",
+    "_ZN12_GLOBAL__N_126multimem_all_gather_kernelILi16EEEvPcS1_mPPjmm",
+    "_ZN12_GLOBAL__N_134two_shot_all_reduce_kernel_inplaceIfLi16ELi2EEEvPPT_mmPPjmm",
+    "_ZN10flashinfer23trtllm_allreduce_fusion39allreduce_fusion_kernel_oneshot_lamportILi1EfLi2ELb1EEEv",
+    "_ZN12tensorrt_llm7kernels18ar_fusion35allreduce_fusion_kernel_twoshot_syncILi1EfLi2EEEv",
+    "_ZN12tensorrt_llm7kernels48moereduce_allreduce_fusion_kernel_oneshot_lamportILi1EfEEv",
+    "_ZN10flashinfer22trtllm_mnnvl_allreduce28oneshotAllreduceFusionKernelIfLi8EEEv",
+    "_ZN10flashinfer22trtllm_mnnvl_allreduce22twoshotAllreduceKernelIfLi8EEEv",
+    "_ZN12tensorrt_llm7kernels22twoShotAllReduceKernelIfLi8EEEv",
+    "_ZN10flashinfer16trtllm_allreduce45lamport_style_one_shot_all_reduce_norm_kernelIfLi8EEEv",
+    "_ZN10flashinfer16trtllm_allreduce39one_shot_prenorm_all_reduce_norm_kernelIfLi8EEEv",
+    "_ZN10flashinfer15trtllm_alltoall17moeAllToAllKernelEv",
+    "_ZN12tensorrt_llm7kernels13moe_comm20moeA2ADispatchKernelIfEEv",
+    "_ZN12tensorrt_llm7kernels13moe_comm19moeA2ACombineKernelIfEEv",
+    "_ZN10flashinfer10mixed_comm16allreduce_kernelIfEEv",
+    "_ZN10flashinfer4comm8pcie_ipc26ipc_tp2_remote_push_kernelEv",
+    "_ZN10flashinfer4comm7ulysses18ulysses_a2a_kernelEv",
+    "_ZN6sglang23allreduce_1shotLL_1nodeIfEEv",
+    "_Z36barrier_on_stream_kernel_threadgroupIL13threadgroup_t1EEvii",
+    "_Z33sync_on_stream_kernel_threadgroupIL13threadgroup_t1EEvii",
+    "_Z21rdxn_on_stream_kernelIfEvi",
+    "_Z30reducescatter_on_stream_kernelIfEvi",
+    "_Z24fcollect_on_stream_kernelIfEvi",
+    "_Z25broadcast_on_stream_kernelIfEvi",
+    "_Z24alltoall_on_stream_kernelIfEvi",
+    "_Z22nvshmemi_reduce_kernelIiL8rdxn_ops4EEviiiPT_",
+    "_Z32userbuffers_fp16_sum_inplace_gpu_rwILi8EEvi",
+    "_Z21kuserbuffers_pushsendPiS_",
+    "_ZN7deep_ep6legacy9intranode15notify_dispatchILi8EEEvPKi",
+    "_ZN7deep_ep6legacy9internode13cached_notifyILb0EEEvi",
+    "_ZN7deep_ep6legacy9intranode8dispatchILi8ELi512EEEvP4int4",
+    "_ZN7deep_ep6legacy9intranode7combineIfLi8EEEvP4int4",
+    "_ZN7deep_ep6legacy9intranode7barrierILi8EEEvPPii",
+    "_ZN7deep_ep9internode8dispatchILb0ELi2EEEvP4int4",
+    "_ZN7deep_ep9internode7combineILb0ELi2EEEvP4int4",
+    "_ZN7deep_ep12internode_ll8dispatchILb1ELi7168EEEvPv",
+    "_ZN7deep_ep12internode_ll7combineILb1ELi7168EEEvPv",
+    "_ZN7deep_ep7elastic13dispatch_implILi8EEEvPv",
+    "_ZN7deep_ep7elastic12combine_implILi8EEEvPv",
+    "_ZN7deep_ep7elastic20hybrid_dispatch_implILi8EEEvPv",
+    "_ZN7deep_ep7elastic19hybrid_combine_implILi8EEEvPv",
+    "_ZN7deep_ep7elastic12barrier_implILi8EEEvPv",
+};
+
 static struct vg_device *device(void) {
   return &vg_session.devices[0];
 }
@@ -58,6 +107,14 @@ static void collectives_are_counted_in_a_gang(void) {
   CHECK(report.collectives == 2);
   launch_as(&names[0], false); /* a fill: what stands for its function has no name that the driver could tell */
   CHECK(report.collectives == 2);
+}
+
+static void the_collectives_of_today_are_known(void) {
+  for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++) {
+    bool known = vg_gate_gang_is_collective(&collectives[i]);
+    if (!known) fprintf(stderr, "%s\n", collectives[i]);
+    CHECK(known);
+  }
 }
 
 /* Else processes that come back to a daemon one after the other would seem to be unequally far for ever. */
@@ -112,10 +169,50 @@ static void as_many_pass_a_closed_gate_as_it_is_behind(void) {
   CHECK(report.collectives == 4 && !vg_gate_gang_passes(device(), closed));
 }
 
+/* The forecast moves on with the clock: by the estimates, it should have ended. */
+static void work_that_does_not_get_on_is_reported(void) {
+  uint64_t now_ns = vg_prim_now_ns(), left_ns = 100 * VG_NS_PER_US;
+  VG_STORE(&control.watch, 0);
+  device()->gate->drain_forecast_ns = 0;
+  CHECK(!vg_gate_gang_report_overdue(device(), left_ns, now_ns) &&
+        !vg_gate_gang_report_overdue(device(), left_ns, now_ns + 9000000));
+  VG_STORE(&control.watch, VG_WATCH_GANG);
+  CHECK(!vg_gate_gang_report_overdue(device(), left_ns, now_ns));
+  CHECK(!vg_gate_gang_report_overdue(device(), left_ns / 2, now_ns + left_ns / 2)); /* it runs */
+  CHECK(report.overdue_ns == 0);
+  CHECK(vg_gate_gang_report_overdue(device(), left_ns, now_ns + VG_NS_PER_MS) &&
+        report.overdue_ns == now_ns + VG_NS_PER_MS);
+  device()->gate->drain_left_ns++; /* a part of it has ended */
+  CHECK(!vg_gate_gang_report_overdue(device(), left_ns, now_ns + 2 * VG_NS_PER_MS) && report.overdue_ns == 0);
+}
+
+static void what_others_may_wait_for_passes_a_closed_gate(void) {
+  uint32_t closed = 3 << VG_GATE_EPOCH_SHIFT | VG_GATE_CLOSED;
+  VG_STORE(&control.pass_collectives, 0);
+  VG_STORE(&control.gate, closed);
+  CHECK(!vg_gate_gang_passes(device(), closed));
+  VG_STORE(&control.pass_serial, 1);
+  CHECK(!vg_gate_gang_passes(device(), closed + 1));
+  launch(&names[2]); /* would hang: any kernel may be the one */
+  CHECK(report.passed_serial == 1 && report.outstanding && !vg_gate_gang_passes(device(), closed));
+  VG_STORE(&control.pass_work_ns, VG_NS_PER_S);
+  CHECK(!vg_gate_gang_passes(device(), closed)); /* it was for the next one */
+  VG_STORE(&control.pass_serial, 2);
+  for (int i = 0; i < 3; i++) launch(&names[2]);
+  CHECK(report.passed_serial == 2);
+  VG_STORE(&control.pass_work_ns, 0);
+  CHECK(!vg_gate_gang_passes(device(), closed));
+  VG_STORE(&control.pass_serial, 1);
+  CHECK(!vg_gate_gang_passes(device(), closed)); /* taken back */
+}
+
 int main(void) {
   begin();
   RUN(collectives_are_counted_in_a_gang);
   RUN(as_many_pass_a_closed_gate_as_it_is_behind);
+  RUN(the_collectives_of_today_are_known);
+  RUN(work_that_does_not_get_on_is_reported);
+  RUN(what_others_may_wait_for_passes_a_closed_gate);
   RUN(the_count_goes_on_from_page_to_page);
   RUN(a_user_may_name_more);
   RUN(drivers_may_tell_less);

@@ -32,17 +32,19 @@ LAYOUT = {
     "vg_control_header": "20 magic@0 abi_version@4 device_count@8 mode@12 helper_wake@16",
     "vg_coast_slot": "8 begin_us@0 end_us@4",
     "vg_control_device": (
-        "160 gate@0 neighbour_waits@4 heartbeat_ns@8 bound_ns@16 min_milli@24 max_milli@28 "
+        # of a daemon from before pass_serial both are 0, and nothing passes
+        "176 gate@0 neighbour_waits@4 heartbeat_ns@8 bound_ns@16 min_milli@24 max_milli@28 "
         "granted_bytes@32 limit_bytes@40 slice_used_bytes@48 want_answered@56 memory_pressure@60 "
         "coast_bytes@64 coast_seq@72 coast_period_us@76 coast_slot_count@80 watch@84 coast_slots@88 "
-        "pass_collectives@152 unread@156"
+        "pass_collectives@152 unread@156 pass_serial@160 pass_work_ns@168"
     ),
     "vg_report_header": "8 magic@0 abi_version@4",
     "vg_report_device": (
-        "208 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
+        # a process from before overdue_ns leaves it 0: its work is never overdue
+        "224 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
         "busy_since_ns@32 launches@40 waited_ns@48 used_bytes@56 peak_bytes@64 returned_bytes@72 "
         "want_bytes@80 want_seq@88 contexts@92 denied@96 noticed_word@104 collectives@108 drain_expected_ns@112 "
-        "done_ns@120 active_ns@128 active_since_ns@136 wait_counts@144"
+        "done_ns@120 active_ns@128 active_since_ns@136 wait_counts@144 overdue_ns@208 passed_serial@216"
     ),
 }
 

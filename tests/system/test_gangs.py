@@ -16,10 +16,10 @@ from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 from .conftest import started
 
-HALVES = ("--gpus", "1", "--max", "2", "--spread", "2", "--mem", "2G")
+HALVES = ("--gpus", "1", "--spread", "2", "--mem", "2G")
 SECONDS = 1.0
 WINDOWS = 30
-Gang = Callable[[str], Part]
+Gang = Callable[..., Part]
 pytestmark = pytest.mark.alone
 
 
@@ -35,9 +35,9 @@ def gang(request: pytest.FixtureRequest, system: OwnSystem, program: str) -> Gan
     at one gate keeps both devices in step. A meeting takes 100 us, and there is 1 ms of other kernels before it."""
     processes = getattr(request, "param", 2)
 
-    def start(name: str) -> Part:
+    def start(name: str, *more: str, most: str = "2") -> Part:
         work = ("--own", "4", "--own-us", "250", "--report-ms", "20", "--seconds", "600")
-        return system.run(name, HALVES, [program, *work, "--processes", str(processes)])
+        return system.run(name, (*HALVES, "--max", most), [program, *work, "--processes", str(processes), *more])
 
     return start
 
@@ -85,6 +85,28 @@ def tell(system: OwnSystem, slice_name: str, number: signal.Signals) -> None:
 def test_two_share_what_one_alone_gets(pair: tuple[Part, Part, int]) -> None:
     one, two, alone = pair
     they_share(alone, one, two)
+
+
+def unknown_ones_come_to(part: float, gang: Gang, **amounts: str) -> None:
+    """Kernels of no known name meet at least this part as often as those of a known one."""
+    known = gang("known", **amounts)
+    (before,) = meetings(known)
+    known.stop()
+    they_come_to(lambda done: done[0] > part * before, gang("unknown", "--unknown", "1", **amounts))
+
+
+def test_kernels_of_no_known_name_meet_within_a_maximum(gang: Gang) -> None:
+    """Its gates close all the time. They met a hundredth as often."""
+    unknown_ones_come_to(0.6, gang, most="1")
+
+
+def test_kernels_of_no_known_name_meet_beside_others(system: OwnSystem, gang: Gang, programs: dict[str, str]) -> None:
+    """A saturating slice on each device. They met a tenth as often."""
+    for device in ("0", "1"):
+        name = f"on{device}"
+        system.vgpu("slice", "create", name, "--gpus", "0.5", "--max", "1", "--mem", "2G", "--device", device)
+        started(system.run(name, (), [programs["tenant"], "250"]))
+    unknown_ones_come_to(0.4, gang)
 
 
 def test_one_that_is_stopped_leaves_the_other_its_half_and_goes_on(
