@@ -136,9 +136,15 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
             device.free_used_ns += more_ns
         s.beside_slot = False
         s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
-        s.done_seen_ns = max(s.done_seen_ns, s.done_ns) + ahead_ns if s.outstanding else s.done_ns
+        # What was charged ahead is not charged again when it completes, also where it waits for something else first.
+        s.done_seen_ns = min(max(s.done_seen_ns, s.done_ns) + ahead_ns, s.done_ns + ahead_most(s))
         s.settled_ns = now_ns
     charge(device, s, used_ns, idle_ns)
+
+
+def ahead_most(s: Slice) -> int:
+    """How much work may have been charged before it is reported: of one that has nothing on the device only a little."""
+    return DEBT_MAX_NS if s.outstanding else LATE_REPORTED_NS
 
 
 def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:

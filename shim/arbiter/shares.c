@@ -302,6 +302,11 @@ static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, 
   return doubted_ns;
 }
 
+/* How much work may have been charged before it is reported: of one that has nothing on the device only a little. */
+static uint64_t ahead_most(const struct vg_core_slice *slice) {
+  return slice->in.outstanding ? VG_CORE_DEBT_MAX_NS : LATE_REPORTED_NS;
+}
+
 /* Charges a free slice, provisionally, its contexts' part of the time in which it had work outstanding; corrects that
  * by its completed work when none is outstanding, and every tick: hardware time-slicing is uneven over a short time. */
 static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t passed_ns,
@@ -336,9 +341,10 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
     if (slice->account.beside_slot) core->free_used_ns += more_ns; /* what it has used more, the slot has used less */
     slice->account.beside_slot = false;
     slice->account.provisional_ns = slice->account.outstanding_ns = slice->account.alone_ns = 0;
-    if (!slice->in.outstanding || slice->account.done_seen_ns < slice->report.done_ns)
-      slice->account.done_seen_ns = slice->report.done_ns;
-    if (slice->in.outstanding) slice->account.done_seen_ns += (uint64_t)ahead_ns;
+    /* What was charged ahead is not charged again when it completes, also where it waits for something else first. */
+    if (slice->account.done_seen_ns < slice->report.done_ns) slice->account.done_seen_ns = slice->report.done_ns;
+    slice->account.done_seen_ns =
+        vg_core_least(slice->account.done_seen_ns + (uint64_t)ahead_ns, slice->report.done_ns + ahead_most(slice));
     slice->account.settled_ns = now_ns;
   }
   charge_less(core, slice, used_ns, idle_ns);

@@ -29,7 +29,7 @@ void vg_gate_begin_waiting(struct vg_device *device) {
 
 /* Then a probe behind a whole context may wait with one of its streams, also with one into which nothing is launched. */
 static bool may_wait(const struct vg_device *device) {
-  return VG_LOAD_RELAXED(&device->gate->wait_counts.any_stream) != 0;
+  return VG_LOAD_RELAXED(&device->gate->wait_counts.any_stream) || VG_LOAD_RELAXED(&vg_gate_graphs_that_wait);
 }
 
 void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t now_ns) {
