@@ -50,6 +50,8 @@ ROWS = {
     "count": Row("count", overhead.Events.FREE, 5000, 10),
     "count_with_neighbour": Row("count", overhead.Events.FREE, 5000, 10, neighbour=True),
     "count_with_events": Row("count", overhead.Events.PAID, 4096, 25, mode="launch-cpu", pairs=101),
+    "graph": Row("count", overhead.Events.FREE, 5000, 20, mode="graph"),
+    "graph_with_events": Row("count", overhead.Events.PAID, 4096, 38, mode="graph-cpu", pairs=101),
 }
 
 
