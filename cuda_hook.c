@@ -164,8 +164,7 @@ static __attribute__((noinline)) CUresult launch_graph_long(CUgraphExec graph, C
 static inline CUresult launch_graph_gated(CUgraphExec graph, CUstream stream, bool per_thread,
                                           __typeof__(&cuGraphLaunch) launch) {
   struct vg_work *again = NULL;
-  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_graphs_with_memory)))
-    again = vg_gate_enter_short(stream, per_thread, graph, 0);
+  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_graphs_with_memory))) again = vg_gate_enter_short(stream, per_thread, graph, 0);
   if (VG_UNLIKELY(!again)) return launch_graph_long(graph, stream, per_thread);
   return vg_gate_leave_short(again, launch(graph, stream), false, false);
 }

@@ -22,7 +22,7 @@
 #define REST_NS (100 * VG_NS_PER_MS) /* after accept() has failed: out of descriptors */
 #define DESCRIPTORS_MAX 16384        /* of a thousand processes with several devices */
 #define EVENTS_MAX 64
-#define NICE (-10) /* as the arbiter's */
+#define NICE (-10)                     /* as the arbiter's */
 #define ACCEPTS_MAX 1024               /* before everything else is looked at */
 #define QUIET_NS (10 * VG_NS_PER_MS)   /* since the last attachment: whoever attached then has started */
 #define UNTOLD_NS (100 * VG_NS_PER_MS) /* Python hears of attachments by then, however many peers come meanwhile */

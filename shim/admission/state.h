@@ -45,7 +45,7 @@ struct vg_admission {
   struct vg_queue queue;
   uint32_t untold; /* attachments in the queue for which Python was not woken */
   uint64_t untold_since_ns;
-  uint64_t attached_ns; /* when the last one was answered */
+  uint64_t attached_ns;                      /* when the last one was answered */
   struct vg_arbiter *joined[VG_DEVICES_MAX]; /* to be woken */
   uint32_t joined_count;
 };
