@@ -9,7 +9,8 @@
  * are the call of libcuda.so.1, whatever is behind it: some hooks answer every dlsym().
  *
  * launch-cpu measures the thread's processor time, for runs that are longer than a time slice of the operating system;
- * graph and graph-cpu launch an executable graph, of one kernel where the driver is not a stub. The mean difference in elapsed time is printed beside it: it has what the thread slept, too.
+ * graph and graph-cpu launch an executable graph, of one kernel where the driver is not a stub. The mean difference in
+ * elapsed time is printed beside it: it has what the thread slept, too.
  */
 #define _GNU_SOURCE
 #include "driver.h"
