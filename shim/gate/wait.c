@@ -9,7 +9,7 @@
 #define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps at the gate before it looks around */
 #define COAST_LOOK_NS 1000000ull           /* in its own slot: how often a waiting thread looks for completed work */
 #define LOOSE_BOUND_NS 2000000ull
-#define FIRST_LOOK_NS 30000ull
+#define FIRST_LOOK_NS 10000ull
 #define ALONE_LOOK_NS 1000000ull /* how often a waiting thread of a slice that is alone looks for progress */
 #define PIECE_MAX_NS 8000000ull
 #define FIRST_RUNS_NS VG_NS_PER_S
