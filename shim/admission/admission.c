@@ -13,7 +13,6 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "admission/state.h"
@@ -22,7 +21,6 @@
 #define REST_NS (100 * VG_NS_PER_MS) /* after accept() has failed: out of descriptors */
 #define DESCRIPTORS_MAX 16384        /* of a thousand processes with several devices */
 #define EVENTS_MAX 64
-#define NICE (-10)                     /* as the arbiter's */
 #define ACCEPTS_MAX 1024               /* before everything else is looked at */
 #define QUIET_NS (10 * VG_NS_PER_MS)   /* since the last attachment: whoever attached then has started */
 #define UNTOLD_NS (100 * VG_NS_PER_MS) /* Python hears of attachments by then, however many peers come meanwhile */
@@ -220,18 +218,15 @@ static bool is_stopped(struct vg_admission *admission) {
   return stop;
 }
 
-/* A program that attaches waits for this thread, which has little to do, and on a busy host would wait for a processor
- * each time. Only this thread's, as on Linux a nice value is; where it is refused, it stays. */
-static void take_nice(void) {
-  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-}
-
 static void *run(void *argument) {
   struct vg_admission *admission = argument;
   struct epoll_event events[EVENTS_MAX];
   vg_prim_thread_name("vgpu-admission");
-  take_nice();
+  /* A program that attaches waits for this thread, which would wait for a processor on a busy host, and of a crowd for
+   * all that have their answers. Behind the arbiter. */
+  vg_standing_begin(&admission->standing, vg_prim_now_ns());
   while (!is_stopped(admission)) {
+    vg_standing_watch(&admission->standing, vg_prim_now_ns(), vg_standing_used_ns);
     int count = epoll_wait(admission->epoll_fd, events, EVENTS_MAX, prepare(admission));
     for (int i = 0; i < count; i++) {
       uint64_t name = events[i].data.u64;
