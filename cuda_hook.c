@@ -84,7 +84,7 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   CUresult vg_short_##name parameters {                                                                                \
     struct vg_work *work = vg_context_here.work;                                                                       \
     __typeof__(&vg_short_##name) launch = (__typeof__(&vg_short_##name))(void *)REAL(name);                            \
-    return vg_gate_leave_short(work, launch arguments, false);                                                         \
+    return vg_gate_leave_short(work, launch arguments, true, false);                                                   \
   }                                                                                                                    \
   CUresult vg_gated_##name(FIRST_PARAMETERS) {                                                                         \
     (void)sharedMemBytes;                                                                                              \
@@ -125,7 +125,7 @@ static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *
   if (VG_LIKELY(again != NULL)) {
     CUresult result = launch(config, f, kernelParams, extra);
     bool programmatic = result == CUDA_SUCCESS && is_programmatic(config); /* the driver has read the attributes */
-    return vg_gate_leave_short(again, result, programmatic);
+    return vg_gate_leave_short(again, result, true, programmatic);
   }
   struct vg_ticket ticket;
   vg_gate_enter(&ticket, config->hStream, per_thread, f, threads);
@@ -149,7 +149,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 
 /* ---- graphs: one launch whose estimate belongs to the executable graph ---- */
 
-static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
+static __attribute__((noinline)) CUresult launch_graph_long(CUgraphExec graph, CUstream stream, bool per_thread) {
   __typeof__(&cuGraphLaunch) launch = per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch);
   if (vg_gate_solo_launch()) return vg_graph_paid_call(graph, stream, launch);
   struct vg_ticket ticket;
@@ -159,13 +159,31 @@ static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, 
   return vg_gate_leave(&ticket, result);
 }
 
+/* The short path never opens in a gang, whose collectives are counted (vg_graph_launched()). A graph that holds memory
+ * is paid for. */
+static inline CUresult launch_graph_gated(CUgraphExec graph, CUstream stream, bool per_thread,
+                                          __typeof__(&cuGraphLaunch) launch) {
+  struct vg_work *again = NULL;
+  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_graphs_with_memory))) again = vg_gate_enter_short(stream, per_thread, graph, 0);
+  if (VG_UNLIKELY(!again)) return launch_graph_long(graph, stream, per_thread);
+  return vg_gate_leave_short(again, launch(graph, stream), false, false);
+}
+
+static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, CUstream stream) {
+  return launch_graph_gated(graph, stream, false, REAL(cuGraphLaunch));
+}
+
+static __attribute__((noinline)) CUresult gated_launch_graph_ptsz(CUgraphExec graph, CUstream stream) {
+  return launch_graph_gated(graph, stream, true, REAL(cuGraphLaunch_ptsz));
+}
+
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   bool plain = !VG_LOAD_RELAXED(&vg_graphs_with_memory) && vg_gate_solo_fast() && vg_gate_solo_credit();
-  return VG_LIKELY(plain) ? REAL(cuGraphLaunch)(hGraph, hStream) : gated_launch_graph(hGraph, hStream, false);
+  return VG_LIKELY(plain) ? REAL(cuGraphLaunch)(hGraph, hStream) : gated_launch_graph(hGraph, hStream);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
   bool plain = !VG_LOAD_RELAXED(&vg_graphs_with_memory) && vg_gate_solo_fast() && vg_gate_solo_credit();
   return VG_LIKELY(plain) ? REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream)
-                          : gated_launch_graph(hGraphExec, hStream, true);
+                          : gated_launch_graph_ptsz(hGraphExec, hStream);
 }

@@ -8,6 +8,7 @@ import sys
 NAMES = (
     "preload_startup",
     "launch_overhead",
+    "launch_simulated",
     "alloc_overhead",
     "markers",
     "collectives",

@@ -77,8 +77,9 @@ def main() -> int:
     made = harness.parser(__doc__)
     made.add_argument("--processes", type=int, default=1000, help="at once (default: %(default)s)")
     made.add_argument("--repeats", type=int, default=5, help="crowds, one after another (default: %(default)s)")
+    harness.add_load(made)
     args = made.parse_args()
-    with harness.system(None if args.real else harness.one_device(), CONFIG) as own:
+    with harness.system(None if args.real else harness.one_device(), CONFIG) as own, harness.loaded(args.load):
         own.vgpu("slice", "create", SLICE, "--gpus", "0.5")
         alone = [crowd(own, 1) for _ in range(2 * args.repeats)]
         runs, floors = [], []
@@ -100,10 +101,15 @@ def main() -> int:
         f"{args.processes} attaches at once, p99 ms", value, f"<= {GOAL_P99_MS:g}", value <= GOAL_P99_MS
     )
     path = results.write(
-        "attach_crowd",
+        harness.loaded_name("attach_crowd", args.load),
         simulated=not args.real,
         device=device,
-        parameters={"processes": args.processes, "repeats": args.repeats, "processors": os.cpu_count()},
+        parameters={
+            "processes": args.processes,
+            "repeats": args.repeats,
+            "processors": os.cpu_count(),
+            "load": args.load,
+        },
         goals={"all_p99_ms": GOAL_P99_MS},
         figures=figures,
         raw={"alone": alone, "crowds": [spread(run) for run in runs], "floors": [spread(run) for run in floors]},

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.spinning import spinning
 from vgpud.cli.demo.private_system import OwnSystem
 
 ROOT = results.ROOT
@@ -75,6 +76,33 @@ def parser(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
     )
     made.set_defaults(**defaults)
     return made
+
+
+LOAD_SECONDS_MAX = 3600.0
+
+
+def add_load(made: argparse.ArgumentParser) -> None:
+    """The option --load, for figures beside other work."""
+    made.add_argument(
+        "--load", type=int, default=0, metavar="N", help="beside N processes that only spin, at normal priority"
+    )
+
+
+@contextmanager
+def loaded(count: int) -> Iterator[None]:
+    """So many processes spin in the body."""
+    with spinning(count, LOAD_SECONDS_MAX):
+        yield
+
+
+def loaded_name(name: str, count: int) -> str:
+    """The name of a result: figures beside other work are kept apart."""
+    return f"{name}-load{count}" if count else name
+
+
+def without_hook(hooked: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the same program without the hook."""
+    return {name: value for name, value in hooked.items() if name != "LD_PRELOAD"}
 
 
 def _prog() -> str:

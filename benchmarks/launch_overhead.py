@@ -50,13 +50,15 @@ ROWS = {
     "count": Row("count", overhead.Events.FREE, 5000, 10),
     "count_with_neighbour": Row("count", overhead.Events.FREE, 5000, 10, neighbour=True),
     "count_with_events": Row("count", overhead.Events.PAID, 4096, 25, mode="launch-cpu", pairs=101),
+    "graph": Row("count", overhead.Events.FREE, 5000, 20, mode="graph"),
+    "graph_with_events": Row("count", overhead.Events.PAID, 4096, 38, mode="graph-cpu", pairs=101),
 }
 
 
 @contextmanager
-def beside(own: OwnSystem, row: Row) -> Iterator[None]:
-    """With a process attached in a slice of its own, if the row has a neighbour. It has a context and does nothing."""
-    if not row.neighbour:
+def beside(own: OwnSystem, neighbour: bool) -> Iterator[None]:
+    """With a process attached in a slice of its own, if there is to be one. It has a context and does nothing."""
+    if not neighbour:
         yield
         return
     part = own.run("neighbour", NEIGHBOUR, [str(harness.build("tenants/attached.c")), "1"])
@@ -74,6 +76,7 @@ def main() -> int:
     made.add_argument(
         "--repeats", type=int, default=5, help="runs of each row, the median counts (default: %(default)s)"
     )
+    harness.add_load(made)
     args = made.parse_args()
     if args.real:
         made.error(
@@ -82,11 +85,15 @@ def main() -> int:
     figures: dict[str, Any] = {}
     raw: dict[str, Any] = {}
     good = True
-    with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder, harness.system(harness.one_device()) as own:
+    with (
+        tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder,
+        harness.system(harness.one_device()) as own,
+        harness.loaded(args.load),
+    ):
         stubs = {events: overhead.build_stub(Path(folder), events) for events in {row.events for row in ROWS.values()}}
         for (row, of), threads in itertools.product(ROWS.items(), THREADS):
             name = f"{row}_{threads}_threads"
-            with beside(own, of):
+            with beside(own, of.neighbour):
                 stub = stubs[of.events]
                 measure = partial(overhead.measure, own, stub, of.state, of.mode, threads, of.calls, pairs=of.pairs)
                 raw[name] = [measure() for _ in range(args.repeats)]
@@ -99,9 +106,10 @@ def main() -> int:
         "calls": {name: row.calls for name, row in ROWS.items()},
         "repeats": args.repeats,
         "driver": "stub over the simulated one",
+        "load": args.load,
     }
     path = results.write(
-        "launch_overhead",
+        harness.loaded_name("launch_overhead", args.load),
         simulated=True,
         device=device,
         parameters=parameters,

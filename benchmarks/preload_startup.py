@@ -52,7 +52,7 @@ def pairs(
     count: int, start: Callable[[Mapping[str, str]], dict[str, float]], hooked: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
     """Medians by step, of hooked and unhooked starts and of the differences."""
-    unhooked = {name: value for name, value in hooked.items() if name != "LD_PRELOAD"}
+    unhooked = harness.without_hook(hooked)
     with_ms: list[dict[str, float]] = []
     without_ms: list[dict[str, float]] = []
     for pair in range(-5, count):
@@ -76,15 +76,16 @@ def main() -> int:
     """Measures, prints and writes the result. Exit code 1 when the goal is missed."""
     made = harness.parser(__doc__)
     made.add_argument("--pairs", type=int, default=500, help="pairs of starts (default: %(default)s)")
+    harness.add_load(made)
     args = made.parse_args()
     library = paths.lib_dir() / "libvgpu.so"
     plain = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": str(library)}
-    rows = {
-        "lazy": pairs(args.pairs, start_ms, plain)["all"],
-        "bind_now": pairs(args.pairs, start_ms, {**plain, "LD_BIND_NOW": "1"})["all"],
-    }
     program = str(harness.build("tenants/start.c"))
-    with harness.system(None if args.real else harness.one_device()) as own:
+    with harness.system(None if args.real else harness.one_device()) as own, harness.loaded(args.load):
+        rows = {
+            "lazy": pairs(args.pairs, start_ms, plain)["all"],
+            "bind_now": pairs(args.pairs, start_ms, {**plain, "LD_BIND_NOW": "1"})["all"],
+        }
         attached = pairs(args.pairs, lambda env: steps_ms(program, env), environment(own))
         device = own.device_name()
     print(f"  {'step of a program that attaches, ms':<58} {'with':>9} {'without':>9} {'more':>9}")
@@ -97,10 +98,15 @@ def main() -> int:
         more_ms = row["difference_ms"]
         good &= harness.verdict(f"start {what} with the hook, ms more", more_ms, f"<= {GOAL_MS:g}", more_ms <= GOAL_MS)
     path = results.write(
-        "preload_startup",
+        harness.loaded_name("preload_startup", args.load),
         simulated=not args.real,
         device=device,
-        parameters={"pairs": args.pairs, "program": PROGRAM, "library_bytes": library.stat().st_size},
+        parameters={
+            "pairs": args.pairs,
+            "program": PROGRAM,
+            "library_bytes": library.stat().st_size,
+            "load": args.load,
+        },
         goals={"difference_ms": GOAL_MS},
         figures={f"{name}_difference_ms": round(row["difference_ms"], 4) for name, row in rows.items()}
         | {f"{step}_difference_ms": round(row["difference_ms"], 4) for step, row in attached.items()},

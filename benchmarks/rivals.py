@@ -188,7 +188,7 @@ def stub_driver() -> Iterator[Path]:
 
 def start_ms(table: Table, hooked: Mapping[str, str], count: int, way: str, folder: Path) -> list[float]:
     """ms until so many programs that begin at once have ended; of one, the median of several starts."""
-    env = {k: v for k, v in hooked.items() if k != "LD_PRELOAD"} if way != OURS else dict(hooked)
+    env = dict(hooked) if way == OURS else harness.without_hook(hooked)
     env |= table.variables(way, 1, folder)
     times = STARTS if count == 1 else 1
     runs = [start_together.batch(count, env, PROGRAM_TIMEOUT_S) for _ in range(times)]

@@ -75,7 +75,7 @@ def _launches(plan: Plan) -> Iterator[Figure]:
                 measure = functools.partial(
                     overhead.measure, own, stub, row.state, row.mode, threads, row.calls, pairs=row.pairs
                 )
-                with beside(own, row):
+                with beside(own, row.neighbour):
                     found = [plan.keep(("W8", case), measure)["difference_ns"] for _ in range(LAUNCH_REPEATS)]
                 plan.raw.setdefault("W8", []).append({"case": case, "ns": found})
                 yield Figure("W8", case, "ns over direct", None, statistics.median(found), Goal(row.goal_ns))

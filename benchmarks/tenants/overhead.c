@@ -2,14 +2,15 @@
  * overhead.c - what a call costs through the hook, over the same call made directly to the driver underneath. Run by
  * benchmarks/overhead.py with the hook preloaded and VGPU_DRIVER naming stub_driver.so; JSON on stdout.
  *
- *   overhead launch|launch-cpu|alloc DRIVER THREADS PAIRS CALLS [BYTES]
+ *   overhead launch|launch-cpu|graph|graph-cpu|alloc DRIVER THREADS PAIRS CALLS [BYTES]
  *
  * Each thread measures PAIRS pairs of runs of CALLS calls, hooked and direct in turn (which comes first alternates),
  * and prints the two medians and the median difference, in ns per call. Threads run together. Where DRIVER is "-", both
  * are the call of libcuda.so.1, whatever is behind it: some hooks answer every dlsym().
  *
- * launch-cpu measures the thread's processor time, for runs that are longer than a time slice of the operating system.
- * The mean difference in elapsed time is printed beside it: it has what the thread slept, too.
+ * launch-cpu measures the thread's processor time, for runs that are longer than a time slice of the operating system;
+ * graph and graph-cpu launch an executable graph, of one kernel where the driver is not a stub. The mean difference in
+ * elapsed time is printed beside it: it has what the thread slept, too.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -22,11 +23,13 @@ enum { LOOK_US = 300000 }; /* time for the caller to look at the gate, before an
 
 typedef int (*launch_call)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,
                            void **, void **);
+typedef int (*graph_call)(handle, handle);
 typedef int (*alloc_call)(device_pointer *, size_t);
 typedef int (*free_call)(device_pointer);
 
 struct calls {
   launch_call launch;
+  graph_call graph;
   alloc_call alloc;
   free_call free;
 };
@@ -34,7 +37,7 @@ struct calls {
 struct measurement {
   const char *mode;
   struct calls hooked, direct;
-  handle context, function;
+  handle context, function, graph;
   int pairs, count;
   size_t bytes;
   clockid_t clock;
@@ -58,6 +61,12 @@ static double run_launches(const struct measurement *m, launch_call launch) {
   return (double)(clock_ns(m->clock) - begin_ns) / m->count;
 }
 
+static double run_graphs(const struct measurement *m, graph_call launch) {
+  uint64_t begin_ns = clock_ns(m->clock);
+  for (int i = 0; i < m->count; i++) CHECK(launch(m->graph, NULL));
+  return (double)(clock_ns(m->clock) - begin_ns) / m->count;
+}
+
 static double run_allocs(const struct measurement *m, const struct calls *calls) {
   uint64_t begin_ns = now_ns();
   for (int i = 0; i < m->count; i++) {
@@ -69,6 +78,7 @@ static double run_allocs(const struct measurement *m, const struct calls *calls)
 }
 
 static double run(const struct measurement *m, const struct calls *calls) {
+  if (*m->mode == 'g') return run_graphs(m, calls->graph);
   return *m->mode == 'l' ? run_launches(m, calls->launch) : run_allocs(m, calls);
 }
 
@@ -111,13 +121,26 @@ static double median(double *values, int count) {
 static struct calls calls_of(void *library) {
   struct calls calls;
   *(void **)&calls.launch = dlsym(library, "cuLaunchKernel");
+  *(void **)&calls.graph = dlsym(library, "cuGraphLaunch");
   *(void **)&calls.alloc = dlsym(library, "cuMemAlloc_v2");
   *(void **)&calls.free = dlsym(library, "cuMemFree_v2");
-  if (!calls.launch || !calls.alloc || !calls.free) {
+  if (!calls.launch || !calls.graph || !calls.alloc || !calls.free) {
     fprintf(stderr, "overhead: a call is missing in a library\n");
     exit(1);
   }
   return calls;
+}
+
+static handle make_graph(struct driver *driver, handle function) {
+  handle stream, graph, executable;
+  uint64_t rounds = 1, sink = 0;
+  void *arguments[] = {&rounds, &sink};
+  CHECK(driver->cuStreamCreate(&stream, STREAM_NON_BLOCKING));
+  CHECK(driver->cuStreamBeginCapture(stream, CAPTURE_THREAD_LOCAL));
+  CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+  CHECK(driver->cuStreamEndCapture(stream, &graph));
+  CHECK(driver->cuGraphInstantiateWithFlags(&executable, graph, 0));
+  return executable;
 }
 
 static void print(struct measurement *m, int threads) {
@@ -131,7 +154,7 @@ static void print(struct measurement *m, int threads) {
 
 int main(int argc, char **argv) {
   if (argc < 6) {
-    fprintf(stderr, "usage: overhead launch|launch-cpu|alloc DRIVER THREADS PAIRS CALLS [BYTES]\n");
+    fprintf(stderr, "usage: overhead launch|launch-cpu|graph|graph-cpu|alloc DRIVER THREADS PAIRS CALLS [BYTES]\n");
     return 2;
   }
   int threads = atoi(argv[3]), pairs = atoi(argv[4]);
@@ -152,7 +175,7 @@ int main(int argc, char **argv) {
                               .direct = calls_of(underneath),
                               .context = context,
                               .function = spin_kernel(&driver, "spin_10"),
-                              .clock = strcmp(argv[1], "launch-cpu") ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID,
+                              .clock = strstr(argv[1], "-cpu") ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC,
                               .pairs = pairs,
                               .count = atoi(argv[5]),
                               .bytes = argc > 6 ? strtoull(argv[6], NULL, 10) : 0};
@@ -160,6 +183,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "overhead: not hooked: libcuda.so.1 is the driver itself\n");
     return 1;
   }
+  if (*first.mode == 'g') first.graph = make_graph(&driver, first.function);
   usleep(LOOK_US);
   struct measurement all[64];
   pthread_t ids[64];

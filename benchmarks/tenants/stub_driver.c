@@ -13,6 +13,7 @@
 
 PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared_bytes, void *stream, void **parameters, void **extra);
+PUBLIC int cuGraphLaunch(void *graph, void *stream);
 PUBLIC int cuMemAlloc_v2(uint64_t *ret_pointer, size_t bytes);
 PUBLIC int cuMemFree_v2(uint64_t pointer);
 
@@ -31,6 +32,12 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
                    unsigned shared_bytes, void *stream, void **parameters, void **extra) {
   __asm__ volatile("" ::"r"(function), "r"(gx), "r"(gy), "r"(gz), "r"(bx), "r"(by), "r"(bz), "r"(shared_bytes),
                    "r"(stream), "r"(parameters), "m"(extra));
+  pay(SIM_LAUNCH_COST_NS);
+  return 0;
+}
+
+int cuGraphLaunch(void *graph, void *stream) {
+  __asm__ volatile("" ::"r"(graph), "r"(stream));
   pay(SIM_LAUNCH_COST_NS);
   return 0;
 }

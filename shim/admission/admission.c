@@ -22,6 +22,7 @@
 #define DESCRIPTORS_MAX 16384        /* of a thousand processes with several devices */
 #define EVENTS_MAX 64
 #define ACCEPTS_MAX 1024               /* before everything else is looked at */
+#define QUIET_NS (10 * VG_NS_PER_MS)   /* since the last attachment: whoever attached then has started */
 #define UNTOLD_NS (100 * VG_NS_PER_MS) /* Python hears of attachments by then, however many peers come meanwhile */
 #define SILENT_PART 16                 /* of the daemon's descriptors that connections without a message may take */
 /* Names in epoll. */
@@ -179,30 +180,35 @@ static void accept_some(struct vg_admission *admission) {
 
 /* ---- the thread ---- */
 
-/* Returns for how long to wait, in ms; -1: for ever, 0: when_idle() has something to do. */
+static uint64_t earlier(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* What attachments leave to be done takes more processor time than a program's start, and where programs start, few
+ * processors are free: it waits until none has attached for a moment. Returns when that is; UINT64_MAX: all is done. */
+static uint64_t follow_up(struct vg_admission *admission, uint64_t now_ns) {
+  if (!admission->untold && !admission->refill_devices) return UINT64_MAX;
+  uint64_t due_ns = earlier(admission->attached_ns + QUIET_NS, admission->untold_since_ns + UNTOLD_NS);
+  if (now_ns < due_ns) return due_ns;
+  if (admission->refill_devices) vg_spare_pages_refill(&admission->spare, admission->refill_devices);
+  admission->refill_devices = 0;
+  if (admission->untold) vg_answer_wake_python(admission);
+  return UINT64_MAX;
+}
+
+/* Returns for how long to wait, in ms; -1: for ever. */
 static int prepare(struct vg_admission *admission) {
   vg_admission_lock(admission);
   vg_answer_wake_arbiters(admission);
-  if (admission->refill_devices) vg_spare_pages_refill(&admission->spare, admission->refill_devices);
-  admission->refill_devices = 0;
   uint64_t now_ns = vg_prim_now_ns();
-  uint64_t deadline_ns = end_silences(admission, now_ns), rests_ns = end_rests(admission, now_ns);
-  if (rests_ns < deadline_ns) deadline_ns = rests_ns;
+  uint64_t deadline_ns = earlier(end_silences(admission, now_ns), end_rests(admission, now_ns));
+  deadline_ns = earlier(deadline_ns, follow_up(admission, now_ns));
   bool full = is_full(admission);
   if (full != admission->full)
     watch(admission->epoll_fd, EPOLL_CTL_MOD, admission->listen_epoll_fd, full ? 0 : EPOLLIN, LISTENERS_EVENT);
   admission->full = full;
-  if (admission->untold && now_ns > admission->untold_since_ns + UNTOLD_NS) vg_answer_wake_python(admission);
-  bool waits = !admission->untold;
   vg_admission_unlock(admission);
-  if (!waits) return 0;
   return deadline_ns == UINT64_MAX ? -1 : (int)((deadline_ns - now_ns) / VG_NS_PER_MS + 1);
-}
-
-static void when_idle(struct vg_admission *admission) {
-  vg_admission_lock(admission);
-  if (admission->untold) vg_answer_wake_python(admission);
-  vg_admission_unlock(admission);
 }
 
 static bool is_stopped(struct vg_admission *admission) {
@@ -216,10 +222,12 @@ static void *run(void *argument) {
   struct vg_admission *admission = argument;
   struct epoll_event events[EVENTS_MAX];
   vg_prim_thread_name("vgpu-admission");
+  /* A program that attaches waits for this thread, which would wait for a processor on a busy host, and of a crowd for
+   * all that have their answers. Behind the arbiter. */
+  vg_standing_begin(&admission->standing, vg_prim_now_ns());
   while (!is_stopped(admission)) {
-    int wait_ms = prepare(admission);
-    int count = epoll_wait(admission->epoll_fd, events, EVENTS_MAX, wait_ms);
-    if (count == 0 && wait_ms == 0) when_idle(admission);
+    vg_standing_watch(&admission->standing, vg_prim_now_ns(), vg_standing_used_ns);
+    int count = epoll_wait(admission->epoll_fd, events, EVENTS_MAX, prepare(admission));
     for (int i = 0; i < count; i++) {
       uint64_t name = events[i].data.u64;
       if (name == WAKE_EVENT)

@@ -17,9 +17,10 @@ void vg_answer_wake_python(struct vg_admission *admission) {
 
 void vg_answer_tell(struct vg_admission *admission, const struct vg_admission_news *news) {
   vg_queue_put(&admission->queue, news);
-  /* Python's turn is when no program waits, or many have their answers. */
+  /* Python's turn is when no program has attached for a moment, or many have their answers. */
   if (news->kind == VG_ADMISSION_ATTACHED) {
-    if (!admission->untold) admission->untold_since_ns = vg_prim_now_ns();
+    admission->attached_ns = vg_prim_now_ns();
+    if (!admission->untold) admission->untold_since_ns = admission->attached_ns;
     if (++admission->untold < VG_UNTOLD_MAX) return;
   }
   vg_answer_wake_python(admission);

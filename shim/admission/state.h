@@ -8,6 +8,7 @@
 #include "admission/queue.h"
 #include "admission/rules.h"
 #include "admission/spare_pages.h"
+#include "arbiter/standing.h"
 #include "base/prim.h"
 
 #define VG_LISTENERS_MAX 2048 /* slices of a node, and the shared one */
@@ -30,6 +31,7 @@ struct vg_silent {
 struct vg_admission {
   pthread_mutex_t mutex; /* recursive; guards everything below but the descriptors of the thread itself */
   pthread_t thread;
+  struct vg_standing standing; /* the thread's own */
   bool running, stop;
   bool full; /* the listeners are not looked at before Python has taken news */
   int epoll_fd, listen_epoll_fd, wake_fd, news_fd;
@@ -45,6 +47,7 @@ struct vg_admission {
   struct vg_queue queue;
   uint32_t untold; /* attachments in the queue for which Python was not woken */
   uint64_t untold_since_ns;
+  uint64_t attached_ns;                      /* when the last one was answered */
   struct vg_arbiter *joined[VG_DEVICES_MAX]; /* to be woken */
   uint32_t joined_count;
 };

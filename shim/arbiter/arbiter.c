@@ -145,6 +145,7 @@ static void *run(void *argument) {
   struct vg_arbiter *arbiter = argument;
   vg_prim_thread_name("vgpu-arbiter");
   vg_prim_timer_slack_ns(1);
+  arbiter->standing.priority = 1; /* ahead of the thread that admits programs */
   vg_standing_begin(&arbiter->standing, vg_prim_now_ns());
   bool locked;
   size_t stack_bytes = vg_standing_lock_stack(&locked);

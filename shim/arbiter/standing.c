@@ -31,7 +31,8 @@ static bool take_nice(void) {
 /* Without the privilege, and in a cgroup (v1) without real-time budget, SCHED_FIFO is refused. */
 static void step_up(struct vg_standing *standing) {
   standing->down_until_ns = 0;
-  if (take_class(SCHED_FIFO, 1)) VG_STORE_RELAXED(&standing->scheduling, VG_SCHEDULING_FIFO);
+  bool taken = take_class(SCHED_FIFO, 1 + standing->priority) || take_class(SCHED_FIFO, 1); /* a limit of 1 */
+  if (taken) VG_STORE_RELAXED(&standing->scheduling, VG_SCHEDULING_FIFO);
 }
 
 static void step_down(struct vg_standing *standing, uint64_t now_ns) {

@@ -1,6 +1,7 @@
 /*
- * standing.h - how the arbiter's thread stands with the kernel: ahead of other threads where that is allowed, its
- * memory in RAM where that is allowed. Neither is needed; `vgpu doctor` shows what was granted.
+ * standing.h - how the arbiter's thread, and the one that admits programs, stand with the kernel: ahead of other
+ * threads where that is allowed, the arbiter's memory in RAM where that is allowed. Neither is needed; `vgpu doctor`
+ * shows what was granted.
  *
  * A real-time thread that never sleeps could take a processor from everything else. So a step's work is bounded by the
  * numbers of slices and processes, doorbells by a rate, and a thread that has still used half of a processor for a
@@ -15,6 +16,7 @@
 #include "arbiter/arbiter.h"
 
 struct vg_standing {
+  int priority;        /* within SCHED_FIFO, 0 is the least; set by the caller, before it begins */
   uint32_t scheduling; /* VG_SCHEDULING_* of the thread, as last granted */
   uint32_t steps_down;
   /* its use of processor time, measured from window_ns on */

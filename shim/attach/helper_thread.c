@@ -19,6 +19,7 @@
 #include "session/helper_wake.h"
 
 #define POLL_NS (50 * VG_NS_PER_MS)
+#define LOOK_LEAST_NS (10 * VG_NS_PER_MS) /* between two looks at the socket, however often the gate is served */
 #define ANSWER_POLL_NS (5 * VG_NS_PER_MS)
 #define ANSWER_DEADLINE_NS (2 * VG_NS_PER_S)
 #define BACK_OFF_MIN_NS (50 * VG_NS_PER_MS)
@@ -160,8 +161,13 @@ static bool is_attached(uint64_t now_ns) {
 }
 
 static uint64_t service_link(uint64_t now_ns) {
-  if (is_attached(now_ns))
+  static uint64_t
+      looked_ns; /* a look is two system calls: launching threads feel it on the processors that they share */
+  bool again = vg_link.socket_fd >= 0 && !vg_session.daemon_gone && now_ns < looked_ns + LOOK_LEAST_NS;
+  if (again || is_attached(now_ns)) {
+    if (!again) looked_ns = now_ns;
     return vg_session.daemon_gone ? now_ns + POLL_NS : vg_rest_until_ns(vg_session.process_id, now_ns);
+  }
   come_back(now_ns);
   return now_ns + (helper.asked_fd >= 0 ? ANSWER_POLL_NS : POLL_NS);
 }

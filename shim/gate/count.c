@@ -210,7 +210,7 @@ CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
 }
 
 /* While the tally is open, its stream is that of the last launch; only the work's own thread changes it. */
-void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, bool programmatic) {
+void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, bool kernel, bool programmatic) {
   count(&(struct vg_ticket){.device = work->device,
                             .line = vg_gate_own_line,
                             .work = work,
@@ -219,5 +219,5 @@ void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, bool
                             .bound_ns = vg_gate_bound(work->device),
                             .per_thread = work->last->per_thread,
                             .programmatic = programmatic,
-                            .kernel = true});
+                            .kernel = kernel});
 }

@@ -22,6 +22,8 @@
 #define QUIET_NS 200000ull     /* no launch for this long: a probe is worth its cost */
 #define BUSY_LOOK_LEAST_NS 200000ull
 #define BUSY_LOOK_MOST_NS 1000000ull
+#define CALM_LOOK_LEAST_NS 500000ull /* no neighbour waits: a look takes a processor from launching threads */
+#define CALM_LOOK_MOST_NS 2000000ull
 #define IDLE_LOOK_NS 1000000ull
 #define REST_AFTER_NS (20 * VG_NS_PER_MS)
 #define IDLE_PROBE_NS 50000ull /* a probe of an idle device takes no longer */
@@ -203,16 +205,24 @@ static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
   return idle;
 }
 
+static uint64_t look_pause(const struct vg_device *device, uint64_t left_ns) {
+  bool neighbour = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) != VG_NO_NEIGHBOUR_WAITS;
+  bool calm = !neighbour && !device->gate->waits; /* soon all that is left may wait */
+  uint64_t least_ns = calm ? CALM_LOOK_LEAST_NS : BUSY_LOOK_LEAST_NS;
+  uint64_t most_ns = calm ? CALM_LOOK_MOST_NS : BUSY_LOOK_MOST_NS;
+  if (left_ns < least_ns) return least_ns;
+  return left_ns < most_ns ? left_ns : most_ns;
+}
+
 /* Work is outstanding: looks how much has completed and, after a while without launches, whether any is left. */
 static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   uint64_t done_ns = now_ns;
-  uint64_t pause_ns = vg_gate_reap(device, now_ns); /* no earlier than it can have completed, by the estimates */
+  uint64_t left_ns = vg_gate_reap(device, now_ns);
   if (gate->look_due_ns) vg_gate_looked_late(device, gate->look_due_ns, now_ns);
-  vg_gate_review_solo(device, pause_ns, now_ns);
+  vg_gate_review_solo(device, left_ns, now_ns);
   if (vg_gate_rest(device, now_ns)) return now_ns + BUSY_LOOK_LEAST_NS;
-  if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
-  if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
+  uint64_t pause_ns = look_pause(device, left_ns); /* no earlier than it can have completed, by the estimates */
   gate->look_due_ns = now_ns + pause_ns;
   if (!is_quiet(device, now_ns)) {
     gate->idle_probe = false;

@@ -54,13 +54,13 @@ VG_SHORT_PATH struct vg_work *vg_gate_enter_short(CUstream stream, bool per_thre
 }
 
 /* After a launch that the driver has accepted. */
-VG_SHORT_PATH void vg_gate_count_short(struct vg_work *work, bool programmatic) {
+VG_SHORT_PATH void vg_gate_count_short(struct vg_work *work, bool kernel, bool programmatic) {
   struct vg_tally *tally = &work->tally;
   struct vg_estimate *estimate = tally->estimate;
   struct vg_device *device = work->device;
   estimate->countdown--;
   if (VG_UNLIKELY(VG_LOAD(&device->epoch) != tally->epoch) || VG_UNLIKELY(programmatic && !tally->programmatic)) {
-    vg_gate_count_long(work, estimate, programmatic);
+    vg_gate_count_long(work, estimate, kernel, programmatic);
     return;
   }
   VG_STORE(&tally->left, tally->left - VG_LOAD_RELAXED(&estimate->charge));
@@ -68,8 +68,9 @@ VG_SHORT_PATH void vg_gate_count_short(struct vg_work *work, bool programmatic) 
   if (VG_UNLIKELY(VG_LOAD_RELAXED(&device->counted_word) == VG_GATE_NO_WORD)) vg_gate_stay_busy(device);
 }
 
-VG_SHORT_PATH CUresult vg_gate_leave_short(struct vg_work *work, CUresult result, bool programmatic) {
-  if (VG_LIKELY(result == CUDA_SUCCESS)) vg_gate_count_short(work, programmatic);
+/* kernel, programmatic: as in struct vg_ticket. */
+VG_SHORT_PATH CUresult vg_gate_leave_short(struct vg_work *work, CUresult result, bool kernel, bool programmatic) {
+  if (VG_LIKELY(result == CUDA_SUCCESS)) vg_gate_count_short(work, kernel, programmatic);
   VG_STORE(&work->tally.in_flight, false);
   return result;
 }

@@ -143,7 +143,7 @@ uint64_t vg_gate_bound(const struct vg_device *device); /* on outstanding work, 
  * all work. Busy again, unless that wait has covered this launch, too. */
 void vg_gate_stay_busy(struct vg_device *device);
 /* Counts a launch that entered the short path but may not be counted there. */
-void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, bool programmatic);
+void vg_gate_count_long(struct vg_work *work, struct vg_estimate *estimate, bool kernel, bool programmatic);
 
 /* ---- accounting of launches (count.c), under the work's lock ---- */
 

@@ -9,6 +9,7 @@
 #define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps at the gate before it looks around */
 #define COAST_LOOK_NS 1000000ull           /* in its own slot: how often a waiting thread looks for completed work */
 #define LOOSE_BOUND_NS 2000000ull
+#define FIRST_LOOK_NS 10000ull
 #define ALONE_LOOK_NS 1000000ull /* how often a waiting thread of a slice that is alone looks for progress */
 #define PIECE_MAX_NS 8000000ull
 #define FIRST_RUNS_NS VG_NS_PER_S
@@ -185,9 +186,13 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
   bound_ns = bound_for(bound_ns, estimate);
   uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns, now_ns, bound_ns, alone);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
+  uint64_t look_ns = FIRST_LOOK_NS;
   while (remaining_ns >= bound_ns && now_ns < deadline_ns && !(alone && may_pass_alone(device, work)) &&
          !may_pass_waiting(device, work, bound_ns)) {
     uint64_t pause_ns = pause_for(remaining_ns, bound_ns, alone);
+    /* Of kernels shorter than their launches the estimates are too long, and all may have completed soon. */
+    if (look_ns < pause_ns) pause_ns = look_ns;
+    look_ns *= 4;
     uint64_t due_ns = now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns;
     vg_prim_sleep_until_ns(due_ns);
     now_ns = vg_prim_now_ns();

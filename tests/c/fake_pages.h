@@ -77,7 +77,7 @@ static inline void launch_into(CUstream stream, const void *function, uint64_t c
   struct vg_work *again = vg_gate_enter_short(stream, false, function, 1024);
   if (again) {
     fake_launch(stream, cost_ns);
-    vg_gate_leave_short(again, CUDA_SUCCESS, false);
+    vg_gate_leave_short(again, CUDA_SUCCESS, true, false);
     return;
   }
   struct vg_ticket ticket;

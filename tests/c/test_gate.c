@@ -59,7 +59,7 @@ static void launch_for(CUstream stream, const void *function, uint64_t cost_ns) 
   if (closed && VG_LOAD(&VG_LOAD(&device->report)->drained_word) == word && VG_LOAD(word_at) == word)
     __atomic_add_fetch(&violations, 1, __ATOMIC_RELAXED);
   fake_launch(stream, cost_ns);
-  if (again) vg_gate_leave_short(again, CUDA_SUCCESS, false);
+  if (again) vg_gate_leave_short(again, CUDA_SUCCESS, true, false);
   if (!solo && !again) vg_gate_leave(&ticket, CUDA_SUCCESS);
   CHECK(fake_mode == CU_STREAM_CAPTURE_MODE_GLOBAL); /* the thread's own mode is what it was */
   __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);

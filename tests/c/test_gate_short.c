@@ -18,7 +18,7 @@ static struct vg_work *enter(CUstream stream, const void *function) {
 }
 
 static void leave(struct vg_work *launch, CUresult result) {
-  vg_gate_leave_short(launch, result, false);
+  vg_gate_leave_short(launch, result, true, false);
 }
 
 /* Launches until the next one may take the short path. */

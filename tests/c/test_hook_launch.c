@@ -1,18 +1,21 @@
 /*
- * test_hook_launch.c - the hooks of launches with attributes and of graphs in a slice that is alone: what they pass
- * uncounted is bounded, too.
+ * test_hook_launch.c - the hooks of launches with attributes and of graphs: in a slice that is alone, what they pass
+ * uncounted is bounded, too; graphs that are counted take the short path, unless they are to be paid for.
  */
 #include "fake_pages.h"
 #include "gate/state.h"
 #include "hooks/graph_memory.h"
 
 #define PIECE_NS (2 * VG_NS_PER_MS)
+#define SHORT_NS (5 * VG_NS_PER_US)
 
 /* ---- what graph_memory.c answers: no graph has memory ---- */
 
 uint32_t vg_graphs_with_memory;
+static uint32_t paid_calls; /* the short path has none */
 
 CUresult vg_graph_paid_call(CUgraphExec exec, CUstream stream, vg_graph_call *call) {
+  paid_calls++;
   return call(exec, stream);
 }
 
@@ -28,9 +31,11 @@ static CUresult real_launch_ex(const CUlaunchConfig *config, CUfunction f, void 
   return CUDA_SUCCESS;
 }
 
+static uint64_t graph_ns = PIECE_NS;
+
 static CUresult real_launch_graph(CUgraphExec graph, CUstream stream) {
   (void)graph;
-  fake_launch(stream, PIECE_NS);
+  fake_launch(stream, graph_ns);
   return CUDA_SUCCESS;
 }
 
@@ -106,7 +111,42 @@ static void graphs_are_bounded(void) {
   is_bounded(launch_graph_ptsz);
 }
 
+/* Of so many launches: how many are counted, and how many have taken the long path. */
+static uint64_t count_graphs(void (*launch_one)(void), int launches, uint32_t *ret_paid_calls) {
+  uint64_t before = vg_gate_launched(device());
+  paid_calls = 0;
+  for (int i = 0; i < launches; i++) {
+    launch_one();
+    if (i % 100 == 0) synchronize(fake_stream(1));
+  }
+  *ret_paid_calls = paid_calls;
+  return vg_gate_launched(device()) - before;
+}
+
+static void take_the_short_path(void (*launch_one)(void)) {
+  uint32_t paid;
+  begin(VG_WATCH_USAGE);
+  VG_STORE(&control.bound_ns, VG_NS_PER_S);
+  vg_real_slots[VG_ENTRY_cuGraphLaunch] = vg_real_slots[VG_ENTRY_cuGraphLaunch_ptsz] = (void *)real_launch_graph;
+  graph_ns = SHORT_NS;
+  CHECK(count_graphs(launch_one, 100, &paid) == 100);
+  CHECK(count_graphs(launch_one, 1000, &paid) == 1000);
+  printf("  %u of 1000 on the long path\n", paid);
+  CHECK(paid < 200);
+  vg_graphs_with_memory = 1;
+  CHECK(count_graphs(launch_one, 1000, &paid) == 1000 && paid == 1000);
+  vg_graphs_with_memory = 0;
+  graph_ns = PIECE_NS;
+  end();
+}
+
+static void counted_graphs_take_the_short_path(void) {
+  take_the_short_path(launch_graph);
+  take_the_short_path(launch_graph_ptsz);
+}
+
 int main(void) {
+  RUN(counted_graphs_take_the_short_path);
   RUN(launches_with_attributes_are_bounded);
   RUN(graphs_are_bounded);
   return 0;

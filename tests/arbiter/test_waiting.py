@@ -1,0 +1,74 @@
+"""Work that waits in its stream: it costs nothing, keeps nobody waiting, and an idle device keeps no gate closed for it.
+The arbiter is the reference model and the C core at once."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from models.arbiter.model import State
+from tests.arbiter.sharing_world import MS, SECOND, US, Load
+from tests.arbiter.waiting_world import QUANTUM_NS, WaitingLoad, WaitingWorld, waiting_tenant
+
+
+@pytest.mark.parametrize("maximum", [100, 250, 500])
+def test_a_slice_that_waits_computes_as_without_a_maximum(maximum: int) -> None:
+    """2 ms of kernels behind 30 ms of something else: less than a tenth of the device."""
+    load = WaitingLoad(MS, 2, gap_ns=US, wait_ns=30 * MS)
+    tenant = waiting_tenant(1, maximum, maximum, load)
+    world = WaitingWorld([tenant])
+    world.run(3 * SECOND)
+    alone = 2 / 32
+    assert tenant.share(SECOND, 3 * SECOND) > 0.85 * min(alone, maximum / 1000)  # a small bucket fills while it waits for more than it holds
+    charged = world.arbiter.slices[0].charged_ns / 3 / SECOND if world.arbiter else 0
+    assert charged == pytest.approx(tenant.share(0, 3 * SECOND), abs=0.01)
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+@pytest.mark.parametrize("maximum", [100, 500])
+def test_processes_that_wait_for_each_other_compute_their_maximum(processes: int, maximum: int) -> None:
+    ring = [WaitingLoad(MS, 1, gap_ns=US, ring=True) for _ in range(processes)]
+    tenant = waiting_tenant(1, maximum, maximum, *ring)
+    world = WaitingWorld([tenant])
+    world.run(3 * SECOND)
+    assert tenant.share(SECOND, 3 * SECOND) > 0.9 * maximum / 1000
+    assert world.closed_ns.get(1, 0) <= QUANTUM_NS
+
+
+def test_what_runs_behind_a_closed_gate_overlaps_and_is_charged() -> None:
+    """Its gate has closed for a neighbour while its work waited."""
+    waits = waiting_tenant(1, 500, 1000, WaitingLoad(5 * MS, 2, gap_ns=US, wait_ns=20 * MS))
+    world = WaitingWorld([waits, waiting_tenant(2, 500, 1000, Load())])
+    states = set()
+    for ms in range(500, 1500):
+        world.run(ms * MS)
+        assert world.arbiter
+        states.add(world.arbiter.slices[0].state)
+    assert world.arbiter.slices[0].charged_ns / world.now_ns == pytest.approx(waits.share(0, world.now_ns), abs=0.03)
+    assert states <= {State.SHUT, State.OPEN, State.DRAINING, State.OVERLAP}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_idle_device_keeps_no_gate_closed_beyond_a_quantum(seed: int) -> None:
+    """Random programs whose work waits for a time and for each other, alone and beside others (DESIGN D18)."""
+    draw = random.Random(seed)
+    tenants = []
+    for ident in (1,):
+        ring = draw.random() < 0.5
+        loads = [
+            WaitingLoad(
+                draw.choice([100, 500, 1000, 5000]) * US,
+                draw.choice([1, 1, 2, 4]),
+                gap_ns=draw.choice([1, 100, 2000]) * US,
+                wait_ns=draw.choice([0, 1, 5, 30]) * MS,
+                ring=ring,
+            )
+            for _ in range(draw.choice([2, 3]) if ring else draw.choice([1, 2]))
+        ]
+        maximum = draw.choice([100, 250, 500])
+        tenants.append(waiting_tenant(ident, maximum, maximum, *loads))
+    world = WaitingWorld(tenants)
+    world.run(SECOND)
+    for t in tenants:
+        assert world.closed_ns.get(t.ident, 0) <= QUANTUM_NS, f"slice {t.ident}: {world.closed_ns[t.ident] / MS:.1f} ms"
