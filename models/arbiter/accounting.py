@@ -143,7 +143,7 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
 
 
 def ahead_most(s: Slice) -> int:
-    """How much work may have been charged before it is reported: of one that has nothing on the device only a little."""
+    """How much may have been charged before it is reported: of a slice with nothing on the device only a little."""
     return DEBT_MAX_NS if s.outstanding else LATE_REPORTED_NS
 
 

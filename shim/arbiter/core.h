@@ -150,7 +150,7 @@ struct vg_core_slice {
     uint64_t busy_seen_ns, active_seen_ns; /* busy_total_ns and active_total_ns as of the last step */
     bool was_outstanding;
     bool was_running; /* some of it on this device */
-    bool was_active; /* to see a burst begin */
+    bool was_active;  /* to see a burst begin */
     uint64_t last_active_ns;
   } step;
   int64_t charged_ns;

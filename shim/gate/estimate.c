@@ -22,7 +22,8 @@ static void note_unknown(uint64_t sample_ns) {
 void vg_estimate_limit(struct vg_estimate *estimate, bool limited, uint64_t most_ns) {
   estimate->most_us = limited ? (uint32_t)(most_ns / 1000 < UINT32_MAX ? most_ns / 1000 + 1 : UINT32_MAX) : 0;
   uint64_t cost_ns = estimate->cost_ns;
-  if (limited && (!cost_ns || vg_estimate_limited(estimate, cost_ns) != cost_ns)) vg_estimate_set_cost(estimate, most_ns + 1);
+  if (limited && (!cost_ns || vg_estimate_limited(estimate, cost_ns) != cost_ns))
+    vg_estimate_set_cost(estimate, most_ns + 1);
 }
 
 uint64_t vg_estimate_guess(void) {

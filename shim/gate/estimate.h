@@ -37,8 +37,8 @@ static inline uint64_t vg_estimate_limited(const struct vg_estimate *estimate, u
   return most_ns && cost_ns > most_ns ? most_ns : cost_ns;
 }
 
-/* What takes as long as that, is unknown (0) or waits inside, finds no room in any tally. Launching threads look at both numbers
- * without the lock. */
+/* What takes as long as that, is unknown (0) or waits inside, finds no room in any tally. Launching threads look at
+ * both numbers without the lock. */
 static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t cost_ns) {
   cost_ns = vg_estimate_limited(estimate, cost_ns);
   bool known = cost_ns && !estimate->most_us; /* a graph that waits has a marker behind each launch */

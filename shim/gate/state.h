@@ -47,20 +47,21 @@ struct vg_gate_state {
   uint64_t drain_left_ns, drain_forecast_ns; /* of a gang: when work last completed, what was left and its end */
   bool idle_probe;                           /* a probe is under way to see whether any work is left */
   uint64_t idle_probe_launched;
-  uint64_t look_due_ns;           /* when it meant to look at outstanding work again; 0: it did not */
-  uint64_t probed_ns;             /* when the last probe was recorded */
-  uint64_t launched, launched_ns; /* how many launches, and when the helper first saw this number */
-  bool waits;                /* some outstanding work waits for something else, see stream_wait.c */
-  uint64_t waiting_ns;       /* such work that counts as outstanding */
+  uint64_t look_due_ns;                   /* when it meant to look at outstanding work again; 0: it did not */
+  uint64_t probed_ns;                     /* when the last probe was recorded */
+  uint64_t launched, launched_ns;         /* how many launches, and when the helper first saw this number */
+  bool waits;                             /* some outstanding work waits for something else, see stream_wait.c */
+  uint64_t waiting_ns;                    /* such work that counts as outstanding */
   uint64_t waits_since_ns, waits_seen_ns; /* while only such work is left: since when, and when it was last looked at */
-  uint64_t accepted_ns;      /* when the present word was accepted; 0: it is closed */
-  uint64_t resumed_ns;       /* work that waited has run since some time after this one; 0: it did not wait */
-  uint64_t covered_ns;       /* up to here the time in which work ran has been reported */
+  uint64_t accepted_ns;                   /* when the present word was accepted; 0: it is closed */
+  uint64_t resumed_ns; /* work that waited has run since some time after this one; 0: it did not wait */
+  uint64_t covered_ns; /* up to here the time in which work ran has been reported */
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
   struct vg_waits wait_counts;
-  struct vg_gate_span busy; /* work outstanding that does not wait for something else; ends only under the locks of all works, see vg_gate_stop_tallies() */
+  struct vg_gate_span busy; /* work outstanding that does not wait for something else; ends only under the locks of all
+                               works, see vg_gate_stop_tallies() */
 } __attribute__((aligned(64)));
 
 extern uint32_t vg_gate_captures __attribute__((visibility("hidden"))); /* how many streams capture now */
@@ -115,8 +116,8 @@ bool vg_gate_is_behind_wait(const struct vg_ticket *ticket);
  * since it may be for a thread that has had no processor meanwhile, and what is queued cannot be taken back. */
 void vg_gate_pace_behind_wait(const struct vg_ticket *ticket);
 void vg_gate_mark_wait_end(const struct vg_ticket *ticket); /* if it has: a marker between the wait and the launch */
-void vg_gate_renew_waiting(struct vg_device *device); /* the gate is open; under the mutex */
-void vg_gate_begin_waiting(struct vg_device *device); /* work has been launched that waits, and no other runs */
+void vg_gate_renew_waiting(struct vg_device *device);       /* the gate is open; under the mutex */
+void vg_gate_begin_waiting(struct vg_device *device);       /* work has been launched that waits, and no other runs */
 /* By the helper, when nothing has been launched for a while: see vg_work_mark_tails(). Under the mutex. */
 void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t now_ns);
 /* After vg_gate_reap(), under the mutex: where streams may wait, and all that does not has completed, none counts as

@@ -191,7 +191,9 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
 /* A launch of an unknown function takes at least as long as it has run so far, and so do the launches of the same
  * function behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
-  if (!estimate || estimate->count || estimate->most_us || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
+  if (!estimate || estimate->count || estimate->most_us || stream->stale ||
+      now_ns < stream->moved_ns + vg_estimate_cost(estimate))
+    return;
   vg_estimate_set_cost(estimate, now_ns - stream->moved_ns);
   for (uint32_t i = stream->head; i != stream->tail; i++) {
     struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
@@ -458,7 +460,9 @@ static const struct vg_marker *find_timed(const struct vg_work *work, const void
     for (uint32_t at = stream->head; stream->used && at != stream->tail; at++) {
       const struct vg_marker *marker = &stream->markers[at % VG_WORK_MARKERS];
       const struct vg_estimate *estimate = marker->estimate;
-      if (marker->timing_begin && !stream->waits && estimate->function == function && estimate->grid_class == grid_class) return marker;
+      if (marker->timing_begin && !stream->waits && estimate->function == function &&
+          estimate->grid_class == grid_class)
+        return marker;
     }
   }
   return NULL;
@@ -471,7 +475,8 @@ enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, ui
 }
 
 static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {
-  if (!stream->used || stream->stale || stream->waits || stream->head == stream->tail || now_ns < stream->moved_ns) return 0;
+  if (!stream->used || stream->stale || stream->waits || stream->head == stream->tail || now_ns < stream->moved_ns)
+    return 0;
   uint64_t since_ns = now_ns - stream->moved_ns;
   uint64_t oldest_ns = stream->markers[stream->head % VG_WORK_MARKERS].cost_ns;
   return since_ns < oldest_ns ? since_ns : oldest_ns;

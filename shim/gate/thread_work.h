@@ -29,12 +29,12 @@ struct vg_marker {
 
 struct vg_stream {
   bool used;
-  bool per_thread;   /* the default stream of one thread (handle is its owner's line) */
-  bool programmatic; /* has had programmatic launches: a marker between two of them would end their overlap */
-  bool stale;        /* makes no progress: waits for something outside the device */
-  bool shared;       /* by all streams beyond VG_WORK_STREAMS; handle is that of the last launch */
-  bool blocking;     /* the legacy default stream and this one wait for each other */
-  bool waits;        /* for something else: what is launched does not run, see stream_wait.c */
+  bool per_thread;     /* the default stream of one thread (handle is its owner's line) */
+  bool programmatic;   /* has had programmatic launches: a marker between two of them would end their overlap */
+  bool stale;          /* makes no progress: waits for something outside the device */
+  bool shared;         /* by all streams beyond VG_WORK_STREAMS; handle is that of the last launch */
+  bool blocking;       /* the legacy default stream and this one wait for each other */
+  bool waits;          /* for something else: what is launched does not run, see stream_wait.c */
   bool wait_lost;      /* no marker has been recorded at its last wait: the next one ends it, with what is before it */
   uint32_t waits_seen; /* vg_gate_wait_count() when the last marker that ends a wait was recorded */
   CUstream handle;
@@ -155,9 +155,9 @@ void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has 
 void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns);
 /* Of all threads of the process. */
 struct vg_together {
-  uint64_t moved_ns; /* when any stream last made progress */
+  uint64_t moved_ns;    /* when any stream last made progress */
   uint64_t accepted_ns; /* since when launches pass the gate; 0: it is closed */
-  uint64_t left_ns;  /* what all have outstanding */
+  uint64_t left_ns;     /* what all have outstanding */
   /* of a slice that is alone */
   bool alone;
   bool unknown_runs;  /* a function that has never been seen to end has begun */
@@ -169,8 +169,9 @@ void vg_work_renew_waiting(struct vg_work *work);
 /* After the reap of all threads: streams that make no progress are no longer counted. */
 void vg_work_review_stale(struct vg_work *work, const struct vg_together *together, uint64_t now_ns);
 uint64_t vg_work_unmarked(const struct vg_work *work); /* in streams without a marker: nothing shows its end */
-bool vg_work_is_over(CUevent event); /* of the program */
-/* Around a call after which the stream may wait: markers behind what was launched before it, and before the next launch.
+bool vg_work_is_over(CUevent event);                   /* of the program */
+/* Around a call after which the stream may wait: markers behind what was launched before it, and before the next
+ * launch.
  */
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream);
 void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream);

@@ -27,7 +27,8 @@ void vg_gate_begin_waiting(struct vg_device *device) {
   pthread_mutex_unlock(&gate->mutex);
 }
 
-/* Then a probe behind a whole context may wait with one of its streams, also with one into which nothing is launched. */
+/* Then a probe behind a whole context may wait with one of its streams, also with one into which nothing is launched.
+ */
 static bool may_wait(const struct vg_device *device) {
   return VG_LOAD_RELAXED(&device->gate->wait_counts.any_stream) || VG_LOAD_RELAXED(&vg_gate_graphs_that_wait);
 }

@@ -51,23 +51,23 @@ static bool add_node(struct reading *reading, CUgraphNode node, int depth) {
   CUgraph child;
   if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return false;
   switch (type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-      return add_kernel(reading, node);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-      return add_fill(reading, node);
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-      return REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS && add_graph(reading, child, depth + 1);
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return false;
-    case CU_GRAPH_NODE_TYPE_HOST:
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      reading->waits = true;
-      return true;
-    default:
-      return true;
+  case CU_GRAPH_NODE_TYPE_KERNEL:
+    return add_kernel(reading, node);
+  case CU_GRAPH_NODE_TYPE_MEMSET:
+    return add_fill(reading, node);
+  case CU_GRAPH_NODE_TYPE_GRAPH:
+    return REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS && add_graph(reading, child, depth + 1);
+  case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+    return false;
+  case CU_GRAPH_NODE_TYPE_HOST:
+  case CU_GRAPH_NODE_TYPE_MEMCPY:
+  case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+  case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+    reading->waits = true;
+    return true;
+  default:
+    return true;
   }
 }
 

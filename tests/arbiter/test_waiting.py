@@ -1,4 +1,4 @@
-"""Work that waits in its stream: it costs nothing, keeps nobody waiting, and an idle device keeps no gate closed for it.
+"""Work that waits in its stream costs nothing and keeps nobody waiting, and an idle device keeps no gate closed for it.
 The arbiter is the reference model and the C core at once."""
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def test_a_slice_that_waits_computes_as_without_a_maximum(maximum: int) -> None:
     world = WaitingWorld([tenant])
     world.run(3 * SECOND)
     alone = 2 / 32
-    assert tenant.share(SECOND, 3 * SECOND) > 0.85 * min(alone, maximum / 1000)  # a small bucket fills while it waits for more than it holds
+    # A small bucket holds less than a burst, which waits in the middle until it has filled again.
+    assert tenant.share(SECOND, 3 * SECOND) > 0.85 * min(alone, maximum / 1000)
     charged = world.arbiter.slices[0].charged_ns / 3 / SECOND if world.arbiter else 0
     assert charged == pytest.approx(tenant.share(0, 3 * SECOND), abs=0.01)
 

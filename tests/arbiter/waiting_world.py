@@ -22,8 +22,8 @@ QUANTUM_NS = 7 * MS
 
 @dataclass
 class WaitingLoad(Load):
-    """wait_ns: each burst runs so long after its launch, or (ring) when the process before it in the slice has completed
-    its own burst of that number."""
+    """wait_ns: each burst runs so long after its launch; or (ring) when the process before it in the slice has
+    completed its own burst of that number."""
 
     wait_ns: int = 0
     ring: bool = False
