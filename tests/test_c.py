@@ -48,7 +48,10 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_gate_short": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_sync": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_hook_capture": ((*GATE, "shim/hooks/capture.c", "shim/ledger/records.c", "shim/base/prim.c"), (ADDRESS,)),
-    "test_hook_graph": ((*GATE, "shim/hooks/graph_memory.c", "shim/ledger/records.c", "shim/base/prim.c"), (ADDRESS,)),
+    "test_hook_graph": (
+        (*GATE, "shim/hooks/graph_memory.c", "shim/hooks/graph_wait.c", "shim/ledger/records.c", "shim/base/prim.c"),
+        (ADDRESS,),
+    ),
     "test_hook_launch": (("cuda_hook.c", *GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_image": (
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_parse", "image_ptx")),

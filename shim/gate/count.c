@@ -91,6 +91,7 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
                       CUevent timing_begin, uint64_t bound_ns, bool captures) {
   uint64_t cost_ns = VG_LIKELY(estimate->cost_ns) ? estimate->cost_ns : vg_estimate_guess();
   if (VG_UNLIKELY(!estimate->countdown)) estimate->countdown = vg_estimate_next_timing(estimate);
+  stream->is_gone = false; /* or another one with its handle */
   stream->cost_ns += cost_ns;
   if (VG_LIKELY(!stream->stale)) VG_STORE_RELAXED(&work->outstanding_ns, work->outstanding_ns + cost_ns);
   stream->unmarked_ns += cost_ns;

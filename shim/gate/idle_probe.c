@@ -47,7 +47,8 @@ static bool streams_of_done(const struct vg_work *work) {
   bool done = true;
   for (int i = 0; done && i < VG_WORK_STREAMS; i++) {
     const struct vg_stream *stream = &work->streams[i];
-    if (!stream->used || stream->per_thread || REAL(cuCtxPushCurrent_v2)(stream->context) != CUDA_SUCCESS) continue;
+    if (!stream->used || stream->per_thread || stream->is_gone) continue;
+    if (REAL(cuCtxPushCurrent_v2)(stream->context) != CUDA_SUCCESS) continue;
     CUcontext popped;
     done = REAL(cuStreamQuery)(stream->handle) != CUDA_ERROR_NOT_READY &&
            REAL(cuStreamQuery)(NULL) != CUDA_ERROR_NOT_READY;

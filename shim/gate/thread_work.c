@@ -403,7 +403,7 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
     struct vg_stream *stream = &work->streams[i];
     CUcontext popped;
     if (!stream->used || !stream->unmarked_ns || stream->shared) continue;
-    if (stream->per_thread) {
+    if (stream->per_thread || stream->is_gone) {
       if (stream_settled(stream, since_ns, now_ns)) vg_work_clear_stream(work, stream);
     } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {
       put_marker(work, stream, (struct vg_marker){0}, now_ns);

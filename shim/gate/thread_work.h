@@ -35,6 +35,7 @@ struct vg_stream {
   bool shared;         /* by all streams beyond VG_WORK_STREAMS; handle is that of the last launch */
   bool blocking;       /* the legacy default stream and this one wait for each other */
   bool waits;          /* for something else: what is launched does not run, see stream_wait.c */
+  bool is_gone;      /* the program has destroyed it: its handle may not be used any more */
   bool wait_lost;      /* no marker has been recorded at its last wait: the next one ends it, with what is before it */
   uint32_t waits_seen; /* vg_gate_wait_count() when the last marker that ends a wait was recorded */
   CUstream handle;

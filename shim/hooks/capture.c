@@ -101,11 +101,13 @@ static CUresult destroyed(struct vg_record *record, CUresult result) {
 }
 
 CUresult cuStreamDestroy(CUstream hStream) {
+  vg_gate_stream_gone(hStream);
   struct vg_record *record = vg_table_take(VG_RECORD_CAPTURE, key_of(hStream, false));
   return destroyed(record, REAL(cuStreamDestroy)(hStream));
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
+  vg_gate_stream_gone(hStream);
   struct vg_record *record = vg_table_take(VG_RECORD_CAPTURE, key_of(hStream, false));
   return destroyed(record, REAL(cuStreamDestroy_v2)(hStream));
 }

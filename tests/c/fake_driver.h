@@ -87,8 +87,10 @@ static inline void fake_capture_end(CUstream stream) {
   vg_gate_capture_end();
 }
 
+static CUstream fake_destroyed; /* no call may name it */
+
 static CUresult fake_event_record(CUevent event, CUstream stream) {
-  CHECK(fake_usable(stream));
+  CHECK(fake_usable(stream) && (!fake_destroyed || stream != fake_destroyed));
   uint64_t now_ns = vg_prim_now_ns(), end_ns = fake_end_of(stream);
   VG_STORE(&event->ready_ns, end_ns > now_ns ? end_ns : now_ns);
   return CUDA_SUCCESS;

@@ -129,6 +129,21 @@ static void a_drain_does_not_wait_for_what_waits(void) {
   end();
 }
 
+/* The helper would record an event in it. */
+static void a_destroyed_stream_is_left_alone(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  call_that_waits(fake_stream(3), WAIT_NS);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  launch_into(fake_stream(4), &functions[0], LAUNCH_NS);
+  vg_gate_stream_gone(fake_stream(4));
+  fake_destroyed = fake_stream(4);
+  serve(WAIT_NS / 2); /* what it had is over by the time that it takes */
+  CHECK(!report()->outstanding);
+  fake_destroyed = NULL;
+  end();
+}
+
 /* Behind a wait the stream's queue grows with the time that it lasts, and another stream launches as if it were empty.
  */
 static void waits_hold_up_no_other_stream(void) {
@@ -159,6 +174,7 @@ int main(void) {
   RUN(another_thread_may_make_the_stream_wait);
   RUN(the_legacy_stream_waits_too);
   RUN(a_drain_does_not_wait_for_what_waits);
+  RUN(a_destroyed_stream_is_left_alone);
   RUN(waits_hold_up_no_other_stream);
   return 0;
 }
