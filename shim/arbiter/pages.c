@@ -143,7 +143,8 @@ static void read_answers(struct vg_process *process, uint64_t now_ns) {
 static uint8_t due_next(const struct vg_process *process) {
   bool open = is_open(process->word);
   bool runs = process->reported.outstanding || process->busy.since_ns;
-  runs |= process->busy.told_ns > process->busy.counted_ns; /* some of its time is to be counted yet */
+  runs |=
+      (int64_t)(process->busy.told_ns - process->busy.left_out_ns - process->busy.counted_ns) > 0; /* counted late */
   bool drains = !open && !process->reported.quiet;
   bool enters = open && process->reported.waiting;
   if (runs || drains || enters) return VG_DUE_PAGE;

@@ -71,7 +71,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   struct vg_estimate *estimate = vg_work_find_estimate(work, function, threads);
   *ticket = (struct vg_ticket){
       .device = device, .line = line, .work = work, .estimate = estimate, .stream = stream, .per_thread = per_thread};
-  if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_gate_graphs_that_wait))) vg_gate_limit_graph(device, work, estimate);
+  if (VG_UNLIKELY(!threads && VG_LOAD_RELAXED(&vg_gate_graphs_that_wait))) vg_gate_limit_graph(device, work, estimate);
   if (VG_UNLIKELY(!VG_LOAD_RELAXED(&estimate->count)) && !estimate->most_us && !vg_gate_is_alone(device))
     vg_gate_wait_for_first_timing(device, estimate);
   vg_gate_pace_behind_wait(ticket);

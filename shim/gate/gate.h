@@ -82,13 +82,14 @@ struct vg_graph_kernel {
   uint64_t threads;
 };
 void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_kernel *kernels, size_t count, uint64_t fill_ns);
+bool vg_gate_does_graph_wait(CUgraphExec exec);
 void vg_gate_graph_gone(CUgraphExec exec); /* or it does not wait any more */
 /* Work of the helper thread. Returns when it is to be called again (CLOCK_MONOTONIC ns; UINT64_MAX: the helper is woken
  * when work begins). */
 uint64_t vg_gate_service(uint64_t now_ns);
 void vg_gate_daemon_gone(struct vg_device *device); /* by the helper thread: follow the mode of the site from here on */
 void vg_gate_daemon_back(struct vg_device *device); /* by the helper thread, after the page pointers were swapped */
-void vg_gate_stream_gone(CUstream stream); /* before the driver destroys it */
+void vg_gate_stream_gone(CUstream stream);          /* before the driver destroys it */
 void vg_gate_context_gone(struct vg_device *device, CUcontext context); /* before the driver destroys it */
 /* Collectives: their launches are counted on the devices of a gang (collectives.c). */
 static inline bool vg_gate_gang_counts(const struct vg_device *device) { /* is it a gang's? */

@@ -10,11 +10,14 @@
 #include "gate/thread_work.h"
 
 #define BUCKETS 256
+#define RENEWED_EVERY 16 /* launches: estimates change seldom */
 
 struct graph {
   struct graph *next;
   CUgraphExec exec;
   uint64_t fill_ns;
+  uint64_t most_ns;  /* as last summed up */
+  uint32_t launches; /* since then */
   size_t count;
   struct vg_graph_kernel kernels[];
 };
@@ -44,6 +47,7 @@ void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_kernel *kernels
   if (graph) { /* else its waits count as device time */
     graph->exec = exec;
     graph->fill_ns = fill_ns;
+    graph->launches = 0;
     graph->count = count;
     for (size_t i = 0; i < count; i++) graph->kernels[i] = kernels[i];
     struct graph **link = find(exec);
@@ -52,6 +56,14 @@ void vg_gate_graph_waits(CUgraphExec exec, const struct vg_graph_kernel *kernels
     __atomic_add_fetch(&vg_gate_graphs_that_wait, 1, __ATOMIC_RELAXED);
   }
   pthread_mutex_unlock(&graphs_mutex);
+}
+
+bool vg_gate_does_graph_wait(CUgraphExec exec) {
+  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_gate_graphs_that_wait))) return false;
+  pthread_mutex_lock(&graphs_mutex);
+  bool waits = *find(exec) != NULL;
+  pthread_mutex_unlock(&graphs_mutex);
+  return waits;
 }
 
 void vg_gate_graph_gone(CUgraphExec exec) {
@@ -74,10 +86,13 @@ static uint64_t cost_of(const struct vg_work *first, const struct vg_graph_kerne
 
 void vg_gate_limit_graph(const struct vg_device *device, struct vg_work *work, struct vg_estimate *estimate) {
   pthread_mutex_lock(&graphs_mutex);
-  const struct graph *graph = *find((CUgraphExec)(uintptr_t)estimate->function);
-  uint64_t most_ns = graph ? graph->fill_ns : 0;
-  for (size_t i = 0; graph && i < graph->count; i++)
-    most_ns += cost_of(VG_LOAD(&device->gate->works), &graph->kernels[i]);
+  struct graph *graph = *find((CUgraphExec)(uintptr_t)estimate->function);
+  if (graph && graph->launches++ % RENEWED_EVERY == 0) {
+    graph->most_ns = graph->fill_ns;
+    for (size_t i = 0; i < graph->count; i++)
+      graph->most_ns += cost_of(VG_LOAD(&device->gate->works), &graph->kernels[i]);
+  }
+  uint64_t most_ns = graph ? graph->most_ns : 0;
   pthread_mutex_unlock(&graphs_mutex);
   vg_lock(&work->lock);
   vg_estimate_limit(estimate, graph != NULL, most_ns);

@@ -13,6 +13,10 @@ static struct vg_work *first(const struct vg_device *device) {
   return VG_LOAD(&device->gate->works);
 }
 
+bool vg_gate_may_wait(const struct vg_device *device) {
+  return VG_LOAD_RELAXED(&device->gate->wait_counts.any_stream) || VG_LOAD_RELAXED(&vg_gate_graphs_that_wait);
+}
+
 struct vg_work *vg_gate_new_work(struct vg_device *device) {
   struct vg_work *work = vg_work_new(device);
   if (!work) return NULL;
@@ -178,7 +182,22 @@ void vg_gate_stop_tallies(struct vg_device *device, struct vg_work *locked) {
   for (struct vg_work *work = locked; work; work = work->next) vg_work_take_tally(work);
 }
 
+/* What waited when it was last looked at may run by now. */
+static void review_waiting(struct vg_device *device, struct vg_work *locked) {
+  uint64_t now_ns = vg_prim_now_ns(), waiting_ns = 0, counts_ns = 0;
+  struct vg_gate_state *gate = device->gate;
+  for (struct vg_work *work = locked; work; work = work->next) {
+    vg_work_reap_waiting(work, now_ns);
+    waiting_ns += vg_work_waiting(work, &counts_ns);
+  }
+  if (waiting_ns && !gate->waits) gate->waits_since_ns = gate->waits_seen_ns = now_ns;
+  VG_STORE_RELAXED(&gate->waits, waiting_ns > 0);
+  gate->waiting_ns = counts_ns;
+}
+
 bool vg_gate_none_runs(struct vg_device *device, struct vg_work *locked) {
+  if (vg_gate_running(locked)) return false;
+  if (VG_UNLIKELY(vg_gate_may_wait(device))) review_waiting(device, locked);
   if (vg_gate_running(locked)) return false;
   vg_gate_stop_tallies(device, locked);
   bool none = vg_gate_running(locked) == 0;

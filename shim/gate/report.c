@@ -78,7 +78,7 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (gate->busy.since_ns) return;
   struct vg_report_device *report = page_of(device, now_ns);
-  gate->span_done_ns = gate->resumed_ns = 0;
+  gate->span_done_ns = gate->resumed_ns = gate->paid_ns = 0;
   span_begin(&gate->busy, now_ns, &report->busy_since_ns);
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
   VG_STORE(&report->outstanding, 1);
@@ -153,6 +153,9 @@ static void cover(struct vg_device *device, uint64_t done_ns, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_report_device *report = page_of(device, now_ns);
   uint64_t most_ns = now_ns > gate->covered_ns ? now_ns - gate->covered_ns : 0;
+  uint64_t paid_ns = done_ns < gate->paid_ns ? done_ns : gate->paid_ns;
+  gate->paid_ns -= paid_ns;
+  done_ns -= paid_ns;
   gate->busy.total_ns += done_ns < most_ns ? done_ns : most_ns;
   gate->covered_ns = now_ns;
   VG_STORE(&report->busy_ns, gate->busy.total_ns);

@@ -54,6 +54,7 @@ struct vg_gate_state {
   uint64_t waiting_ns;                    /* such work that counts as outstanding */
   uint64_t waits_since_ns, waits_seen_ns; /* while only such work is left: since when, and when it was last looked at */
   uint64_t accepted_ns;                   /* when the present word was accepted; 0: it is closed */
+  uint64_t paid_ns;                       /* reported as time in which work ran that waits now, and has not completed */
   uint64_t resumed_ns; /* work that waited has run since some time after this one; 0: it did not wait */
   uint64_t covered_ns; /* up to here the time in which work ran has been reported */
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
@@ -108,6 +109,9 @@ void vg_gate_review_solo(struct vg_device *device, uint64_t left_ns, uint64_t no
 /* ---- streams that wait for something else (stream_wait.c) ---- */
 
 bool vg_gate_is_captured(CUstream stream, bool per_thread); /* what is launched into it becomes part of a graph */
+/* Then a probe behind a whole context may wait with one of its streams, also with one into which nothing is launched.
+ */
+bool vg_gate_may_wait(const struct vg_device *device);
 /* Grows when the stream may have begun to wait. */
 uint32_t vg_gate_wait_count(const struct vg_device *device, const struct vg_stream *stream);
 /* Before a launch: has the stream begun to wait since the last one, or does it wait? */
@@ -183,7 +187,8 @@ uint64_t vg_gate_launched_all(const struct vg_work *locked);
  */
 void vg_gate_stop_tallies(struct vg_device *device, struct vg_work *locked);
 void vg_gate_set_counted_word(struct vg_device *device); /* as open_word and busy are now */
-/* Does no work run? True: the tallies are stopped, and vg_gate_become_idle() is to follow. */
+/* Does no work run, however long ago it was looked at? Under the mutex. True: the tallies are stopped, and
+ * vg_gate_become_idle() is to follow. */
 bool vg_gate_none_runs(struct vg_device *device, struct vg_work *locked);
 void vg_gate_clear_all(struct vg_work *locked); /* all work has completed */
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked);

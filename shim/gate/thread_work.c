@@ -238,12 +238,21 @@ static const struct vg_marker *oldest_marker(const struct vg_stream *stream) {
   return &stream->markers[stream->head % VG_WORK_MARKERS];
 }
 
-/* What was launched before the wait has had its time, a quarter more by the estimates. */
+/* For how long it runs what is before it, at the most. Of a graph it is known how long its kernels take on their own, a
+ * quarter more here; what another thread, or another stream that this one is ordered with, may have launched before the
+ * wait can take longer than by the estimates. */
+static uint64_t longest_run(const struct vg_marker *marker, uint64_t before_ns) {
+  if (!before_ns) return 0;
+  bool graph = marker && marker->estimate && marker->estimate->most_us;
+  return graph ? before_ns + before_ns / 4 : STALE_LEAST_NS + STALE_FACTOR * before_ns;
+}
+
+/* What was launched before the wait has had its time. */
 static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
   bool marked = stream->head != stream->tail;
   uint64_t before_ns = marked ? oldest_marker(stream)->cost_ns : stream->unmarked_ns;
   bool is_wait = marked ? oldest_marker(stream)->ends_wait : stream->wait_lost;
-  return is_wait && now_ns >= stream->moved_ns + before_ns + before_ns / 4;
+  return is_wait && now_ns >= stream->moved_ns + longest_run(marked ? oldest_marker(stream) : NULL, before_ns);
 }
 
 void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
@@ -380,13 +389,13 @@ bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_esti
 }
 
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream) {
-  bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 2;
+  bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 4 * 3;
   if (stream->unmarked_ns && has_room && !stream->shared) mark(work, stream, (struct vg_marker){0});
 }
 
 void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream) {
   if (stream->shared) return;
-  bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 4 * 3; /* the rest is for markers behind launches */
+  bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 8 * 7; /* the rest is for markers behind launches */
   stream->wait_lost = !has_room || !mark(work, stream, (struct vg_marker){.ends_wait = true});
   if (stream->wait_lost) return;
   if (stream->tail - stream->head == 1) stream->waits = has_come_to_wait(stream, stream->moved_ns);
@@ -402,8 +411,10 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
     CUcontext popped;
-    if (!stream->used || !stream->unmarked_ns || stream->shared) continue;
-    if (stream->per_thread || stream->is_gone) {
+    /* One that waits may have a full queue, where recording would block. */
+    if (!stream->used || !stream->unmarked_ns || stream->shared || stream->waits) continue;
+    bool legacy = !stream->handle || stream->handle == CU_STREAM_LEGACY; /* there an event is a barrier */
+    if (stream->per_thread || legacy || stream->is_gone) {
       if (stream_settled(stream, since_ns, now_ns)) vg_work_clear_stream(work, stream);
     } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {
       put_marker(work, stream, (struct vg_marker){0}, now_ns);
@@ -452,6 +463,11 @@ void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
 void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
   for (int i = 0; i < VG_WORK_STREAMS; i++)
     if (work->streams[i].used) vg_work_reap_stream(work, &work->streams[i], now_ns);
+}
+
+void vg_work_reap_waiting(struct vg_work *work, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used && work->streams[i].waits) vg_work_reap_stream(work, &work->streams[i], now_ns);
 }
 
 static const struct vg_marker *find_timed(const struct vg_work *work, const void *function, uint32_t grid_class) {

@@ -13,7 +13,7 @@
 struct vg_device;
 
 #define VG_WORK_STREAMS 32
-#define VG_WORK_MARKERS 32
+#define VG_WORK_MARKERS 64
 #define VG_WORK_ESTIMATES_LOG2 10
 #define VG_WORK_ESTIMATES (1 << VG_WORK_ESTIMATES_LOG2)
 #define VG_WORK_PROBES 8
@@ -35,7 +35,7 @@ struct vg_stream {
   bool shared;         /* by all streams beyond VG_WORK_STREAMS; handle is that of the last launch */
   bool blocking;       /* the legacy default stream and this one wait for each other */
   bool waits;          /* for something else: what is launched does not run, see stream_wait.c */
-  bool is_gone;      /* the program has destroyed it: its handle may not be used any more */
+  bool is_gone;        /* the program has destroyed it: its handle may not be used any more */
   bool wait_lost;      /* no marker has been recorded at its last wait: the next one ends it, with what is before it */
   uint32_t waits_seen; /* vg_gate_wait_count() when the last marker that ends a wait was recorded */
   CUstream handle;
@@ -154,6 +154,7 @@ bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream);
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
 void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns);
+void vg_work_reap_waiting(struct vg_work *work, uint64_t now_ns); /* of streams that waited */
 /* Of all threads of the process. */
 struct vg_together {
   uint64_t moved_ns;    /* when any stream last made progress */

@@ -27,14 +27,8 @@ void vg_gate_begin_waiting(struct vg_device *device) {
   pthread_mutex_unlock(&gate->mutex);
 }
 
-/* Then a probe behind a whole context may wait with one of its streams, also with one into which nothing is launched.
- */
-static bool may_wait(const struct vg_device *device) {
-  return VG_LOAD_RELAXED(&device->gate->wait_counts.any_stream) || VG_LOAD_RELAXED(&vg_gate_graphs_that_wait);
-}
-
 void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t now_ns) {
-  if (VG_LIKELY(!may_wait(device))) return;
+  if (VG_LIKELY(!vg_gate_may_wait(device))) return;
   pthread_mutex_lock(&vg_gate_capture_mutex); /* none begins meanwhile */
   struct vg_work *first = VG_LOAD(&vg_gate_captures) ? NULL : VG_LOAD(&device->gate->works);
   for (struct vg_work *work = first; work; work = work->next) {
@@ -47,15 +41,17 @@ void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t no
 
 bool vg_gate_rest(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  if (VG_LIKELY(!may_wait(device)) || !gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) return false;
+  if (VG_LIKELY(!vg_gate_may_wait(device)) || !gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) return false;
   struct vg_work *locked;
   vg_gate_lock_all(device, &locked);
   bool rests = vg_gate_none_runs(device, locked);
   if (rests) {
-    uint64_t ran_ns = 0;
+    uint64_t ran_ns = 0, since_ns = gate->busy.since_ns;
     for (const struct vg_work *work = locked; work; work = work->next) vg_work_pending(work, &ran_ns);
     vg_gate_report_all(device, locked);
-    vg_gate_become_idle(device, vg_gate_busy_end(device, 0, ran_ns, now_ns));
+    uint64_t end_ns = vg_gate_busy_end(device, 0, ran_ns, now_ns), span_ns = end_ns > since_ns ? end_ns - since_ns : 0;
+    gate->paid_ns = span_ns > gate->span_done_ns ? span_ns - gate->span_done_ns : 0;
+    vg_gate_become_idle(device, end_ns);
     gate->waits_since_ns = gate->waits_seen_ns = now_ns;
   }
   vg_gate_unlock_all(locked);
@@ -72,6 +68,7 @@ uint64_t vg_gate_look_at_waiting(struct vg_device *device, uint64_t now_ns) {
   vg_gate_unlock_all(locked);
   if (runs && !gate->busy.since_ns) {
     uint64_t idle_ns = gate->waits_seen_ns > gate->covered_ns ? gate->waits_seen_ns : gate->covered_ns;
+    if (idle_ns > now_ns) idle_ns = now_ns;                       /* the reap has reported something since */
     vg_gate_become_busy(device, now_ns - (now_ns - idle_ns) / 2); /* at some time since the last look */
     gate->resumed_ns = idle_ns;
     return 0;

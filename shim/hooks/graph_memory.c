@@ -427,7 +427,8 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 /* An update changes kernels, and cannot change allocations. It has been done: where a query fails, the counts stay. */
 static CUresult updated(CUresult result, CUgraphExec exec, CUgraph graph) {
   CUcontext context;
-  if (result == CUDA_SUCCESS) vg_graph_note_waits(exec, graph);
+  if (result == CUDA_SUCCESS && vg_gate_does_graph_wait(exec))
+    vg_graph_note_waits(exec, graph); /* nodes keep their types */
   struct vg_device *device = result == CUDA_SUCCESS ? vg_context_current(&context) : NULL;
   if (!device || !vg_gate_gang_counts(device)) return result;
   struct need need;

@@ -129,6 +129,45 @@ static void a_drain_does_not_wait_for_what_waits(void) {
   end();
 }
 
+/* The program has waited for all that ran: what waits may begin to run at any moment. */
+static void a_wait_beside_running_work_is_not_forgotten(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  launch_into(fake_stream(4), &functions[0], LAUNCH_NS);
+  call_that_waits(fake_stream(3), 5 * VG_NS_PER_MS);
+  launch_into(fake_stream(3), &functions[0], WAIT_NS);
+  synchronize(fake_stream(4));
+  CHECK(!report()->outstanding && device()->gate->waits);
+  serve(WAIT_NS / 3);
+  CHECK(report()->outstanding == 1);
+  end();
+}
+
+static void a_wait_that_is_over_hides_no_work(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  call_that_waits(fake_stream(4), 0);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  launch_into(fake_stream(4), &functions[0], WAIT_NS);
+  synchronize(fake_stream(3));
+  CHECK(report()->outstanding == 1);
+  serve(WAIT_NS / 3);
+  CHECK(report()->outstanding == 1);
+  end();
+}
+
+/* Of a kernel that was launched before the wait, by a stream that is ordered with this one, no marker tells. */
+static void long_work_before_a_wait_still_runs(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(0));
+  launch_into(fake_stream(0), &functions[0], WAIT_NS);
+  call_that_waits(fake_stream(5), 0);
+  launch_into(fake_stream(0), &functions[0], LAUNCH_NS);
+  serve(4 * VG_NS_PER_MS);
+  CHECK(report()->outstanding == 1);
+  end();
+}
+
 /* The helper would record an event in it. */
 static void a_destroyed_stream_is_left_alone(void) {
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
@@ -174,6 +213,9 @@ int main(void) {
   RUN(another_thread_may_make_the_stream_wait);
   RUN(the_legacy_stream_waits_too);
   RUN(a_drain_does_not_wait_for_what_waits);
+  RUN(a_wait_beside_running_work_is_not_forgotten);
+  RUN(a_wait_that_is_over_hides_no_work);
+  RUN(long_work_before_a_wait_still_runs);
   RUN(a_destroyed_stream_is_left_alone);
   RUN(waits_hold_up_no_other_stream);
   return 0;
