@@ -148,7 +148,7 @@ static void extend_back(struct vg_device *device, uint64_t now_ns) {
   if (begun_ns < gate->busy.since_ns) span_begin(&gate->busy, begun_ns, &page_of(device, now_ns)->busy_since_ns);
 }
 
-/* Work that waited has run and completed before anybody saw it run. */
+/* Work that waited has run and completed before it was seen to run. */
 static void cover(struct vg_device *device, uint64_t done_ns, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_report_device *report = page_of(device, now_ns);

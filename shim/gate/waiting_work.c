@@ -1,7 +1,7 @@
 /*
  * waiting_work.c - outstanding work that does not run, since its streams wait for something else (stream_wait.c). While
  * all streams with work wait, no work counts as running; the helper looks now and then whether some runs again. What
- * completes before anybody looks is reported with its estimate (vg_gate_report_news).
+ * completes before it looks is reported with its estimate (vg_gate_report_news).
  */
 #include "gate/state.h"
 

@@ -85,6 +85,7 @@ static bool add_graph(struct reading *reading, CUgraph graph, int depth) {
 
 void vg_graph_note_waits(CUgraphExec exec, CUgraph graph) {
   struct reading reading = {0};
+  if (!VG_LOAD(&vg_session.ledger)) return; /* no slice */
   if (add_graph(&reading, graph, 0) && reading.waits)
     vg_gate_graph_waits(exec, reading.kernels, reading.count, reading.fill_ns);
   else

@@ -51,7 +51,7 @@ static void work_behind_a_wait_does_not_count_as_running(void) {
   end();
 }
 
-static void what_completes_before_anybody_looks_is_reported(void) {
+static void what_completes_before_the_helper_looks_is_reported(void) {
   begin(0);
   learn_cost(fake_stream(3));
   uint64_t before_ns = busy_ns(), done_ns = report()->done_ns;
@@ -208,7 +208,7 @@ static void waits_hold_up_no_other_stream(void) {
 
 int main(void) {
   RUN(work_behind_a_wait_does_not_count_as_running);
-  RUN(what_completes_before_anybody_looks_is_reported);
+  RUN(what_completes_before_the_helper_looks_is_reported);
   RUN(other_streams_run_meanwhile);
   RUN(another_thread_may_make_the_stream_wait);
   RUN(the_legacy_stream_waits_too);

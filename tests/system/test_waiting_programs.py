@@ -1,7 +1,7 @@
-"""Programs whose streams wait for each other, alone in slices: each ends, takes what it may, is charged what it ran.
+"""Programs whose streams wait for each other, alone in slices: each ends, in about the time that it may take.
 
-Some of those of the benchmarks random_programs and dependent_streams, with wider limits. Figures decide once all tries
-miss; a program that is stuck fails at once.
+Some of those of the benchmarks random_programs and dependent_streams, whose goals are much closer: where waiting is
+charged as device time, most of these do not end, or take five times as long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import dependent_streams, measured, random_programs
 
-GOALS = measured.Goals(ratio=1.5, got_pp=3.0)
+RATIO_MOST = 3
 LIMIT_S = 20.0
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -26,7 +26,8 @@ def bench() -> Iterator[measured.Bench]:
 def check(bench: measured.Bench, command: Sequence[str], maximum: float) -> None:
     unhooked = bench.run_unhooked(command, LIMIT_S)
     found = bench.compare(command, maximum, unhooked, LIMIT_S)
-    assert not GOALS.why_missed(found), found.as_json()
+    assert not found.run.stuck, found.as_json()
+    assert found.ratio < RATIO_MOST, found.as_json()
 
 
 #: of one and two processes and devices, with streams that wait for each other implicitly, with many graphs
