@@ -56,7 +56,7 @@ ROWS = {
 
 
 @contextmanager
-def beside(own: OwnSystem, neighbour: bool) -> Iterator[None]:
+def run_neighbour(own: OwnSystem, neighbour: bool) -> Iterator[None]:
     """With a process attached in a slice of its own, if there is to be one. It has a context and does nothing."""
     if not neighbour:
         yield
@@ -93,7 +93,7 @@ def main() -> int:
         stubs = {events: overhead.build_stub(Path(folder), events) for events in {row.events for row in ROWS.values()}}
         for (row, of), threads in itertools.product(ROWS.items(), THREADS):
             name = f"{row}_{threads}_threads"
-            with beside(own, of.neighbour):
+            with run_neighbour(own, of.neighbour):
                 stub = stubs[of.events]
                 measure = partial(overhead.measure, own, stub, of.state, of.mode, threads, of.calls, pairs=of.pairs)
                 raw[name] = [measure() for _ in range(args.repeats)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import harness, results
-from benchmarks.launch_overhead import beside
+from benchmarks.launch_overhead import run_neighbour
 from benchmarks.start_together import environment
 
 KERNEL = "spin_0"
@@ -68,7 +68,7 @@ def main() -> int:
         hooked = environment(own, "0.9", "0.9")
         unhooked = harness.without_hook(hooked)
         for name, row in ROWS.items():
-            with beside(own, row.neighbour) if row.neighbour else contextlib.nullcontext():
+            with run_neighbour(own, row.neighbour) if row.neighbour else contextlib.nullcontext():
                 pairs = [
                     {way: launch_ns(row, env) for way, env in (("hooked", hooked), ("unhooked", unhooked))}
                     for _ in range(args.pairs)

@@ -434,6 +434,15 @@ uint64_t vg_work_waiting(const struct vg_work *work, uint64_t *ret_counts) {
   return sum_ns;
 }
 
+uint64_t vg_work_begun(const struct vg_work *work) {
+  uint64_t sum_ns = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    if (stream->used && stream->waits && stream->head != stream->tail) sum_ns += oldest_marker(stream)->cost_ns;
+  }
+  return sum_ns;
+}
+
 uint64_t vg_work_running(const struct vg_work *work) {
   uint64_t sum_ns = 0;
   for (int i = 0; i < VG_WORK_STREAMS; i++)

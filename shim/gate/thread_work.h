@@ -183,6 +183,8 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
 /* What is outstanding in streams that wait for something else, as of the last reap; *ret_counts: of it what counts as
  * outstanding, without stale streams. */
 uint64_t vg_work_waiting(const struct vg_work *work, uint64_t *ret_counts);
+/* Of what waits, the pieces that may have run in part: graphs that wait inside, launches before a wait. */
+uint64_t vg_work_begun(const struct vg_work *work);
 /* The rest: outstanding work that may run. */
 uint64_t vg_work_running(const struct vg_work *work);
 enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };

@@ -46,11 +46,15 @@ bool vg_gate_rest(struct vg_device *device, uint64_t now_ns) {
   vg_gate_lock_all(device, &locked);
   bool rests = vg_gate_none_runs(device, locked);
   if (rests) {
-    uint64_t ran_ns = 0, since_ns = gate->busy.since_ns;
-    for (const struct vg_work *work = locked; work; work = work->next) vg_work_pending(work, &ran_ns);
+    uint64_t ran_ns = 0, begun_ns = 0, since_ns = gate->busy.since_ns;
+    for (const struct vg_work *work = locked; work; work = work->next) {
+      vg_work_pending(work, &ran_ns);
+      begun_ns += vg_work_begun(work);
+    }
     vg_gate_report_all(device, locked);
     uint64_t end_ns = vg_gate_busy_end(device, 0, ran_ns, now_ns), span_ns = end_ns > since_ns ? end_ns - since_ns : 0;
-    gate->paid_ns = span_ns > gate->span_done_ns ? span_ns - gate->span_done_ns : 0;
+    uint64_t ahead_ns = span_ns > gate->span_done_ns ? span_ns - gate->span_done_ns : 0;
+    gate->paid_ns = ahead_ns < begun_ns ? ahead_ns : begun_ns; /* nothing else of it can complete again */
     vg_gate_become_idle(device, end_ns);
     gate->waits_since_ns = gate->waits_seen_ns = now_ns;
   }

@@ -9,7 +9,7 @@ from typing import Any
 
 from models.arbiter.model import STALLED_NS
 from tests.arbiter.sharing_world import MS, NEVER, US, Process, Tenant, World
-from tests.arbiter.timetable import PERIOD_US, Spans, said
+from tests.arbiter.timetable import PERIOD_US, Spans, make_timetable
 
 PERIOD_NS = PERIOD_US * US
 #: until a helper thread sees that the heartbeat is late, and until one that is woken sees that there is one again
@@ -46,7 +46,7 @@ class StoppedWorld(World):
 
     def _lose_arbiter(self) -> None:
         live = [p for p in self.everyone if p.attached and not p.gone]
-        self._spans = said({t.ident: t.params for t in self.tenants if any(p in live for p in t.processes)})
+        self._spans = make_timetable({t.ident: t.params for t in self.tenants if any(p in live for p in t.processes)})
         for p in live:
             self._coasts.add(p)
             if p.waiting:  # it waits for its time instead, which it does not report as waiting

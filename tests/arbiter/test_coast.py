@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from models.arbiter.model import GANG_LEADER, MS, SliceParams
 from tests.arbiter.pair import Pair
-from tests.arbiter.timetable import PERIOD_US, Spans, said
+from tests.arbiter.timetable import PERIOD_US, Spans, make_timetable
 
 
 def attached(*rows: tuple[int, SliceParams]) -> Pair:
@@ -40,10 +40,10 @@ def some_params(draw: st.DrawFn) -> SliceParams:
 @given(st.dictionaries(st.integers(1, 1000), some_params(), min_size=1, max_size=12), st.data())
 def test_the_table_is_what_each_slice_by_itself_would_get(rows: dict[int, SliceParams], data: st.DataObject) -> None:
     pair = attached(*rows.items())
-    assert coast(pair) == said(rows)
+    assert coast(pair) == make_timetable(rows)
     gone = data.draw(st.sampled_from(sorted(rows)))
     pair.remove(gone)
-    assert coast(pair) == said({ident: params for ident, params in rows.items() if ident != gone})
+    assert coast(pair) == make_timetable({ident: params for ident, params in rows.items() if ident != gone})
 
 
 def test_minima_are_given_and_never_more_than_maxima() -> None:

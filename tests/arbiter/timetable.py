@@ -21,7 +21,7 @@ def share_milli(self: SliceParams, everyone: list[SliceParams]) -> int:
     return min(least + more, max(self.max_milli, least))
 
 
-def said(rows: dict[int, SliceParams]) -> Spans:
+def make_timetable(rows: dict[int, SliceParams]) -> Spans:
     """Gangs first, then by id; each begins where those before it end. In microseconds of the period."""
     spans: Spans = {}
     begin_milli = 0
