@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import harness, overhead
 from benchmarks.launch_overhead import ROWS as LAUNCHES
-from benchmarks.launch_overhead import THREADS, beside
+from benchmarks.launch_overhead import THREADS, run_neighbour
 from benchmarks.sharing.bench import Bench, Tenant
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_bursts import launch_bound
@@ -75,7 +75,7 @@ def _launches(plan: Plan) -> Iterator[Figure]:
                 measure = functools.partial(
                     overhead.measure, own, stub, row.state, row.mode, threads, row.calls, pairs=row.pairs
                 )
-                with beside(own, row.neighbour):
+                with run_neighbour(own, row.neighbour):
                     found = [plan.keep(("W8", case), measure)["difference_ns"] for _ in range(LAUNCH_REPEATS)]
                 plan.raw.setdefault("W8", []).append({"case": case, "ns": found})
                 yield Figure("W8", case, "ns over direct", None, statistics.median(found), Goal(row.goal_ns))
