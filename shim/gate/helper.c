@@ -134,16 +134,21 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   return FOREVER;
 }
 
-/* The gate is closed, and all that was left waited for something else. If some of it runs, there is a drain again. */
-static uint64_t service_drained(struct vg_device *device, uint64_t now_ns) {
-  struct vg_gate_state *gate = device->gate;
-  if (!gate->waits) return FOREVER;
-  uint64_t due_ns = vg_gate_look_at_waiting(device, now_ns);
-  if (due_ns) return due_ns;
-  gate->drain = VG_DRAIN_NONE;
+static uint64_t drain_again(struct vg_device *device, uint64_t now_ns) {
+  device->gate->drain = VG_DRAIN_NONE;
   VG_STORE(&VG_LOAD(&device->report)->drained_word, VG_GATE_NO_WORD);
   vg_prim_eventfd_ring(device->doorbell_fd);
   return now_ns;
+}
+
+/* The gate is closed and drained. There is a drain again if work that waited for something else runs, or if a launch
+ * that the driver had held up for longer than IN_FLIGHT_PATIENCE_NS has gone on since. */
+static uint64_t service_drained(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (gate->busy.since_ns) return drain_again(device, now_ns);
+  if (!gate->waits) return FOREVER;
+  uint64_t due_ns = vg_gate_look_at_waiting(device, now_ns);
+  return due_ns ? due_ns : drain_again(device, now_ns);
 }
 
 static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t now_ns) {
