@@ -94,6 +94,7 @@ void vg_gate_limit_graph(const struct vg_device *device, struct vg_work *work, s
   }
   uint64_t most_ns = graph ? graph->most_ns : 0;
   pthread_mutex_unlock(&graphs_mutex);
+  if (graph) vg_gate_begin_measuring(work->device);
   vg_lock(&work->lock);
   vg_estimate_limit(estimate, graph != NULL, most_ns);
   vg_unlock(&work->lock);

@@ -84,7 +84,7 @@ static void report_drained(struct vg_device *device, uint64_t done_ns, bool all)
   struct vg_work *locked;
   vg_gate_lock_all(device, &locked);
   vg_gate_stop_tallies(device, locked);
-  if (all) vg_gate_clear_all(locked);
+  if (all) vg_gate_clear_all(locked, done_ns);
   vg_gate_report_all(device, locked);
   if (probed) done_ns = done_before_probe(device, locked, done_ns);
   vg_gate_become_idle(device, done_ns);
@@ -124,7 +124,7 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   if (!is_done(device, gate->drain == VG_DRAIN_PROBED, gate->drain_begun_ns, &done_ns)) {
     uint64_t due_ns = next_poll(device, now_ns);
     if (vg_gate_rest(device, now_ns)) {
-      report_drained(device, gate->covered_ns, false);
+      report_drained(device, gate->ran_ns ? gate->ran_ns : now_ns, false);
       return now_ns;
     }
     if (first) vg_prim_eventfd_ring(device->doorbell_fd); /* the arbiter uses the forecast */
@@ -200,7 +200,7 @@ static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
   bool idle = vg_gate_launched_all(locked) == gate->idle_probe_launched;
   if (!idle) vg_gate_set_counted_word(device);
   if (idle) {
-    vg_gate_clear_all(locked);
+    vg_gate_clear_all(locked, done_ns);
     vg_gate_report_all(device, locked);
     vg_gate_become_idle(device, gate->idle_probe ? done_before_probe(device, locked, done_ns) : done_ns);
     if (!vg_gate_give_up(device)) vg_gate_ring_edge(device);

@@ -3,9 +3,7 @@
 #include "gate/state.h"
 #include "gen/abi/real.h"
 
-#define REFERENCE_AGE_NS (5 * VG_NS_PER_S)
 #define WATCH_NS 100000ull
-#define DRIFT_ALLOWED 20000 /* one part in: 50 ppm, more than two good clocks drift apart */
 
 static struct vg_probe *probe_of(struct vg_probes *probes, CUcontext context) {
   struct vg_probe *unused = NULL;
@@ -70,13 +68,9 @@ static bool streams_done(const struct vg_device *device) {
 }
 
 static void set_reference(struct vg_probe *probe, CUevent *event, uint64_t done_ns, uint64_t now_ns) {
-  CUevent unused = probe->reference ? probe->reference : probe->spare;
-  probe->reference = *event;
-  *event = unused;
+  CUevent before = vg_event_clock_set(&probe->clock, *event, done_ns, now_ns);
+  *event = before ? before : probe->spare;
   probe->spare = NULL;
-  probe->reference_ns = done_ns;
-  probe->made_ns = now_ns;
-  probe->observed_ns = now_ns;
 }
 
 /* The best reference is an event that completes while it is polled: tried for a moment when no neighbour waits. */
@@ -103,21 +97,11 @@ static bool watch_reference(struct vg_probe *probe) {
   return result == CUDA_SUCCESS;
 }
 
-/* When a probe that has just been seen complete did complete. It is seen late, by the poll and the wake-up, and never
- * early: the least of (seen - elapsed since the reference) is the best time of the reference. The clocks drift, so that
- * least may rise a little with time, and the reference is renewed before a float of milliseconds gets coarse. */
+/* When a probe that has just been seen complete did complete. */
 static uint64_t completed_at(struct vg_probe *probe, uint64_t now_ns, bool calm) {
-  float elapsed_ms = -1;
-  if (probe->reference) REAL(cuEventElapsedTime)(&elapsed_ms, probe->reference, probe->event);
-  uint64_t done_ns = now_ns;
-  if (elapsed_ms >= 0) {
-    uint64_t elapsed_ns = (uint64_t)(elapsed_ms * 1e6F);
-    probe->reference_ns += (now_ns - probe->observed_ns) / DRIFT_ALLOWED;
-    probe->observed_ns = now_ns;
-    if (probe->reference_ns + elapsed_ns > now_ns) probe->reference_ns = now_ns - elapsed_ns;
-    done_ns = probe->reference_ns + elapsed_ns;
-  }
-  bool due = elapsed_ms < 0 || now_ns > probe->made_ns + REFERENCE_AGE_NS;
+  uint64_t done_ns = vg_event_clock_read(&probe->clock, probe->event, now_ns);
+  bool due = !done_ns || vg_event_clock_is_old(&probe->clock, now_ns);
+  if (!done_ns) done_ns = now_ns;
   if (due && !(calm && watch_reference(probe))) set_reference(probe, &probe->event, done_ns, now_ns);
   return done_ns;
 }

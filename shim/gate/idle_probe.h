@@ -4,22 +4,18 @@
  */
 #ifndef VG_GATE_PROBE_H
 #define VG_GATE_PROBE_H
-#include "gen/abi/cuda_abi.h"
+#include "gate/event_clock.h"
 #include "session/session.h"
 
 #define VG_PROBE_CONTEXTS 8
 
-/* One event per context behind everything that has been submitted to it, and when it completed: a second event, whose
- * completion is known on CLOCK_MONOTONIC, relates the device's clock to the host's. */
+/* One event per context behind everything that has been submitted to it, and when it completed. */
 struct vg_probe {
   CUcontext context;
   CUevent event;
-  CUevent reference;     /* NULL: none yet */
-  CUevent spare;         /* replaces the event when that becomes the first reference */
-  uint64_t reference_ns; /* when it completed, on CLOCK_MONOTONIC: the least that observations allow */
-  uint64_t made_ns;      /* when it became the reference */
-  uint64_t observed_ns;  /* of the last observation */
-  uint64_t done_ns;      /* when the last probe completed */
+  CUevent spare; /* replaces the event when that becomes the first reference */
+  struct vg_event_clock clock;
+  uint64_t done_ns; /* when the last probe completed */
   bool pending;
 };
 

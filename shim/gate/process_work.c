@@ -24,8 +24,27 @@ struct vg_work *vg_gate_new_work(struct vg_device *device) {
   do {
     work->place = work->next ? work->next->place + 1 : 0;
   } while (
-      !__atomic_compare_exchange_n(&device->gate->works, &work->next, work, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+      !__atomic_compare_exchange_n(&device->gate->works, &work->next, work, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE));
+  vg_work_lock(work);
+  if (VG_LOAD(&device->gate->measures)) vg_work_begin_measuring(work, vg_prim_now_ns());
+  vg_unlock(&work->lock);
   return work;
+}
+
+void vg_gate_begin_measuring(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  if (VG_LIKELY(VG_LOAD_RELAXED(&gate->measures))) return;
+  struct vg_work *locked;
+  pthread_mutex_lock(&gate->mutex);
+  __atomic_store_n(&gate->measures, true, __ATOMIC_SEQ_CST); /* a work that is added later looks at it */
+  vg_gate_lock_all(device, &locked);
+  uint64_t now_ns = vg_prim_now_ns();
+  for (struct vg_work *work = locked; work; work = work->next) vg_work_begin_measuring(work, now_ns);
+  gate->settled_ns = gate->busy.since_ns ? gate->busy.since_ns : now_ns;
+  vg_runs_add(&gate->runs, gate->settled_ns, now_ns);
+  vg_gate_settle(device, now_ns);
+  vg_gate_unlock_all(locked);
+  pthread_mutex_unlock(&gate->mutex);
 }
 
 void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first) {
@@ -70,6 +89,8 @@ uint64_t vg_gate_launched(const struct vg_device *device) {
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
   uint64_t left_ns = 0, most_ns = 0, done_ns = 0, launches = 0, waiting_ns = 0, counts_ns = 0;
   struct vg_together together = {.alone = vg_gate_is_alone(device), .accepted_ns = device->gate->accepted_ns};
+  struct vg_gate_state *gate = device->gate;
+  uint64_t sure_ns = now_ns;
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_work_lock(work);
     vg_work_reap(work, now_ns);
@@ -78,8 +99,10 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
     if (together.alone) vg_work_add_pieces(work, &together);
     waiting_ns += vg_work_waiting(work, &counts_ns);
     vg_gate_take_news(work, &done_ns, &launches);
+    if (VG_UNLIKELY(gate->measures)) vg_work_take_runs(work, &gate->runs, &sure_ns, now_ns);
     vg_unlock(&work->lock);
   }
+  if (VG_UNLIKELY(gate->measures)) vg_gate_settle(device, sure_ns);
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_lock(&work->lock);
     vg_work_review_stale(work, &together, now_ns);
@@ -89,8 +112,8 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
     if (together.alone) left_ns -= vg_work_unmarked(work); /* a launch that waited for it might wait for the program */
     publish_and_unlock(work);
   }
-  VG_STORE_RELAXED(&device->gate->waits, waiting_ns > 0);
-  device->gate->waiting_ns = counts_ns;
+  VG_STORE_RELAXED(&gate->waits, waiting_ns > 0);
+  gate->waiting_ns = counts_ns;
   vg_gate_report_news(device, done_ns, launches);
   return left_ns > most_ns ? left_ns - most_ns : 0;
 }
@@ -205,12 +228,16 @@ bool vg_gate_none_runs(struct vg_device *device, struct vg_work *locked) {
   return none;
 }
 
-void vg_gate_clear_all(struct vg_work *locked) {
-  for (struct vg_work *work = locked; work; work = work->next) vg_work_clear(work);
+void vg_gate_clear_all(struct vg_work *locked, uint64_t done_ns) {
+  for (struct vg_work *work = locked; work; work = work->next) vg_work_clear(work, done_ns);
 }
 
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked) {
-  uint64_t done_ns = 0, launches = 0;
-  for (struct vg_work *work = locked; work; work = work->next) vg_gate_take_news(work, &done_ns, &launches);
+  uint64_t done_ns = 0, launches = 0, now_ns = vg_prim_now_ns(), sure_ns = now_ns;
+  for (struct vg_work *work = locked; work; work = work->next) {
+    vg_gate_take_news(work, &done_ns, &launches);
+    if (VG_UNLIKELY(device->gate->measures)) vg_work_take_runs(work, &device->gate->runs, &sure_ns, now_ns);
+  }
+  if (VG_UNLIKELY(device->gate->measures)) vg_gate_settle(device, sure_ns);
   vg_gate_report_news(device, done_ns, launches);
 }

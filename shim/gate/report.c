@@ -78,7 +78,9 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (gate->busy.since_ns) return;
   struct vg_report_device *report = page_of(device, now_ns);
-  gate->span_done_ns = gate->resumed_ns = gate->paid_ns = 0;
+  gate->span_done_ns = 0;
+  /* What waited may have begun to run since then; nothing else has. */
+  if (!VG_LOAD_RELAXED(&gate->waits) && now_ns > gate->settled_ns) gate->settled_ns = now_ns;
   span_begin(&gate->busy, now_ns, &report->busy_since_ns);
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
   VG_STORE(&report->outstanding, 1);
@@ -90,12 +92,14 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
 
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  if (gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty)) gate->idle_since_ns = now_ns;
+  bool passed = VG_LOAD_RELAXED(&gate->solo_dirty);
+  if (gate->busy.since_ns || passed) gate->idle_since_ns = now_ns;
   VG_STORE_RELAXED(&gate->solo_dirty, VG_LOAD_RELAXED(&device->solo_word) != VG_GATE_NO_WORD);
   if (!gate->busy.since_ns) return false;
   struct vg_report_device *report = page_of(device, now_ns);
-  span_end(&gate->busy, now_ns, &report->busy_since_ns, &report->busy_ns);
-  gate->covered_ns = now_ns;
+  bool measured = gate->measures && !passed;
+  span_end(&gate->busy, measured ? gate->busy.since_ns : now_ns, &report->busy_since_ns, &report->busy_ns);
+  if (!measured) gate->settled_ns = now_ns;
   if (!gate->waiters) span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
   VG_STORE(&report->outstanding, 0);
   vg_gate_set_counted_word(device);
@@ -112,7 +116,7 @@ uint64_t vg_gate_busy_end(const struct vg_device *device, uint64_t left_ns, uint
 
 void vg_gate_take_back(struct vg_device *device, uint64_t idle_ns) {
   struct vg_gate_state *gate = device->gate;
-  if (!gate->busy.since_ns || !idle_ns) return;
+  if (!gate->busy.since_ns || !idle_ns || gate->measures) return;
   span_begin(&gate->busy, gate->busy.since_ns + idle_ns, &page_of(device, vg_prim_now_ns())->busy_since_ns);
 }
 
@@ -141,25 +145,21 @@ void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now
     span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
 }
 
-/* Work that waited has run for longer than since it was seen to run. */
-static void extend_back(struct vg_device *device, uint64_t now_ns) {
+void vg_gate_settle(struct vg_device *device, uint64_t sure_ns) {
   struct vg_gate_state *gate = device->gate;
-  uint64_t begun_ns = gate->span_done_ns < now_ns ? now_ns - gate->span_done_ns : 0;
-  if (begun_ns < gate->resumed_ns) begun_ns = gate->resumed_ns;
-  if (begun_ns < gate->busy.since_ns) span_begin(&gate->busy, begun_ns, &page_of(device, now_ns)->busy_since_ns);
-}
-
-/* Work that waited has run and completed before it was seen to run. */
-static void cover(struct vg_device *device, uint64_t done_ns, uint64_t now_ns) {
-  struct vg_gate_state *gate = device->gate;
-  struct vg_report_device *report = page_of(device, now_ns);
-  uint64_t most_ns = now_ns > gate->covered_ns ? now_ns - gate->covered_ns : 0;
-  uint64_t paid_ns = done_ns < gate->paid_ns ? done_ns : gate->paid_ns;
-  gate->paid_ns -= paid_ns;
-  done_ns -= paid_ns;
-  gate->busy.total_ns += done_ns < most_ns ? done_ns : most_ns;
-  gate->covered_ns = now_ns;
-  VG_STORE(&report->busy_ns, gate->busy.total_ns);
+  bool passed = VG_LOAD_RELAXED(&gate->solo_dirty); /* of such launches nobody knows when they run */
+  if (sure_ns > gate->settled_ns && !passed) {
+    struct vg_report_device *report = page_of(device, sure_ns);
+    bool busy = gate->busy.since_ns != 0;
+    if (busy) VG_STORE(&report->busy_since_ns, 0); /* a reader in between sees too little for a moment */
+    gate->busy.total_ns += vg_runs_within(&gate->runs, gate->settled_ns, sure_ns);
+    uint64_t ran_ns = vg_runs_last(&gate->runs, sure_ns);
+    if (ran_ns) gate->ran_ns = ran_ns;
+    gate->settled_ns = sure_ns;
+    VG_STORE(&report->busy_ns, gate->busy.total_ns);
+    if (busy) span_begin(&gate->busy, sure_ns, &report->busy_since_ns);
+  }
+  vg_runs_forget(&gate->runs, sure_ns);
 }
 
 /* Streams that run side by side are each timed as if they had the device alone; together they cannot have had it for
@@ -169,9 +169,7 @@ void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t la
   struct vg_gate_state *gate = device->gate;
   uint64_t now_ns = vg_prim_now_ns();
   struct vg_report_device *report = page_of(device, now_ns);
-  if (!gate->busy.since_ns && done_ns) cover(device, done_ns, now_ns);
   gate->span_done_ns += done_ns;
-  if (gate->busy.since_ns && gate->resumed_ns) extend_back(device, now_ns);
   uint64_t busy_ns = gate->busy.total_ns;
   if (gate->busy.since_ns && now_ns > gate->busy.since_ns) busy_ns += now_ns - gate->busy.since_ns;
   done_ns += report->done_ns;

@@ -54,9 +54,11 @@ struct vg_gate_state {
   uint64_t waiting_ns;                    /* such work that counts as outstanding */
   uint64_t waits_since_ns, waits_seen_ns; /* while only such work is left: since when, and when it was last looked at */
   uint64_t accepted_ns;                   /* when the present word was accepted; 0: it is closed */
-  uint64_t paid_ns;                       /* reported as time in which work ran that waits now, and has not completed */
-  uint64_t resumed_ns; /* work that waited has run since some time after this one; 0: it did not wait */
-  uint64_t covered_ns; /* up to here the time in which work ran has been reported */
+  /* Since streams may wait, the process measures when its work runs, see work_runs.c. */
+  bool measures;
+  struct vg_runs runs; /* not settled */
+  uint64_t settled_ns; /* up to here the time in which work ran is in busy.total_ns */
+  uint64_t ran_ns;     /* when the last of it ended */
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
@@ -120,6 +122,7 @@ bool vg_gate_is_behind_wait(const struct vg_ticket *ticket);
  * since it may be for a thread that has had no processor meanwhile, and what is queued cannot be taken back. */
 void vg_gate_pace_behind_wait(const struct vg_ticket *ticket);
 void vg_gate_mark_wait_end(const struct vg_ticket *ticket); /* if it has: a marker between the wait and the launch */
+void vg_gate_begin_measuring(struct vg_device *device); /* when work runs, if that is not done yet; takes the mutex */
 void vg_gate_renew_waiting(struct vg_device *device);       /* the gate is open; under the mutex */
 void vg_gate_begin_waiting(struct vg_device *device);       /* work has been launched that waits, and no other runs */
 /* By the helper, when nothing has been launched for a while: see vg_work_mark_tails(). Under the mutex. */
@@ -190,7 +193,7 @@ void vg_gate_set_counted_word(struct vg_device *device); /* as open_word and bus
 /* Does no work run, however long ago it was looked at? Under the mutex. True: the tallies are stopped, and
  * vg_gate_become_idle() is to follow. */
 bool vg_gate_none_runs(struct vg_device *device, struct vg_work *locked);
-void vg_gate_clear_all(struct vg_work *locked); /* all work has completed */
+void vg_gate_clear_all(struct vg_work *locked, uint64_t done_ns); /* all work had completed by then */
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked);
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);
 /* Under the locks of all works and with the tallies stopped: all work has completed. Returns whether any was
@@ -199,7 +202,10 @@ bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns);
 /* When all work had completed, which is seen only now: no later than now, no earlier than seen_ns, and between these
  * after as long as it takes by the estimates. */
 uint64_t vg_gate_busy_end(const struct vg_device *device, uint64_t left_ns, uint64_t seen_ns, uint64_t now_ns);
-void vg_gate_take_back(struct vg_device *device, uint64_t idle_ns); /* time that work did not really take */
+/* Time that work did not really take. Nothing where it is measured when work runs. */
+void vg_gate_take_back(struct vg_device *device, uint64_t idle_ns);
+/* Reports for how long work has run up to sure_ns; what is later counts as running while any is outstanding. */
+void vg_gate_settle(struct vg_device *device, uint64_t sure_ns);
 void vg_gate_ring_edge(struct vg_device *device);
 void vg_gate_wake_helper(struct vg_device *device); /* if it rests: work begins, or may begin, or a thread waits */
 void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns);

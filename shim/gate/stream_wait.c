@@ -138,9 +138,11 @@ void vg_gate_pace_behind_wait(const struct vg_ticket *ticket) {
 
 void vg_gate_mark_wait_end(const struct vg_ticket *ticket) {
   struct vg_waits *counts = &ticket->device->gate->wait_counts;
-  if (VG_LIKELY(!VG_LOAD_RELAXED(&counts->any_stream))) return;
+  if (VG_LIKELY(!vg_gate_may_wait(ticket->device))) return;
+  vg_gate_begin_measuring(ticket->device);
   vg_work_lock(ticket->work);
   struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, ticket->line);
+  if (!stream->cost_ns && stream->head == stream->tail) vg_stream_begin_run(stream, vg_prim_now_ns());
   if (has_begun_to_wait(ticket->device, stream)) {
     stream->waits_seen = vg_gate_wait_count(ticket->device, stream);
     vg_work_mark_wait_end(ticket->work, stream);

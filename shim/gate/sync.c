@@ -38,11 +38,11 @@ static bool covers(const struct vg_gate_point *point, bool all, const struct vg_
                  (!point->per_thread || stream->owner == point->owner));
 }
 
-static void clear_covered(const struct vg_gate_point *point, bool all, struct vg_work *locked) {
+static void clear_covered(const struct vg_gate_point *point, bool all, struct vg_work *locked, uint64_t now_ns) {
   for (struct vg_work *work = locked; work; work = work->next)
     for (int i = 0; i < VG_WORK_STREAMS; i++) {
       struct vg_stream *stream = &work->streams[i];
-      if (stream->used && covers(point, all, stream)) vg_work_clear_stream(work, stream);
+      if (stream->used && covers(point, all, stream)) vg_work_clear_stream(work, stream, now_ns);
     }
 }
 
@@ -52,7 +52,7 @@ static void reached(const struct vg_gate_point *point, bool all) {
   struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);
   vg_gate_lock_all(device, &locked);
-  clear_covered(point, all, locked);
+  clear_covered(point, all, locked, vg_prim_now_ns());
   vg_gate_report_all(device, locked);
   bool idle = !VG_LOAD_RELAXED(&gate->solo_dirty) && vg_gate_none_runs(device, locked);
   bool edge = idle && vg_gate_become_idle(device, vg_prim_now_ns());

@@ -8,6 +8,8 @@
 #define VG_GATE_WORK_H
 #include "base/lock.h"
 #include "gate/estimate.h"
+#include "gate/event_clock.h"
+#include "gate/run_time.h"
 #include "gen/abi/cuda_abi.h"
 
 struct vg_device;
@@ -24,7 +26,9 @@ struct vg_marker {
   struct vg_estimate *estimate; /* of the last launch before it; NULL: at a wait of the stream, see stream_wait.c */
   uint64_t cost_ns;             /* estimated work since the marker before */
   uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
+  uint64_t put_ns;              /* when it was recorded */
   bool ends_wait;               /* it completes when what the stream waits for has come */
+  bool has_time;                /* the event is a timing event */
 };
 
 struct vg_stream {
@@ -46,6 +50,8 @@ struct vg_stream {
   uint64_t cost_ns;    /* all outstanding work */
   uint64_t moved_ns;   /* when a marker last completed, or the first was recorded */
   uint64_t pending_ns; /* when its oldest marker was last seen not to have completed */
+  uint64_t run_from_ns;  /* while the work measures: since when what is outstanding may have run */
+  bool run_begins_later; /* that is when the stream became empty; the launches since are not known by time */
   struct vg_marker markers[VG_WORK_MARKERS];
   uint32_t head, tail;
 };
@@ -80,7 +86,6 @@ struct vg_work {
   uint64_t last_launch_ns; /* while coasting */
   uint64_t moved_ns;       /* when a marker of any of its streams last completed */
   uint64_t marked_ns;      /* when the last marker was recorded */
-  uint64_t ran_ns;         /* when work of a stream that does not wait was last seen not to have completed */
   /* The thread recorded its next marker so late that all others had completed: 0, or when it continued, since when it
    * may have had no processor, and what was outstanding then. */
   uint64_t continued_ns, paused_ns, continued_left_ns;
@@ -88,6 +93,12 @@ struct vg_work {
   CUevent look; /* behind what the thread had launched when it looked last, in this context; NULL: none */
   CUcontext look_context;
   uint32_t credit; /* the last one that it was given; 0: none yet */
+
+  /* While the process measures when its work runs, see work_runs.c. */
+  bool measures;
+  CUcontext clock_context;
+  struct vg_event_clock clock; /* of events of that context */
+  struct vg_runs runs;         /* not taken yet */
 
   struct vg_stream *last;        /* the stream of the last launch */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
@@ -183,8 +194,6 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
 /* What is outstanding in streams that wait for something else, as of the last reap; *ret_counts: of it what counts as
  * outstanding, without stale streams. */
 uint64_t vg_work_waiting(const struct vg_work *work, uint64_t *ret_counts);
-/* Of what waits, the pieces that may have run in part: graphs that wait inside, launches before a wait. */
-uint64_t vg_work_begun(const struct vg_work *work);
 /* The rest: outstanding work that may run. */
 uint64_t vg_work_running(const struct vg_work *work);
 enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
@@ -202,8 +211,17 @@ uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns);
 /* After vg_work_reap(): have all launches before since_ns completed? By the markers alone, for when no probe may be
  * recorded; the few launches behind the last marker count as completed after a multiple of their estimate. */
 bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now_ns);
-void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream);
-void vg_work_clear(struct vg_work *work);                             /* everything has completed */
+/* What was launched has completed, by done_ns. */
+void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns);
+void vg_work_clear(struct vg_work *work, uint64_t done_ns);
 void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */
+
+/* ---- when work runs (work_runs.c) ---- */
+
+void vg_work_begin_measuring(struct vg_work *work, uint64_t now_ns);
+void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns); /* the next launch is the first that is outstanding */
+/* Adds when the work has run since this was last asked. *sure_ns, which is now or earlier: reduced to the time up to
+ * which that is certain. */
+void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sure_ns, uint64_t now_ns);
 
 #endif

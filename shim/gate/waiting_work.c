@@ -1,7 +1,7 @@
 /*
  * waiting_work.c - outstanding work that does not run, since its streams wait for something else (stream_wait.c). While
- * all streams with work wait, no work counts as running; the helper looks now and then whether some runs again. What
- * completes before it looks is reported with its estimate (vg_gate_report_news).
+ * all streams with work wait, no work counts as running; the helper looks now and then whether some runs again. When it
+ * began, and what has run and completed before the helper looks, is measured (work_runs.c).
  */
 #include "gate/state.h"
 
@@ -46,16 +46,8 @@ bool vg_gate_rest(struct vg_device *device, uint64_t now_ns) {
   vg_gate_lock_all(device, &locked);
   bool rests = vg_gate_none_runs(device, locked);
   if (rests) {
-    uint64_t ran_ns = 0, begun_ns = 0, since_ns = gate->busy.since_ns;
-    for (const struct vg_work *work = locked; work; work = work->next) {
-      vg_work_pending(work, &ran_ns);
-      begun_ns += vg_work_begun(work);
-    }
     vg_gate_report_all(device, locked);
-    uint64_t end_ns = vg_gate_busy_end(device, 0, ran_ns, now_ns), span_ns = end_ns > since_ns ? end_ns - since_ns : 0;
-    uint64_t ahead_ns = span_ns > gate->span_done_ns ? span_ns - gate->span_done_ns : 0;
-    gate->paid_ns = ahead_ns < begun_ns ? ahead_ns : begun_ns; /* nothing else of it can complete again */
-    vg_gate_become_idle(device, end_ns);
+    vg_gate_become_idle(device, now_ns);
     gate->waits_since_ns = gate->waits_seen_ns = now_ns;
   }
   vg_gate_unlock_all(locked);
@@ -71,10 +63,7 @@ uint64_t vg_gate_look_at_waiting(struct vg_device *device, uint64_t now_ns) {
   bool runs = vg_gate_running(locked) != 0;
   vg_gate_unlock_all(locked);
   if (runs && !gate->busy.since_ns) {
-    uint64_t idle_ns = gate->waits_seen_ns > gate->covered_ns ? gate->waits_seen_ns : gate->covered_ns;
-    if (idle_ns > now_ns) idle_ns = now_ns;                       /* the reap has reported something since */
-    vg_gate_become_busy(device, now_ns - (now_ns - idle_ns) / 2); /* at some time since the last look */
-    gate->resumed_ns = idle_ns;
+    vg_gate_become_busy(device, gate->settled_ns);
     return 0;
   }
   gate->waits_seen_ns = now_ns;

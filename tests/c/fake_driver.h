@@ -126,7 +126,7 @@ static CUresult fake_event_query(CUevent event) {
 static CUresult fake_elapsed(float *ret_ms, CUevent begin, CUevent end) {
   CHECK(fake_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
   uint64_t begin_ns = VG_LOAD(&begin->ready_ns), end_ns = VG_LOAD(&end->ready_ns);
-  *ret_ms = end_ns > begin_ns ? (float)(end_ns - begin_ns) / 1e6F : 0;
+  *ret_ms = (float)(int64_t)(end_ns - begin_ns) / 1e6F;
   return CUDA_SUCCESS;
 }
 

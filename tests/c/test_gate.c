@@ -428,7 +428,7 @@ static void what_is_timed_and_when(void) {
   }
   fake_event_destroy(stream->markers[stream->head++ % VG_WORK_MARKERS].event); /* behind the launch of 50 ms */
   stream->cost_ns = 0;
-  vg_work_clear(work);
+  vg_work_clear(work, vg_prim_now_ns());
   free(work);
 }
 

@@ -1,0 +1,357 @@
+/* markers.c - see thread_work.h: events behind what a thread has launched into its streams, every eighth of the bound,
+ * and what they show when they complete. */
+#include <stdlib.h>
+
+#include "context/context.h"
+#include "gate/stream_books.h"
+#include "gen/abi/real.h"
+
+#define AHEAD_NS 40000      /* work ahead of a timed launch, so that the host's part is not timed, too */
+#define AHEAD_OF_NS 4000000 /* not ahead of a longer one, of which the host's part is a hundredth */
+#define POSTPONED_MOST 16
+#define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
+
+/* In the relaxed mode queries of events do not invalidate a capture that is open or begins in another thread. The mode
+ * before is to be restored afterwards. */
+static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
+  REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  return mode;
+}
+
+static CUevent new_event(unsigned int flags) {
+  CUevent event = NULL;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult result = REAL(cuEventCreate)(&event, flags);
+  exchange_mode(before);
+  return result == CUDA_SUCCESS ? event : NULL;
+}
+
+static void drop_event(CUevent event) {
+  if (!event) return;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  REAL(cuEventDestroy_v2)(event);
+  exchange_mode(before);
+}
+
+static CUevent take_event(struct vg_work *work, CUcontext context) {
+  if (work->pooled && work->pool_context == context) return work->pool[--work->pooled];
+  return new_event(work->measures ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
+}
+
+static void give_event(struct vg_work *work, const struct vg_stream *stream, CUevent event) {
+  CUcontext context = stream->context;
+  if (!event) return;
+  if (work->pool_context != context && work->pooled == 0) work->pool_context = context;
+  /* The context of an event of a shared place is unknown. */
+  if (work->pool_context == context && work->pooled < VG_WORK_MARKERS && !stream->shared)
+    work->pool[work->pooled++] = event;
+  else
+    drop_event(event);
+}
+
+static CUresult record(CUevent event, const struct vg_stream *stream) {
+  /* The caller's own variant: the per-thread default stream is another stream than the legacy one. */
+  return stream->per_thread ? REAL(cuEventRecord_ptsz)(event, stream->handle)
+                            : REAL(cuEventRecord)(event, stream->handle);
+}
+
+CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate) {
+  if (stream->programmatic) return NULL;
+  bool is_short = estimate->count >= VG_ESTIMATE_SAMPLES_FIRST && estimate->cost_ns < AHEAD_OF_NS;
+  if (stream->cost_ns < AHEAD_NS && is_short && estimate->postponed < POSTPONED_MOST) {
+    estimate->postponed++;
+    estimate->countdown = 1;
+    return NULL;
+  }
+  estimate->postponed = 0;
+  CUevent begin = new_event(CU_EVENT_DEFAULT);
+  if (!begin || record(begin, stream) == CUDA_SUCCESS) return begin;
+  drop_event(begin);
+  return NULL;
+}
+
+/* The cost of a launch that was timed. */
+static uint64_t calibrate(const struct vg_marker *marker) {
+  float elapsed_ms = 0;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult result = REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event);
+  exchange_mode(before);
+  drop_event(marker->timing_begin);
+  drop_event(marker->event);
+  bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
+  return known ? vg_estimate_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
+}
+
+/* An event of the pool is not needed any more, unless the clock needs it. A first reference is of now, which is no
+ * earlier than it completed. */
+static void put_away(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                     uint64_t at_ns, uint64_t now_ns) {
+  bool useful = marker->has_time && !stream->shared && vg_event_clock_is_old(&work->clock, now_ns);
+  if (useful && (!work->clock.reference || work->clock_context == stream->context)) {
+    work->clock_context = stream->context;
+    give_event(work, stream,
+               vg_event_clock_set(&work->clock, marker->event, work->clock.reference ? at_ns : now_ns, now_ns));
+  } else if (marker->has_time == work->measures) {
+    give_event(work, stream, marker->event);
+  } else {
+    drop_event(marker->event);
+  }
+}
+
+/* When a marker completed that is seen to be complete now: by its clock; else after it was last seen pending and, if the
+ * device did nothing else, its cost after the marker before. */
+static uint64_t completed_at(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                             uint64_t now_ns) {
+  bool has_time = marker->has_time && !stream->shared && work->clock_context == stream->context;
+  uint64_t at_ns = has_time ? vg_event_clock_read(&work->clock, marker->event, now_ns) : 0;
+  if (!at_ns) {
+    at_ns = stream->moved_ns + marker->cost_ns;
+    if (at_ns < stream->pending_ns) at_ns = stream->pending_ns;
+  }
+  if (at_ns < stream->moved_ns) at_ns = stream->moved_ns;
+  return at_ns < now_ns ? at_ns : now_ns;
+}
+
+/* All work before the oldest marker has completed. Its last launch counts with the measured time, or with the present
+ * estimate, which matters for the first launches of a function. In the relaxed mode. */
+static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+  const struct vg_marker *marker = &stream->markers[stream->head++ % VG_WORK_MARKERS];
+  uint64_t at_ns = completed_at(work, stream, marker, now_ns);
+  if (work->measures) vg_work_note_run(work, stream, marker, at_ns);
+  stream->moved_ns = at_ns;
+  work->done_ns += marker->cost_ns - marker->last_ns;
+  if (marker->timing_begin) {
+    work->done_ns += calibrate(marker);
+  } else {
+    work->done_ns += marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns;
+    put_away(work, stream, marker, at_ns, now_ns);
+  }
+  vg_stream_take_cost(work, stream, marker->cost_ns);
+}
+
+/* A launch of an unknown function takes at least as long as it has run so far, and so do the launches of the same
+ * function behind it. */
+static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
+  if (!estimate || estimate->count || estimate->most_us || stream->stale ||
+      now_ns < stream->moved_ns + vg_estimate_cost(estimate))
+    return;
+  vg_estimate_set_cost(estimate, now_ns - stream->moved_ns);
+  for (uint32_t i = stream->head; i != stream->tail; i++) {
+    struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
+    if (marker->estimate != estimate) continue;
+    uint64_t more_ns = estimate->cost_ns - marker->last_ns;
+    marker->last_ns += more_ns;
+    marker->cost_ns += more_ns;
+    stream->cost_ns += more_ns;
+    vg_work_set_outstanding(work, work->outstanding_ns + more_ns);
+  }
+}
+
+static CUresult query(CUevent event) {
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult result = REAL(cuEventQuery)(event);
+  exchange_mode(before);
+  return result;
+}
+
+bool vg_event_is_pending(CUevent event) {
+  return query(event) == CUDA_ERROR_NOT_READY;
+}
+
+bool vg_work_is_over(CUevent event) {
+  return query(event) == CUDA_SUCCESS;
+}
+
+/* For how long it runs what is before it, at the most. Of a graph it is known how long its kernels take on their own, a
+ * quarter more here; what another thread, or another stream that this one is ordered with, may have launched before the
+ * wait can take longer than by the estimates. */
+static uint64_t longest_run(const struct vg_marker *marker, uint64_t before_ns) {
+  if (!before_ns) return 0;
+  bool graph = marker && marker->estimate && marker->estimate->most_us;
+  return graph ? before_ns + before_ns / 4 : VG_STALE_LEAST_NS + VG_STALE_FACTOR * before_ns;
+}
+
+/* What was launched before the wait has had its time. */
+static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
+  bool marked = stream->head != stream->tail;
+  uint64_t before_ns = marked ? vg_stream_oldest(stream)->cost_ns : stream->unmarked_ns;
+  bool is_wait = marked ? vg_stream_oldest(stream)->ends_wait : stream->wait_lost;
+  return is_wait && now_ns >= stream->moved_ns + longest_run(marked ? vg_stream_oldest(stream) : NULL, before_ns);
+}
+
+void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+  stream->waits = has_come_to_wait(stream, now_ns);
+  if (stream->head == stream->tail) return;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  while (stream->head != stream->tail) {
+    if (REAL(cuEventQuery)(vg_stream_oldest(stream)->event) == CUDA_ERROR_NOT_READY) {
+      stream->pending_ns = now_ns;
+      stream->waits = has_come_to_wait(stream, now_ns);
+      break;
+    }
+    vg_stream_set_stale(work, stream, false);
+    retire(work, stream, now_ns);
+    if (stream->moved_ns > work->moved_ns) work->moved_ns = stream->moved_ns;
+    stream->waits = has_come_to_wait(stream, now_ns);
+  }
+  exchange_mode(before);
+  if (stream->head != stream->tail)
+    raise_guess(work, stream, stream->markers[stream->head % VG_WORK_MARKERS].estimate, now_ns);
+}
+
+/* A thread that has lost its processor among launches: the device may have been idle meanwhile. */
+static void note_pause(struct vg_work *work, uint64_t now_ns) {
+  uint64_t since_ns = work->marked_ns;
+  work->marked_ns = now_ns;
+  if (!since_ns || now_ns < since_ns + PAUSE_LEAST_NS) return;
+  vg_work_reap(work, now_ns);
+  if (vg_work_pending(work, &since_ns)) return;
+  work->continued_ns = now_ns;
+  work->paused_ns = since_ns;
+  work->continued_left_ns = work->outstanding_ns;
+}
+
+/* Puts a marker behind all work of the stream. A ring that stays full only means fewer markers. */
+static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker, uint64_t now_ns) {
+  if (stream->tail - stream->head == VG_WORK_MARKERS) vg_work_reap_stream(work, stream, now_ns);
+  bool full = stream->tail - stream->head == VG_WORK_MARKERS;
+  marker.has_time = work->measures || marker.timing_begin;
+  if (!full) marker.event = marker.timing_begin ? new_event(CU_EVENT_DEFAULT) : take_event(work, stream->context);
+  if (!marker.event || record(marker.event, stream) != CUDA_SUCCESS) {
+    drop_event(marker.event);
+    drop_event(marker.timing_begin);
+    return false;
+  }
+  if (stream->head == stream->tail) stream->moved_ns = now_ns;
+  marker.put_ns = now_ns;
+  marker.cost_ns = stream->unmarked_ns;
+  marker.ends_wait |= stream->wait_lost;
+  stream->wait_lost = false;
+  stream->markers[stream->tail++ % VG_WORK_MARKERS] = marker;
+  stream->unmarked_ns = 0;
+  return true;
+}
+
+static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
+  uint64_t now_ns = vg_prim_now_ns();
+  note_pause(work, now_ns);
+  return put_marker(work, stream, marker, now_ns);
+}
+
+bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
+                  uint64_t cost_ns) {
+  bool waits = estimate->most_us != 0; /* inside, for something else */
+  return mark(
+      work, stream,
+      (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns, .ends_wait = waits});
+}
+
+void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream) {
+  bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 4 * 3;
+  if (stream->unmarked_ns && has_room && !stream->shared) mark(work, stream, (struct vg_marker){0});
+}
+
+void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream) {
+  if (stream->shared) return;
+  bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 8 * 7; /* the rest is for markers behind launches */
+  stream->wait_lost = !has_room || !mark(work, stream, (struct vg_marker){.ends_wait = true});
+  if (stream->wait_lost) return;
+  if (stream->tail - stream->head == 1) stream->waits = has_come_to_wait(stream, stream->moved_ns);
+}
+
+void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    CUcontext popped;
+    /* One that waits may have a full queue, where recording would block. */
+    if (!stream->used || !stream->unmarked_ns || stream->shared || stream->waits) continue;
+    bool legacy = !stream->handle || stream->handle == CU_STREAM_LEGACY; /* there an event is a barrier */
+    if (stream->per_thread || legacy || stream->is_gone) {
+      uint64_t end_ns = stream->run_from_ns + stream->unmarked_ns;
+      if (vg_stream_settled(stream, since_ns, now_ns))
+        vg_work_clear_stream(work, stream, end_ns < now_ns ? end_ns : now_ns);
+    } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {
+      put_marker(work, stream, (struct vg_marker){0}, now_ns);
+      REAL(cuCtxPopCurrent_v2)(&popped);
+    }
+  }
+}
+
+bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
+  bool behind = work->look && vg_event_is_pending(work->look);
+  if (work->look && work->look_context != stream->context) {
+    drop_event(work->look);
+    work->look = NULL;
+  }
+  if (!work->look) work->look = new_event(CU_EVENT_DISABLE_TIMING);
+  work->look_context = stream->context;
+  if (work->look && record(work->look, stream) == CUDA_SUCCESS) return !behind;
+  drop_event(work->look);
+  work->look = NULL;
+  return true;
+}
+
+void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
+  if (!estimate->countdown) estimate->countdown = 1;
+  drop_event(timing_begin);
+}
+
+void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used) vg_work_reap_stream(work, &work->streams[i], now_ns);
+}
+
+void vg_work_reap_waiting(struct vg_work *work, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used && work->streams[i].waits) vg_work_reap_stream(work, &work->streams[i], now_ns);
+}
+
+void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns) {
+  vg_stream_set_stale(work, stream, false);
+  stream->waits = stream->wait_lost = false;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  while (stream->head != stream->tail) retire(work, stream, done_ns);
+  exchange_mode(before);
+  if (work->measures) vg_work_note_tail(work, stream, done_ns);
+  work->done_ns += stream->cost_ns;
+  vg_stream_take_cost(work, stream, stream->cost_ns);
+  stream->unmarked_ns = 0;
+}
+
+void vg_work_clear(struct vg_work *work, uint64_t done_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used) vg_work_clear_stream(work, &work->streams[i], done_ns);
+}
+
+void vg_work_begin_measuring(struct vg_work *work, uint64_t now_ns) {
+  if (work->measures) return;
+  while (work->pooled) drop_event(work->pool[--work->pooled]); /* they have no time */
+  for (int i = 0; i < VG_WORK_STREAMS; i++) vg_stream_begin_run(&work->streams[i], now_ns);
+  work->measures = true;
+}
+
+/* For a shared place: its events may be of other contexts than the one that ends. */
+static void drop_markers(struct vg_stream *stream) {
+  for (; stream->head != stream->tail; stream->head++) {
+    const struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
+    drop_event(marker->timing_begin);
+    drop_event(marker->event);
+  }
+}
+
+void vg_work_forget_context(struct vg_work *work, CUcontext context) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    if (!stream->used || (stream->context != context && !stream->shared)) continue;
+    vg_stream_set_stale(work, stream, false);
+    if (stream->shared) drop_markers(stream);
+    if (work->measures) vg_work_note_tail(work, stream, vg_prim_now_ns());
+    work->done_ns += stream->cost_ns;
+    vg_stream_take_cost(work, stream, stream->cost_ns);
+    stream->used = stream->waits = false;
+    if (stream == work->tally.stream) work->tally.stream = NULL; /* its thread may still count a launch there */
+  }
+  if (work->pool_context == context) work->pooled = 0;
+  if (work->look_context == context) work->look = NULL;
+  if (work->clock_context == context) work->clock = (struct vg_event_clock){0};
+}

@@ -1,0 +1,40 @@
+/*
+ * stream_books.h - the books of one stream, for the sources that keep them: markers.c, progress.c, work_runs.c. Under
+ * the lock of the thread's work.
+ */
+#ifndef VG_GATE_STREAM_BOOKS_H
+#define VG_GATE_STREAM_BOOKS_H
+#include "base/prim.h"
+#include "gate/thread_work.h"
+
+#define VG_STALE_FACTOR 4
+#define VG_STALE_LEAST_NS 4000000ull
+
+static inline const struct vg_marker *vg_stream_oldest(const struct vg_stream *stream) {
+  return &stream->markers[stream->head % VG_WORK_MARKERS];
+}
+
+static inline void vg_stream_set_stale(struct vg_work *work, struct vg_stream *stream, bool stale) {
+  if (stream->stale == stale) return;
+  stream->stale = stale;
+  vg_work_set_outstanding(work,
+                          stale ? work->outstanding_ns - stream->cost_ns : work->outstanding_ns + stream->cost_ns);
+}
+
+static inline void vg_stream_take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
+  stream->cost_ns -= cost_ns;
+  if (!stream->stale) vg_work_set_outstanding(work, work->outstanding_ns - cost_ns);
+}
+
+bool vg_event_is_pending(CUevent event);
+/* Nothing has been launched since since_ns. Has all completed? What has no marker, after a multiple of its estimate. */
+bool vg_stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64_t now_ns);
+
+/* ---- while the work measures, see work_runs.c ---- */
+
+/* The oldest marker has completed. */
+void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns);
+/* What is outstanding has completed, by done_ns. */
+void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns);
+
+#endif

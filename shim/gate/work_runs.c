@@ -1,0 +1,80 @@
+/*
+ * work_runs.c - when the work of a thread ran, stream by stream: from when it was launched, or what was before it in the
+ * stream completed, or the stream had waited, until its marker completed. For processes whose streams may wait for
+ * something else (stream_wait.c): there "some work is outstanding" says little of when the device worked.
+ *
+ * Markers are timing events then, whose completion is known by the device's clock (event_clock.h), however late it is
+ * seen.
+ */
+#include "gate/stream_books.h"
+
+#define TAIL_PATIENCE_NS VG_NS_PER_MS /* after its estimated end, for a marker behind what has none yet */
+#define AT_ONCE_NS (50 * VG_NS_PER_US) /* a marker in an idle stream completes within this time */
+
+void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
+  stream->run_from_ns = now_ns;
+  stream->run_begins_later = false;
+}
+
+/* Since when the oldest piece has run, which was launched before launched_ns. */
+static uint64_t begin_of(const struct vg_stream *stream, uint64_t launched_ns, uint64_t cost_ns) {
+  bool unknown = stream->run_begins_later || stream->shared;
+  uint64_t latest_ns = launched_ns > cost_ns ? launched_ns - cost_ns : 0;
+  return unknown && latest_ns > stream->run_from_ns ? latest_ns : stream->run_from_ns;
+}
+
+/* When the work before a marker ended that has completed at at_ns, or is pending since then. What was launched before a
+ * wait has run at once; so do, as far as is known, the kernels of a graph that waits. And a marker that completes as soon
+ * as it is recorded says only that they have ended before. */
+static uint64_t end_of(const struct vg_marker *marker, uint64_t begin_ns, uint64_t at_ns) {
+  bool by_cost = marker->ends_wait || at_ns < marker->put_ns + AT_ONCE_NS;
+  return by_cost && at_ns > begin_ns + marker->cost_ns ? begin_ns + marker->cost_ns : at_ns;
+}
+
+static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
+  stream->run_from_ns = at_ns;
+  stream->run_begins_later = empty;
+}
+
+void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns) {
+  uint64_t begin_ns = begin_of(stream, at_ns, marker->cost_ns);
+  if (marker->cost_ns) vg_runs_add(&work->runs, begin_ns, end_of(marker, begin_ns, at_ns));
+  begin_next(stream, at_ns, stream->cost_ns == marker->cost_ns);
+}
+
+void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns) {
+  uint64_t begin_ns = begin_of(stream, done_ns, stream->cost_ns);
+  if (stream->cost_ns) vg_runs_add(&work->runs, begin_ns, done_ns);
+  begin_next(stream, done_ns, true);
+}
+
+static void take_tail(const struct vg_stream *stream, struct vg_runs *runs, uint64_t *sure_ns, uint64_t now_ns) {
+  if (stream->waits) return; /* no marker could be put before it */
+  uint64_t begin_ns = stream->run_from_ns, end_ns = begin_ns + stream->unmarked_ns;
+  if (now_ns > end_ns + TAIL_PATIENCE_NS)
+    vg_runs_add(runs, begin_ns, end_ns);
+  else if (begin_ns < *sure_ns)
+    *sure_ns = begin_ns;
+}
+
+/* What runs is known as of the last look at its marker. */
+static void take_running(const struct vg_stream *stream, struct vg_runs *runs, uint64_t *sure_ns) {
+  const struct vg_marker *oldest = vg_stream_oldest(stream);
+  uint64_t begin_ns = begin_of(stream, stream->moved_ns, oldest->cost_ns);
+  uint64_t seen_ns = stream->pending_ns > begin_ns ? stream->pending_ns : begin_ns;
+  vg_runs_add(runs, begin_ns, end_of(oldest, begin_ns, seen_ns));
+  if (seen_ns < *sure_ns) *sure_ns = seen_ns;
+}
+
+void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sure_ns, uint64_t now_ns) {
+  vg_runs_add_all(runs, &work->runs);
+  work->runs.count = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    if (!stream->used) continue;
+    if (stream->head != stream->tail)
+      take_running(stream, runs, sure_ns);
+    else if (stream->cost_ns)
+      take_tail(stream, runs, sure_ns, now_ns);
+  }
+}
