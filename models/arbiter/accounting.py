@@ -51,8 +51,7 @@ def note_reports(device: Device, s: Slice, passed_ns: int) -> None:
     """What its pages report of this step, at most the time that passed."""
     s.busy_ns = min(s.busy_total_ns - s.busy_seen_ns, passed_ns)
     s.busy_seen_ns = s.busy_total_ns
-    counted = s.saturating and s.counted_ahead  # a free slice is charged by what completes
-    if not s.busy_ns and s.attached and s.was_running and not counted:  # a page that contradicts itself
+    if not s.busy_ns and s.attached and s.was_running and not s.counted_ahead:  # a page that contradicts itself
         s.busy_ns = passed_ns
     count_done(s, passed_ns)
     s.was_outstanding = s.outstanding

@@ -446,10 +446,8 @@ static bool another_in_slot(const struct vg_core *core, const struct vg_core_sli
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->step.busy_ns = vg_core_least(slice->in.busy_total_ns - slice->step.busy_seen_ns, passed_ns);
   slice->step.busy_seen_ns = slice->in.busy_total_ns;
-  /* A page that contradicts itself: work is outstanding and takes no time. A free slice is charged by what completes.
-   */
-  bool counted = slice->saturating && slice->in.counted_ahead;
-  if (!slice->step.busy_ns && slice->in.attached && slice->step.was_running && !counted)
+  /* A page that contradicts itself: work is outstanding and takes no time. */
+  if (!slice->step.busy_ns && slice->in.attached && slice->step.was_running && !slice->in.counted_ahead)
     slice->step.busy_ns = passed_ns;
   count_done(slice, passed_ns);
   slice->step.was_outstanding = slice->in.outstanding;
