@@ -306,11 +306,17 @@ void vg_work_reap_waiting(struct vg_work *work, uint64_t now_ns) {
     if (work->streams[i].used && work->streams[i].waits) vg_work_reap_stream(work, &work->streams[i], now_ns);
 }
 
+/* Is all that is left a marker that ends a wait, ahead of a launch that is under way? */
+static bool is_ahead_of_launch(const struct vg_stream *stream) {
+  const struct vg_marker *oldest = vg_stream_oldest(stream);
+  return stream->tail - stream->head == 1 && oldest->ends_wait && !oldest->cost_ns && !stream->unmarked_ns;
+}
+
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns) {
   vg_stream_set_stale(work, stream, false);
   stream->waits = stream->wait_lost = false;
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  while (stream->head != stream->tail) retire(work, stream, done_ns);
+  while (stream->head != stream->tail && !is_ahead_of_launch(stream)) retire(work, stream, done_ns);
   exchange_mode(before);
   if (work->measures) vg_work_note_tail(work, stream, done_ns);
   work->done_ns += stream->cost_ns;
