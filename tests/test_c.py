@@ -43,6 +43,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_gate_gang": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_gate_wait": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_helper": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_run_time": (("shim/gate/run_time.c",), (ADDRESS,)),
     "test_gate_lock": (("shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_report": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_short": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),

@@ -16,6 +16,7 @@ int vg_gate_attach(struct vg_device *device) {
     if (!device->gate) return -ENOMEM;
     memset(device->gate, 0, sizeof *device->gate);
     pthread_mutex_init(&device->gate->mutex, NULL);
+    pthread_mutex_init(&device->gate->clock.mutex, NULL);
   }
   vg_prim_membarrier_register();
   vg_gate_set_open_word(device, VG_GATE_NO_WORD);

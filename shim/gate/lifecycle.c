@@ -6,6 +6,7 @@ void vg_gate_context_gone(struct vg_device *device, CUcontext context) {
   pthread_mutex_lock(&device->gate->mutex);
   vg_gate_forget_context(device, context);
   vg_probe_forget_context(&device->gate->probes, context);
+  vg_context_clock_forget(&device->gate->clock, context);
   pthread_mutex_unlock(&device->gate->mutex);
   __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE); /* closes the short path of all threads */
 }

@@ -35,7 +35,7 @@ static void drop_event(CUevent event) {
 
 static CUevent take_event(struct vg_work *work, CUcontext context) {
   if (work->pooled && work->pool_context == context) return work->pool[--work->pooled];
-  return new_event(work->measures ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
+  return new_event(work->clock ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
 }
 
 static void give_event(struct vg_work *work, const struct vg_stream *stream, CUevent event) {
@@ -82,30 +82,32 @@ static uint64_t calibrate(const struct vg_marker *marker) {
   return known ? vg_estimate_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
 }
 
-/* An event of the pool is not needed any more, unless the clock needs it. A first reference is of now, which is no
- * earlier than it completed. */
-static void put_away(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
-                     uint64_t at_ns, uint64_t now_ns) {
-  bool useful = marker->has_time && !stream->shared && vg_event_clock_is_old(&work->clock, now_ns);
-  if (useful && (!work->clock.reference || work->clock_context == stream->context)) {
-    work->clock_context = stream->context;
-    give_event(work, stream,
-               vg_event_clock_set(&work->clock, marker->event, work->clock.reference ? at_ns : now_ns, now_ns));
-  } else if (marker->has_time == work->measures) {
-    give_event(work, stream, marker->event);
-  } else {
-    drop_event(marker->event);
-  }
+void vg_work_begin_clock(struct vg_context_clock *clock, CUcontext context) {
+  if (VG_LIKELY(VG_LOAD_RELAXED(&clock->context) != NULL)) return;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  vg_context_clock_begin(clock, context);
+  exchange_mode(before);
 }
 
-/* When a marker completed that is seen to be complete now: by its clock; else after it was last seen pending and, if the
- * device did nothing else, its cost after the marker before. */
+/* The event of a marker is not needed any more. */
+static void put_away(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                     uint64_t at_ns, uint64_t now_ns) {
+  if (!work->clock)
+    give_event(work, stream, marker->event);
+  else if (marker->has_time && !stream->shared)
+    give_event(work, stream, vg_context_clock_renew(work->clock, stream->context, marker->event, at_ns, now_ns));
+  else
+    drop_event(marker->event);
+}
+
+/* When a marker completed that is seen to be complete now: by its clock; else after it was last seen pending. Then what
+ * is behind a wait has just run; other markers were as long after the one before as their work takes. */
 static uint64_t completed_at(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
                              uint64_t now_ns) {
-  bool has_time = marker->has_time && !stream->shared && work->clock_context == stream->context;
-  uint64_t at_ns = has_time ? vg_event_clock_read(&work->clock, marker->event, now_ns) : 0;
+  bool has_time = work->clock && marker->has_time && !stream->shared;
+  uint64_t at_ns = has_time ? vg_context_clock_read(work->clock, stream->context, marker->event, now_ns) : 0;
   if (!at_ns) {
-    at_ns = stream->moved_ns + marker->cost_ns;
+    at_ns = marker->ends_wait && !marker->cost_ns ? now_ns - stream->cost_ns : stream->moved_ns + marker->cost_ns;
     if (at_ns < stream->pending_ns) at_ns = stream->pending_ns;
   }
   if (at_ns < stream->moved_ns) at_ns = stream->moved_ns;
@@ -117,7 +119,7 @@ static uint64_t completed_at(struct vg_work *work, const struct vg_stream *strea
 static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   const struct vg_marker *marker = &stream->markers[stream->head++ % VG_WORK_MARKERS];
   uint64_t at_ns = completed_at(work, stream, marker, now_ns);
-  if (work->measures) vg_work_note_run(work, stream, marker, at_ns);
+  if (work->clock) vg_work_note_run(work, stream, marker, at_ns);
   stream->moved_ns = at_ns;
   work->done_ns += marker->cost_ns - marker->last_ns;
   if (marker->timing_begin) {
@@ -215,7 +217,7 @@ static void note_pause(struct vg_work *work, uint64_t now_ns) {
 static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker, uint64_t now_ns) {
   if (stream->tail - stream->head == VG_WORK_MARKERS) vg_work_reap_stream(work, stream, now_ns);
   bool full = stream->tail - stream->head == VG_WORK_MARKERS;
-  marker.has_time = work->measures || marker.timing_begin;
+  marker.has_time = work->clock || marker.timing_begin;
   if (!full) marker.event = marker.timing_begin ? new_event(CU_EVENT_DEFAULT) : take_event(work, stream->context);
   if (!marker.event || record(marker.event, stream) != CUDA_SUCCESS) {
     drop_event(marker.event);
@@ -318,7 +320,7 @@ void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   while (stream->head != stream->tail && !is_ahead_of_launch(stream)) retire(work, stream, done_ns);
   exchange_mode(before);
-  if (work->measures) vg_work_note_tail(work, stream, done_ns);
+  if (work->clock) vg_work_note_tail(work, stream, done_ns);
   work->done_ns += stream->cost_ns;
   vg_stream_take_cost(work, stream, stream->cost_ns);
   stream->unmarked_ns = 0;
@@ -329,11 +331,11 @@ void vg_work_clear(struct vg_work *work, uint64_t done_ns) {
     if (work->streams[i].used) vg_work_clear_stream(work, &work->streams[i], done_ns);
 }
 
-void vg_work_begin_measuring(struct vg_work *work, uint64_t now_ns) {
-  if (work->measures) return;
+void vg_work_begin_measuring(struct vg_work *work, struct vg_context_clock *clock, uint64_t now_ns) {
+  if (work->clock) return;
   while (work->pooled) drop_event(work->pool[--work->pooled]); /* they have no time */
   for (int i = 0; i < VG_WORK_STREAMS; i++) vg_stream_begin_run(&work->streams[i], now_ns);
-  work->measures = true;
+  work->clock = clock;
 }
 
 /* For a shared place: its events may be of other contexts than the one that ends. */
@@ -351,7 +353,7 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     if (!stream->used || (stream->context != context && !stream->shared)) continue;
     vg_stream_set_stale(work, stream, false);
     if (stream->shared) drop_markers(stream);
-    if (work->measures) vg_work_note_tail(work, stream, vg_prim_now_ns());
+    if (work->clock) vg_work_note_tail(work, stream, vg_prim_now_ns());
     work->done_ns += stream->cost_ns;
     vg_stream_take_cost(work, stream, stream->cost_ns);
     stream->used = stream->waits = false;
@@ -359,5 +361,4 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
   }
   if (work->pool_context == context) work->pooled = 0;
   if (work->look_context == context) work->look = NULL;
-  if (work->clock_context == context) work->clock = (struct vg_event_clock){0};
 }

@@ -4,6 +4,7 @@
  * tallies may decide that no work is outstanding: a launch is counted under its thread's lock, or in its tally, and its
  * thread sees afterwards whether the device counts as idle.
  */
+#include "context/context.h"
 #include "gate/state.h"
 
 #define LATE_LEAST_NS 200000ull  /* of a look at outstanding work: less is no delay worth a second look */
@@ -26,20 +27,21 @@ struct vg_work *vg_gate_new_work(struct vg_device *device) {
   } while (
       !__atomic_compare_exchange_n(&device->gate->works, &work->next, work, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE));
   vg_work_lock(work);
-  if (VG_LOAD(&device->gate->measures)) vg_work_begin_measuring(work, vg_prim_now_ns());
+  if (VG_LOAD(&device->gate->measures)) vg_work_begin_measuring(work, &device->gate->clock, vg_prim_now_ns());
   vg_unlock(&work->lock);
   return work;
 }
 
 void vg_gate_begin_measuring(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
+  vg_work_begin_clock(&gate->clock, vg_context_remembered());
   if (VG_LIKELY(VG_LOAD_RELAXED(&gate->measures))) return;
   struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);
   __atomic_store_n(&gate->measures, true, __ATOMIC_SEQ_CST); /* a work that is added later looks at it */
   vg_gate_lock_all(device, &locked);
   uint64_t now_ns = vg_prim_now_ns();
-  for (struct vg_work *work = locked; work; work = work->next) vg_work_begin_measuring(work, now_ns);
+  for (struct vg_work *work = locked; work; work = work->next) vg_work_begin_measuring(work, &gate->clock, now_ns);
   gate->settled_ns = gate->busy.since_ns ? gate->busy.since_ns : now_ns;
   vg_runs_add(&gate->runs, gate->settled_ns, now_ns);
   vg_gate_settle(device, now_ns);

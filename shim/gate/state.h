@@ -56,6 +56,7 @@ struct vg_gate_state {
   uint64_t accepted_ns;                   /* when the present word was accepted; 0: it is closed */
   /* Since streams may wait, the process measures when its work runs, see work_runs.c. */
   bool measures;
+  struct vg_context_clock clock;
   struct vg_runs runs; /* not settled */
   uint64_t settled_ns; /* up to here the time in which work ran is in busy.total_ns */
   uint64_t ran_ns;     /* when the last of it ended */

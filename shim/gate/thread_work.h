@@ -7,8 +7,8 @@
 #ifndef VG_GATE_WORK_H
 #define VG_GATE_WORK_H
 #include "base/lock.h"
+#include "gate/context_clock.h"
 #include "gate/estimate.h"
-#include "gate/event_clock.h"
 #include "gate/run_time.h"
 #include "gen/abi/cuda_abi.h"
 
@@ -95,10 +95,8 @@ struct vg_work {
   uint32_t credit; /* the last one that it was given; 0: none yet */
 
   /* While the process measures when its work runs, see work_runs.c. */
-  bool measures;
-  CUcontext clock_context;
-  struct vg_event_clock clock; /* of events of that context */
-  struct vg_runs runs;         /* not taken yet */
+  struct vg_context_clock *clock; /* NULL: it does not */
+  struct vg_runs runs;            /* not taken yet */
 
   struct vg_stream *last;        /* the stream of the last launch */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
@@ -218,7 +216,8 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its eve
 
 /* ---- when work runs (work_runs.c) ---- */
 
-void vg_work_begin_measuring(struct vg_work *work, uint64_t now_ns);
+void vg_work_begin_clock(struct vg_context_clock *clock, CUcontext context); /* the thread's current one */
+void vg_work_begin_measuring(struct vg_work *work, struct vg_context_clock *clock, uint64_t now_ns);
 void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns); /* the next launch is the first that is outstanding */
 /* Adds when the work has run since this was last asked. *sure_ns, which is now or earlier: reduced to the time up to
  * which that is certain. */

@@ -146,6 +146,18 @@ static CUresult fake_stream_flags(CUstream stream, unsigned *ret_flags) {
   return CUDA_SUCCESS;
 }
 
+/* The last one is the gate's own. */
+static CUresult fake_stream_create(CUstream *ret_stream, unsigned flags) {
+  CHECK(flags == CU_STREAM_NON_BLOCKING && fake_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
+  *ret_stream = fake_stream(FAKE_STREAMS - 1);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_stream_destroy(CUstream stream) {
+  CHECK(stream == fake_stream(FAKE_STREAMS - 1));
+  return CUDA_SUCCESS;
+}
+
 static CUresult fake_push(CUcontext context) {
   CHECK(context == FAKE_CONTEXT);
   return CUDA_SUCCESS;
@@ -169,6 +181,8 @@ static void fake_driver_start(struct vg_device *device) {
   vg_real_slots[VG_ENTRY_cuEventRecord_ptsz] = (void *)fake_event_record;
   vg_real_slots[VG_ENTRY_cuEventQuery] = (void *)fake_event_query;
   vg_real_slots[VG_ENTRY_cuEventElapsedTime] = (void *)fake_elapsed;
+  vg_real_slots[VG_ENTRY_cuStreamCreate] = (void *)fake_stream_create;
+  vg_real_slots[VG_ENTRY_cuStreamDestroy_v2] = (void *)fake_stream_destroy;
   vg_real_slots[VG_ENTRY_cuStreamQuery] = (void *)fake_stream_query;
   vg_real_slots[VG_ENTRY_cuStreamGetFlags] = (void *)fake_stream_flags;
   vg_real_slots[VG_ENTRY_cuStreamIsCapturing] = (void *)fake_is_capturing;

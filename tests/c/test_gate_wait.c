@@ -206,6 +206,79 @@ static void waits_hold_up_no_other_stream(void) {
   end();
 }
 
+/* Nobody looks before all is over, and by its cost as known it takes a third of the time, as what is behind the last marker does. */
+static void how_long_it_ran_behind_a_wait_is_measured(void) {
+  enum { ROUNDS = 3, LAUNCHES = 26 }; /* with two markers */
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  call_that_waits(fake_stream(3), VG_NS_PER_MS);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS); /* from here on the time of events is known */
+  serve(5 * VG_NS_PER_MS);
+  uint64_t before_ns = busy_ns();
+  for (int i = 0; i < ROUNDS; i++) {
+    call_that_waits(fake_stream(3), 5 * VG_NS_PER_MS);
+    for (int j = 0; j < LAUNCHES; j++) launch_into(fake_stream(3), &functions[0], 3 * LAUNCH_NS);
+    sleep_ns(30 * VG_NS_PER_MS);
+    serve(2 * VG_NS_PER_MS);
+  }
+  uint64_t ran_ns = busy_ns() - before_ns, most_ns = 3 * ROUNDS * LAUNCHES * LAUNCH_NS;
+  printf("  ran %.1f ms, reported %.1f ms\n", (double)most_ns / 1e6, (double)ran_ns / 1e6);
+  CHECK(!report()->outstanding && ran_ns > most_ns / 5 * 4 && ran_ns < most_ns / 5 * 6);
+  end();
+}
+
+/* ---- launches that the driver holds up for longer than a drain waits for them ---- */
+
+static bool held_up, go_on;
+
+static void *launch_slowly(void *unused) {
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(3), false, &functions[0], 1024);
+  VG_STORE(&held_up, true);
+  while (!VG_LOAD(&go_on)) sleep_ns(VG_NS_PER_MS / 10);
+  fake_launch(fake_stream(3), LAUNCH_NS);
+  vg_gate_leave(&ticket, CUDA_SUCCESS);
+  return unused;
+}
+
+static pthread_t begin_slow_launch(void) {
+  pthread_t thread;
+  held_up = go_on = false;
+  CHECK(pthread_create(&thread, NULL, launch_slowly, NULL) == 0);
+  while (!VG_LOAD(&held_up)) sleep_ns(VG_NS_PER_MS / 10);
+  return thread;
+}
+
+/* Without that, the launch would count as running until the gate opens. */
+static void a_launch_behind_its_drain_is_drained_again(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  pthread_t thread = begin_slow_launch();
+  set_gate(VG_GATE_CLOSED);
+  serve(20 * VG_NS_PER_MS);
+  CHECK(report()->drained_word == control.gate && !report()->outstanding);
+  VG_STORE(&go_on, true);
+  pthread_join(thread, NULL);
+  CHECK(report()->outstanding == 1);
+  serve(20 * VG_NS_PER_MS);
+  CHECK(report()->drained_word == control.gate && !report()->outstanding);
+  end();
+}
+
+/* The drain is over before the launch is counted: that its stream waits must not be forgotten. */
+static void a_drain_forgets_no_wait_of_a_launch_under_way(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  call_that_waits(fake_stream(3), WAIT_NS);
+  pthread_t thread = begin_slow_launch();
+  set_gate(VG_GATE_CLOSED);
+  serve(20 * VG_NS_PER_MS);
+  CHECK(report()->drained_word == control.gate);
+  VG_STORE(&go_on, true);
+  pthread_join(thread, NULL);
+  serve(10 * VG_NS_PER_MS);
+  CHECK(!report()->outstanding && device()->gate->waits);
+  end();
+}
+
 int main(void) {
   RUN(work_behind_a_wait_does_not_count_as_running);
   RUN(what_completes_before_the_helper_looks_is_reported);
@@ -218,5 +291,8 @@ int main(void) {
   RUN(long_work_before_a_wait_still_runs);
   RUN(a_destroyed_stream_is_left_alone);
   RUN(waits_hold_up_no_other_stream);
+  RUN(how_long_it_ran_behind_a_wait_is_measured);
+  RUN(a_launch_behind_its_drain_is_drained_again);
+  RUN(a_drain_forgets_no_wait_of_a_launch_under_way);
   return 0;
 }

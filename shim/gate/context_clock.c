@@ -1,0 +1,63 @@
+/* context_clock.c - see context_clock.h. */
+#include "gate/context_clock.h"
+
+#include "base/prim.h"
+#include "gen/abi/real.h"
+
+#define WATCH_NS (200 * VG_NS_PER_US)
+
+static bool watch(CUevent event, CUstream stream, uint64_t *ret_done_ns) {
+  if (REAL(cuEventRecord)(event, stream) != CUDA_SUCCESS) return false;
+  uint64_t limit_ns = vg_prim_now_ns() + WATCH_NS;
+  CUresult result;
+  do {
+    result = REAL(cuEventQuery)(event);
+    *ret_done_ns = vg_prim_now_ns();
+  } while (result == CUDA_ERROR_NOT_READY && *ret_done_ns < limit_ns);
+  return result == CUDA_SUCCESS;
+}
+
+void vg_context_clock_begin(struct vg_context_clock *clock, CUcontext context) {
+  CUstream stream;
+  CUevent event;
+  pthread_mutex_lock(&clock->mutex);
+  if (!clock->context && REAL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+    if (REAL(cuEventCreate)(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
+      uint64_t done_ns;
+      VG_STORE_RELAXED(&clock->context, context);
+      if (watch(event, stream, &done_ns))
+        vg_event_clock_set(&clock->events, event, done_ns, done_ns);
+      else
+        REAL(cuEventDestroy_v2)(event);
+    }
+    REAL(cuStreamDestroy_v2)(stream);
+  }
+  pthread_mutex_unlock(&clock->mutex);
+}
+
+uint64_t vg_context_clock_read(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t now_ns) {
+  pthread_mutex_lock(&clock->mutex);
+  uint64_t at_ns = clock->context == context ? vg_event_clock_read(&clock->events, event, now_ns) : 0;
+  pthread_mutex_unlock(&clock->mutex);
+  return at_ns;
+}
+
+CUevent vg_context_clock_renew(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t at_ns,
+                               uint64_t now_ns) {
+  pthread_mutex_lock(&clock->mutex);
+  if (clock->context == context && vg_event_clock_is_old(&clock->events, now_ns)) {
+    bool first = !clock->events.reference; /* it completed no later than now */
+    event = vg_event_clock_set(&clock->events, event, first ? now_ns : at_ns, now_ns);
+  }
+  pthread_mutex_unlock(&clock->mutex);
+  return event;
+}
+
+void vg_context_clock_forget(struct vg_context_clock *clock, CUcontext context) {
+  pthread_mutex_lock(&clock->mutex);
+  if (clock->context == context) {
+    VG_STORE_RELAXED(&clock->context, NULL);
+    clock->events = (struct vg_event_clock){0};
+  }
+  pthread_mutex_unlock(&clock->mutex);
+}

@@ -1,0 +1,28 @@
+/*
+ * context_clock.h - the event clock of one context of a device, the one in which the process first launched behind a
+ * wait, shared by its threads. Its first reference is an event in a stream of the shim's own, which completes while it
+ * is looked at: one of the program's streams may only be looked at when its work is over.
+ */
+#ifndef VG_GATE_CONTEXT_CLOCK_H
+#define VG_GATE_CONTEXT_CLOCK_H
+#include <pthread.h>
+
+#include "gate/event_clock.h"
+
+struct vg_context_clock {
+  pthread_mutex_t mutex; /* taken last of all */
+  CUcontext context;     /* NULL: none yet */
+  struct vg_event_clock events;
+};
+
+/* All with the thread in capture mode RELAXED. */
+void vg_context_clock_begin(struct vg_context_clock *clock, CUcontext context); /* the thread's current one */
+/* When an event completed that is seen to be complete at now_ns; 0: unknown. */
+uint64_t vg_context_clock_read(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t now_ns);
+/* The event, which completed at at_ns, is not needed any more, unless the clock needs it. Returns one that is not needed
+ * in its place. */
+CUevent vg_context_clock_renew(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t at_ns,
+                               uint64_t now_ns);
+void vg_context_clock_forget(struct vg_context_clock *clock, CUcontext context); /* its events are gone with it */
+
+#endif
