@@ -119,7 +119,8 @@ static void open_tally(struct vg_work *work, struct vg_stream *stream, const str
   uint64_t outstanding_ns = work->outstanding_ns + work->others_ns;
   uint64_t mark_ns = mark_after(work, stream, ticket->bound_ns, vg_estimate_cost(ticket->estimate));
   uint64_t room_ns = mark_ns > stream->unmarked_ns ? mark_ns - stream->unmarked_ns : 0;
-  uint64_t below_ns = ticket->bound_ns > outstanding_ns ? ticket->bound_ns - outstanding_ns : 0;
+  uint64_t most_ns = ticket->bound_ns + ticket->has_run_ns;
+  uint64_t below_ns = most_ns > outstanding_ns ? most_ns - outstanding_ns : 0;
   if (below_ns < room_ns) room_ns = below_ns;
   if (ticket->bound_ns / 8 < room_ns) room_ns = ticket->bound_ns / 8; /* the bound may be lowered meanwhile */
   /* Captures are looked at after the generation, which is as of current_context(): one that begins changes both. */

@@ -29,7 +29,8 @@ struct vg_ticket {
   struct vg_estimate *estimate;
   CUstream stream;
   CUevent timing_begin;
-  uint64_t bound_ns; /* on outstanding work, as of when the launch entered */
+  uint64_t bound_ns;   /* on outstanding work, as of when the launch entered */
+  uint64_t has_run_ns; /* of that work, if it reached the bound: the device has run so much of the oldest pieces */
   bool per_thread;
   bool counted; /* false: neither estimated nor marked */
   /* set by the caller between enter and leave */

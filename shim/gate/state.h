@@ -96,9 +96,9 @@ enum vg_admission {
 };
 enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device);
 /* Until what is outstanding has come down to the bound, or twice that time has passed. In a slice that is alone only
- * while its work gets on, see vg_work_review_stale(). */
-void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
-                            uint64_t bound_ns);
+ * while its work gets on, see vg_work_review_stale(). Returns how much of what is outstanding has run. */
+uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
+                                uint64_t bound_ns);
 /* Of the function's first launch; for a second at most. */
 void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate);
 

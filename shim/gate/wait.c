@@ -179,10 +179,10 @@ static uint64_t pause_for(uint64_t remaining_ns, uint64_t bound_ns, bool alone) 
 
 /* Paces and never blocks for ever: twice the bound after the outstanding work should have come down to it, the launch
  * continues all the same. */
-void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
-                            uint64_t bound_ns) {
+uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
+                                uint64_t bound_ns) {
   bool alone = vg_gate_is_alone(device);
-  if (alone && may_pass_alone(device, work)) return;
+  if (alone && may_pass_alone(device, work)) return 0;
   bound_ns = bound_for(bound_ns, estimate);
   uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns, now_ns, bound_ns, alone);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
@@ -200,7 +200,9 @@ void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, cons
   }
   vg_work_lock(work);
   work->others_ns = vg_gate_publish(work);
+  uint64_t outstanding_ns = work->outstanding_ns + work->others_ns;
   vg_unlock(&work->lock);
+  return !alone && outstanding_ns > remaining_ns ? outstanding_ns - remaining_ns : 0;
 }
 
 static enum vg_timed find_first(struct vg_device *device, const struct vg_estimate *estimate) {

@@ -187,6 +187,37 @@ static uint64_t most_unmarked(struct vg_work *work, uint64_t cost_ns) {
   return most_ns;
 }
 
+static uint64_t queries;
+
+static CUresult counted_query(CUevent event) {
+  __atomic_add_fetch(&queries, 1, __ATOMIC_RELAXED);
+  return fake_event_query(event);
+}
+
+/* Of the piece before the oldest marker the device has run a part. There is room for that much, and launches of it do
+ * not each look again. */
+static void what_has_run_makes_room(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  uint64_t cost_ns = 5 * VG_NS_PER_US;
+  launch(cost_ns);
+  synchronize(fake_stream(1));
+  struct vg_work *work = device()->gate->works;
+  struct vg_estimate *estimate = vg_work_find_estimate(work, &functions[0], 1024);
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(estimate, cost_ns);
+  estimate->countdown = 4000;
+  fake_busy_until_ns[1] = FAKE_NEVER;
+  while (vg_work_outstanding(work) < control.bound_ns) launch(cost_ns);
+  sleep_ns(VG_NS_PER_MS);
+  vg_real_slots[VG_ENTRY_cuEventQuery] = (void *)counted_query;
+  queries = 0;
+  for (int i = 0; i < 20; i++) launch(cost_ns);
+  printf("  %llu queries by 20 launches\n", (unsigned long long)queries);
+  CHECK(queries <= 5);
+  fake_busy_until_ns[1] = 0;
+  end();
+}
+
 /* ---- a slice that is alone ---- */
 
 static void launch_alone(uint64_t cost_ns) {
@@ -342,13 +373,6 @@ static void alone_a_thread_with_little_does_not_wait(void) {
   end();
 }
 
-static uint64_t queries;
-
-static CUresult counted_query(CUevent event) {
-  __atomic_add_fetch(&queries, 1, __ATOMIC_RELAXED);
-  return fake_event_query(event);
-}
-
 static void *launch_for_a_while(void *stream) {
   uint64_t end_ns = vg_prim_now_ns() + 300 * VG_NS_PER_MS;
   while (vg_prim_now_ns() < end_ns) launch_into(stream, &functions[0], 5 * VG_NS_PER_MS);
@@ -468,6 +492,7 @@ int main(void) {
   RUN(the_bound_holds_beside_a_capture);
   RUN(streams_of_many_threads_are_bounded_together);
   RUN(streams_of_one_thread_are_bounded_together);
+  RUN(what_has_run_makes_room);
   RUN(a_slice_that_is_alone_is_bounded);
   RUN(a_queue_that_grows_deep_is_bounded);
   RUN(long_kernels_of_a_slice_that_is_alone_are_bounded);
