@@ -88,10 +88,28 @@ static bool driver_in_use(void) {
   return found;
 }
 
-/* The file that an address belongs to, as the loader spells it: the loader compares this text and opens no file. */
+struct place {
+  uintptr_t address;
+  const char *file;
+};
+
+static int find_place(struct dl_phdr_info *info, size_t bytes, void *data) {
+  struct place *place = data;
+  (void)bytes;
+  for (int i = 0; i < info->dlpi_phnum && place->file == NULL; i++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+    if (part->p_type == PT_LOAD && place->address - info->dlpi_addr - part->p_vaddr < part->p_memsz)
+      place->file = info->dlpi_name;
+  }
+  return place->file != NULL;
+}
+
+/* The file that an address belongs to, as the loader spells it: the loader compares this text and opens no file. dladdr
+ * says it, too, when it has compared the address with each of the file's symbols, of which a driver has hundreds. */
 static const char *loaded_file(const void *address) {
-  Dl_info info;
-  return dladdr(address, &info) == 0 ? NULL : info.dli_fname;
+  struct place place = {.address = (uintptr_t)address};
+  dl_iterate_phdr(find_place, &place);
+  return place.file;
 }
 
 static const char *route_driver(const char *file, int mode, const void *caller) {
