@@ -45,9 +45,10 @@ static struct vg_stream *find_stream(struct vg_work *work, CUstream handle, CUco
   }
   struct vg_stream fresh = {.used = true, .handle = handle, .per_thread = owner, .context = context, .owner = owner};
   fresh.blocking = is_blocking(&fresh);
-  if (unused)
+  if (unused) {
+    vg_row_end(unused);
     *unused = fresh;
-  else
+  } else
     unused = share(&work->streams[VG_WORK_STREAMS - 1], &fresh);
   return work->last = unused;
 }

@@ -31,13 +31,19 @@ uint64_t vg_estimate_guess(void) {
   return guess_ns > FIRST_GUESS_NS ? guess_ns : FIRST_GUESS_NS;
 }
 
+/* A pair of events around one launch of a kernel that is shorter than its launch has the host's time between them; one
+ * around many has it, too, but little of what the events themselves take. */
+static uint64_t within_row(const struct vg_estimate *estimate, uint64_t sample_ns) {
+  return estimate->row_ns && sample_ns > estimate->row_ns ? estimate->row_ns : sample_ns;
+}
+
 static uint32_t sort(const struct vg_estimate *estimate, uint64_t *ret_sorted_ns) {
   uint32_t count = estimate->count < VG_ESTIMATE_SAMPLES ? estimate->count : VG_ESTIMATE_SAMPLES;
   for (uint32_t i = 0; i < count; i++) {
     uint32_t place = i;
-    for (; place && ret_sorted_ns[place - 1] > estimate->samples_ns[i]; place--)
-      ret_sorted_ns[place] = ret_sorted_ns[place - 1];
-    ret_sorted_ns[place] = estimate->samples_ns[i];
+    uint64_t sample_ns = within_row(estimate, estimate->samples_ns[i]);
+    for (; place && ret_sorted_ns[place - 1] > sample_ns; place--) ret_sorted_ns[place] = ret_sorted_ns[place - 1];
+    ret_sorted_ns[place] = sample_ns;
   }
   return count;
 }
@@ -56,17 +62,29 @@ static uint64_t lowest_agreed(const uint64_t *sorted_ns, uint32_t count) {
  * Nothing makes a sample too short. So the lowest value that a few samples agree on is how long the launch takes, and
  * the mean of the samples near it is the estimate. It stays right with four of five samples too long, as for long
  * launches beside a tenant that is hardly ever idle, and follows a rise once most samples are new. */
-uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
-  sample_ns = vg_estimate_limited(estimate, sample_ns);
-  if (!estimate->count) note_unknown(sample_ns);
-  estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns;
-  VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */
+static uint64_t average(struct vg_estimate *estimate) {
   uint64_t sorted_ns[VG_ESTIMATE_SAMPLES], sum_ns = 0, near = 0;
   uint32_t count = sort(estimate, sorted_ns);
   uint64_t low_ns = lowest_agreed(sorted_ns, count), limit_ns = low_ns + low_ns / 4 + SAMPLE_SLACK_NS;
   for (; near < count && sorted_ns[near] <= limit_ns; near++) sum_ns += sorted_ns[near];
   vg_estimate_set_cost(estimate, sum_ns / near + 1);
+  return limit_ns;
+}
+
+uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
+  sample_ns = vg_estimate_limited(estimate, sample_ns);
+  if (!estimate->count) note_unknown(sample_ns);
+  estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns;
+  VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */
+  uint64_t limit_ns = average(estimate);
+  sample_ns = within_row(estimate, sample_ns);
   return sample_ns <= limit_ns ? sample_ns : estimate->cost_ns;
+}
+
+void vg_estimate_row(struct vg_estimate *estimate, uint32_t launches, uint64_t elapsed_ns) {
+  uint64_t row_ns = elapsed_ns / launches + 1;
+  estimate->row_ns = row_ns < UINT32_MAX ? (uint32_t)row_ns : UINT32_MAX;
+  if (estimate->count) average(estimate);
 }
 
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate) {

@@ -18,12 +18,13 @@ struct vg_estimate {  /* what each launch looks at comes first; a cache line, so
   uint32_t countdown; /* launches until the next one is timed; 0: one is being timed */
   uint32_t grid_class; /* log2 of the threads launched */
   const void *function;
-  uint64_t cost_ns;              /* 0: unknown yet */
-  uint32_t postponed;            /* timings put off because the stream was empty */
-  uint32_t count;                /* samples taken so far */
-  enum vg_collective collective; /* looked up for gangs only */
-  uint32_t most_us;              /* of a graph that waits for something else: its kernels' time; 0: no limit */
-  uint64_t *samples_ns;          /* the last VG_ESTIMATE_SAMPLES */
+  uint64_t cost_ns;     /* 0: unknown yet */
+  uint32_t row_ns;      /* of launches in a row, one after the other took so long at most, the last time; 0: unknown */
+  uint32_t count;       /* samples taken so far */
+  uint32_t most_us;     /* of a graph that waits for something else: its kernels' time; 0: no limit */
+  uint8_t postponed;    /* timings put off because the stream was empty */
+  uint8_t collective;   /* enum vg_collective: looked up for gangs only */
+  uint64_t *samples_ns; /* the last VG_ESTIMATE_SAMPLES */
 } __attribute__((aligned(16)));
 _Static_assert(sizeof(struct vg_estimate) == 64, "a power of two");
 
@@ -49,6 +50,8 @@ static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t c
 
 /* A launch has been timed. Returns the cost that is counted for that launch. */
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns);
+/* So many launches in a row have been timed together, which took elapsed_ns. */
+void vg_estimate_row(struct vg_estimate *estimate, uint32_t launches, uint64_t elapsed_ns);
 void vg_estimate_limit(struct vg_estimate *estimate, bool limited, uint64_t most_ns);
 uint64_t vg_estimate_guess(void);                                     /* the cost of a function's first launch */
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate); /* in launches */

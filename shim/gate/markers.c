@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "context/context.h"
+#include "gate/event.h"
 #include "gate/stream_books.h"
 #include "gen/abi/real.h"
 
@@ -11,31 +12,9 @@
 #define POSTPONED_MOST 16
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
 
-/* In the relaxed mode queries of events do not invalidate a capture that is open or begins in another thread. The mode
- * before is to be restored afterwards. */
-static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
-  REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-  return mode;
-}
-
-static CUevent new_event(unsigned int flags) {
-  CUevent event = NULL;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  CUresult result = REAL(cuEventCreate)(&event, flags);
-  exchange_mode(before);
-  return result == CUDA_SUCCESS ? event : NULL;
-}
-
-static void drop_event(CUevent event) {
-  if (!event) return;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  REAL(cuEventDestroy_v2)(event);
-  exchange_mode(before);
-}
-
 static CUevent take_event(struct vg_work *work, CUcontext context) {
   if (work->pooled && work->pool_context == context) return work->pool[--work->pooled];
-  return new_event(work->clock ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
+  return vg_event_new(work->clock ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
 }
 
 static void give_event(struct vg_work *work, const struct vg_stream *stream, CUevent event) {
@@ -46,13 +25,7 @@ static void give_event(struct vg_work *work, const struct vg_stream *stream, CUe
   if (work->pool_context == context && work->pooled < VG_WORK_MARKERS && !stream->shared)
     work->pool[work->pooled++] = event;
   else
-    drop_event(event);
-}
-
-static CUresult record(CUevent event, const struct vg_stream *stream) {
-  /* The caller's own variant: the per-thread default stream is another stream than the legacy one. */
-  return stream->per_thread ? REAL(cuEventRecord_ptsz)(event, stream->handle)
-                            : REAL(cuEventRecord)(event, stream->handle);
+    vg_event_drop(event);
 }
 
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate) {
@@ -64,29 +37,31 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
     return NULL;
   }
   estimate->postponed = 0;
-  CUevent begin = new_event(CU_EVENT_DEFAULT);
-  if (!begin || record(begin, stream) == CUDA_SUCCESS) return begin;
-  drop_event(begin);
+  CUevent begin = vg_event_new(CU_EVENT_DEFAULT);
+  if (!begin || vg_event_record(begin, stream) == CUDA_SUCCESS) return begin;
+  vg_event_drop(begin);
   return NULL;
 }
 
 /* The cost of a launch that was timed. */
 static uint64_t calibrate(const struct vg_marker *marker) {
   float elapsed_ms = 0;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   CUresult result = REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event);
-  exchange_mode(before);
-  drop_event(marker->timing_begin);
-  drop_event(marker->event);
+  vg_event_mode(before);
+  vg_event_drop(marker->timing_begin);
+  vg_event_drop(marker->event);
   bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
+  if (known && marker->row) vg_estimate_row(marker->estimate, marker->row, (uint64_t)(elapsed_ms * 1e6F));
+  if (marker->row) return vg_estimate_cost(marker->estimate);
   return known ? vg_estimate_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
 }
 
 void vg_work_begin_clock(struct vg_context_clock *clock, CUcontext context) {
   if (VG_LIKELY(VG_LOAD_RELAXED(&clock->context) != NULL)) return;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   vg_context_clock_begin(clock, context);
-  exchange_mode(before);
+  vg_event_mode(before);
 }
 
 /* The event of a marker is not needed any more. */
@@ -97,7 +72,7 @@ static void put_away(struct vg_work *work, const struct vg_stream *stream, const
   else if (marker->has_time && !stream->shared)
     give_event(work, stream, vg_context_clock_renew(work->clock, stream->context, marker->event, at_ns, now_ns));
   else
-    drop_event(marker->event);
+    vg_event_drop(marker->event);
 }
 
 /* When a marker completed that is seen to be complete now: by its clock; else after it was last seen pending. Then what
@@ -149,19 +124,12 @@ static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct v
   }
 }
 
-static CUresult query(CUevent event) {
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  CUresult result = REAL(cuEventQuery)(event);
-  exchange_mode(before);
-  return result;
-}
-
 bool vg_event_is_pending(CUevent event) {
-  return query(event) == CUDA_ERROR_NOT_READY;
+  return vg_event_query(event) == CUDA_ERROR_NOT_READY;
 }
 
 bool vg_work_is_over(CUevent event) {
-  return query(event) == CUDA_SUCCESS;
+  return vg_event_query(event) == CUDA_SUCCESS;
 }
 
 /* For how long it runs what is before it, at the most. Of a graph it is known how long its kernels take on their own, a
@@ -184,7 +152,7 @@ static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
 void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   stream->waits = has_come_to_wait(stream, now_ns);
   if (stream->head == stream->tail) return;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   while (stream->head != stream->tail) {
     if (REAL(cuEventQuery)(vg_stream_oldest(stream)->event) == CUDA_ERROR_NOT_READY) {
       stream->pending_ns = now_ns;
@@ -196,7 +164,7 @@ void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_
     if (stream->moved_ns > work->moved_ns) work->moved_ns = stream->moved_ns;
     stream->waits = has_come_to_wait(stream, now_ns);
   }
-  exchange_mode(before);
+  vg_event_mode(before);
   if (stream->head != stream->tail)
     raise_guess(work, stream, stream->markers[stream->head % VG_WORK_MARKERS].estimate, now_ns);
 }
@@ -217,11 +185,12 @@ static void note_pause(struct vg_work *work, uint64_t now_ns) {
 static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker, uint64_t now_ns) {
   if (stream->tail - stream->head == VG_WORK_MARKERS) vg_work_reap_stream(work, stream, now_ns);
   bool full = stream->tail - stream->head == VG_WORK_MARKERS;
+  vg_row_take(stream, &marker);
   marker.has_time = work->clock || marker.timing_begin;
-  if (!full) marker.event = marker.timing_begin ? new_event(CU_EVENT_DEFAULT) : take_event(work, stream->context);
-  if (!marker.event || record(marker.event, stream) != CUDA_SUCCESS) {
-    drop_event(marker.event);
-    drop_event(marker.timing_begin);
+  if (!full) marker.event = marker.timing_begin ? vg_event_new(CU_EVENT_DEFAULT) : take_event(work, stream->context);
+  if (!marker.event || vg_event_record(marker.event, stream) != CUDA_SUCCESS) {
+    vg_event_drop(marker.event);
+    vg_event_drop(marker.timing_begin);
     return false;
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
@@ -243,9 +212,11 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns) {
   bool waits = estimate->most_us != 0; /* inside, for something else */
-  return mark(
+  bool marked = mark(
       work, stream,
       (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns, .ends_wait = waits});
+  if (marked && timing_begin) vg_row_begin(stream, estimate);
+  return marked;
 }
 
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream) {
@@ -282,20 +253,20 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
 bool vg_work_keeps_up(struct vg_work *work, const struct vg_stream *stream) {
   bool behind = work->look && vg_event_is_pending(work->look);
   if (work->look && work->look_context != stream->context) {
-    drop_event(work->look);
+    vg_event_drop(work->look);
     work->look = NULL;
   }
-  if (!work->look) work->look = new_event(CU_EVENT_DISABLE_TIMING);
+  if (!work->look) work->look = vg_event_new(CU_EVENT_DISABLE_TIMING);
   work->look_context = stream->context;
-  if (work->look && record(work->look, stream) == CUDA_SUCCESS) return !behind;
-  drop_event(work->look);
+  if (work->look && vg_event_record(work->look, stream) == CUDA_SUCCESS) return !behind;
+  vg_event_drop(work->look);
   work->look = NULL;
   return true;
 }
 
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
   if (!estimate->countdown) estimate->countdown = 1;
-  drop_event(timing_begin);
+  vg_event_drop(timing_begin);
 }
 
 void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
@@ -316,10 +287,11 @@ static bool is_ahead_of_launch(const struct vg_stream *stream) {
 
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns) {
   vg_stream_set_stale(work, stream, false);
+  vg_row_end(stream);
   stream->waits = stream->wait_lost = false;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   while (stream->head != stream->tail && !is_ahead_of_launch(stream)) retire(work, stream, done_ns);
-  exchange_mode(before);
+  vg_event_mode(before);
   if (work->clock) vg_work_note_tail(work, stream, done_ns);
   work->done_ns += stream->cost_ns;
   vg_stream_take_cost(work, stream, stream->cost_ns);
@@ -333,7 +305,7 @@ void vg_work_clear(struct vg_work *work, uint64_t done_ns) {
 
 void vg_work_begin_measuring(struct vg_work *work, struct vg_context_clock *clock, uint64_t now_ns) {
   if (work->clock) return;
-  while (work->pooled) drop_event(work->pool[--work->pooled]); /* they have no time */
+  while (work->pooled) vg_event_drop(work->pool[--work->pooled]); /* they have no time */
   for (int i = 0; i < VG_WORK_STREAMS; i++) vg_stream_begin_run(&work->streams[i], now_ns);
   work->clock = clock;
 }
@@ -342,8 +314,8 @@ void vg_work_begin_measuring(struct vg_work *work, struct vg_context_clock *cloc
 static void drop_markers(struct vg_stream *stream) {
   for (; stream->head != stream->tail; stream->head++) {
     const struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
-    drop_event(marker->timing_begin);
-    drop_event(marker->event);
+    vg_event_drop(marker->timing_begin);
+    vg_event_drop(marker->event);
   }
 }
 
@@ -357,6 +329,7 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     work->done_ns += stream->cost_ns;
     vg_stream_take_cost(work, stream, stream->cost_ns);
     stream->used = stream->waits = false;
+    stream->row.begin = NULL;
     if (stream == work->tally.stream) work->tally.stream = NULL; /* its thread may still count a launch there */
   }
   if (work->pool_context == context) work->pooled = 0;

@@ -10,7 +10,7 @@
 
 /* Does the marker's launch run? A launch that runs waits, almost always, for no later launch. */
 static bool begun(const struct vg_marker *marker) {
-  return marker->timing_begin && !vg_event_is_pending(marker->timing_begin);
+  return marker->timing_begin && !marker->row && !vg_event_is_pending(marker->timing_begin);
 }
 
 /* Streams that share the device with others get on more slowly. So a stream is stuck if none of the process has got on
@@ -106,7 +106,7 @@ static const struct vg_marker *find_timed(const struct vg_work *work, const void
     for (uint32_t at = stream->head; stream->used && at != stream->tail; at++) {
       const struct vg_marker *marker = &stream->markers[at % VG_WORK_MARKERS];
       const struct vg_estimate *estimate = marker->estimate;
-      if (marker->timing_begin && !stream->waits && estimate->function == function &&
+      if (marker->timing_begin && !marker->row && !stream->waits && estimate->function == function &&
           estimate->grid_class == grid_class)
         return marker;
     }

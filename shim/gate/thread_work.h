@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "gate/context_clock.h"
 #include "gate/estimate.h"
+#include "gate/row.h"
 #include "gate/run_time.h"
 #include "gen/abi/cuda_abi.h"
 
@@ -27,6 +28,7 @@ struct vg_marker {
   uint64_t cost_ns;             /* estimated work since the marker before */
   uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
   uint64_t put_ns;              /* when it was recorded */
+  uint32_t row;                 /* not 0: the pair of events brackets so many launches of estimate */
   bool ends_wait;               /* it completes when what the stream waits for has come */
   bool has_time;                /* the event is a timing event */
 };
@@ -47,11 +49,12 @@ struct vg_stream {
   const void *owner;
   uint64_t last_epoch; /* of the last launch, see vg_gate_sync_begin() */
   uint64_t unmarked_ns;
-  uint64_t cost_ns;    /* all outstanding work */
-  uint64_t moved_ns;   /* when a marker last completed, or the first was recorded */
-  uint64_t pending_ns; /* when its oldest marker was last seen not to have completed */
+  uint64_t cost_ns;      /* all outstanding work */
+  uint64_t moved_ns;     /* when a marker last completed, or the first was recorded */
+  uint64_t pending_ns;   /* when its oldest marker was last seen not to have completed */
   uint64_t run_from_ns;  /* while the work measures: since when what is outstanding may have run */
   bool run_begins_later; /* that is when the stream became empty; the launches since are not known by time */
+  struct vg_row row;
   struct vg_marker markers[VG_WORK_MARKERS];
   uint32_t head, tail;
 };
@@ -218,7 +221,8 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its eve
 
 void vg_work_begin_clock(struct vg_context_clock *clock, CUcontext context); /* the thread's current one */
 void vg_work_begin_measuring(struct vg_work *work, struct vg_context_clock *clock, uint64_t now_ns);
-void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns); /* the next launch is the first that is outstanding */
+void vg_stream_begin_run(struct vg_stream *stream,
+                         uint64_t now_ns); /* the next launch is the first that is outstanding */
 /* Adds when the work has run since this was last asked. *sure_ns, which is now or earlier: reduced to the time up to
  * which that is certain. */
 void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sure_ns, uint64_t now_ns);

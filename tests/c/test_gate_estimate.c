@@ -84,7 +84,19 @@ static void costs_that_never_agree_are_not_underrated(void) {
   CHECK(sum_ns / 1000 > 0.8 * 2e6);
 }
 
+/* Launches in a row show how long one takes at most, until others show that it takes longer. */
+static void launches_in_a_row_limit_the_cost(void) {
+  struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, 5000);
+  vg_estimate_row(&estimate, 50, 50 * 2600);
+  CHECK(is_about(estimate.cost_ns, 2600));
+  CHECK(is_about(vg_estimate_sample(&estimate, 5000), 2600)); /* what it is counted with */
+  vg_estimate_row(&estimate, 50, 50 * 20000);                 /* the program made pauses */
+  CHECK(is_about(estimate.cost_ns, 5000));
+}
+
 int main(void) {
+  RUN(launches_in_a_row_limit_the_cost);
   RUN(time_slices_of_others_do_not_count);
   RUN(costs_that_vary_or_change_are_followed);
   RUN(long_launches_beside_others_are_not_doubled);
