@@ -82,9 +82,10 @@ uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
 }
 
 void vg_estimate_row(struct vg_estimate *estimate, uint32_t launches, uint64_t elapsed_ns) {
-  uint64_t row_ns = elapsed_ns / launches + 1;
-  estimate->row_ns = row_ns < UINT32_MAX ? (uint32_t)row_ns : UINT32_MAX;
-  if (estimate->count) average(estimate);
+  uint64_t row_ns = launches ? elapsed_ns / launches + 1 : 0;
+  if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return;               /* another function has its place by now */
+  estimate->row_ns = row_ns < VG_ESTIMATE_ROW_NS ? (uint32_t)row_ns : 0; /* else no row would end this one's limit */
+  average(estimate);
 }
 
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate) {

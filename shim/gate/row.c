@@ -5,17 +5,20 @@
 #include "gate/thread_work.h"
 #include "gen/abi/real.h"
 
-#define ROW_OF_NS 16000 /* of longer kernels what a launch and the events take is a small part */
-#define ROW_LEAST 8     /* launches */
+#define ROW_LEAST 8 /* launches */
 
 void vg_row_end(struct vg_stream *stream) {
-  vg_event_drop(stream->row.begin);
-  stream->row.begin = NULL;
+  struct vg_row *row = &stream->row;
+  if (!row->begin) return;
+  bool spoilt = row->cost_ns != row->estimate->cost_ns; /* by a sample that came meanwhile: this row says nothing */
+  if (!spoilt) vg_estimate_row(row->estimate, 0, 0);
+  vg_event_drop(row->begin);
+  row->begin = NULL;
 }
 
 void vg_row_begin(struct vg_stream *stream, struct vg_estimate *estimate) {
   vg_row_end(stream);
-  if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST || estimate->cost_ns >= ROW_OF_NS || stream->shared) return;
+  if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST || estimate->cost_ns >= VG_ESTIMATE_ROW_NS || stream->shared) return;
   CUevent begin = vg_event_new(CU_EVENT_DEFAULT);
   stream->row = (struct vg_row){
       .begin = begin, .estimate = estimate, .cost_ns = estimate->cost_ns, .countdown = estimate->countdown};

@@ -23,6 +23,6 @@ void vg_row_begin(struct vg_stream *stream, struct vg_estimate *estimate);
 /* The marker that is about to be recorded ends the row. The two time it if nothing else was launched into the stream,
  * nor the kernel into another one: then times and numbers agree. */
 void vg_row_take(struct vg_stream *stream, struct vg_marker *marker);
-void vg_row_end(struct vg_stream *stream); /* it is not timed */
+void vg_row_end(struct vg_stream *stream); /* it is not timed, and what was known of the row before holds no more */
 
 #endif

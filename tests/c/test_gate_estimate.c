@@ -93,6 +93,11 @@ static void launches_in_a_row_limit_the_cost(void) {
   CHECK(is_about(vg_estimate_sample(&estimate, 5000), 2600)); /* what it is counted with */
   vg_estimate_row(&estimate, 50, 50 * 20000);                 /* the program made pauses */
   CHECK(is_about(estimate.cost_ns, 5000));
+  vg_estimate_row(&estimate, 50, 50 * 2600);
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, VG_NS_PER_MS);
+  CHECK(is_about(estimate.cost_ns, 2600));
+  vg_estimate_row(&estimate, 0, 0);
+  CHECK(is_about(estimate.cost_ns, VG_NS_PER_MS));
 }
 
 int main(void) {

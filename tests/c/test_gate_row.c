@@ -65,6 +65,17 @@ static void only_launches_without_others_between_them(void) {
   end();
 }
 
+/* Nor does a limit outlast the time in which rows can be timed: the kernel may take longer by then. */
+static void a_limit_ends_with_the_rows(void) {
+  begin_short();
+  for (int i = 0; i < 20000; i++) launch_short(1, 0);
+  CHECK(estimate_of(0)->row_ns);
+  for (int i = 0; i < 100000; i++) launch_short(1, i % 2);
+  printf("  %llu ns\n", (unsigned long long)estimate_of(0)->cost_ns);
+  CHECK(!estimate_of(0)->row_ns && estimate_of(0)->cost_ns > CALL_NS * 7 / 4);
+  end();
+}
+
 /* A row that has begun is forgotten with its stream's work and with its context. */
 static void a_row_ends_with_what_it_is_in(void) {
   begin_short();
@@ -87,6 +98,7 @@ static void a_row_ends_with_what_it_is_in(void) {
 int main(void) {
   RUN(kernels_shorter_than_their_launches);
   RUN(only_launches_without_others_between_them);
+  RUN(a_limit_ends_with_the_rows);
   RUN(a_row_ends_with_what_it_is_in);
   return 0;
 }
