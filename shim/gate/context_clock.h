@@ -19,8 +19,8 @@ struct vg_context_clock {
 void vg_context_clock_begin(struct vg_context_clock *clock, CUcontext context); /* the thread's current one */
 /* When an event completed that is seen to be complete at now_ns; 0: unknown. */
 uint64_t vg_context_clock_read(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t now_ns);
-/* The event, which completed at at_ns, is not needed any more, unless the clock needs it. Returns one that is not needed
- * in its place. */
+/* The event, which completed at at_ns, is not needed any more, unless the clock needs it. Returns one that is not
+ * needed in its place. */
 CUevent vg_context_clock_renew(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t at_ns,
                                uint64_t now_ns);
 void vg_context_clock_forget(struct vg_context_clock *clock, CUcontext context); /* its events are gone with it */

@@ -27,7 +27,7 @@ bool vg_event_clock_is_old(const struct vg_event_clock *clock, uint64_t now_ns) 
 
 CUevent vg_event_clock_set(struct vg_event_clock *clock, CUevent event, uint64_t done_ns, uint64_t now_ns) {
   CUevent before = clock->reference;
-  *clock = (struct vg_event_clock){
-      .reference = event, .reference_ns = done_ns, .made_ns = now_ns, .observed_ns = now_ns};
+  *clock =
+      (struct vg_event_clock){.reference = event, .reference_ns = done_ns, .made_ns = now_ns, .observed_ns = now_ns};
   return before;
 }

@@ -57,9 +57,9 @@ struct vg_gate_state {
   /* Since streams may wait, the process measures when its work runs, see work_runs.c. */
   bool measures;
   struct vg_context_clock clock;
-  struct vg_runs runs; /* not settled */
-  uint64_t settled_ns; /* up to here the time in which work ran is in busy.total_ns */
-  uint64_t ran_ns;     /* when the last of it ended */
+  struct vg_runs runs;                                /* not settled */
+  uint64_t settled_ns;                                /* up to here the time in which work ran is in busy.total_ns */
+  uint64_t ran_ns;                                    /* when the last of it ended */
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */
   /* read by launching threads; apart from fields that are written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
@@ -124,8 +124,8 @@ bool vg_gate_is_behind_wait(const struct vg_ticket *ticket);
 void vg_gate_pace_behind_wait(const struct vg_ticket *ticket);
 void vg_gate_mark_wait_end(const struct vg_ticket *ticket); /* if it has: a marker between the wait and the launch */
 void vg_gate_begin_measuring(struct vg_device *device); /* when work runs, if that is not done yet; takes the mutex */
-void vg_gate_renew_waiting(struct vg_device *device);       /* the gate is open; under the mutex */
-void vg_gate_begin_waiting(struct vg_device *device);       /* work has been launched that waits, and no other runs */
+void vg_gate_renew_waiting(struct vg_device *device);   /* the gate is open; under the mutex */
+void vg_gate_begin_waiting(struct vg_device *device);   /* work has been launched that waits, and no other runs */
 /* By the helper, when nothing has been launched for a while: see vg_work_mark_tails(). Under the mutex. */
 void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t now_ns);
 /* After vg_gate_reap(), under the mutex: where streams may wait, and all that does not has completed, none counts as

@@ -1,6 +1,6 @@
 /*
- * work_runs.c - when the work of a thread ran, stream by stream: from when it was launched, or what was before it in the
- * stream completed, or the stream had waited, until its marker completed. For processes whose streams may wait for
+ * work_runs.c - when the work of a thread ran, stream by stream: from when it was launched, or what was before it in
+ * the stream completed, or the stream had waited, until its marker completed. For processes whose streams may wait for
  * something else (stream_wait.c): there "some work is outstanding" says little of when the device worked.
  *
  * Markers are timing events then, whose completion is known by the device's clock (event_clock.h), however late it is
@@ -8,7 +8,7 @@
  */
 #include "gate/stream_books.h"
 
-#define TAIL_PATIENCE_NS VG_NS_PER_MS /* after its estimated end, for a marker behind what has none yet */
+#define TAIL_PATIENCE_NS VG_NS_PER_MS  /* after its estimated end, for a marker behind what has none yet */
 #define AT_ONCE_NS (50 * VG_NS_PER_US) /* a marker in an idle stream completes within this time */
 
 void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
@@ -24,8 +24,8 @@ static uint64_t begin_of(const struct vg_stream *stream, uint64_t launched_ns, u
 }
 
 /* When the work before a marker ended that has completed at at_ns, or is pending since then. What was launched before a
- * wait has run at once; so do, as far as is known, the kernels of a graph that waits. And a marker that completes as soon
- * as it is recorded says only that they have ended before. */
+ * wait has run at once; so do, as far as is known, the kernels of a graph that waits. And a marker that completes as
+ * soon as it is recorded says only that they have ended before. */
 static uint64_t end_of(const struct vg_marker *marker, uint64_t begin_ns, uint64_t at_ns) {
   bool by_cost = marker->ends_wait || at_ns < marker->put_ns + AT_ONCE_NS;
   return by_cost && at_ns > begin_ns + marker->cost_ns ? begin_ns + marker->cost_ns : at_ns;

@@ -206,7 +206,8 @@ static void waits_hold_up_no_other_stream(void) {
   end();
 }
 
-/* Nobody looks before all is over, and by its cost as known it takes a third of the time, as what is behind the last marker does. */
+/* Nobody looks before all is over, and by its cost as known it takes a third of the time, as what is behind the last
+ * marker does. */
 static void how_long_it_ran_behind_a_wait_is_measured(void) {
   enum { ROUNDS = 3, LAUNCHES = 26 }; /* with two markers */
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
