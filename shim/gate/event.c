@@ -36,3 +36,7 @@ CUresult vg_event_query(CUevent event) {
   vg_event_mode(before);
   return result;
 }
+
+bool vg_event_is_pending(CUevent event) {
+  return vg_event_query(event) == CUDA_ERROR_NOT_READY;
+}

@@ -5,6 +5,8 @@
  */
 #ifndef VG_GATE_EVENT_H
 #define VG_GATE_EVENT_H
+#include <stdbool.h>
+
 #include "gen/abi/cuda_abi.h"
 
 struct vg_stream;
@@ -14,5 +16,6 @@ CUevent vg_event_new(unsigned int flags);                    /* NULL: it cannot 
 void vg_event_drop(CUevent event);                           /* or NULL */
 CUresult vg_event_record(CUevent event, const struct vg_stream *stream);
 CUresult vg_event_query(CUevent event);
+bool vg_event_is_pending(CUevent event);
 
 #endif

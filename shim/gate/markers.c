@@ -124,10 +124,6 @@ static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct v
   }
 }
 
-bool vg_event_is_pending(CUevent event) {
-  return vg_event_query(event) == CUDA_ERROR_NOT_READY;
-}
-
 bool vg_work_is_over(CUevent event) {
   return vg_event_query(event) == CUDA_SUCCESS;
 }

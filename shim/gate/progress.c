@@ -1,4 +1,5 @@
 /* progress.c - see thread_work.h: which streams of a thread get on, which wait, and what is left, by its markers. */
+#include "gate/event.h"
 #include "gate/stream_books.h"
 
 #define STALE_UNKNOWN_NS VG_NS_PER_S /* for an unknown function: it may be one long kernel */

@@ -26,7 +26,6 @@ static inline void vg_stream_take_cost(struct vg_work *work, struct vg_stream *s
   if (!stream->stale) vg_work_set_outstanding(work, work->outstanding_ns - cost_ns);
 }
 
-bool vg_event_is_pending(CUevent event);
 /* Nothing has been launched since since_ns. Has all completed? What has no marker, after a multiple of its estimate. */
 bool vg_stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64_t now_ns);
 
