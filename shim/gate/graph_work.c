@@ -22,7 +22,6 @@ struct graph {
   struct vg_graph_kernel kernels[];
 };
 
-uint32_t vg_gate_graphs_that_wait;
 static pthread_mutex_t graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct graph *graphs[BUCKETS];
 

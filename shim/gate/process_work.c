@@ -10,6 +10,8 @@
 #define LATE_LEAST_NS 200000ull  /* of a look at outstanding work: less is no delay worth a second look */
 #define UNCOUNTED_NS VG_NS_PER_S /* for launches that passed uncounted while the driver may not be asked */
 
+uint32_t vg_gate_graphs_that_wait;
+
 static struct vg_work *first(const struct vg_device *device) {
   return VG_LOAD(&device->gate->works);
 }

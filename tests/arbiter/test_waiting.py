@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from models.arbiter.model import State
+from models.arbiter.model import SliceParams, State
+from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, SECOND, US, Load
 from tests.arbiter.waiting_world import QUANTUM_NS, WaitingLoad, WaitingWorld, waiting_tenant
 
@@ -73,3 +74,27 @@ def test_an_idle_device_keeps_no_gate_closed_beyond_a_quantum(seed: int) -> None
     world.run(SECOND)
     for t in tenants:
         assert world.closed_ns.get(t.ident, 0) <= QUANTUM_NS, f"slice {t.ident}: {world.closed_ns[t.ident] / MS:.1f} ms"
+
+
+def charge_bursts(counted_ahead_steps: int) -> int:
+    """What a mostly idle slice is charged for 10 of each 100 ms. Its page counts time as running until it is known that
+    nothing ran, and says so: its time then falls back for so many steps of 2 ms."""
+    pair = Pair()
+    s = pair.set(1, SliceParams(min_milli=250, max_milli=250))
+    s.attached = True
+    for step in range(1, 200):
+        runs, falls_back = step % 50 < 5, 5 <= step % 50 < 5 + counted_ahead_steps
+        s.outstanding = runs or falls_back
+        s.running = int(s.outstanding)
+        s.counted_ahead = falls_back
+        s.busy_total_ns += 2 * MS * runs
+        s.done_total_ns += 2 * MS * runs
+        s.active_total_ns += 2 * MS * s.outstanding
+        pair.step(2 * MS * step)
+    assert not s.saturating
+    return s.charged_ns
+
+
+def test_a_slice_pays_once_for_time_that_was_counted_ahead() -> None:
+    """But for half of the step in which work was outstanding last: four bursts, each with one of 2 ms."""
+    assert charge_bursts(10) - charge_bursts(0) <= 4 * MS
