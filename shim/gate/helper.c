@@ -142,7 +142,7 @@ static uint64_t drain_again(struct vg_device *device, uint64_t now_ns) {
 }
 
 /* The gate is closed and drained. There is a drain again if work that waited for something else runs, or if a launch
- * that the driver had held up for longer than IN_FLIGHT_PATIENCE_NS has gone on since. */
+ * that the driver had held up for longer than IN_FLIGHT_PATIENCE_NS has continued since. */
 static uint64_t service_drained(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (gate->busy.since_ns) return drain_again(device, now_ns);
