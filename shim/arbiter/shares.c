@@ -67,19 +67,35 @@ int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slic
   return vg_core_min((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
 }
 
+bool vg_core_is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return vg_core_led(slice) && slice->gate.state == VG_CORE_OVERLAP &&
+         core->last_ns >= slice->gate.close_ns + VG_CORE_RESCUE_NS;
+}
+
+bool vg_core_is_rescued(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return vg_core_led(slice) && slice->gate.state == VG_CORE_OPEN && core->last_ns < slice->gate.rescue_ns;
+}
+
 bool vg_core_below_maximum(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (slice->params.paused) return false;
-  /* Work that spins since a launch of its gang waits at another device's gate would be charged for ever. */
-  bool caught = vg_core_leads(slice) && slice->gate.state == VG_CORE_OVERLAP;
-  return vg_core_follows(slice) || caught || vg_core_uncapped(slice) ||
-         slice->bucket.cap_ns > vg_core_cap_needed(core, slice);
+  if (vg_core_uncapped(slice) || slice->bucket.cap_ns > vg_core_cap_needed(core, slice)) return true;
+  return vg_core_is_caught(core, slice) || vg_core_is_rescued(core, slice);
+}
+
+/* Another device's arbiter keeps its gang from running. */
+static bool is_stopped(const struct vg_core_slice *slice) {
+  if (!vg_core_led(slice)) return false;
+  return vg_core_follows(slice) && slice->saturating ? !slice->in.gang_go : slice->in.gang_stop;
+}
+
+bool vg_core_may_run(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return vg_core_below_maximum(core, slice) && !is_stopped(slice);
 }
 
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && vg_core_in_slot(other) && vg_core_waits(other) && vg_core_below_maximum(core, other))
-      return true;
+    if (other != self && vg_core_in_slot(other) && vg_core_waits(other) && vg_core_may_run(core, other)) return true;
   }
   return false;
 }
@@ -146,7 +162,7 @@ bool vg_core_any_waits(const struct vg_core *core, const struct vg_core_slice *b
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (other == but || !other->present || !other->in.wants || other->gate.state == VG_CORE_OPEN) continue;
-    if (vg_core_below_maximum(core, other)) return true;
+    if (vg_core_may_run(core, other)) return true;
   }
   return false;
 }
