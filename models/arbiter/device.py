@@ -87,11 +87,12 @@ def leads_beside_others(device: Device, s: Slice) -> bool:
     return s.leads and any(o is not s and o.attached and o.leads for o in device.slices)
 
 
-def cap_depth(device: Device, s: Slice) -> int:
-    """Depth of the token bucket of a maximum. Of idle time only a little is saved up. An active slice that is kept from
-    its guarantee accrues a deficit instead, and may make up for it; time beyond the guarantee is not made up."""
+def cap_depth(device: Device, s: Slice, active_ns: int) -> int:
+    """Depth of the token bucket of a maximum. Of idle time only a little is saved up. A slice that is active here, and
+    kept from its guarantee, accrues a deficit instead, and may make up for it; time beyond the guarantee is not made
+    up."""
     depth_ns = scaled(device.params.cap_depth_ns, s.params.max_milli)
-    return max(depth_ns, scaled(DEBT_MAX_NS, s.params.min_milli)) if s.active else depth_ns
+    return max(depth_ns, scaled(DEBT_MAX_NS, s.params.min_milli)) if s.active and active_ns else depth_ns
 
 
 def cap_needed(device: Device, s: Slice) -> int:

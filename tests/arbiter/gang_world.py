@@ -16,6 +16,7 @@ from tests.arbiter.pair import Pair
 TICK_NS = MS // 20
 #: so long after a close, a device that is behind lets launches of collectives through
 LETS_THROUGH_NS = 16 * MS
+HEARTBEAT_NS = 20 * MS
 DEVICES = (0, 1)
 
 
@@ -64,15 +65,17 @@ class Part:
 
 
 class GangWorld:
-    """beyond_ns: by device, the most that it computed beyond its maximum. closed_ns: the longest time for which the gate
-    of a device was closed to a thread while both devices were idle and below the maximum."""
+    """known: collectives are known by name. beyond_ns: by device, the most that it computed beyond its maximum.
+    closed_ns: the longest time for which a gate was closed to a thread while both devices were idle and below the
+    maximum."""
 
-    def __init__(self, maximum: int, *threads: Thread, minimum: int | None = None) -> None:
+    def __init__(self, maximum: int, *threads: Thread, known: bool = True) -> None:
         self.maximum = maximum
+        self.known = known
         self.now_ns = MS
         self.begin_ns = MS
         self.steps = 0
-        self.parts = [self._part(role, maximum, minimum) for role in (GANG_LEADER, GANG_FOLLOWER)]
+        self.parts = [self._part(role) for role in (GANG_LEADER, GANG_FOLLOWER)]
         self.beyond_ns = [0, 0]
         self.closed_ns = 0
         self._closed_since_ns = 0
@@ -84,10 +87,9 @@ class GangWorld:
     def _depth_ns(self) -> float:
         return 15 * MS * self.maximum / 1000
 
-    @staticmethod
-    def _part(role: int, maximum: int, minimum: int | None) -> Part:
+    def _part(self, role: int) -> Part:
         pair = Pair()
-        row = pair.set(1, SliceParams(maximum if minimum is None else minimum, maximum, gang=role))
+        row = pair.set(1, SliceParams(self.maximum, self.maximum, gang=role))
         row.attached = True
         return Part(row, pair)
 
@@ -153,7 +155,7 @@ class GangWorld:
     def _passes(self, part: Part) -> bool:
         if part.row.is_open:
             return True
-        lets_through = self.now_ns < part.row.close_ns + LETS_THROUGH_NS
+        lets_through = self.known and self.now_ns < part.row.close_ns + LETS_THROUGH_NS
         return lets_through and part.met < max(other.met for other in self.parts)
 
     # ---- the arbiters ----
@@ -194,7 +196,7 @@ class GangWorld:
             if self.now_ns < part.due_ns and told == part.told:
                 continue
             part.told = told
-            part.due_ns = part.pair.step(self.now_ns)
+            part.due_ns = min(part.pair.step(self.now_ns), self.now_ns + HEARTBEAT_NS)
             self.steps += 1
 
     # ---- what must hold ----
