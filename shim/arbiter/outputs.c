@@ -9,8 +9,8 @@
 #define LOOK_LEAST_NS 25000
 
 /* A gang that has reached its maximum on one device stops on the others. And a follower has precedence over all other
- * saturating slices: so that a gang whose leader lets it run does not starve them, the leader is to stop it when it is a
- * lease ahead of a slice that waits here, or when the slot is to be empty. */
+ * saturating slices: so that a gang whose leader lets it run does not starve them, the leader is to stop it when it is
+ * a lease ahead of a slice that waits here, or when the slot is to be empty. */
 static bool must_stop(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (vg_core_led(slice) && !vg_core_below_maximum(core, slice)) return true;
   if (!vg_core_in_slot(slice) || !vg_core_follows(slice)) return false;

@@ -1,4 +1,4 @@
-"""A gang alone on two devices: an arbiter each, model and core at once, and the board between them (shim/arbiter/gang.c).
+"""A gang alone on two devices: an arbiter each, model and core at once, and the board between them (arbiter/gang.c).
 
 Threads launch kernels on either device and wait for them; a kernel that meets gets on only while its partner on the
 other device runs as well. An arbiter steps when it asked to, and when something rings.
