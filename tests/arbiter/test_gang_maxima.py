@@ -76,7 +76,7 @@ PROGRAMS: dict[str, Callable[[], list[Thread]]] = {
 CATCHES_UP_NS = {"meeting, one later": 7 * 1100 * US}
 
 
-@pytest.mark.parametrize("maximum", [100, 250, 500])
+@pytest.mark.parametrize("maximum", [100, 500])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_maximum_holds_on_both_devices(program: str, maximum: int) -> None:
     """A follower had none, and of a leader none was left as soon as its gate closed while work was outstanding."""
@@ -90,7 +90,7 @@ def test_the_maximum_holds_on_both_devices(program: str, maximum: int) -> None:
     assert world.steps < 2 * SECOND // (MS // 4), "the arbiters spin"
 
 
-@pytest.mark.parametrize("maximum", [100, 250, 500])
+@pytest.mark.parametrize("maximum", [100, 500])
 def test_what_a_gang_computes_on_one_device_is_not_saved_up_on_the_other(maximum: int) -> None:
     """Of a leader it was: for the work of the others it counts as active."""
     world = GangWorld(maximum, *[busy(FOLLOWER, MS)])
@@ -137,7 +137,7 @@ def any_threads(draw: random.Random) -> list[Thread]:
     return [thread(draw.sample([50, 100, 200, 500, 1000, 2000], 2)) for _ in range(draw.choice((1, 2, 3)))]
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_maximum_of_random_programs_holds_and_no_idle_device_keeps_a_gate_closed(seed: int) -> None:
     draw = random.Random(seed)
     maximum = draw.choice((100, 250, 500))
