@@ -33,8 +33,8 @@ from models.arbiter.model import (
 def charge_all(device: Device, now_ns: int) -> None:
     passed_ns = now_ns - device.last_ns
     for s in device.slices:
-        note_reports(device, s, passed_ns)
-        fill_buckets(device, s, passed_ns)
+        active_ns = note_reports(device, s, passed_ns)
+        fill_buckets(device, s, passed_ns, active_ns)
         accrue_lag(device, s, passed_ns)
     accrue_slot_lag(device, passed_ns)
     device.slot_occupied = any(shares_device(s, now_ns) for s in saturating(device))
@@ -47,8 +47,9 @@ def charge_all(device: Device, now_ns: int) -> None:
         charge_unpaid(device, s)
 
 
-def note_reports(device: Device, s: Slice, passed_ns: int) -> None:
-    """What its pages report of this step, at most the time that passed."""
+def note_reports(device: Device, s: Slice, passed_ns: int) -> int:
+    """What its pages report of this step, at most the time that passed. Returns for how long they were active: that a
+    gang's leader is active may be for its other devices."""
     s.busy_ns = min(s.busy_total_ns - s.busy_seen_ns, passed_ns)
     s.busy_seen_ns = s.busy_total_ns
     if not s.busy_ns and s.attached and s.was_running and not s.counted_ahead:  # a page that contradicts itself
@@ -57,7 +58,7 @@ def note_reports(device: Device, s: Slice, passed_ns: int) -> None:
     s.was_outstanding = s.outstanding
     s.was_running = s.running > 0  # a gang's leader has the slot for work on other devices, too
     s.contexts = max(1, s.running) if s.busy_ns > 0 else 0
-    active_ns = min(s.active_total_ns - s.active_seen_ns, passed_ns)
+    reported_ns = active_ns = min(s.active_total_ns - s.active_seen_ns, passed_ns)
     s.active_seen_ns = s.active_total_ns
     if not active_ns and s.attached and s.was_active:
         active_ns = passed_ns
@@ -65,11 +66,12 @@ def note_reports(device: Device, s: Slice, passed_ns: int) -> None:
     prepares = s.state == State.SHUT and s.cut_off and any(o is not s for o in saturating(device))
     if not prepares:
         s.window_idle_ns += passed_ns - active_ns
+    return reported_ns
 
 
-def fill_buckets(device: Device, s: Slice, passed_ns: int) -> None:
+def fill_buckets(device: Device, s: Slice, passed_ns: int, active_ns: int) -> None:
     """The token buckets of its maximum and of its guarantee."""
-    depth_ns = cap_depth(device, s)
+    depth_ns = cap_depth(device, s, active_ns)
     if lately_active(s, device.last_ns):  # a deficit outlasts a short pause, and does not grow in it
         depth_ns = max(depth_ns, s.cap_ns)
     s.cap_ns = min(s.cap_ns + scaled(passed_ns, s.params.max_milli), depth_ns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from models.arbiter.model import DEBT_MAX_NS, IDLE_NS, STOPPED_NS, Params, Regime, Slice, State, scaled
+from models.arbiter.model import DEBT_MAX_NS, IDLE_NS, RESCUE_NS, STOPPED_NS, Params, Regime, Slice, State, scaled
 
 
 @dataclass
@@ -60,13 +60,13 @@ def another_waits(device: Device, s: Slice) -> bool:
 
 
 def any_waits(device: Device, but: Slice) -> bool:
-    """Another slice waits at its closed gate, and not because of its own maximum."""
-    return any(s is not but and s.wants and s.state != State.OPEN and below_maximum(device, s) for s in device.slices)
+    """Another slice waits at its closed gate, and not because of its maximum."""
+    return any(s is not but and s.wants and s.state != State.OPEN and may_run(device, s) for s in device.slices)
 
 
 def keeps_others_waiting(device: Device, s: Slice) -> bool:
-    """Another saturating slice waits, and not because of its own maximum."""
-    return any(o is not s and waits(o) and below_maximum(device, o) for o in saturating(device))
+    """Another saturating slice waits, and not because of its maximum."""
+    return any(o is not s and waits(o) and may_run(device, o) for o in saturating(device))
 
 
 def shares_device(s: Slice, now_ns: int) -> bool:
@@ -87,11 +87,12 @@ def leads_beside_others(device: Device, s: Slice) -> bool:
     return s.leads and any(o is not s and o.attached and o.leads for o in device.slices)
 
 
-def cap_depth(device: Device, s: Slice) -> int:
-    """Depth of the token bucket of a maximum. Of idle time only a little is saved up. An active slice that is kept from
-    its guarantee accrues a deficit instead, and may make up for it; time beyond the guarantee is not made up."""
+def cap_depth(device: Device, s: Slice, active_ns: int) -> int:
+    """Depth of the token bucket of a maximum. Of idle time only a little is saved up. A slice that is active here, and
+    kept from its guarantee, accrues a deficit instead, and may make up for it; time beyond the guarantee is not made
+    up."""
     depth_ns = scaled(device.params.cap_depth_ns, s.params.max_milli)
-    return max(depth_ns, scaled(DEBT_MAX_NS, s.params.min_milli)) if s.active else depth_ns
+    return max(depth_ns, scaled(DEBT_MAX_NS, s.params.min_milli)) if s.active and active_ns else depth_ns
 
 
 def cap_needed(device: Device, s: Slice) -> int:
@@ -104,13 +105,32 @@ def cap_needed(device: Device, s: Slice) -> int:
     return min(worth_ns, scaled(device.params.cap_depth_ns, s.params.max_milli) // 2)
 
 
+def is_caught(device: Device, s: Slice) -> bool:
+    """Its kernels may spin because a launch of its gang waits at another device's gate. They are charged for that, so
+    by its maximum or its virtual time it would never be next."""
+    return s.led and s.state == State.OVERLAP and device.last_ns >= s.close_ns + RESCUE_NS
+
+
+def is_rescued(device: Device, s: Slice) -> bool:
+    """It was let in as one that is caught, and the other devices of its gang need a moment to follow."""
+    return s.led and s.state == State.OPEN and device.last_ns < s.rescue_ns
+
+
 def below_maximum(device: Device, s: Slice) -> bool:
-    """Its maximum lets it run, and it is not paused."""
+    """Its maximum on this device lets it run, and it is not paused."""
     if s.params.paused:
         return False
-    # its work waits for a launch at another device's gate, and would be charged for ever
-    caught = s.leads and s.state == State.OVERLAP
-    return s.follows or caught or s.uncapped or s.cap_ns > cap_needed(device, s)
+    return s.uncapped or s.cap_ns > cap_needed(device, s) or is_caught(device, s) or is_rescued(device, s)
+
+
+def is_stopped(s: Slice) -> bool:
+    """Another device's arbiter keeps its gang from running."""
+    return s.led and (not s.gang_go if s.follows and s.saturating else s.gang_stop)
+
+
+def may_run(device: Device, s: Slice) -> bool:
+    """No maximum keeps it from running: neither here nor, for a gang, on its other devices."""
+    return below_maximum(device, s) and not is_stopped(s)
 
 
 def may_precede(device: Device, s: Slice) -> bool:

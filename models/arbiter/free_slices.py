@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.arbiter.charges import begin_turn, may_begin_turn
-from models.arbiter.device import Device, below_maximum, free, may_precede
+from models.arbiter.device import Device, free, may_precede, may_run
 from models.arbiter.entitlements import deadline_of
 from models.arbiter.gates import close_gate, may_open, open_gate, renew
 from models.arbiter.lags import is_short, most_behind
@@ -31,7 +31,7 @@ def review_free(device: Device, now_ns: int) -> None:
     for s in free(device):
         s.has_precedence = s is first
         yields = not may_precede(device, s) and is_ahead(device, s)
-        s.throttled = not below_maximum(device, s) or (s is not first and (first is not None or yields))
+        s.throttled = not may_run(device, s) or (s is not first and (first is not None or yields))
         if s.throttled and s.state == State.OPEN:
             close_gate(s, now_ns)
         elif s.throttled or not may_open(s, now_ns):
@@ -44,7 +44,7 @@ def review_free(device: Device, now_ns: int) -> None:
 
 def note_turns(device: Device) -> None:
     """A free slice takes a turn while others are kept from running for it."""
-    shut = device.vacated or any(s.throttled and s.active and below_maximum(device, s) for s in free(device))
+    shut = device.vacated or any(s.throttled and s.active and may_run(device, s) for s in free(device))
     for s in free(device):
         held = s.holds
         s.holds = shut and s.state == State.OPEN and s.active and (s.has_precedence or is_short(device, s))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.arbiter.charges import begin_turn
-from models.arbiter.device import Device, any_waits, is_alone, leads_beside_others, waits
+from models.arbiter.device import Device, any_waits, is_alone, is_caught, leads_beside_others, waits
 from models.arbiter.model import (
     CLOSED,
     COUNT,
@@ -33,6 +33,7 @@ def open_gate_state(device: Device, s: Slice) -> int:
 
 def open_gate(device: Device, s: Slice, now_ns: int) -> None:
     set_word(s, open_gate_state(device, s))
+    s.rescue_ns = now_ns + device.params.quantum_min_ns * is_caught(device, s)
     s.state = State.OPEN
     s.renewed_ns = max(s.renewed_ns, now_ns) + RENEWAL_NS
     s.quiet = False
@@ -151,8 +152,7 @@ def rescue(device: Device, now_ns: int) -> None:
     for s in device.slices:
         if s.state != State.OVERLAP or now_ns < s.rescue_ns:
             continue
-        gang = s.leads or s.follows  # its turn comes, on all of its devices
         patience_ns = rescue_after(s, now_ns)
-        if not gang and (s.is_open or (waits(s) and patience_ns == RESCUE_NS)):
+        if not s.led and (s.is_open or (waits(s) and patience_ns == RESCUE_NS)):
             set_word(s, CLOSED if s.is_open else COUNT)
         s.rescue_ns = now_ns + (device.params.quantum_min_ns if s.is_open else patience_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, below_maximum, free, lately_active, may_precede, saturating, waits, within
+from models.arbiter.device import Device, free, lately_active, may_precede, may_run, saturating, waits, within
 from models.arbiter.model import (
     AHEAD_NS,
     DEBT_MAX_NS,
@@ -40,7 +40,7 @@ def lag_of(device: Device, s: Slice) -> int:
 
 def is_short(device: Device, s: Slice) -> bool:
     """A free slice that wants to run and has had less than its entitlement."""
-    return not s.saturating and s.active and s.free_lag_ns > SHORT_NS and below_maximum(device, s)
+    return not s.saturating and s.active and s.free_lag_ns > SHORT_NS and may_run(device, s)
 
 
 def holder_is_active(device: Device, s: Slice) -> bool:
@@ -48,14 +48,9 @@ def holder_is_active(device: Device, s: Slice) -> bool:
     return not s.quiet and (s.outstanding or s.wants or device.last_ns < s.grant_ns + WAKE_GRACE_NS)
 
 
-def must_not_run(s: Slice) -> bool:
-    """Another device's arbiter keeps its gang from running."""
-    return not s.gang_go if s.follows else s.gang_stop
-
-
 def is_candidate(device: Device, s: Slice) -> bool:
     """A saturating slice that may have the slot next."""
-    if must_not_run(s) or not below_maximum(device, s):
+    if not may_run(device, s):
         return False
     return holder_is_active(device, s) if s.state == State.OPEN else waits(s)
 

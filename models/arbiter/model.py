@@ -132,7 +132,7 @@ class Slice:
     counted_ahead: bool = False  # the time that is reported moves, within what has been counted
     gang_turns: bool = False  # a gang's follower: its leader takes turns in the slot, so it does as well
     gang_go: bool = False  # a gang's follower: its leader's gate is open
-    gang_stop: bool = False  # a gang's leader: a follower is to make room (its gang_veto)
+    gang_stop: bool = False  # a gang: it is to stop for another of its devices (gang_veto there)
     gang_busy: bool = False  # a gang's leader: work is outstanding on another of its devices
     running: int = 0  # processes with work outstanding: the hardware divides its time by contexts
     drained_ns: int = 0  # when quiet under a closed word: the last process's drain
@@ -146,7 +146,7 @@ class Slice:
     bound_ns: int = 0
     neighbour_waits: bool = False
     watch: int = 0  # WATCH_*
-    gang_veto: bool = False  # a gang's follower: it is to make room for others on its device
+    gang_veto: bool = False  # a gang: it is to stop on its other devices, for its maximum or for others on this one
     entitlement_ppm: int = 0  # in parts of a million of the device
     # the gate, and the drain behind it
     state: State = State.SHUT
@@ -155,7 +155,7 @@ class Slice:
     grant_ns: int = 0
     close_ns: int = 0
     late_ns: int = 0  # the longest that work has outlasted the gate; fades with each close
-    rescue_ns: int = 0  # in State.OVERLAP: when the gate is opened or closed again for a moment, see gates.rescue()
+    rescue_ns: int = 0  # when the gate is opened or closed again for a moment: gates.rescue(), device.is_rescued()
     renewed_ns: int = 0  # token bucket of open words: the time at which it is full again
     served: int = 0  # order of grants, for ties
     # account of a saturating slice in the slot
@@ -233,8 +233,13 @@ class Slice:
 
     @property
     def follows(self) -> bool:
-        """The arbiter of another device decides for it, and enforces its maximum."""
+        """The arbiter of another device decides for it."""
         return self.params.gang == GANG_FOLLOWER
+
+    @property
+    def led(self) -> bool:
+        """Of a gang whose devices run together."""
+        return self.leads or self.follows
 
     @property
     def uncapped(self) -> bool:

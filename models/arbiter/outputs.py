@@ -10,8 +10,10 @@ from models.arbiter.device import (
     below_maximum,
     cap_needed,
     free,
+    is_rescued,
     keeps_others_waiting,
     lately_active,
+    may_run,
     others_active,
     saturating,
     waits,
@@ -104,12 +106,15 @@ def regime_of(crowd: Crowd) -> Regime:
 
 
 def gang_veto(device: Device, s: Slice) -> bool:
-    """Whether a gang's leader must stop it: its follower here is a lease ahead of a waiting slice, or the slot is to
-    stay empty. A follower precedes all other slices, so without that a gang whose leader runs on would starve them."""
+    """Whether a gang must stop on its other devices: it has reached its maximum here. Or whether its leader must stop
+    it: its follower here is a lease ahead of a waiting slice, or the slot is to stay empty. A follower precedes all
+    other slices, so without that a gang whose leader runs on would starve them."""
+    if s.led and not below_maximum(device, s):
+        return True
     if not s.saturating or not s.follows:
         return False
     ahead_ns = 0 if s.gang_veto else device.params.quantum_ns * PPM // s.entitlement_ppm
-    waiting = (o for o in saturating(device) if not o.follows and waits(o) and below_maximum(device, o))
+    waiting = (o for o in saturating(device) if not o.follows and waits(o) and may_run(device, o))
     return device.vacated or any(o.virtual_ns + ahead_ns < s.virtual_ns for o in waiting)
 
 
@@ -194,9 +199,12 @@ def deadlines_of(device: Device, s: Slice, now_ns: int) -> Iterator[int]:
 
 
 def cap_deadline(device: Device, s: Slice, now_ns: int) -> int:
-    """When a slice shut for its cap may run again, or one that runs will have used up its cap."""
-    if s.uncapped or s.follows or s.params.paused or not s.active:
+    """When a slice shut for its cap may run again, or one that runs will have used up its cap. Other devices of a gang
+    wait for the former, whether it is active here or not."""
+    if s.uncapped or s.params.paused or not (s.active or s.gang_veto):
         return NEVER
+    if is_rescued(device, s):
+        return s.rescue_ns
     if s.state == State.OPEN:
         return now_ns + max(0, s.cap_ns) * MILLI // (MILLI - s.params.max_milli) + 1000
     if below_maximum(device, s):

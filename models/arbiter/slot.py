@@ -5,9 +5,10 @@ from __future__ import annotations
 from models.arbiter.device import (
     Device,
     another_waits,
-    below_maximum,
+    is_caught,
     lately_active,
     leads_beside_others,
+    may_run,
     saturating,
     within,
 )
@@ -19,7 +20,6 @@ from models.arbiter.lags import (
     is_candidate,
     lag_of,
     most_behind,
-    must_not_run,
     slot_behind,
     slot_mean_ns,
 )
@@ -33,7 +33,6 @@ from models.arbiter.model import (
     IDLE_NS,
     MILLI,
     PPM,
-    RESCUE_NS,
     SATURATING_PPM,
     SHORT_NS,
     WINDOW_NS,
@@ -132,12 +131,6 @@ def pick(device: Device, now_ns: int, but: Slice | None = None) -> Slice | None:
     return min(gangs or found, key=order, default=None)
 
 
-def is_caught(device: Device, s: Slice) -> bool:
-    """Its kernels spin because a launch of the gang waits at another device's gate. It is charged for that, so by
-    virtual time it would never be next."""
-    return s.leads and s.state == State.OVERLAP and device.last_ns >= s.close_ns + RESCUE_NS
-
-
 def quantum_of(device: Device, s: Slice) -> int:
     """Length of a lease; twice that for a gang beside others, whose devices stop at different places of the work and
     wait for each other when it resumes."""
@@ -177,7 +170,7 @@ def extend(device: Device, holder: Slice, now_ns: int) -> None:
 def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
     """Whether the holder keeps the slot, and until when."""
     rethought = holder.quiet and holder.wants and may_open(holder, now_ns)
-    if rethought or device.vacated or must_not_run(holder) or not below_maximum(device, holder):
+    if rethought or device.vacated or not may_run(device, holder):
         close_gate(holder, now_ns)
         return
     if holder.gave_up_while_waiting and may_open(holder, now_ns):  # a new word lets that process in, too

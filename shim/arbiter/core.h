@@ -52,7 +52,7 @@ struct vg_core_slice {
     bool counted_ahead;         /* the time that is reported moves, within what has been counted: see vg_span */
     bool gang_turns;            /* a gang's follower: its leader takes turns in the slot, so it does as well */
     bool gang_go;               /* a gang's follower: its leader's gate is open */
-    bool gang_stop;             /* a gang's leader: a follower is to make room (its gang_veto) */
+    bool gang_stop;             /* a gang: it is to stop for another of its devices (gang_veto there) */
     bool gang_busy;             /* a gang's leader: work is outstanding on another of its devices */
     uint32_t running;           /* processes with work outstanding: the hardware divides its time by contexts */
     uint64_t drained_ns;        /* when quiet under a closed word: the last process's drain */
@@ -68,7 +68,7 @@ struct vg_core_slice {
     uint64_t bound_ns;
     uint32_t neighbour_waits; /* VG_NO_NEIGHBOUR_WAITS .. */
     uint32_t watch;           /* VG_WATCH_* */
-    bool gang_veto;           /* a gang's follower: it is to make room for others on its device */
+    bool gang_veto;           /* a gang: it is to stop on its other devices, see must_stop() in outputs.c */
     uint32_t entitlement_ppm; /* in parts of a million of the device */
     uint32_t shown_ppm;       /* the entitlement as users see it: alone on the device all of it */
     int64_t lag_ns;           /* entitlement minus usage */
@@ -81,7 +81,7 @@ struct vg_core_slice {
     uint64_t grant_ns;
     uint64_t close_ns;
     uint64_t late_ns;    /* the longest that work has outlasted the gate; fades with each close */
-    uint64_t rescue_ns;  /* overlapping: when the gate is opened or closed again for a moment, see rescue() */
+    uint64_t rescue_ns;  /* when the gate is opened or closed again for a moment: rescue(), vg_core_is_rescued() */
     uint64_t renewed_ns; /* token bucket of open words: the time at which it is full again */
     uint64_t served;     /* order of grants, for ties */
   } gate;

@@ -68,8 +68,9 @@ static bool is_news(const struct member *member, const struct vg_gang_others *be
   bool further = is_behind(before->collectives, now->collectives);
   if (further && !member->part.open && is_behind(member->part.collectives, now->collectives)) return true;
   if (before->overdue_ns != now->overdue_ns && !member->part.open && member->part.wants) return true;
+  if (before->veto != now->veto) return true;
   if (!member->part.leads) return before->go != now->go || before->turns != now->turns;
-  return before->wants != now->wants || before->outstanding != now->outstanding || before->veto != now->veto;
+  return before->wants != now->wants || before->outstanding != now->outstanding;
 }
 
 /* Wakes an arbiter, or returns when it may be woken. Without the limit two devices on which a tenant's pages change all
@@ -155,7 +156,7 @@ void vg_gang_round_begins(struct vg_arbiter *arbiter) {
     bool leads = slice->params.gang == VG_GANG_LEADER;
     slice->in.gang_turns = elsewhere.turns;
     slice->in.gang_go = elsewhere.go;
-    slice->in.gang_stop = leads && elsewhere.veto;
+    slice->in.gang_stop = elsewhere.veto;
     slice->in.gang_busy = leads && elsewhere.outstanding;
     lane->others_collectives = elsewhere.collectives;
     lane->others_overdue_ns = elsewhere.overdue_ns;

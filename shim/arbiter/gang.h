@@ -20,7 +20,7 @@
 struct vg_gang_part { /* posted by a device's arbiter after each round */
   bool leads;
   bool turns;           /* it takes turns in its device's slot */
-  bool veto;            /* it is to make room for others on its device */
+  bool veto;            /* the gang is to stop, for its maximum on this device or for others there */
   bool open;            /* its gate */
   bool wants;           /* a thread waits at its closed gate */
   bool outstanding;     /* work is on the device */

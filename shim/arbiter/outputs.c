@@ -8,16 +8,17 @@
 /* Least time between two looks at a drain, whose forecast moves while the hardware gives the device to others. */
 #define LOOK_LEAST_NS 25000
 
-/* A follower has precedence over all other saturating slices. So that a gang whose leader lets it run does not starve
- * them, the leader is to stop it when it is a lease ahead of a slice that waits here, or when the slot is to be empty.
- */
-static bool must_yield(const struct vg_core *core, const struct vg_core_slice *slice) {
+/* A gang that has reached its maximum on one device stops on the others. And a follower has precedence over all other
+ * saturating slices: so that a gang whose leader lets it run does not starve them, the leader is to stop it when it is
+ * a lease ahead of a slice that waits here, or when the slot is to be empty. */
+static bool must_stop(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (vg_core_led(slice) && !vg_core_below_maximum(core, slice)) return true;
   if (!vg_core_in_slot(slice) || !vg_core_follows(slice)) return false;
   uint64_t ahead_ns = slice->out.gang_veto ? 0 : core->params.quantum_ns * VG_CORE_PPM / slice->out.entitlement_ppm;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     bool waiting =
-        vg_core_in_slot(other) && !vg_core_follows(other) && vg_core_waits(other) && vg_core_below_maximum(core, other);
+        vg_core_in_slot(other) && !vg_core_follows(other) && vg_core_waits(other) && vg_core_may_run(core, other);
     if (waiting && other->slot.virtual_ns + ahead_ns < slice->slot.virtual_ns) return true;
   }
   return core->vacated;
@@ -61,7 +62,7 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
     crowd.turns += active && slice->saturating;
     crowd.takers += lately && slice->saturating;
     crowd.capped += lately && !vg_core_uncapped(slice);
-    crowd.ready += vg_core_in_slot(slice) && vg_core_waits(slice) && vg_core_below_maximum(core, slice);
+    crowd.ready += vg_core_in_slot(slice) && vg_core_waits(slice) && vg_core_may_run(core, slice);
     crowd.throttles |= active && slice->free.throttled;
     crowd.limited |= lately && slice->bucket.limited;
     if (!lately || slice->saturating) continue;
@@ -111,14 +112,14 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   uint32_t wanted = alone && !counted ? VG_GATE_SOLO : VG_GATE_COUNT;
   if (slice->gate.state == VG_CORE_OPEN && (slice->out.word & VG_GATE_STATE_MASK) != wanted)
     vg_core_set_word(slice, wanted);
-  bool keeps = slice->saturating && crowd->ready > (vg_core_waits(slice) && vg_core_below_maximum(core, slice));
+  bool keeps = slice->saturating && crowd->ready > (vg_core_waits(slice) && vg_core_may_run(core, slice));
   slice->out.neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NO_NEIGHBOUR_WAITS;
   bool others = crowd->attached > slice->in.attached;
   bool latency = crowd->latency > (slice->in.attached && slice->params.latency);
   bool crowded = is_crowded(crowd);
   bool at_once = crowded || crowd->latency || may_resume(slice, crowd);
   bool edges = (!slice->saturating && others && at_once) || cap_may_end(core, slice, now_ns);
-  slice->out.gang_veto = must_yield(core, slice);
+  slice->out.gang_veto = must_stop(core, slice);
   slice->out.watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
   if (edges) slice->out.watch |= VG_WATCH_EDGES;
   if (slice->params.gang) slice->out.watch |= VG_WATCH_GANG;
@@ -134,10 +135,12 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
     slice->out.shown_ppm = VG_CORE_PPM; /* launches are not counted there */
 }
 
-/* When a slice shut for its cap may run again, or one that runs will have used up its cap. */
+/* When a slice shut for its cap may run again, or one that runs will have used up its cap. Other devices of a gang wait
+ * for the former, whether it is active here or not. */
 static uint64_t cap_deadline(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (vg_core_uncapped(slice) || vg_core_follows(slice) || slice->params.paused || !vg_core_active(slice))
+  if (vg_core_uncapped(slice) || slice->params.paused || !(vg_core_active(slice) || slice->out.gang_veto))
     return VG_CORE_NEVER;
+  if (vg_core_is_rescued(core, slice)) return slice->gate.rescue_ns;
   uint32_t max_milli = slice->params.max_milli;
   if (slice->gate.state == VG_CORE_OPEN) {
     uint64_t left_ns = slice->bucket.cap_ns > 0 ? (uint64_t)slice->bucket.cap_ns : 0;

@@ -27,12 +27,8 @@ static bool active_holder(const struct vg_core *core, const struct vg_core_slice
   return holder->in.outstanding || holder->in.wants || core->last_ns < holder->gate.grant_ns + VG_CORE_WAKE_GRACE_NS;
 }
 
-static bool must_not_run(const struct vg_core_slice *slice) {
-  return vg_core_follows(slice) ? !slice->in.gang_go : slice->in.gang_stop;
-}
-
 static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (!vg_core_in_slot(slice) || must_not_run(slice) || !vg_core_below_maximum(core, slice)) return false;
+  if (!vg_core_in_slot(slice) || !vg_core_may_run(core, slice)) return false;
   return slice->gate.state == VG_CORE_OPEN ? active_holder(core, slice) : vg_core_waits(slice);
 }
 
@@ -198,7 +194,7 @@ static const struct vg_core_slice *first_latency(const struct vg_core *core) {
 
 static bool is_short(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!slice->present || slice->saturating || !vg_core_active(slice)) return false;
-  return slice->free.lag_ns > VG_CORE_SHORT_NS && vg_core_below_maximum(core, slice);
+  return slice->free.lag_ns > VG_CORE_SHORT_NS && vg_core_may_run(core, slice);
 }
 
 static bool slot_is_short(const struct vg_core *core) {
@@ -286,7 +282,7 @@ void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
     if (!slice->present || slice->saturating) continue;
     slice->free.has_precedence = slice == first;
     bool yields = !may_precede(core, slice) && had_too_much(core, slice, furthest_ns);
-    slice->free.throttled = !vg_core_below_maximum(core, slice) || (slice != first && (first || yields));
+    slice->free.throttled = !vg_core_may_run(core, slice) || (slice != first && (first || yields));
     if (slice->free.throttled && slice->gate.state == VG_CORE_OPEN)
       vg_core_close_gate(slice, now_ns);
     else if (slice->free.throttled || !vg_core_may_open(slice, now_ns))
@@ -303,7 +299,7 @@ void vg_core_note_turns(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating || !slice->free.throttled) continue;
-    shut |= vg_core_active(slice) && vg_core_below_maximum(core, slice);
+    shut |= vg_core_active(slice) && vg_core_may_run(core, slice);
   }
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
@@ -315,13 +311,6 @@ void vg_core_note_turns(struct vg_core *core) {
 }
 
 /* ---- the slot ---- */
-
-/* Its work spins since a launch of its own waits at another device's gate; charged for that, its turn would never come.
- */
-static bool is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return vg_core_leads(slice) && slice->gate.state == VG_CORE_OVERLAP &&
-         core->last_ns >= slice->gate.close_ns + VG_CORE_RESCUE_NS;
-}
 
 /* Work of a slice has recently outlasted its gate by more than a lease. Beside it, leases of other lengths only change
  * when its next one comes, by which its seconds vary. */
@@ -344,7 +333,7 @@ static uint64_t order_of(const struct vg_core *core, const struct vg_core_slice 
 static bool before(const struct vg_core *core, const struct vg_core_slice *a, const struct vg_core_slice *b,
                    uint64_t last_served) {
   if (vg_core_follows(a) != vg_core_follows(b)) return vg_core_follows(a);
-  if (is_caught(core, a) != is_caught(core, b)) return is_caught(core, a);
+  if (vg_core_is_caught(core, a) != vg_core_is_caught(core, b)) return vg_core_is_caught(core, a);
   uint64_t order_a = order_of(core, a, last_served), order_b = order_of(core, b, last_served);
   return order_a != order_b ? order_a < order_b : a->gate.served < b->gate.served;
 }
@@ -401,7 +390,7 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
   bool rethought =
       holder->in.quiet && holder->in.wants &&
       vg_core_may_open(holder, now_ns); /* it gave up the device and wants it again: a word is given up once */
-  if (rethought || core->vacated || must_not_run(holder) || !vg_core_below_maximum(core, holder)) {
+  if (rethought || core->vacated || !vg_core_may_run(core, holder)) {
     vg_core_close_gate(holder, now_ns);
     return;
   }
@@ -472,10 +461,9 @@ void vg_core_rescue(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->gate.state != VG_CORE_OVERLAP || now_ns < slice->gate.rescue_ns) continue;
-    bool open = vg_core_is_open(slice),
-         gang = vg_core_leads(slice) || vg_core_follows(slice); /* its turn comes, on all of its devices */
+    bool open = vg_core_is_open(slice);
     uint64_t patience_ns = rescue_after(slice, now_ns);
-    if (!gang && (open || (vg_core_waits(slice) && patience_ns == VG_CORE_RESCUE_NS)))
+    if (!vg_core_led(slice) && (open || (vg_core_waits(slice) && patience_ns == VG_CORE_RESCUE_NS)))
       vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
     slice->gate.rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
   }

@@ -7,8 +7,6 @@
 
 /* A latency slice has precedence until it is this far ahead of its entitlement. */
 #define VG_CORE_LATENCY_DEBT_NS (10 * VG_CORE_MS)
-/* How long work may outlast its gate before that is opened for a moment. */
-#define VG_CORE_RESCUE_NS (50ull * VG_CORE_MS)
 
 /* ---- slices.c ---- */
 

@@ -67,19 +67,35 @@ int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slic
   return vg_core_min((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
 }
 
+bool vg_core_is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return vg_core_led(slice) && slice->gate.state == VG_CORE_OVERLAP &&
+         core->last_ns >= slice->gate.close_ns + VG_CORE_RESCUE_NS;
+}
+
+bool vg_core_is_rescued(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return vg_core_led(slice) && slice->gate.state == VG_CORE_OPEN && core->last_ns < slice->gate.rescue_ns;
+}
+
 bool vg_core_below_maximum(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (slice->params.paused) return false;
-  /* Work that spins since a launch of its gang waits at another device's gate would be charged for ever. */
-  bool caught = vg_core_leads(slice) && slice->gate.state == VG_CORE_OVERLAP;
-  return vg_core_follows(slice) || caught || vg_core_uncapped(slice) ||
-         slice->bucket.cap_ns > vg_core_cap_needed(core, slice);
+  if (vg_core_uncapped(slice) || slice->bucket.cap_ns > vg_core_cap_needed(core, slice)) return true;
+  return vg_core_is_caught(core, slice) || vg_core_is_rescued(core, slice);
+}
+
+/* Another device's arbiter keeps its gang from running. */
+static bool is_stopped(const struct vg_core_slice *slice) {
+  if (!vg_core_led(slice)) return false;
+  return vg_core_follows(slice) && slice->saturating ? !slice->in.gang_go : slice->in.gang_stop;
+}
+
+bool vg_core_may_run(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return vg_core_below_maximum(core, slice) && !is_stopped(slice);
 }
 
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && vg_core_in_slot(other) && vg_core_waits(other) && vg_core_below_maximum(core, other))
-      return true;
+    if (other != self && vg_core_in_slot(other) && vg_core_waits(other) && vg_core_may_run(core, other)) return true;
   }
   return false;
 }
@@ -146,7 +162,7 @@ bool vg_core_any_waits(const struct vg_core *core, const struct vg_core_slice *b
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (other == but || !other->present || !other->in.wants || other->gate.state == VG_CORE_OPEN) continue;
-    if (vg_core_below_maximum(core, other)) return true;
+    if (vg_core_may_run(core, other)) return true;
   }
   return false;
 }
@@ -412,12 +428,13 @@ static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
   slice->bucket.cap_ns = vg_core_max(slice->bucket.cap_ns - more_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
-/* Depth of the token bucket of a maximum. Of idle time only a little is saved up. An active slice that is kept from its
- * guarantee accrues a deficit instead, and may make up for it; time beyond the guarantee is not made up. */
-static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
+/* Depth of the token bucket of a maximum. Of idle time only a little is saved up. A slice that is active here (a gang's
+ * leader may be so for its other devices), and kept from its guarantee, accrues a deficit instead, and may make up for
+ * it; time beyond the guarantee is not made up. */
+static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t active_ns) {
   int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
   int64_t own_ns = vg_core_scaled(VG_CORE_DEBT_MAX_NS, slice->params.min_milli);
-  return vg_core_active(slice) ? vg_core_max(depth_ns, own_ns) : depth_ns;
+  return vg_core_active(slice) && active_ns ? vg_core_max(depth_ns, own_ns) : depth_ns;
 }
 
 /* Counts reported work, at most as much as the time with work outstanding: the slice's processes together cannot
@@ -456,13 +473,13 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   if (slice->step.busy_ns) slice->step.contexts = slice->in.running ? slice->in.running : 1;
   uint64_t active_ns = vg_core_least(slice->in.active_total_ns - slice->step.active_seen_ns, passed_ns);
   slice->step.active_seen_ns = slice->in.active_total_ns;
+  int64_t deepest_ns = cap_depth(core, slice, active_ns);
   if (!active_ns && slice->in.attached && slice->step.was_active) active_ns = passed_ns;
   /* Behind the gate that cut its work off, a slice prepares what it would have prepared while that work ran. */
   bool prepares = slice->gate.state == VG_CORE_SHUT && slice->gate.cut_off && another_in_slot(core, slice);
   if (!prepares) slice->demand.window_idle_ns += passed_ns - active_ns;
   const struct vg_arbiter_params *params = &core->params;
   uint32_t min_milli = slice->params.min_milli, max_milli = slice->params.max_milli;
-  int64_t deepest_ns = cap_depth(core, slice);
   if (vg_core_lately_active(slice, core->last_ns)) /* a deficit outlasts a short pause, and does not grow in it */
     deepest_ns = vg_core_max(deepest_ns, slice->bucket.cap_ns);
   slice->bucket.cap_ns = vg_core_min(slice->bucket.cap_ns + vg_core_scaled(passed_ns, max_milli), deepest_ns);

@@ -22,6 +22,8 @@
 #define VG_CORE_SHORT_NS VG_CORE_MS
 #define VG_CORE_AHEAD_NS (4 * VG_CORE_MS)
 #define VG_CORE_FAR_NS (1ll << 62)
+/* How long work may outlast its gate before that is opened for a moment. */
+#define VG_CORE_RESCUE_NS (50ull * VG_CORE_MS)
 /* A slice inactive for this long is idle: its demand before that no longer counts. */
 #define VG_CORE_IDLE_NS (50ull * VG_CORE_MS)
 /* After this long without a step, tenants have followed their timetables (coast): the arbiter stood still. */
@@ -110,13 +112,18 @@ static inline int64_t vg_core_due_time(int64_t lag_ns, uint32_t entitlement_ppm)
   return lag_ns * VG_CORE_PPM / (int64_t)entitlement_ppm;
 }
 
-/* Part of a gang on a device whose arbiter follows that of another device: maxima are the leader's business, too. */
+/* Part of a gang on a device whose arbiter follows that of another device. */
 static inline bool vg_core_follows(const struct vg_core_slice *slice) {
   return slice->params.gang == VG_GANG_FOLLOWER;
 }
 
 static inline bool vg_core_leads(const struct vg_core_slice *slice) {
   return slice->params.gang == VG_GANG_LEADER;
+}
+
+/* Part of a gang whose devices run together. */
+static inline bool vg_core_led(const struct vg_core_slice *slice) {
+  return vg_core_leads(slice) || vg_core_follows(slice);
 }
 
 static inline int64_t vg_core_behind(const struct vg_core_slice *slice) {
@@ -143,7 +150,7 @@ static inline bool vg_core_may_begin_turn(const struct vg_core_slice *slice) {
 
 /* A turn that keeps others waiting costs the hand-over at least, whether anything is launched or not. */
 void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice);
-/* Another slice waits at its closed gate, and not because of its own maximum. */
+/* Another slice waits at its closed gate, and not because of its maximum. */
 bool vg_core_any_waits(const struct vg_core *core, const struct vg_core_slice *but);
 /* The deadline of a latency slice's burst that begins now. */
 void vg_core_set_deadline(struct vg_core_slice *slice, uint64_t now_ns);
@@ -155,8 +162,16 @@ static inline bool vg_core_others_active(const struct vg_core *core, const struc
 void vg_core_count_lately(struct vg_core *core);
 /* Tokens from which a gate that was closed for its maximum opens again: enough to be worth opening it. */
 int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slice *slice);
+/* Part of a gang whose kernels may spin because a launch waits at another device's gate. They are charged for that, so
+ * by its maximum or its virtual time it would never be next. */
+bool vg_core_is_caught(const struct vg_core *core, const struct vg_core_slice *slice);
+/* It was let in as one that is caught, and the other devices of its gang need a moment to follow. */
+bool vg_core_is_rescued(const struct vg_core *core, const struct vg_core_slice *slice);
+/* Its maximum on this device lets it run, and it is not paused. */
 bool vg_core_below_maximum(const struct vg_core *core, const struct vg_core_slice *slice);
-/* Another saturating slice waits, and not because of its own maximum. */
+/* No maximum keeps it from running: neither here nor, for a gang, on its other devices. */
+bool vg_core_may_run(const struct vg_core *core, const struct vg_core_slice *slice);
+/* Another saturating slice waits, and not because of its maximum. */
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self);
 /* Charges the time since the last step to the slices that have used it. */
 void vg_core_charge(struct vg_core *core, uint64_t now_ns);

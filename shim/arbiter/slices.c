@@ -28,6 +28,7 @@ void vg_core_renew_word(const struct vg_core *core, struct vg_core_slice *slice,
 
 void vg_core_open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
   vg_core_set_word(slice, open_state(core, slice));
+  slice->gate.rescue_ns = now_ns + (vg_core_is_caught(core, slice) ? core->params.quantum_min_ns : 0);
   slice->gate.state = VG_CORE_OPEN;
   spend_word(slice, now_ns);
   slice->in.quiet = false;

@@ -75,6 +75,22 @@ static void the_leader_knows_of_work_elsewhere(void) {
   end(1);
 }
 
+/* Each device of a gang may stop it, for its maximum there: the leader knew only of its followers'. */
+static void any_device_stops_the_gang(void) {
+  begin(1);
+  for (int i = 0; i < DEVICES; i++) {
+    int other = DEVICES - 1 - i;
+    struct vg_gang_part part = part_of(i);
+    part.veto = true;
+    post(1, i, part);
+    CHECK(rung(wake_fds[other]) && read_board(1, other).veto && !read_board(1, i).veto);
+    part.veto = false;
+    post(1, i, part);
+    CHECK(rung(wake_fds[other]) && !read_board(1, other).veto);
+  }
+  end(1);
+}
+
 static void a_missing_leader_is_not_waited_for(void) {
   begin(1);
   CHECK(!read_board(1, FOLLOWER).go);
@@ -235,6 +251,7 @@ int main(void) {
   for (int i = 0; i < DEVICES; i++) wake_fds[i] = vg_prim_eventfd();
   RUN(followers_go_with_their_leader);
   RUN(the_leader_knows_of_work_elsewhere);
+  RUN(any_device_stops_the_gang);
   RUN(a_missing_leader_is_not_waited_for);
   RUN(a_device_that_is_behind_is_woken);
   RUN(a_device_that_others_may_wait_for_is_woken);
