@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,8 @@ import pytest
 
 from tests.cli.fake_server import FakeDaemon
 from vgpud.console import main
+from vgpud.console.live.channel import Bridge
+from vgpud.console.login import agent
 from vgpud.console.main import ConsoleUsageError, Serve
 from vgpud.errors import ExitCode
 
@@ -136,3 +140,86 @@ def test_the_console_needs_a_unix_socket(capfd: pytest.CaptureFixture[str]) -> N
 
     assert invoke(["console", "serve", "--host", "node7:8376"]) == ExitCode.USAGE
     assert "unix socket" in capfd.readouterr().err
+
+
+def _log_in(url: str) -> None:
+    """As a browser does, until a page with the user's data is there."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    token = url.rpartition("=")[2]
+    until_s = time.monotonic() + 20
+    while True:
+        try:
+            browser.open(url.partition("?")[0], f"token={token}".encode(), timeout=10).read()
+            return
+        except urllib.error.URLError as error:
+            assert not isinstance(error, urllib.error.HTTPError), error
+            assert time.monotonic() < until_s
+            time.sleep(0.05)
+
+
+def _connected_by_nobody(web: int, folder: Path) -> list[str]:
+    """Sockets of users' requests that a process of the web server's uid gets an answer at."""
+    names = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines()]
+    own = {name for name in names if name.endswith(f"/{os.geteuid()}.sock")}
+    assert own, "the user who has logged in has a socket in the web server"
+    within = [name.replace("/self/", f"/{web}/") for name in own] + [f"{folder}/console/sockets/{os.geteuid()}.sock"]
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        agent.become(main.DEFAULT_UID)
+        for name in [*own, *within]:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.settimeout(10)
+                try:
+                    sock.connect(name)
+                    sock.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+                    if sock.recv(64):
+                        os.write(writer, f"{name}\n".encode())
+                except OSError:
+                    continue
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        found = pipe.read().split()
+    os.waitpid(pid, 0)
+    return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_nobody_else_uses_the_connections_of_users(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, folder, url = served
+    _log_in(url)
+    (web, *_) = children(process.pid)
+    assert _connected_by_nobody(web, folder) == []
+
+
+def test_a_socket_of_requests_is_for_its_own_process_alone(short_dir: Path) -> None:
+    """Where another process gets at the socket all the same, it is known by its pid."""
+
+    async def use() -> tuple[int, bytes, bytes]:
+        asked = 0
+
+        async def connect() -> socket.socket:
+            nonlocal asked
+            asked += 1
+            here, there = socket.socketpair()
+            there.send(b"hello")
+            here.setblocking(False)
+            kept.append(there)
+            return here
+
+        kept: list[socket.socket] = []
+        bridge = Bridge(short_dir / "1.sock", connect)
+        await bridge.open()
+        words = f"import socket; s = socket.socket(1); s.connect({str(short_dir / '1.sock')!r}); print(s.recv(9))"
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", words, stdout=subprocess.PIPE)
+        others, _ = await child.communicate()
+        reader, writer = await asyncio.open_unix_connection(str(short_dir / "1.sock"))
+        own = await reader.read(9)
+        writer.close()
+        await bridge.close()
+        for sock in kept:
+            sock.close()
+        return asked, others.strip(), own
+
+    assert asyncio.run(use()) == (1, b"b''", b"hello")

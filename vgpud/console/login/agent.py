@@ -17,7 +17,7 @@ import stat
 
 from vgpud.console.login import wire
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CONNECT_S = 5.0
 
 
@@ -42,6 +42,11 @@ def become(uid: int) -> None:
 def die_with_parent() -> None:
     """The kernel ends this process when its parent ends. After become(), which resets it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def close_to_others() -> None:
+    """No other process of this user may trace this one or use its descriptors. After become(), which may reset it."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def start(uid: int, api_socket: str, inherited: list[int]) -> tuple[int, socket.socket]:
