@@ -17,6 +17,7 @@ import bcrypt
 import pytest
 
 from vgpud.console.login import agent, wire
+from vgpud.console.login import broker as module
 from vgpud.console.login.broker import Broker, Settings, link
 from vgpud.console.login.client import Broker as Client
 from vgpud.console.login.client import RefusedError, read_tail
@@ -162,6 +163,64 @@ def test_an_agent_ends_with_the_last_session(running: Running) -> None:
         return "lives"
 
     assert asyncio.run(use()) == "gone"
+
+
+def stubborn(*_: object) -> tuple[int, socket.socket]:
+    """In place of an agent: a process that SIGTERM does not end, as one that waits for a file system of its user's."""
+    ours, its = wire.pair()
+    pid = os.fork()
+    if pid:
+        its.close()
+        return pid, ours
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    its.send(b"{}")
+    while True:
+        signal.pause()
+
+
+def test_a_user_whose_agent_does_not_end_holds_up_nobody(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "start", stubborn)
+    running = Running(short_dir)
+
+    async def use() -> None:
+        client = Client(running.web)
+        cookie = await client.redeem(running.token(), "a")
+        user = await client.user(cookie)
+        assert user
+        its = await client.agent(user)
+        its._line._sock.setblocking(True)
+        its._line._sock.recv(9)  # it ignores SIGTERM now
+        await client.logout(cookie)
+        for _ in range(3):
+            assert await client.user("") is None
+        assert running.token()
+
+    try:
+        asyncio.run(use())
+    finally:
+        os.kill(running.pid, signal.SIGKILL)
+        running.stop()
+
+
+def test_an_agent_for_one_request_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(Settings("", ""), None, None, 0)  # type: ignore[arg-type]
+    pid, sock = stubborn()
+    sock.recv(9)
+    broker._leaving[pid] = module.time.monotonic() + 1e6
+    broker._end_leaving()
+    assert pid in broker._leaving, "it has its time"
+    broker._leaving[pid] = module.time.monotonic()
+    while broker._leaving:
+        broker._end_leaving()
+    sock.close()
+
+
+def test_a_web_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WEB_END_S", 0.1)
+    pid, sock = stubborn()
+    sock.recv(9)
+    assert Broker(Settings("", ""), None, None, pid)._reap() == -signal.SIGKILL  # type: ignore[arg-type]
+    sock.close()
 
 
 def test_callers_who_say_nothing_hold_up_no_user(running: Running) -> None:
