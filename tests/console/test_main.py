@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fake_server import FakeDaemon
+from vgpud import paths
 from vgpud.console import main
 from vgpud.console.live.channel import Bridge
 from vgpud.console.login import agent
@@ -133,6 +136,51 @@ def test_open_without_a_console(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
     assert invoke(["console", "open", "--runtime-dir", str(tmp_path)]) == ExitCode.UNREACHABLE
     assert "start it with `vgpu console serve`" in capfd.readouterr().err
+
+
+def other_users_console(folder: Path, answer: bytes) -> socket.socket:
+    """A console of uid 65534's: its socket, which says this to whoever asks."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.bind(str(main.door_path(folder)))
+    main.door_path(folder).chmod(0o666)
+    os.chown(main.door_path(folder), main.DEFAULT_UID, -1)
+    os.seteuid(main.DEFAULT_UID)  # the kernel tells who has called listen()
+    try:
+        sock.listen()
+    finally:
+        os.seteuid(0)
+
+    def say() -> None:
+        with contextlib.suppress(OSError), sock.accept()[0] as caller:
+            caller.recv(4096)
+            caller.send(answer)
+
+    threading.Thread(target=say, daemon=True).start()
+    return sock
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("named", [True, False])
+def test_open_takes_no_link_of_another_users_console(
+    short_dir: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Whose link leads to a page of theirs. In /tmp any user can take the name of a runtime directory."""
+    from vgpud.cli.main import invoke
+
+    roots = short_dir / "roots"
+    roots.mkdir()
+    other = short_dir / "other"
+    other.mkdir()
+    sock = other_users_console(other, b'{"url": "http://evil.example/"}')
+    os.chown(other, main.DEFAULT_UID, main.DEFAULT_UID)
+    monkeypatch.setattr(paths, "runtime_dir", lambda *_, uid=None: other if uid is None else roots)
+    code = invoke(["console", "open", "--print", *(["--runtime-dir", str(other)] if named else [])])
+    sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
+    said = capfd.readouterr()
+    assert "evil" not in said.out
+    assert code == (ExitCode.DENIED if named else ExitCode.UNREACHABLE), "root's console is asked instead, if there is one"
+    assert "neither you nor root" in said.err or not named
 
 
 def test_the_console_needs_a_unix_socket(capfd: pytest.CaptureFixture[str]) -> None:

@@ -290,6 +290,9 @@ def link(door: Path, timeout_s: float) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(timeout_s)
         sock.connect(str(door))
+        _, owner, _ = processes.all_credentials(sock)
+        if owner not in (0, os.geteuid()):
+            raise ValueError(f"the console at {door} is of uid {owner}, who is neither you nor root: its link is not taken")
         wire.send(sock, {"do": "link"})
         answer, _ = wire.receive(sock)
     if "error" in answer:
