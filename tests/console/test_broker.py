@@ -367,3 +367,11 @@ def test_open_file_takes_regular_files_only(tmp_path: Path) -> None:
     os.close(fd)
     with pytest.raises(OSError, match="is not a regular file"):
         agent.open_file("/dev/null")
+
+
+@pytest.mark.parametrize("path", ["/proc/self/maps", "/proc/thread-self/environ", "/proc/self/root/proc/version", "link"])
+def test_open_file_takes_nothing_of_proc(tmp_path: Path, path: str) -> None:
+    """An agent's own memory is the broker's: it was forked."""
+    (tmp_path / "link").symlink_to("/proc/self/smaps")
+    with pytest.raises(OSError, match="is not a regular file"):
+        os.close(agent.open_file(path if path.startswith("/") else str(tmp_path / path)))

@@ -19,6 +19,7 @@ from vgpud.console.login import wire
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CONNECT_S = 5.0
+_PROC_SUPER_MAGIC = 0x9FA0
 
 
 class UnknownUserError(Exception):
@@ -99,9 +100,19 @@ def _connect(path: str) -> int:
 
 
 def open_file(path: str) -> int:
-    """A regular file for reading; never waits for a FIFO's writer. Raises OSError."""
+    """A regular file for reading; never waits for a FIFO's writer. Raises OSError.
+
+    Not one of /proc: what is said there of this process, however it is named, is the broker's memory.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    if not stat.S_ISREG(os.fstat(fd).st_mode) or _is_of_proc(fd):
         os.close(fd)
         raise OSError(f"{path} is not a regular file")
     return fd
+
+
+def _is_of_proc(fd: int) -> bool:
+    buffer = (ctypes.c_long * 64)()  # struct statfs, whose first field is the file system's type
+    if ctypes.CDLL(None, use_errno=True).fstatfs(fd, buffer):
+        raise OSError(ctypes.get_errno(), "its file system is not known")
+    return buffer[0] == _PROC_SUPER_MAGIC
