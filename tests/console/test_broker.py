@@ -369,7 +369,7 @@ def test_open_file_takes_regular_files_only(tmp_path: Path) -> None:
         agent.open_file("/dev/null")
 
 
-@pytest.mark.parametrize("path", ["/proc/self/maps", "/proc/thread-self/environ", "/proc/self/root/proc/version", "link"])
+@pytest.mark.parametrize("path", ["/proc/self/maps", "/proc/thread-self/environ", "/proc/self/root/proc/stat", "link"])
 def test_open_file_takes_nothing_of_proc(tmp_path: Path, path: str) -> None:
     """An agent's own memory is the broker's: it was forked."""
     (tmp_path / "link").symlink_to("/proc/self/smaps")

@@ -13,9 +13,16 @@ from vgpud.host.boot import boot_id
 from vgpud.jobs.messages import Result, WireError, parse_begun, parse_result
 from vgpud.jobs.runner import Found, Jobs
 
-SOUND = (
-    "exit_code 3\nsignal 0\nwhy \nstopped 0\ncpu_ns 5\nram_peak_bytes 7\nbegan_wall_ns 8\nended_wall_ns 9\nmembers 3 -1\n"
-)
+SOUND = """exit_code 3
+signal 0
+why
+stopped 0
+cpu_ns 5
+ram_peak_bytes 7
+began_wall_ns 8
+ended_wall_ns 9
+members 3 -1
+"""
 BEGUN = f"pid 4194303\nstart 1\nboot {boot_id()}\nbegan_wall_ns 8\nnote n\n"
 DAMAGED = {
     "empty": b"",

@@ -322,8 +322,8 @@ class Store:
         return self._guard("read", lambda: work(self._db))
 
     def append_events(self, events: Iterable[Entry], events_max: int) -> None:
-        """Adds to the event log and forgets beyond events_max, and a sixteenth more between two looks, the oldest of the
-        owners who have most."""
+        """Adds to the event log and forgets what is beyond events_max (looked at when there is a sixteenth more), the
+        oldest of the owners who have most."""
         rows = [
             (e.sequence, e.wall_ns, e.kind, e.slice_name, e.device_uuid, e.process_id, e.message, e.owner_uid)
             for e in events

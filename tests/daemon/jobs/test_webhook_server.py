@@ -80,14 +80,14 @@ OTHERS = ["HTTP/1.1 500 Broken\r\n\r\n", "HTTP/1.1 401 Who\r\nWWW-Authenticate: 
 
 
 @pytest.mark.parametrize("hostile", REDIRECTS + OTHERS, indirect=True)
-def test_a_refusal_of_any_kind_is_asked_once_and_not_read(folder: Path, hostile: Hostile) -> None:  # noqa: F811
+def test_a_refusal_of_any_kind_is_asked_once_and_not_read(folder: Path, hostile: Hostile) -> None:
     assert notified(folder, NoticeTo(webhook=f"{hostile.url}/hook")) == [REFUSED]
     assert hostile.asked == ["POST /hook HTTP/1.1"]
     assert hostile.sent_bytes < MOST_BYTES, "what it sends is not read to its end"
 
 
 @pytest.mark.parametrize("hostile", ["HTTP/1.1 200 OK\r\n\r\n"], indirect=True)
-def test_a_success_is_not_read_and_its_address_not_shown(folder: Path, hostile: Hostile) -> None:  # noqa: F811
+def test_a_success_is_not_read_and_its_address_not_shown(folder: Path, hostile: Hostile) -> None:
     assert notified(folder, NoticeTo(webhook=f"{hostile.url}/secret-of-alice")) == []
     assert hostile.sent_bytes < MOST_BYTES
     assert any("post.py" in line for line in hostile.arguments), "the program was running"

@@ -248,7 +248,7 @@ class Broker:
 
 
 def _failure_keys(name: str, address: str) -> tuple[tuple[str, ...], ...]:
-    """What failed passwords are counted by: an address, and a name there, so that nobody keeps a user out from elsewhere.
+    """What failed passwords are counted by: an address, and a name there, so nobody keeps others out from elsewhere.
     Behind this machine's own addresses are all users of a tunnel or a proxy, so such an address alone is nobody's."""
     try:
         parsed = ipaddress.ip_address(address)
@@ -292,7 +292,7 @@ def link(door: Path, timeout_s: float) -> str:
         sock.connect(str(door))
         _, owner, _ = processes.all_credentials(sock)
         if owner not in (0, os.geteuid()):
-            raise ValueError(f"the console at {door} is of uid {owner}, who is neither you nor root: its link is not taken")
+            raise ValueError(f"the console at {door} is of uid {owner}, who is neither you nor root: use no link of it")
         wire.send(sock, {"do": "link"})
         answer, _ = wire.receive(sock)
     if "error" in answer:
