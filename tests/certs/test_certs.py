@@ -153,6 +153,12 @@ def test_files_are_not_written_through_links(register: Register, tmp_path: Path)
     assert victim.read_text() == "as it was"
 
 
+def test_what_is_revoked_is_told_as_it_is_then(register: Register, tmp_path: Path) -> None:
+    issue.user(register, ALICE, 7, tmp_path / "alice.json")
+    (told,) = register.revoke("alice", time.time_ns() / 1e9)
+    assert (told.state(time.time_ns() / 1e9), told) == ("revoked", register.issued()[told.sha256])
+
+
 def test_many_at_the_same_time_are_all_listed(register: Register, tmp_path: Path) -> None:
     works = [
         threading.Thread(target=issue.user, args=(Register(register.directory), ALICE, 1, tmp_path / f"{i}.json"))

@@ -93,9 +93,11 @@ def door(daemon: FakeDaemon) -> OpenDoor:
 
 
 @pytest.fixture
-def stranger(door: OpenDoor) -> Iterator[TestClient]:
+def stranger(door: OpenDoor, short_dir: Path) -> Iterator[TestClient]:
     """A browser without a session."""
-    options = application.Options(frozenset({"127.0.0.1"}), secure=False, passwords=True, private=True, nodes=NODES)
+    options = application.Options(
+        frozenset({"127.0.0.1"}), secure=False, passwords=True, private=True, folder=short_dir, nodes=NODES
+    )
     app = application.make(door, options)  # type: ignore[arg-type]
     with TestClient(app, base_url=f"http://{HOST}", follow_redirects=False) as client:
         yield client

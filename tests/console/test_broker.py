@@ -17,6 +17,7 @@ import bcrypt
 import pytest
 
 from vgpud.console.login import agent, wire
+from vgpud.console.login import broker as module
 from vgpud.console.login.broker import Broker, Settings, link
 from vgpud.console.login.client import Broker as Client
 from vgpud.console.login.client import RefusedError, read_tail
@@ -93,23 +94,21 @@ def test_a_link_logs_in_as_the_user_who_asked(running: Running) -> None:
     asyncio.run(use())
 
 
-def test_a_link_works_once_and_failures_are_limited(running: Running) -> None:
+def test_a_link_works_once_and_bad_ones_keep_nobody_out(running: Running) -> None:
     async def use() -> list[str]:
         client = Client(running.web)
         token = running.token()
-        await client.redeem(token, "10.0.0.1")
+        await client.redeem(token, "127.0.0.1")
         said = []
-        for _ in range(6):
-            try:
-                await client.redeem(token, "10.0.0.1")
-            except RefusedError as error:
-                said.append(str(error))
-        await client.redeem(running.token(), "10.0.0.2")
+        for _ in range(100):
+            with pytest.raises(RefusedError) as refused:
+                await client.redeem(token, "127.0.0.1")
+            said.append(str(refused.value))
+        await client.redeem(running.token(), "127.0.0.1")
         return said
 
     said = asyncio.run(use())
-    assert "was used before" in said[0]
-    assert said[5].startswith("too many failed log-ins: try again in ")
+    assert all("was used before" in sentence for sentence in said)
 
 
 def test_without_a_session_there_is_no_agent(running: Running) -> None:
@@ -164,6 +163,64 @@ def test_an_agent_ends_with_the_last_session(running: Running) -> None:
     assert asyncio.run(use()) == "gone"
 
 
+def stubborn(*_: object) -> tuple[int, socket.socket]:
+    """In place of an agent: a process that SIGTERM does not end, as one that waits for a file system of its user's."""
+    ours, its = wire.pair()
+    pid = os.fork()
+    if pid:
+        its.close()
+        return pid, ours
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    its.send(b"{}")
+    while True:
+        signal.pause()
+
+
+def test_a_user_whose_agent_does_not_end_holds_up_nobody(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "start", stubborn)
+    running = Running(short_dir)
+
+    async def use() -> None:
+        client = Client(running.web)
+        cookie = await client.redeem(running.token(), "a")
+        user = await client.user(cookie)
+        assert user
+        its = await client.agent(user)
+        its._line._sock.setblocking(True)
+        its._line._sock.recv(9)  # it ignores SIGTERM now
+        await client.logout(cookie)
+        for _ in range(3):
+            assert await client.user("") is None
+        assert running.token()
+
+    try:
+        asyncio.run(use())
+    finally:
+        os.kill(running.pid, signal.SIGKILL)
+        running.stop()
+
+
+def test_an_agent_for_one_request_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(Settings("", ""), None, None, 0)  # type: ignore[arg-type]
+    pid, sock = stubborn()
+    sock.recv(9)
+    broker._leaving[pid] = module.time.monotonic() + 1e6
+    broker._end_leaving()
+    assert pid in broker._leaving, "it has its time"
+    broker._leaving[pid] = module.time.monotonic()
+    while broker._leaving:
+        broker._end_leaving()
+    sock.close()
+
+
+def test_a_web_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WEB_END_S", 0.1)
+    pid, sock = stubborn()
+    sock.recv(9)
+    assert Broker(Settings("", ""), None, None, pid)._reap() == -signal.SIGKILL  # type: ignore[arg-type]
+    sock.close()
+
+
 def test_callers_who_say_nothing_hold_up_no_user(running: Running) -> None:
     silent = []
     for _ in range(5):
@@ -199,6 +256,33 @@ def test_passwords_are_those_of_local_users(short_dir: Path) -> None:
 
     try:
         asyncio.run(use())
+    finally:
+        running.stop()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "unix", "10.0.0.9"])
+def test_failed_passwords_keep_no_other_user_out(short_dir: Path, address: str) -> None:
+    """Of a tunnel, a proxy or a unix socket all users have one address; and a name is not kept out from elsewhere."""
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    file = short_dir / "passwords"
+    file.write_text(f"{ME.pw_name}:{hashed}\ngames:{hashed}\n")
+    file.chmod(0o600)
+    running = Running(short_dir, file)
+
+    async def use() -> str:
+        client = Client(running.web)
+        for _ in range(6):
+            with pytest.raises(RefusedError) as refused:
+                await client.password("games", "wrong", address)
+        said = str(refused.value)
+        await client.password(ME.pw_name, "secret", "10.0.0.1" if address == "10.0.0.9" else address)
+        if os.geteuid() == 0:
+            await client.password("games", "secret", "10.0.0.2")
+        await client.redeem(running.token(), address)
+        return said
+
+    try:
+        assert asyncio.run(use()).startswith("too many failed log-ins: try again in ")
     finally:
         running.stop()
 
@@ -283,3 +367,11 @@ def test_open_file_takes_regular_files_only(tmp_path: Path) -> None:
     os.close(fd)
     with pytest.raises(OSError, match="is not a regular file"):
         agent.open_file("/dev/null")
+
+
+@pytest.mark.parametrize("path", ["/proc/self/maps", "/proc/thread-self/environ", "/proc/self/root/proc/stat", "link"])
+def test_open_file_takes_nothing_of_proc(tmp_path: Path, path: str) -> None:
+    """An agent's own memory is the broker's: it was forked."""
+    (tmp_path / "link").symlink_to("/proc/self/smaps")
+    with pytest.raises(OSError, match="is not a regular file"):
+        os.close(agent.open_file(path if path.startswith("/") else str(tmp_path / path)))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,7 +19,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fake_server import FakeDaemon
+from vgpud import paths
 from vgpud.console import main
+from vgpud.console.live.channel import Bridge
+from vgpud.console.login import agent
 from vgpud.console.main import ConsoleUsageError, Serve
 from vgpud.errors import ExitCode
 
@@ -131,8 +138,137 @@ def test_open_without_a_console(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert "start it with `vgpu console serve`" in capfd.readouterr().err
 
 
+def other_users_console(folder: Path, answer: bytes) -> socket.socket:
+    """A console of uid 65534's: its socket, which says this to whoever asks."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.bind(str(main.door_path(folder)))
+    main.door_path(folder).chmod(0o666)
+    os.chown(main.door_path(folder), main.DEFAULT_UID, -1)
+    os.seteuid(main.DEFAULT_UID)  # the kernel tells who has called listen()
+    try:
+        sock.listen()
+    finally:
+        os.seteuid(0)
+
+    def say() -> None:
+        with contextlib.suppress(OSError), sock.accept()[0] as caller:
+            caller.recv(4096)
+            caller.send(answer)
+
+    threading.Thread(target=say, daemon=True).start()
+    return sock
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("named", [True, False])
+def test_open_takes_no_link_of_another_users_console(
+    short_dir: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Whose link leads to a page of theirs. In /tmp any user can take the name of a runtime directory."""
+    from vgpud.cli.main import invoke
+
+    roots = short_dir / "roots"
+    roots.mkdir()
+    other = short_dir / "other"
+    other.mkdir()
+    sock = other_users_console(other, b'{"url": "http://evil.example/"}')
+    os.chown(other, main.DEFAULT_UID, main.DEFAULT_UID)
+    monkeypatch.setattr(paths, "runtime_dir", lambda *_, uid=None: other if uid is None else roots)
+    code = invoke(["console", "open", "--print", *(["--runtime-dir", str(other)] if named else [])])
+    sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
+    said = capfd.readouterr()
+    assert "evil" not in said.out
+    assert code == (ExitCode.DENIED if named else ExitCode.UNREACHABLE), "root's console is asked instead"
+    assert "neither you nor root" in said.err or not named
+
+
 def test_the_console_needs_a_unix_socket(capfd: pytest.CaptureFixture[str]) -> None:
     from vgpud.cli.main import invoke
 
     assert invoke(["console", "serve", "--host", "node7:8376"]) == ExitCode.USAGE
     assert "unix socket" in capfd.readouterr().err
+
+
+def _log_in(url: str) -> None:
+    """As a browser does, until a page with the user's data is there."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    token = url.rpartition("=")[2]
+    until_s = time.monotonic() + 20
+    while True:
+        try:
+            browser.open(url.partition("?")[0], f"token={token}".encode(), timeout=10).read()
+            return
+        except urllib.error.HTTPError:
+            raise
+        except urllib.error.URLError:
+            assert time.monotonic() < until_s
+            time.sleep(0.05)
+
+
+def _connected_by_nobody(web: int, folder: Path) -> list[str]:
+    """Sockets of users' requests that a process of the web server's uid gets an answer at."""
+    names = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines()]
+    own = {name for name in names if name.endswith(f"/{os.geteuid()}.sock")}
+    assert own, "the user who has logged in has a socket in the web server"
+    within = [name.replace("/self/", f"/{web}/") for name in own] + [f"{folder}/console/sockets/{os.geteuid()}.sock"]
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        agent.become(main.DEFAULT_UID)
+        for name in [*own, *within]:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.settimeout(10)
+                try:
+                    sock.connect(name)
+                    sock.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+                    if sock.recv(64):
+                        os.write(writer, f"{name}\n".encode())
+                except OSError:
+                    continue
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        found = pipe.read().split()
+    os.waitpid(pid, 0)
+    return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_nobody_else_uses_the_connections_of_users(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, folder, url = served
+    _log_in(url)
+    (web, *_) = children(process.pid)
+    assert _connected_by_nobody(web, folder) == []
+
+
+def test_a_socket_of_requests_is_for_its_own_process_alone(short_dir: Path) -> None:
+    """Where another process gets at the socket all the same, it is known by its pid."""
+
+    async def use() -> tuple[int, bytes, bytes]:
+        asked = 0
+
+        async def connect() -> socket.socket:
+            nonlocal asked
+            asked += 1
+            here, there = socket.socketpair()
+            there.send(b"hello")
+            here.setblocking(False)
+            kept.append(there)
+            return here
+
+        kept: list[socket.socket] = []
+        bridge = Bridge(short_dir / "1.sock", connect)
+        await bridge.open()
+        words = f"import socket; s = socket.socket(1); s.connect({str(short_dir / '1.sock')!r}); print(s.recv(9))"
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", words, stdout=subprocess.PIPE)
+        others, _ = await child.communicate()
+        reader, writer = await asyncio.open_unix_connection(str(short_dir / "1.sock"))
+        own = await reader.read(9)
+        writer.close()
+        await bridge.close()
+        for sock in kept:
+            sock.close()
+        return asked, others.strip(), own
+
+    assert asyncio.run(use()) == (1, b"b''", b"hello")

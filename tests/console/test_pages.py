@@ -108,6 +108,15 @@ def test_curves_are_json(alice: TestClient, daemon: FakeDaemon) -> None:
     assert alice.get(f"/device/{uuid_of(0)}/curves.json").json()["share"] == [0]
 
 
+@pytest.mark.parametrize("number", ["9" * 19, "9" * 20, "9" * 5000, "-1", "\u00b2", "1.5"])
+def test_a_number_that_no_job_has_is_not_found(alice: TestClient, number: str) -> None:
+    for path in (f"/job/{number}", f"/job/{number}/part", f"/job/{number}/log"):
+        assert alice.get(path).status_code == 404, path[:40]
+    for verb in ("cancel", "hold", "release", "requeue", "change"):
+        answer = alice.post(f"/job/{number}/{verb}", data={"csrf": "token-of-alice-1"})
+        assert answer.status_code == 404, verb
+
+
 @pytest.mark.parametrize("path", ["/device/none", "/job/x", "/nothing", "/static/none", "/static/..%2fapp.py"])
 def test_what_is_not_there_is_404(alice: TestClient, path: str) -> None:
     assert alice.get(path).status_code == 404

@@ -21,7 +21,7 @@ def routes(client: TestClient, method: str) -> list[str]:
     found = [r for r in client.app.app.routes if isinstance(r, Route)] if hasattr(client.app, "app") else []
     found = found or [r for r in client.app.routes if isinstance(r, Route)]  # type: ignore[attr-defined]
     paths = [r.path for r in found if method in (r.methods or set()) and r.path not in FREE]
-    filled = [p.replace("{job_id:int}", "1").replace("{job_id}", "x").replace("{name}", "a") for p in paths]
+    filled = [p.replace("{job_id:job_id}", "1").replace("{job_id}", "x").replace("{name}", "a") for p in paths]
     assert len(filled) > 8
     return [p.replace("{uuid}", uuid_of(0)) for p in filled]
 

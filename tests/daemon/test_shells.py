@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import fields
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +16,7 @@ import pytest
 from vgpud import config, paths
 from vgpud.core.events import ForgetSlice, SaveRequest, SaveSlice
 from vgpud.core.model import Remembered, Share, Slice, Spec
-from vgpud.core.observed import Entry
+from vgpud.core.observed import ADMINS, Entry
 from vgpud.daemon.event_log import NOISY_PER_S, EventLog
 from vgpud.devices.nvml import Devices, mps_pid, sim_context_bytes
 from vgpud.errors import ConfigError, DeniedError, DriverError
@@ -58,6 +60,49 @@ def test_store_is_bounded(tmp_path: Path) -> None:
     loaded = store.load(100)
     assert [key for key, _ in loaded.requests] == [f"r{n}" for n in range(25, 30)]
     assert [e.sequence for e in loaded.events] == list(range(23, 30))
+
+
+def of_user(sequence: int, uid: int) -> Entry:
+    return replace(entry(sequence), owner_uid=uid)
+
+
+def flood() -> list[Entry]:
+    """Two events of each of three users and of admins, and then thousands of one user's, with one more of another's."""
+    few = [of_user(sequence, uid) for sequence, uid in enumerate((1, 2, 3, ADMINS) * 2, 1)]
+    return [*few, *(of_user(sequence, 3 if sequence % 500 else 2) for sequence in range(9, 3000))]
+
+
+def quiet(entries: Iterable[Entry]) -> list[int]:
+    return [entry.sequence for entry in entries if entry.owner_uid != 3]
+
+
+def test_no_user_pushes_others_events_out(tmp_path: Path) -> None:
+    log, store = EventLog([], 100), Store(tmp_path)
+    for one in flood():
+        log.add(one)
+        if one.sequence % 50 == 0:
+            store.append_events(log.take_unwritten(), 100)
+    store.append_events(log.take_unwritten(), 100)
+    expected = quiet(flood())
+    seen = log.after(0)
+    assert quiet(seen) == expected
+    assert (len(seen), seen[-1].sequence, log.next_sequence) == (100, 2999, 3000)
+    assert [one.sequence for one in seen] == sorted(one.sequence for one in seen)
+    store.close()
+    loaded = Store(tmp_path).load(100).events
+    assert quiet(loaded) == expected and 100 <= len(loaded) <= 106
+    again = EventLog(loaded, 100)
+    assert quiet(again.after(0)) == expected and again.next_sequence == 3000
+    lowered = EventLog(loaded, 20).after(0)
+    assert len(lowered) == 20 and {one.owner_uid for one in lowered} == {1, 2, 3, ADMINS}
+
+
+def test_owners_who_flood_together_share_the_log() -> None:
+    log = EventLog([], 90)
+    for sequence in range(1, 5000):
+        log.add(of_user(sequence, 1 + sequence % 3 if sequence % 7 else 4))
+    held = Counter(one.owner_uid for one in log.after(0))
+    assert max(held.values()) - min(held.values()) <= 1
 
 
 def test_event_log_is_bounded_and_in_order() -> None:

@@ -45,7 +45,9 @@ def test_a_webhook_is_posted_by_a_program_that_becomes_the_user() -> None:
     made = notices.post_of(job(NoticeTo(webhook="https://example.org/h")), "end")
     assert made is not None
     words, environment = made
-    assert words[-4:] == ["https://example.org/h", "1000", "1001", "44"]
+    assert words[-3:] == ["1000", "1001", "44"]
+    assert not any("example.org" in word for word in words), "every user can read arguments"
+    assert environment["VGPU_NOTICE_URL"] == "https://example.org/h"
     assert json.loads(environment["VGPU_NOTICE_BODY"])["job_name"] == HOSTILE
     assert not any("touch" in word for word in words)
     assert notices.post_of(job(NoticeTo(mail="ann")), "end") is None

@@ -74,7 +74,7 @@ ALLOWED: dict[str, set[str]] = {
     "k8s": {"core", "errors", "k8s.core", "k8s.shell", "paths"},
     # the console in the browser: processes of its own, over the API
     "console.login": {"host"},
-    "console.live": {"cli.common", "client", "console.login"},
+    "console.live": {"cli.common", "client", "console.login", "host"},
     "console.web": {"cli.common", "cli.jobs", "console.live", "console.login", "core"},
     "console.pages": {"cli.common", "cli.jobs", "console.live", "console.login", "console.web", "core"}
     | {"core.placement", "core.policy"},

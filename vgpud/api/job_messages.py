@@ -339,15 +339,16 @@ def _ordered(limit: int) -> float:
 # ---- views ----
 
 
-def job_view(job: Job, facts: Facts, node: str, *, whole: bool) -> pb.Job:
-    """A job as its owner sees it; `whole`: with environment and limits, which lists leave out."""
+def job_view(job: Job, facts: Facts, node: str, *, whole: bool, own: bool) -> pb.Job:
+    """A job as a user sees it; `whole`: with environment, limits and the like, which lists leave out. `own`: for its
+    owner: admins see the job, and not its owner's passwords."""
     spec = job.spec
     launch = spec.run
     assert isinstance(launch, Launch)
     return pb.Job(
         node=node,
         job_id=job.job_id,
-        spec=_spec_view(spec, launch, whole=whole),
+        spec=_spec_view(spec, launch, whole=whole, own=own),
         uid=spec.uid,
         state=job.state.value,
         reason=job.reason,
@@ -392,7 +393,7 @@ def gpu_seconds(service: int) -> float:
     return service / (1000 * SECOND_NS)
 
 
-def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
+def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool, own: bool) -> pb.JobSpec:
     limits = launch.limits if whole else ()
     return pb.JobSpec(
         slice=spec_view(spec.ask.spec),
@@ -412,7 +413,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         command=launch.command,
         image=launch.image,
         directory=launch.directory,
-        environment=dict(launch.environment) if whole else None,
+        environment=dict(launch.environment) if whole and own else None,
         umask=launch.umask,
         limits=[pb.ResourceLimit(name=name, soft=soft, hard=hard) for name, soft, hard in limits],
         log=launch.log,
@@ -420,7 +421,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         not_preemptible=not spec.preemptible,
         elastic=elastic_view(spec.elastic, launch),
         prediction=prediction_view(launch.prediction) if whole else None,
-        notification=notification_view(spec, launch.notice) if whole else None,
+        notification=notification_view(spec, launch.notice, own=own) if whole else None,
         terminal=launch.terminal,
     )
 

@@ -177,7 +177,9 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
             )
 
     def _view(self, job: Job, *, whole: bool = False) -> pb.Job:
-        return views.job_view(job, self.backend.facts(job), self.backend.node, whole=whole)
+        """The only way to a message about a job: what is its owner's alone is left out for everybody else."""
+        own = caller().uid == job.spec.uid
+        return views.job_view(job, self.backend.facts(job), self.backend.node, whole=whole, own=own)
 
     def _listed(self, job: Job) -> pb.Job:
         """As lists and watches show it; made once of a job that ended a while ago."""
@@ -225,10 +227,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     @unary
     async def GetJob(self, request: pb.GetJobRequest) -> pb.GetJobResponse:
         job = await self._own(request.job_id)
-        found = self._view(job, whole=True)
-        if caller().uid != job.spec.uid:  # admins see the job, and not its owner's passwords
-            found.spec.ClearField("environment")
-        return pb.GetJobResponse(job=found)
+        return pb.GetJobResponse(job=self._view(job, whole=True))
 
     @unary
     async def ListJobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:

@@ -65,7 +65,15 @@ def _wrong_url(url: str) -> str:
     return ""
 
 
-def notification_view(spec: JobSpec, notice: NoticeTo | None) -> pb.Notification | None:
+def notification_view(spec: JobSpec, notice: NoticeTo | None, *, own: bool) -> pb.Notification | None:
+    """`own`: for the job's owner. Others see where a webhook leads, not its address: whoever has it can post there."""
     if notice is None:
         return None
-    return pb.Notification(events=spec.notify, mail=notice.mail, webhook=notice.webhook, command=notice.command)
+    webhook = notice.webhook if own or not notice.webhook else _origin(notice.webhook)
+    return pb.Notification(events=spec.notify, mail=notice.mail, webhook=webhook, command=notice.command)
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port of a URL, without the user and the password that may be before them."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/..."

@@ -161,14 +161,15 @@ class Register:
         check_private_dir(self.directory)
 
     def revoke(self, what: str, now_s: float) -> list[Issued]:
-        """Revokes the certificate with this serial number, or all that are valid of this user.
+        """Revokes the certificate with this serial number, or all that are valid of this user. Returns them as they are
+        then.
 
         Raises VgpudError, also when there is none.
         """
         with self.changing() as listed:
             found = [i for i in listed.values() if i.kind == USER and what in (i.name, i.serial) and not i.revoked_s]
-            for issued in found:
-                listed[issued.sha256] = replace(issued, revoked_s=int(now_s))
+            found = [replace(issued, revoked_s=int(now_s)) for issued in found]
+            listed.update({issued.sha256: issued for issued in found})
         if not found:
             raise VgpudError(f"no certificate to revoke of {what!r}: `vgpu cert ls` lists them", ExitCode.NOT_FOUND)
         return found

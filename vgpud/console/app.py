@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,6 +27,7 @@ class Options:
     secure: bool  # TLS
     passwords: bool
     private: bool  # loopback or a unix socket
+    folder: Path  # of sockets that are for this process alone
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
 
 
@@ -41,7 +43,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 def make(broker: Broker, options: Options) -> Starlette:
     """The application. Everything on disk is read now."""
-    boards = Boards(broker)
+    boards = Boards(broker, options.folder)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import os
 import pwd
+import shutil
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,6 +50,25 @@ class Serve:
 def door_path(runtime: Path) -> Path:
     """The socket of `vgpu console open`."""
     return runtime / "console.sock"
+
+
+def _make_inner(runtime: Path) -> Path:
+    """A folder for the web server's own sockets, inside of one that only this user may enter.
+
+    Many processes have the web server's uid where that is nobody: they cannot get there. The web server reaches it by a
+    descriptor that it opens before it gives its rights up. Raises VgpudError.
+    """
+    outer = runtime / "console"
+    inner = outer / "sockets"
+    shutil.rmtree(outer, ignore_errors=True)  # of a console that was killed
+    paths.make_private_dir(outer)
+    try:
+        outer.chmod(0o700)
+        inner.mkdir(exist_ok=True)
+        inner.chmod(0o777)  # the outer one decides; as a service this process may give no file away
+    except OSError as error:
+        raise paths.cannot_make(inner, error) from error
+    return inner
 
 
 def _address(listen: str) -> tuple[str, int]:
@@ -151,6 +171,7 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
     except OSError as error:
         raise DeniedError(f"cannot listen on {door}: {error.strerror}; choose another --runtime-dir") from error
     door_socket.setblocking(False)
+    inner = _make_inner(runtime)
     ours, its = wire.pair()
     pid = os.fork()
     if pid == 0:
@@ -158,7 +179,7 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
         try:
             for sock in (ours, door_socket):
                 sock.close()
-            status = _web(options, listener, its, url)
+            status = _web(options, listener, its, url, inner)
         finally:
             os._exit(status)
     its.close()
@@ -170,11 +191,12 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
     finally:
         door_socket.close()
         door.unlink(missing_ok=True)
+        shutil.rmtree(inner.parent, ignore_errors=True)
         if options.listen.startswith("unix:"):
             Path(options.listen.removeprefix("unix:")).unlink(missing_ok=True)
 
 
-def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: str) -> int:
+def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: str, inner: Path) -> int:
     """The web server, without rights from the moment that it has read what it needs."""
     import uvicorn
 
@@ -186,6 +208,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
         secure=bool(options.certificate),
         passwords=options.password_file is not None,
         private=_is_private(options.listen),
+        folder=Path(f"/proc/self/fd/{os.open(inner, os.O_PATH | os.O_DIRECTORY)}"),
         nodes=_nodes(options.nodes),
     )
     app = application.make(BrokerClient(broker), made)
@@ -207,6 +230,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
     config.load()
     if os.geteuid() == 0:
         agent.become(_uid(options.user))
+    agent.close_to_others()
     agent.die_with_parent()
     os.chdir("/")
     with contextlib.suppress(KeyboardInterrupt):

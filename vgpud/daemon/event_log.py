@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import heapq
 import itertools
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from vgpud.core.observed import ADMINS, Entry
 
@@ -19,26 +20,43 @@ _NS = 1_000_000_000
 
 
 class EventLog:
-    """The last `limit` entries, in order of their sequence numbers."""
+    """The last `limit` entries. When there are more, the oldest is forgotten of the owner who has most of them: no user
+    pushes out what others are still to see."""
 
     def __init__(self, old: Iterable[Entry], limit: int) -> None:
-        self._entries: deque[Entry] = deque(old, maxlen=limit)
+        self._limit = limit
+        self._by_owner: dict[int, deque[Entry]] = {}
+        self._count = 0
+        self._last = 0  # sequence number
         self._unwritten: deque[Entry] = deque(maxlen=limit)
         self._noise: dict[str, tuple[int, int]] = {}
         self._owners: OrderedDict[str, int] = OrderedDict()
+        for entry in old:
+            self._keep(entry)
 
     @property
     def next_sequence(self) -> int:
-        return self._entries[-1].sequence + 1 if self._entries else 1
+        return self._last + 1
 
     def add(self, entry: Entry) -> None:
-        self._entries.append(entry)
+        self._keep(entry)
         self._unwritten.append(entry)
+
+    def _keep(self, entry: Entry) -> None:
+        self._by_owner.setdefault(entry.owner_uid, deque()).append(entry)
+        self._last = entry.sequence
+        self._count += 1
+        if self._count > self._limit:
+            most = max(self._by_owner, key=lambda uid: len(self._by_owner[uid]))
+            self._by_owner[most].popleft()
+            self._count -= 1
+            if not self._by_owner[most]:
+                del self._by_owner[most]
 
     def after(self, sequence: int) -> Sequence[Entry]:
         """The next AFTER_MAX entries later than that, oldest first."""
-        first = bisect.bisect_right(self._entries, sequence, key=lambda entry: entry.sequence)
-        return tuple(itertools.islice(self._entries, first, first + AFTER_MAX))
+        later = [_later(entries, sequence) for entries in self._by_owner.values() if entries[-1].sequence > sequence]
+        return tuple(itertools.islice(heapq.merge(*later, key=lambda entry: entry.sequence), AFTER_MAX))
 
     def take_unwritten(self) -> list[Entry]:
         """Entries since the last call, for the store. Return them with keep_unwritten if that fails."""
@@ -70,3 +88,8 @@ class EventLog:
 
     def forget_noise(self, key: str) -> None:
         self._noise.pop(key, None)
+
+
+def _later(entries: deque[Entry], sequence: int) -> Iterator[Entry]:
+    first = bisect.bisect_right(entries, sequence, key=lambda entry: entry.sequence)
+    return itertools.islice(entries, first, first + AFTER_MAX)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 Key = tuple[int, ...]
 INSTRUCTIONS_BYTES_MAX = 16 << 20
 MEMBERS_MAX = 1024
+#: what the store and the kernel hold: in a damaged file may be more
+NUMBER_MAX, PID_MAX, CODE_MAX = (1 << 63) - 1, (1 << 31) - 1, 255
 #: of the submitter's limits, the names that a job may be given; as setrlimit(2) numbers them here
 LIMITS = {
     name.removeprefix("RLIMIT_").lower(): getattr(resource, name)
@@ -197,18 +199,34 @@ def _fields(text: str) -> dict[str, str]:
     return dict(line.partition(" ")[::2] for line in text.split("\n") if line)
 
 
-def _number(fields: Mapping[str, str], key: str) -> int:
-    text = fields.get(key, "")
-    if not text.isascii() or not text.isdigit():
+def _number(fields: Mapping[str, str], key: str, most: int = NUMBER_MAX) -> int:
+    found = _whole(fields.get(key, ""), key)
+    if not 0 <= found <= most:
+        raise WireError(f"{key} is {found}, which is not from 0 to {most}")
+    return found
+
+
+def _whole(text: str, key: str) -> int:
+    """A file may be damaged: whatever is in it, int() is not to fail."""
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > len(str(NUMBER_MAX)):
         raise WireError(f"{key} is {text[:40]!r}, which is not a number")
     return int(text)
+
+
+def _code(text: str) -> int:
+    """Of a member; -1: it has none."""
+    found = _whole(text, "members")
+    if not -1 <= found <= CODE_MAX:
+        raise WireError(f"members has {found}, which is no exit code")
+    return found
 
 
 def parse_begun(text: str) -> Begun:
     """Raises WireError."""
     fields = _fields(text)
     return Begun(
-        pid=_number(fields, "pid"),
+        pid=_number(fields, "pid", PID_MAX),
         start=_number(fields, "start"),
         boot=fields.get("boot", ""),
         began_wall_ns=_number(fields, "began_wall_ns"),
@@ -223,13 +241,13 @@ def parse_result(text: str) -> Result:
     """Raises WireError."""
     fields = _fields(text)
     return Result(
-        exit_code=_number(fields, "exit_code"),
-        signal=_number(fields, "signal"),
+        exit_code=_number(fields, "exit_code", CODE_MAX),
+        signal=_number(fields, "signal", CODE_MAX),
         why=fields.get("why", ""),
         stopped=fields.get("stopped") == "1",
         cpu_ns=_number(fields, "cpu_ns"),
         ram_peak_bytes=_number(fields, "ram_peak_bytes"),
         began_wall_ns=_number(fields, "began_wall_ns"),
         ended_wall_ns=_number(fields, "ended_wall_ns"),
-        member_codes=tuple(int(code) for code in fields.get("members", "").split()),
+        member_codes=tuple(_code(code) for code in fields.get("members", "").split()),
     )

@@ -64,8 +64,9 @@ def post_of(job: Job, event: str) -> tuple[list[str], dict[str, str]] | None:
         return None
     fields = {name.removeprefix("VGPU_").lower(): value for name, value in fields_of(job, event).items()}
     user = (str(launch.uid), str(launch.gid), ",".join(map(str, launch.gids)))
-    words = [sys.executable, "-I", "-S", str(_POST), launch.notice.webhook, *user]
-    return words, {"LANG": "C.UTF-8", "VGPU_NOTICE_BODY": json.dumps(fields)}
+    words = [sys.executable, "-I", "-S", str(_POST), *user]
+    secret = {"VGPU_NOTICE_URL": launch.notice.webhook}  # no argument: every user can read these
+    return words, {"LANG": "C.UTF-8", "VGPU_NOTICE_BODY": json.dumps(fields), **secret}
 
 
 def fields_of(job: Job, event: str) -> dict[str, str]:

@@ -53,6 +53,8 @@ log = logging.getLogger("vgpud.jobs")
 #: a supervisor that has not answered by then hangs: a disk that does, most likely
 ANSWER_S = 20.0
 _ANSWER_BYTES_MAX = 8192
+#: of a file of an attempt: the names of 1,024 containers fit
+STATE_BYTES_MAX = 4 << 20
 #: how often a supervisor is looked at for which there is no descriptor
 LOOK_S = 1.0
 #: bounds of the processes and threads of a member; the data loaders of a large node have thousands
@@ -346,7 +348,8 @@ class Jobs:
         """None: it is not there, or nothing that can be read."""
         path = self._path(key) / name
         try:
-            return parse(path.read_text("utf-8", "replace"))
+            with path.open("rb") as file:
+                return parse(file.read(STATE_BYTES_MAX).decode("utf-8", "replace"))
         except FileNotFoundError:
             return None
         except (OSError, WireError) as error:
@@ -415,7 +418,7 @@ class Jobs:
 
     def _boot_before(self) -> str:
         with contextlib.suppress(OSError):
-            return (self._directory / ".boot").read_text()
+            return (self._directory / ".boot").read_text("utf-8", "replace")
         return ""
 
     async def note_boot(self) -> None:
@@ -438,7 +441,7 @@ class Jobs:
     def _drop_variables(self, known: set[Key]) -> None:
         """Files with environments of unknown attempts: their daemon was killed before they began."""
         for file in self._directory.glob("*.env"):
-            key = tuple(int(part) for part in file.name.split(".")[:-2] if part.isdigit())
+            key = tuple(int(part) for part in file.name.split(".")[:-2] if part.isdecimal())
             if key not in known:
                 with contextlib.suppress(OSError):
                     file.unlink(missing_ok=True)
@@ -447,7 +450,7 @@ class Jobs:
         if not self._directory.exists():
             return []
         names = (entry.name.split(".") for entry in self._directory.iterdir())
-        found = [tuple(map(int, n)) for n in names if len(n) in (2, 3) and all(part.isdigit() for part in n)]
+        found = [tuple(map(int, n)) for n in names if len(n) in (2, 3) and all(part.isdecimal() for part in n)]
         return sorted(set(found) - known)
 
     def terminal(self, key: Key) -> Terminal | None:

@@ -201,7 +201,8 @@ class Store:
             (key, Remembered(fingerprint, None if body is None else slice_of(body), 0))
             for key, fingerprint, body in db.execute("SELECT id, fingerprint, body FROM requests ORDER BY serial")
         ]
-        rows = db.execute("SELECT * FROM events ORDER BY sequence DESC LIMIT ?", (events_max,)).fetchall()
+        most = 2 * events_max  # it may have been lowered; and there may be some more than are kept
+        rows = db.execute("SELECT * FROM events ORDER BY sequence DESC LIMIT ?", (most,)).fetchall()
         events = tuple(Entry(*row) for row in reversed(rows))
         bodies = db.execute("SELECT body FROM containers ORDER BY rowid").fetchall()
         containers = tuple(container_of(body) for (body,) in bodies)
@@ -321,7 +322,8 @@ class Store:
         return self._guard("read", lambda: work(self._db))
 
     def append_events(self, events: Iterable[Entry], events_max: int) -> None:
-        """Adds to the event log and forgets the oldest beyond events_max."""
+        """Adds to the event log and forgets what is beyond events_max (looked at when there is a sixteenth more), the
+        oldest of the owners who have most."""
         rows = [
             (e.sequence, e.wall_ns, e.kind, e.slice_name, e.device_uuid, e.process_id, e.message, e.owner_uid)
             for e in events
@@ -329,12 +331,24 @@ class Store:
 
         def write() -> None:
             self._db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-            self._db.execute(
-                "DELETE FROM events WHERE sequence <= (SELECT max(sequence) FROM events) - ?", (events_max,)
-            )
+            (count,) = self._db.execute("SELECT count(*) FROM events").fetchone()
+            if count > events_max + events_max // 16:
+                self._forget_events(events_max)
 
         if rows:
             self._guard("write", lambda: self._transaction(write))
+
+    def _forget_events(self, most: int) -> None:
+        """As the log in memory does: each owner is left what the others leave, and no more than an equal share."""
+        held = self._db.execute("SELECT owner_uid, count(*) FROM events GROUP BY owner_uid ORDER BY 2").fetchall()
+        for at, (owner, count) in enumerate(held):
+            kept = min(count, most // (len(held) - at))
+            most -= kept
+            self._db.execute(
+                "DELETE FROM events WHERE sequence IN"
+                " (SELECT sequence FROM events WHERE owner_uid = ? ORDER BY sequence LIMIT ?)",
+                (owner, count - kept),
+            )
 
     def close(self) -> None:
         self._db.close()

@@ -206,7 +206,8 @@ def test_the_commands_of_certificates(site: Site, vgpu: Any, tmp_path: Path, mon
     assert vgpu("cert", "user", "no-such-user", *where).code == 4
     assert vgpu("cert", "user", ME, "x.json", "--days", "9999", *where).code == 2
     assert vgpu("cert", "revoke", "no-such-user", *where).code == 4
-    assert vgpu("cert", "revoke", made["certificate"]["serial"], *where).code == 0
+    (revoked,) = vgpu("cert", "revoke", made["certificate"]["serial"], *where, "-o", "json").json["certificates"]
+    assert revoked["state"] == "revoked" and revoked["revoked_at"]
     shown = vgpu("cert", "ls", *where, "-o", "json").json["certificates"]
     assert sorted((one["kind"], one["state"]) for one in shown) == [
         ("authority", "valid"), ("server", "valid"), ("user", "revoked"),

@@ -9,7 +9,7 @@ import click
 
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
-from vgpud.errors import ExitCode
+from vgpud.errors import DeniedError, ExitCode
 
 _PATH = click.Path(path_type=Path)
 
@@ -109,4 +109,8 @@ def _door(runtime_dir: Path | None) -> Path:
     if runtime_dir:
         return door_path(runtime_dir)
     own = door_path(paths.runtime_dir())
+    try:
+        paths.check_private_dir(own.parent)  # in /tmp any user can take the name, and show a console of their own
+    except DeniedError:
+        return door_path(paths.runtime_dir(uid=0))
     return own if own.exists() else door_path(paths.runtime_dir(uid=0))

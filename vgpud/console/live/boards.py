@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import socket
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,16 +27,15 @@ class _Open:
 
 
 class Boards:
-    """Use it in an `async with`."""
+    """Use it in an `async with`. folder: where no other process can make a socket or connect to one."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, folder: Path) -> None:
         self._broker = broker
         self._open: dict[int, _Open] = {}
-        self._folder = Path()
+        self._folder = folder
         self._cleaner: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Boards:
-        self._folder = Path(tempfile.mkdtemp(prefix="vgpu-console-"))
         self._cleaner = asyncio.create_task(self._clean())
         return self
 
@@ -47,7 +44,6 @@ class Boards:
             self._cleaner.cancel()
         for uid in list(self._open):
             await self._close(uid)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     async def of(self, user: User) -> Board:
         """This user's board."""

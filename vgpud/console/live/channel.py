@@ -1,14 +1,18 @@
 """gRPC over connections that an agent has made: gRPC in Python connects by itself only, so it connects to a private
-socket here, and the bytes are passed on to the agent's connection."""
+socket here, and the bytes are passed on to the agent's connection. Other processes of this user, which may be nobody,
+get nothing there: the kernel says that this very process has connected."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+from vgpud.host import processes
 
 log = logging.getLogger("vgpud.console")
 
@@ -42,6 +46,11 @@ class Bridge:
         self._server = await asyncio.start_unix_server(self._serve, str(self._path))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pid, _, _ = processes.all_credentials(writer.get_extra_info("socket"))
+        if pid != os.getpid():
+            log.warning("refused pid %d at the socket of a user's requests: it is for this process alone", pid)
+            writer.close()
+            return
         self._writers.add(writer)
         try:
             sock = await self._connect()

@@ -17,8 +17,9 @@ import stat
 
 from vgpud.console.login import wire
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CONNECT_S = 5.0
+_PROC_SUPER_MAGIC = 0x9FA0
 
 
 class UnknownUserError(Exception):
@@ -42,6 +43,11 @@ def become(uid: int) -> None:
 def die_with_parent() -> None:
     """The kernel ends this process when its parent ends. After become(), which resets it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def close_to_others() -> None:
+    """No other process of this user may trace this one or use its descriptors. After become(), which may reset it."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def start(uid: int, api_socket: str, inherited: list[int]) -> tuple[int, socket.socket]:
@@ -94,9 +100,19 @@ def _connect(path: str) -> int:
 
 
 def open_file(path: str) -> int:
-    """A regular file for reading; never waits for a FIFO's writer. Raises OSError."""
+    """A regular file for reading; never waits for a FIFO's writer. Raises OSError.
+
+    Not one of /proc: what is said there of this process, however it is named, is the broker's memory.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    if not stat.S_ISREG(os.fstat(fd).st_mode) or _is_of_proc(fd):
         os.close(fd)
         raise OSError(f"{path} is not a regular file")
     return fd
+
+
+def _is_of_proc(fd: int) -> bool:
+    buffer = (ctypes.c_long * 64)()  # struct statfs, whose first field is the file system's type
+    if ctypes.CDLL(None, use_errno=True).fstatfs(fd, buffer):
+        raise OSError(ctypes.get_errno(), "its file system is not known")
+    return buffer[0] == _PROC_SUPER_MAGIC

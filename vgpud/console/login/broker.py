@@ -9,6 +9,7 @@ has seen.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import pwd
 import secrets
@@ -29,6 +30,8 @@ TOKEN_BYTES = 32
 EXPIRE_EVERY_S = 10.0
 #: of `vgpu console open`, at one time
 CALLERS_MAX = 32
+#: what an agent for one request may take, longer than its client waits; and the web server to end
+HELPER_S, WEB_END_S = 30.0, 10.0
 _NS = 1_000_000_000
 
 
@@ -58,7 +61,7 @@ class Broker:
     sessions: Sessions = field(default_factory=lambda: Sessions(lambda: secrets.token_urlsafe(TOKEN_BYTES)))
     failures: Failures = field(default_factory=Failures)
     _agents: dict[int, _Agent] = field(default_factory=dict)
-    _helpers: set[int] = field(default_factory=set)  # pids of agents that the web server alone uses
+    _leaving: dict[int, float] = field(default_factory=dict)  # pids of agents that end, and when they are killed
     _callers: set[socket.socket] = field(default_factory=set)
     _stopping: bool = False
 
@@ -85,7 +88,13 @@ class Broker:
     def _reap(self) -> int:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.web_pid, signal.SIGTERM)
-        _, status = os.waitpid(self.web_pid, 0)
+        until_s = time.monotonic() + WEB_END_S
+        while not (ended := os.waitpid(self.web_pid, os.WNOHANG))[0] and time.monotonic() < until_s:
+            time.sleep(0.02)
+        if not ended[0]:  # stopped by another process of its user, perhaps
+            os.kill(self.web_pid, signal.SIGKILL)
+            ended = os.waitpid(self.web_pid, 0)
+        status = ended[1]
         return 0 if self._stopping else os.waitstatus_to_exitcode(status)
 
     def _turn(self) -> bool:
@@ -105,8 +114,17 @@ class Broker:
         self.sessions.expire(time.monotonic_ns())
         for uid in self._agents.keys() - self.sessions.uids():
             self._end_agent(uid)
-        self._helpers = {pid for pid in self._helpers if not _has_ended(pid)}
+        self._end_leaving()
         return True
+
+    def _end_leaving(self) -> None:
+        """Never waits: an agent is a process of its user, who may have stopped it, or may have it read what does not
+        answer."""
+        self._leaving = {pid: until_s for pid, until_s in self._leaving.items() if not _has_ended(pid)}
+        for pid, until_s in self._leaving.items():
+            if time.monotonic() >= until_s:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     # ---- `vgpu console open` ----
 
@@ -170,14 +188,9 @@ class Broker:
         return {"alive": int(request["uid"]) in self.sessions.uids()}, -1
 
     def _redeem(self, request: wire.Message) -> tuple[wire.Message, int]:
-        keys = (("address", request["address"]),)
-        now_ns = time.monotonic_ns()
-        wait_ns = self.failures.wait_ns(keys, now_ns)
-        if wait_ns:
-            return _too_many(wait_ns), -1
-        cookie = self.sessions.redeem(str(request["token"]), now_ns)
+        """Failures are not limited: a token of 256 bits is not guessed, and a limit would keep others out."""
+        cookie = self.sessions.redeem(str(request["token"]), time.monotonic_ns())
         if cookie is None:
-            self.failures.add(keys, now_ns)
             return {
                 "error": "this link was used before or is older than a minute: vgpu console open makes a new one"
             }, -1
@@ -187,7 +200,7 @@ class Broker:
         if self.settings.password_file is None:
             return {"error": "this console has no password file: log in with vgpu console open"}, -1
         name, now_ns = str(request["name"]), time.monotonic_ns()
-        keys = (("name", name), ("address", request["address"]))
+        keys = _failure_keys(name, str(request["address"]))
         wait_ns = self.failures.wait_ns(keys, now_ns)
         if wait_ns:
             return _too_many(wait_ns), -1
@@ -213,7 +226,7 @@ class Broker:
         uid = int(request["uid"]) if found.uid == 0 and "uid" in request else found.uid
         if uid != found.uid:  # for one request of the web server's: it closes the socket, and the agent ends
             pid, sock = agent.start(uid, self.settings.api_socket, self._descriptors())
-            self._helpers.add(pid)
+            self._leaving[pid] = time.monotonic() + HELPER_S
             return {"uid": uid}, sock.detach()
         known = self._agents.get(uid)
         if known is None or _has_ended(known.pid):
@@ -230,9 +243,20 @@ class Broker:
         known = self._agents.pop(uid)
         known.sock.close()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(known.pid, signal.SIGTERM)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(known.pid, 0)
+            os.kill(known.pid, signal.SIGKILL)  # it has nothing to finish, and SIGTERM does not end what is stopped
+        self._leaving[known.pid] = time.monotonic()
+
+
+def _failure_keys(name: str, address: str) -> tuple[tuple[str, ...], ...]:
+    """What failed passwords are counted by: an address, and a name there, so nobody keeps others out from elsewhere.
+    Behind this machine's own addresses are all users of a tunnel or a proxy, so such an address alone is nobody's."""
+    try:
+        parsed = ipaddress.ip_address(address)
+        mapped = getattr(parsed, "ipv4_mapped", None) or parsed
+        shared = mapped.is_loopback
+    except ValueError:
+        shared = True  # a unix socket
+    return (("name", name, address),) if shared else (("name", name, address), ("address", address))
 
 
 def _too_many(wait_ns: int) -> wire.Message:
@@ -266,6 +290,9 @@ def link(door: Path, timeout_s: float) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(timeout_s)
         sock.connect(str(door))
+        _, owner, _ = processes.all_credentials(sock)
+        if owner not in (0, os.geteuid()):
+            raise ValueError(f"the console at {door} is of uid {owner}, who is neither you nor root: use no link of it")
         wire.send(sock, {"do": "link"})
         answer, _ = wire.receive(sock)
     if "error" in answer:

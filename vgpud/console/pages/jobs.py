@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -269,16 +270,29 @@ async def not_found(request: Request) -> Response:
     raise HTTPException(404, f"{request.path_params['job_id']} is not the number of a job.")
 
 
+class _JobId(Convertor[int]):
+    """A number that a message can hold: others are no job's, and a page says so."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("job_id", _JobId())
 ROUTES = [
     get("/queue", queue),
     get("/live/queue", live_queue),
-    get("/job/{job_id:int}", job_page),
-    get("/job/{job_id:int}/part", job_part),
-    get("/job/{job_id:int}/log", log_part),
+    get("/job/{job_id:job_id}", job_page),
+    get("/job/{job_id:job_id}/part", job_part),
+    get("/job/{job_id:job_id}/log", log_part),
     get("/job/{job_id}", not_found),
-    post("/job/{job_id:int}/change", change),
-    post("/job/{job_id:int}/cancel", _action("cancel", "was cancelled")),
-    post("/job/{job_id:int}/hold", _action("hold", "is held")),
-    post("/job/{job_id:int}/release", _action("release", "was released")),
-    post("/job/{job_id:int}/requeue", _action("requeue", "was queued again")),
+    post("/job/{job_id:job_id}/change", change),
+    post("/job/{job_id:job_id}/cancel", _action("cancel", "was cancelled")),
+    post("/job/{job_id:job_id}/hold", _action("hold", "is held")),
+    post("/job/{job_id:job_id}/release", _action("release", "was released")),
+    post("/job/{job_id:job_id}/requeue", _action("requeue", "was queued again")),
 ]

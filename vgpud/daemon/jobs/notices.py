@@ -19,13 +19,23 @@ from vgpud.jobs.runner import Jobs, StartError
 #: a program that takes longer is ended
 DEADLINE_S = 30.0
 #: programs of all users that run at once, and that may wait for these; further ones are left out
-RUNNING_MAX, WAITING_MAX = 16, 1000
+RUNNING_MAX, WAITING_MAX = 64, 1000
+#: of one user: slow ones wait for each other, and not others for them
+USER_RUNNING_MAX, USER_WAITING_MAX = 4, 100
 
 
 class Port(Protocol):
     """What is needed of the controller."""
 
     def note(self, kind: str, job: Job, text: str) -> None: ...
+
+
+class _User:
+    """The programs of one user that have not ended."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Semaphore(USER_RUNNING_MAX)
+        self.waiting = 0
 
 
 class Notifier:
@@ -37,6 +47,7 @@ class Notifier:
         self._ends: dict[tuple[int, int], asyncio.Future[Result]] = {}
         self._free = asyncio.Semaphore(RUNNING_MAX)
         self._waiting = 0
+        self._users: dict[int, _User] = {}  # with programs that have not ended, by uid
         # numbers of a former daemon's are not used again: its programs may still be ending
         self._next = time.time_ns() // 1_000_000
 
@@ -57,20 +68,29 @@ class Notifier:
         self._next += len(attempts)
         post = post_of(job, event)
         runs = [self._ended(attempt) for attempt in attempts] + ([self._posted(*post)] if post else [])
-        if self._waiting + len(runs) > WAITING_MAX:
-            for run in runs:
-                run.close()
-            self._port.note("job.notify_failed", job, f"{WAITING_MAX} notifications wait already: it was left out")
+        user = self._users.get(job.spec.uid) or _User()
+        for waiting, most in ((self._waiting, WAITING_MAX), (user.waiting, USER_WAITING_MAX)):
+            if waiting + len(runs) > most:
+                for run in runs:
+                    run.close()
+                self._port.note("job.notify_failed", job, f"{most} notifications wait already: it was left out")
+                return
+        if not runs:
             return
-        await asyncio.gather(*(self._run(job, run) for run in runs))
+        self._users[job.spec.uid] = user
+        self._waiting += len(runs)  # now: others ask before these have begun
+        user.waiting += len(runs)
+        await asyncio.gather(*(self._run(job, user, run) for run in runs))
 
-    async def _run(self, job: Job, run: Coroutine[Any, Any, str]) -> None:
-        self._waiting += 1
+    async def _run(self, job: Job, user: _User, run: Coroutine[Any, Any, str]) -> None:
         try:
-            async with self._free:
+            async with user.free, self._free:
                 problem = await run
         finally:
             self._waiting -= 1
+            user.waiting -= 1
+            if not user.waiting:
+                self._users.pop(job.spec.uid, None)
         if problem:
             self._port.note("job.notify_failed", job, problem)
 
