@@ -21,10 +21,11 @@ void vg_context_clock_begin(struct vg_context_clock *clock, CUcontext context) {
   CUstream stream;
   CUevent event;
   pthread_mutex_lock(&clock->mutex);
-  if (!clock->context && REAL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+  bool first = !clock->context;
+  if (first) VG_STORE_RELAXED(&clock->context, context); /* tried once */
+  if (first && REAL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
     if (REAL(cuEventCreate)(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
       uint64_t done_ns;
-      VG_STORE_RELAXED(&clock->context, context);
       if (watch(event, stream, &done_ns))
         vg_event_clock_set(&clock->events, event, done_ns, done_ns);
       else

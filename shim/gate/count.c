@@ -20,6 +20,7 @@ static bool is_stream(const struct vg_stream *stream, CUstream handle, CUcontext
 
 /* Each launch of a shared place has a marker of its own: one in another stream would not show that it completed. */
 static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream *with) {
+  vg_row_end(stream);
   stream->shared = true;
   stream->handle = with->handle;
   stream->per_thread = with->per_thread;

@@ -16,7 +16,7 @@ struct graph {
   struct graph *next;
   CUgraphExec exec;
   uint64_t fill_ns;
-  uint64_t most_ns;  /* as last summed up */
+  uint64_t most_ns;  /* as last summed up; 0: one of its kernels is unknown */
   uint32_t launches; /* since then */
   size_t count;
   struct vg_graph_kernel kernels[];
@@ -72,7 +72,7 @@ void vg_gate_graph_gone(CUgraphExec exec) {
   pthread_mutex_unlock(&graphs_mutex);
 }
 
-/* Of one kernel, by whichever thread has launched it. */
+/* Of one kernel, by whichever thread has launched it; 0: none has. */
 static uint64_t cost_of(const struct vg_work *first, const struct vg_graph_kernel *kernel) {
   uint64_t cost_ns = 0;
   for (struct vg_work *work = (struct vg_work *)(uintptr_t)first; work && !cost_ns; work = work->next) {
@@ -80,22 +80,30 @@ static uint64_t cost_of(const struct vg_work *first, const struct vg_graph_kerne
     cost_ns = vg_work_known_cost(work, kernel->function, kernel->threads);
     vg_unlock(&work->lock);
   }
-  return cost_ns ? cost_ns : vg_estimate_guess();
+  return cost_ns;
+}
+
+/* Else the graph counts as a whole: a kernel that only graphs have would cost next to nothing. */
+static uint64_t sum_up(const struct vg_work *first, const struct graph *graph) {
+  uint64_t most_ns = graph->fill_ns + 1;
+  for (size_t i = 0; i < graph->count; i++) {
+    uint64_t cost_ns = cost_of(first, &graph->kernels[i]);
+    if (!cost_ns) return 0;
+    most_ns += cost_ns;
+  }
+  return most_ns;
 }
 
 void vg_gate_limit_graph(const struct vg_device *device, struct vg_work *work, struct vg_estimate *estimate) {
   pthread_mutex_lock(&graphs_mutex);
   struct graph *graph = *find((CUgraphExec)(uintptr_t)estimate->function);
-  if (graph && graph->launches++ % RENEWED_EVERY == 0) {
-    graph->most_ns = graph->fill_ns;
-    for (size_t i = 0; i < graph->count; i++)
-      graph->most_ns += cost_of(VG_LOAD(&device->gate->works), &graph->kernels[i]);
-  }
+  bool due = graph && (graph->launches++ % RENEWED_EVERY == 0 || !graph->most_ns);
+  if (due) graph->most_ns = sum_up(VG_LOAD(&device->gate->works), graph);
   uint64_t most_ns = graph ? graph->most_ns : 0;
   pthread_mutex_unlock(&graphs_mutex);
   if (graph) vg_gate_begin_measuring(work->device);
   vg_lock(&work->lock);
-  vg_estimate_limit(estimate, graph != NULL, most_ns);
+  vg_estimate_limit(estimate, most_ns != 0, most_ns);
   vg_unlock(&work->lock);
 }
 

@@ -10,6 +10,7 @@
 #define AHEAD_NS 40000      /* work ahead of a timed launch, so that the host's part is not timed, too */
 #define AHEAD_OF_NS 4000000 /* not ahead of a longer one, of which the host's part is a hundredth */
 #define POSTPONED_MOST 16
+#define STALE_LEGACY_NS VG_NS_PER_S
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
 
 static CUevent take_event(struct vg_work *work, CUcontext context) {
@@ -131,18 +132,20 @@ bool vg_work_is_over(CUevent event) {
 /* For how long it runs what is before it, at the most. Of a graph it is known how long its kernels take on their own, a
  * quarter more here; what another thread, or another stream that this one is ordered with, may have launched before the
  * wait can take longer than by the estimates. */
-static uint64_t longest_run(const struct vg_marker *marker, uint64_t before_ns) {
+static uint64_t longest_run(const struct vg_stream *stream, bool graph, uint64_t before_ns) {
   if (!before_ns) return 0;
-  bool graph = marker && marker->estimate && marker->estimate->most_us;
-  return graph ? before_ns + before_ns / 4 : VG_STALE_LEAST_NS + VG_STALE_FACTOR * before_ns;
+  if (graph) return before_ns + before_ns / 4;
+  if (vg_stream_is_legacy(stream)) return STALE_LEGACY_NS;
+  return VG_STALE_LEAST_NS + VG_STALE_FACTOR * before_ns;
 }
 
 /* What was launched before the wait has had its time. */
 static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
-  bool marked = stream->head != stream->tail;
-  uint64_t before_ns = marked ? vg_stream_oldest(stream)->cost_ns : stream->unmarked_ns;
-  bool is_wait = marked ? vg_stream_oldest(stream)->ends_wait : stream->wait_lost;
-  return is_wait && now_ns >= stream->moved_ns + longest_run(marked ? vg_stream_oldest(stream) : NULL, before_ns);
+  const struct vg_marker *oldest = stream->head != stream->tail ? vg_stream_oldest(stream) : NULL;
+  uint64_t before_ns = oldest ? oldest->cost_ns : stream->unmarked_ns;
+  bool is_wait = oldest ? oldest->ends_wait : stream->wait_lost;
+  bool graph = oldest && oldest->estimate && oldest->estimate->most_us;
+  return is_wait && now_ns >= stream->moved_ns + longest_run(stream, graph, before_ns);
 }
 
 void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
@@ -234,11 +237,11 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
     CUcontext popped;
     /* One that waits may have a full queue, where recording would block. */
     if (!stream->used || !stream->unmarked_ns || stream->shared || stream->waits) continue;
+    if (stream == work->last && VG_LOAD(&work->tally.in_flight)) continue;
     bool legacy = !stream->handle || stream->handle == CU_STREAM_LEGACY; /* there an event is a barrier */
     if (stream->per_thread || legacy || stream->is_gone) {
-      uint64_t end_ns = stream->run_from_ns + stream->unmarked_ns;
       if (vg_stream_settled(stream, since_ns, now_ns))
-        vg_work_clear_stream(work, stream, end_ns < now_ns ? end_ns : now_ns);
+        vg_work_clear_stream(work, stream, vg_stream_tail_end(stream, now_ns));
     } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {
       put_marker(work, stream, (struct vg_marker){0}, now_ns);
       REAL(cuCtxPopCurrent_v2)(&popped);

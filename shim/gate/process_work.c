@@ -17,7 +17,8 @@ static struct vg_work *first(const struct vg_device *device) {
 }
 
 bool vg_gate_may_wait(const struct vg_device *device) {
-  return VG_LOAD_RELAXED(&device->gate->wait_counts.any_stream) || VG_LOAD_RELAXED(&vg_gate_graphs_that_wait);
+  return VG_LOAD_RELAXED(&device->gate->wait_counts.any_stream) || VG_LOAD_RELAXED(&vg_gate_graphs_that_wait) ||
+         VG_LOAD_RELAXED(&device->gate->measures);
 }
 
 struct vg_work *vg_gate_new_work(struct vg_device *device) {
@@ -103,7 +104,7 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
     if (together.alone) vg_work_add_pieces(work, &together);
     waiting_ns += vg_work_waiting(work, &counts_ns);
     vg_gate_take_news(work, &done_ns, &launches);
-    if (VG_UNLIKELY(gate->measures)) vg_work_take_runs(work, &gate->runs, &sure_ns, now_ns);
+    if (VG_UNLIKELY(gate->measures)) vg_work_take_runs(work, &gate->runs, &sure_ns);
     vg_unlock(&work->lock);
   }
   if (VG_UNLIKELY(gate->measures)) vg_gate_settle(device, sure_ns);
@@ -237,10 +238,10 @@ void vg_gate_clear_all(struct vg_work *locked, uint64_t done_ns) {
 }
 
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked) {
-  uint64_t done_ns = 0, launches = 0, now_ns = vg_prim_now_ns(), sure_ns = now_ns;
+  uint64_t done_ns = 0, launches = 0, sure_ns = vg_prim_now_ns();
   for (struct vg_work *work = locked; work; work = work->next) {
     vg_gate_take_news(work, &done_ns, &launches);
-    if (VG_UNLIKELY(device->gate->measures)) vg_work_take_runs(work, &device->gate->runs, &sure_ns, now_ns);
+    if (VG_UNLIKELY(device->gate->measures)) vg_work_take_runs(work, &device->gate->runs, &sure_ns);
   }
   if (VG_UNLIKELY(device->gate->measures)) vg_gate_settle(device, sure_ns);
   vg_gate_report_news(device, done_ns, launches);

@@ -36,6 +36,7 @@ static struct vg_report_device *page_of(struct vg_device *device, uint64_t now_n
   vg_report_changes(device);
   if (gate->page != report) {
     gate->page = report;
+    if (now_ns > gate->settled_ns) gate->settled_ns = now_ns;
     span_restart(&gate->busy, now_ns, &report->busy_since_ns);
     span_restart(&gate->active, now_ns, &report->active_since_ns);
     VG_STORE(&report->outstanding, gate->busy.since_ns != 0);
@@ -94,6 +95,7 @@ bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   bool passed = VG_LOAD_RELAXED(&gate->solo_dirty);
   if (gate->busy.since_ns || passed) gate->idle_since_ns = now_ns;
+  if (passed) gate->settled_ns = now_ns;
   VG_STORE_RELAXED(&gate->solo_dirty, VG_LOAD_RELAXED(&device->solo_word) != VG_GATE_NO_WORD);
   if (!gate->busy.since_ns) return false;
   struct vg_report_device *report = page_of(device, now_ns);
@@ -149,9 +151,10 @@ void vg_gate_settle(struct vg_device *device, uint64_t sure_ns) {
   struct vg_gate_state *gate = device->gate;
   bool passed = VG_LOAD_RELAXED(&gate->solo_dirty); /* of such launches nobody knows when they run */
   if (sure_ns > gate->settled_ns && !passed) {
-    struct vg_report_device *report = page_of(device, sure_ns);
+    struct vg_report_device *report = page_of(device, vg_prim_now_ns());
     bool busy = gate->busy.since_ns != 0;
-    if (busy) VG_STORE(&report->busy_since_ns, 0); /* a reader in between sees too little for a moment */
+    if (busy) VG_STORE(&report->busy_since_ns, 0);              /* a reader in between sees too little for a moment */
+    if (sure_ns < gate->settled_ns) sure_ns = gate->settled_ns; /* the page is new */
     gate->busy.total_ns += vg_runs_within(&gate->runs, gate->settled_ns, sure_ns);
     uint64_t ran_ns = vg_runs_last(&gate->runs, sure_ns);
     if (ran_ns) gate->ran_ns = ran_ns;

@@ -14,6 +14,12 @@ static inline const struct vg_marker *vg_stream_oldest(const struct vg_stream *s
   return &stream->markers[stream->head % VG_WORK_MARKERS];
 }
 
+/* The legacy default stream waits for all blocking ones, whatever they wait for, and nothing marks what was launched
+ * into it before they did: an event in it would make them wait. */
+static inline bool vg_stream_is_legacy(const struct vg_stream *stream) {
+  return !stream->owner && (!stream->handle || stream->handle == CU_STREAM_LEGACY);
+}
+
 static inline void vg_stream_set_stale(struct vg_work *work, struct vg_stream *stream, bool stale) {
   if (stream->stale == stale) return;
   stream->stale = stale;
@@ -33,6 +39,8 @@ bool vg_stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64
 
 /* The oldest marker has completed. */
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns);
+/* By when work without a marker has ended, where only the time tells. */
+uint64_t vg_stream_tail_end(const struct vg_stream *stream, uint64_t now_ns);
 /* What is outstanding has completed, by done_ns. */
 void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns);
 

@@ -32,8 +32,6 @@ void vg_gate_mark_tails(struct vg_device *device, uint64_t since_ns, uint64_t no
   pthread_mutex_lock(&vg_gate_capture_mutex); /* none begins meanwhile */
   struct vg_work *first = VG_LOAD(&vg_gate_captures) ? NULL : VG_LOAD(&device->gate->works);
   for (struct vg_work *work = first; work; work = work->next) {
-    /* Within a launch, which may take long, a marker would be behind a part of it. */
-    if (VG_LOAD(&work->tally.in_flight)) continue;
     vg_work_lock(work);
     vg_work_mark_tails(work, since_ns, now_ns);
     vg_unlock(&work->lock);

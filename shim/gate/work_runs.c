@@ -8,8 +8,10 @@
  */
 #include "gate/stream_books.h"
 
-#define TAIL_PATIENCE_NS VG_NS_PER_MS  /* after its estimated end, for a marker behind what has none yet */
 #define AT_ONCE_NS (50 * VG_NS_PER_US) /* a marker in an idle stream completes within this time */
+#define UNSEEN_NS                                                                                                      \
+  (200 * VG_NS_PER_US) /* the work before it has ended earlier: it counts as so much longer than this                  \
+                        */
 
 void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
   stream->run_from_ns = now_ns;
@@ -23,12 +25,25 @@ static uint64_t begin_of(const struct vg_stream *stream, uint64_t launched_ns, u
   return unknown && latest_ns > stream->run_from_ns ? latest_ns : stream->run_from_ns;
 }
 
-/* When the work before a marker ended that has completed at at_ns, or is pending since then. What was launched before a
- * wait has run at once; so do, as far as is known, the kernels of a graph that waits. And a marker that completes as
- * soon as it is recorded says only that they have ended before. */
-static uint64_t end_of(const struct vg_marker *marker, uint64_t begin_ns, uint64_t at_ns) {
-  bool by_cost = marker->ends_wait || at_ns < marker->put_ns + AT_ONCE_NS;
-  return by_cost && at_ns > begin_ns + marker->cost_ns ? begin_ns + marker->cost_ns : at_ns;
+/* For how long work counts as running at most whose end nothing shows: estimates may be too short, and a program must
+ * gain nothing by that. */
+static uint64_t most_of(uint64_t cost_ns) {
+  return UNSEEN_NS + VG_STALE_FACTOR * cost_ns;
+}
+
+/* When the work before a marker ended that has completed at at_ns, or is pending since then. A marker that ends a wait
+ * shows nothing of the work before it, which has mostly a marker of its own; nor does that of a graph that waits, whose
+ * kernels' time is known; and one that completes as soon as it is recorded shows only that all has ended before. */
+static uint64_t end_of(const struct vg_stream *stream, const struct vg_marker *marker, uint64_t begin_ns,
+                       uint64_t at_ns) {
+  uint64_t most_ns = at_ns - begin_ns;
+  if (marker->estimate && marker->estimate->most_us)
+    most_ns = marker->cost_ns;
+  else if (marker->ends_wait && !(marker->cost_ns && vg_stream_is_legacy(stream)))
+    most_ns = marker->cost_ns ? VG_STALE_LEAST_NS + VG_STALE_FACTOR * marker->cost_ns : 0;
+  else if (at_ns < marker->put_ns + AT_ONCE_NS)
+    most_ns = most_of(marker->cost_ns);
+  return at_ns > begin_ns + most_ns ? begin_ns + most_ns : at_ns;
 }
 
 static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
@@ -38,8 +53,13 @@ static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
 
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns) {
   uint64_t begin_ns = begin_of(stream, at_ns, marker->cost_ns);
-  if (marker->cost_ns) vg_runs_add(&work->runs, begin_ns, end_of(marker, begin_ns, at_ns));
+  if (marker->cost_ns) vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
   begin_next(stream, at_ns, stream->cost_ns == marker->cost_ns);
+}
+
+uint64_t vg_stream_tail_end(const struct vg_stream *stream, uint64_t now_ns) {
+  uint64_t end_ns = stream->run_from_ns + most_of(stream->unmarked_ns);
+  return end_ns < now_ns ? end_ns : now_ns;
 }
 
 void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t done_ns) {
@@ -48,25 +68,16 @@ void vg_work_note_tail(struct vg_work *work, struct vg_stream *stream, uint64_t 
   begin_next(stream, done_ns, true);
 }
 
-static void take_tail(const struct vg_stream *stream, struct vg_runs *runs, uint64_t *sure_ns, uint64_t now_ns) {
-  if (stream->waits) return; /* no marker could be put before it */
-  uint64_t begin_ns = stream->run_from_ns, end_ns = begin_ns + stream->unmarked_ns;
-  if (now_ns > end_ns + TAIL_PATIENCE_NS)
-    vg_runs_add(runs, begin_ns, end_ns);
-  else if (begin_ns < *sure_ns)
-    *sure_ns = begin_ns;
-}
-
 /* What runs is known as of the last look at its marker. */
 static void take_running(const struct vg_stream *stream, struct vg_runs *runs, uint64_t *sure_ns) {
   const struct vg_marker *oldest = vg_stream_oldest(stream);
   uint64_t begin_ns = begin_of(stream, stream->moved_ns, oldest->cost_ns);
   uint64_t seen_ns = stream->pending_ns > begin_ns ? stream->pending_ns : begin_ns;
-  vg_runs_add(runs, begin_ns, end_of(oldest, begin_ns, seen_ns));
+  vg_runs_add(runs, begin_ns, end_of(stream, oldest, begin_ns, seen_ns));
   if (seen_ns < *sure_ns) *sure_ns = seen_ns;
 }
 
-void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sure_ns, uint64_t now_ns) {
+void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sure_ns) {
   vg_runs_add_all(runs, &work->runs);
   work->runs.count = 0;
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
@@ -74,7 +85,7 @@ void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sur
     if (!stream->used) continue;
     if (stream->head != stream->tail)
       take_running(stream, runs, sure_ns);
-    else if (stream->cost_ns)
-      take_tail(stream, runs, sure_ns, now_ns);
+    else if (stream->cost_ns && !stream->waits && stream->run_from_ns < *sure_ns)
+      *sure_ns = stream->run_from_ns; /* nothing shows its end yet */
   }
 }
