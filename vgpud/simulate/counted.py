@@ -33,6 +33,9 @@ class Counted:
     def suits(self, job: Job, placement: Placement) -> bool:
         return self.fits(placement)
 
+    def offers(self, placement: Placement) -> bool:
+        return True
+
     def shared(self, spec: JobSpec) -> JobSpec:
         return spec
 

@@ -116,6 +116,15 @@ class Cluster:
                     return False
         return True
 
+    def offers(self, placement: Placement) -> bool:
+        """Whether a job that leaves it leaves room for others: one of its devices is offered, or it has none."""
+        shares = [(place.node, share.device_uuid) for place in placement for share in place.shares]
+        return not shares or any(self._offers(node, uuid) for node, uuid in shares)
+
+    def _offers(self, name: str, device_uuid: str) -> bool:
+        node, devices = self._by_name.get(name, (None, {}))
+        return node is not None and device_uuid in devices and node.offered[devices[device_uuid]]
+
     def _sound(self, place: Place) -> bool:
         if place.node not in self._by_name:
             return False
