@@ -36,6 +36,9 @@ class Counted:
     def offers(self, placement: Placement) -> bool:
         return True
 
+    def has_devices(self, job: Job, placement: Placement) -> bool:
+        return placement != () or job.spec.width_milli <= self._total
+
     def shared(self, spec: JobSpec) -> JobSpec:
         return spec
 

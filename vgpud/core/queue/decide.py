@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
-from vgpud.core.queue import elasticity, sizes
+from vgpud.core.queue import elasticity, sizes, strict
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
@@ -117,7 +117,7 @@ class Decision:
             return True
         turn.failed |= bit
         self._tried[job.spec.uid] = self._tried.get(job.spec.uid, 0) + TRY_COST + self._stopped - stopped
-        if line.spec.strict and turn.until_ns < 0:
+        if line.spec.strict and turn.until_ns < 0 and strict.holds_up(self.world, job):
             if not line.spec.backfill:
                 return False
             turn.until_ns = reserved_start_ns(self.world, job, self.now_ns)
