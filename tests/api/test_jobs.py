@@ -289,7 +289,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"after": [-3]}, "INVALID_ARGUMENT", "after -3"),
     ({"after": [77]}, "NOT_FOUND", "no job 77"),
-    ({"after": range(1, 1002)}, "INVALID_ARGUMENT", "1001 jobs"),
+    ({"after": range(1, 10_002)}, "INVALID_ARGUMENT", "10001 jobs"),
     ({"cpu_milli": -1}, "INVALID_ARGUMENT", "cpu_milli -1"),
     ({"ram_bytes": -1}, "INVALID_ARGUMENT", "ram_bytes -1"),
     ({"skew": 1.5}, "INVALID_ARGUMENT", "skew 1.5"),

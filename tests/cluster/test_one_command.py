@@ -205,6 +205,23 @@ def test_what_sbatch_says(
     assert (invoke(given), capsys.readouterr().out) == (code, output)
 
 
+def test_a_job_that_submits_another_does_not_pass_on_its_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sbatch").write_text(
+        '#!/bin/sh\necho "7;${VGPU_ARRAY_INDEX-none} ${VGPU_WORKER-none}" >> $0.told; echo 7\n'
+    )
+    (tmp_path / "sbatch").chmod(0o755)
+    for name, value in {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "VGPU_ARRAY_INDEX": "3",
+        "VGPU_WORKER": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert invoke(["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "-q", "--", "x"]) == 0
+    assert (capsys.readouterr().out, (tmp_path / "sbatch.told").read_text()) == ("7\n", "7;none none\n")
+
+
 def test_no_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     done = CliRunner().invoke(cli, ["submit", "--cluster", "--partition", "gpu", "--gpus", "1", "--", "x"])

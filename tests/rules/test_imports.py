@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"oci", "paths", "store"},
     "daemon.jobs": _QUEUE
     | {"api", "config", "core.queue", "errors", "host", "jobs", "libraries", "paths"}
-    | {"predict", "store"},
+    | {"oci", "predict", "store"},
     "serve": {"certs", "config", "core", "daemon", "devices", "errors", "host", "libraries", "paths", "store"},
     # what programs import, and tools beside the daemon
     "client": {"errors", "host", "paths", "predict", "simulate"},
@@ -90,6 +90,7 @@ ALLOWED: dict[str, set[str]] = {
         "core",
         "core.jobs",
         "errors",
+        "oci",
         "paths",
         "simulate",
     }

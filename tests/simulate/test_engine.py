@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.simulate.worlds import costs, ends_s, job, run
-from vgpud.core.jobs.model import JobState
+from vgpud.core.jobs.model import SECOND_NS, JobState
 from vgpud.simulate import results
 from vgpud.simulate.interference import FULL, Pairs, Summed
 from vgpud.simulate.trace import TraceJob
@@ -34,6 +36,25 @@ def test_costs() -> None:
     found = results.figures(outcome)
     assert found.utilisation == 1.0
     assert found.working == pytest.approx(11 / 14.25)
+
+
+def test_what_its_suspension_takes_is_not_what_a_job_has_had() -> None:
+    """The first has had 2 s of its 10 when the second comes: after 5 s of suspension 8 s are left, as before."""
+    outcome = run([job(0, 10), job(2, 1), job(3, 5)], "1x1", "srtf", costs=costs(suspend_s=5))
+    assert ends_s(outcome) == [21, 8, 13]
+    assert [known.executed_ns for _, known in outcome.jobs] == [10 * SECOND_NS, SECOND_NS, 5 * SECOND_NS]
+
+
+@pytest.mark.parametrize("policy", ["srtf", "srsf"])
+def test_who_says_a_little_too_little_is_not_sent_to_the_back(policy: str) -> None:
+    def says(at_s: float, duration_s: float, said_s: float) -> TraceJob:
+        one = job(at_s, duration_s)
+        return replace(one, spec=replace(one.spec, duration_ns=round(said_s * SECOND_NS)))
+
+    assert ends_s(run([says(0, 110, 100), says(105, 50, 50)], "1x1", policy)) == [110, 160]
+    assert ends_s(run([says(0, 1000, 10), says(500, 50, 50)], "1x1", policy)) == [1050, 550]
+    woken = ends_s(run([says(0, 1000, 10), says(1, 200, 200)], "1x1", policy))
+    assert woken == pytest.approx([1200, 338]), "without another event: after 10 + 128 s"
 
 
 def test_a_job_that_ends_in_the_instant_in_which_it_is_stopped_has_ended() -> None:

@@ -210,9 +210,22 @@ def test_what_is_done_about_jobs(vgpu: Any, daemon: Any, queue: Any, command: st
     assert "job 1 has completed" in result.stderr
 
 
-def test_cancel_an_array(vgpu: Any, daemon: Any, queue: Any) -> None:
-    assert vgpu("queue", "cancel", "--array", "7", host=daemon.host).code == 0
+@pytest.mark.parametrize("named", ["7", "7-9"])
+def test_cancel_an_array(vgpu: Any, daemon: Any, queue: Any, named: str) -> None:
+    assert vgpu("queue", "cancel", "--array", named, host=daemon.host).code == 0
     assert queue.requests[-1] == pb.CancelJobRequest(job_id=7, array=True)
+
+
+def test_all_jobs_of_an_array_are_named_by_the_first_and_the_last(vgpu: Any, daemon: Any, queue: Any) -> None:
+    result = vgpu("queue", "hold", "3-4", host=daemon.host)
+    assert (result.code, queue.jobs[3].state, queue.jobs[4].state) == (0, "held", "held")
+    for words in (("queue", "show", "3-4"), ("queue", "logs", "3-4"), ("explain", "3-4")):
+        result = vgpu(*words, host=daemon.host)
+        assert result.code == USAGE and "'3-4' are 2 jobs: name one of them" in result.stderr
+    for wrong in ("4-3", "3-", "1-10001", "3-4-5"):
+        assert vgpu("queue", "hold", wrong, host=daemon.host).code == USAGE, wrong
+    assert vgpu("submit", "--gpus", "0.5", "--after", "3-5,4,9", "true", host=daemon.host).code == 0
+    assert list(queue.requests[-1].spec.after) == [3, 4, 5, 9]
 
 
 @pytest.mark.parametrize("command", [("show",), ("logs",), ("logs", "-f")])

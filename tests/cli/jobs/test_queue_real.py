@@ -172,8 +172,8 @@ def test_an_array_and_a_gang(real: Any) -> None:
     first = submit(
         real, "--gpus", "0.25", "--array", "3-5", "--log", "out-%a", "--", "sh", "-c", "echo $VGPU_ARRAY_INDEX"
     )
-    ids = [str(int(first) + i) for i in range(3)]
-    assert real("queue", "wait", *ids).code == 0
+    assert real("queue", "wait", first).code == 0
+    ids = [str(int(first.split("-")[0]) + i) for i in range(3)]
     assert [real("queue", "logs", job_id).stdout for job_id in ids] == ["3\n", "4\n", "5\n"]
     assert Path("out-4").read_text() == "4\n"
     gang = submit(real, "--gpus", "0.5", "--gang", "3", "--", "sh", "-c", "echo $VGPU_MEMBER/$VGPU_MEMBERS")
@@ -181,6 +181,23 @@ def test_an_array_and_a_gang(real: Any) -> None:
     assert [real("queue", "logs", "--member", str(i), gang).stdout for i in range(3)] == ["0/3\n", "1/3\n", "2/3\n"]
     array = submit(real, "--gpus", "0.25", "--array", "1-3", "--hold", "--", "true")
     assert real("queue", "cancel", "--array", array).code == 0
+    assert real("queue", "ls", "-o", "name").stdout == ""
+
+
+def test_what_the_submission_of_an_array_prints_is_all_of_it(real: Any) -> None:
+    """Its third job fails: who comes after the array does not start, and who waits for it is told."""
+    third_fails = ("sh", "-c", "sleep 1; test $VGPU_ARRAY_INDEX -ne 2")
+    array = submit(real, "--gpus", "0.25", "--array", "0-2", "--", *third_fails)
+    after_all = submit(real, "--gpus", "0.25", "--after", array, "--", "true")
+    after_first = submit(real, "--gpus", "0.25", "--after", array.split("-")[0], "--", "true")
+    assert real("queue", "wait", "-q", array).code == 1
+    assert real("queue", "wait", after_first).code == 0
+    assert job(real, after_all)["state"] == "cancelled"
+    held = submit(real, "--gpus", "0.25", "--array", "1-3", "--hold", "--", "true")
+    for command in ("release", "wait"):
+        assert real("queue", command, held).code == 0, command
+    held = submit(real, "--gpus", "0.25", "--array", "1-3", "--hold", "--", "true")
+    assert real("queue", "cancel", held).code == 0
     assert real("queue", "ls", "-o", "name").stdout == ""
 
 

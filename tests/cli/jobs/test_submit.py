@@ -44,7 +44,7 @@ def test_a_lost_answer_is_asked_for_again_under_the_same_id(vgpu: Any, daemon: A
     daemon.queue.lost = 6
     daemon.queue.first_state = "completed"
     result = vgpu("submit", "--gpus", "0.5", *words, "--", "true", host=daemon.host)
-    assert (result.code, result.stdout) == (0, "1\n"), result
+    assert (result.code, result.stdout) == (0, "1-3\n" if "--array" in words else "1\n"), result
     assert len(daemon.queue.jobs) == (3 if "--array" in words else 1)
     assert len(daemon.queue.requests) == 7
     assert len({request.request_id for request in daemon.queue.requests}) == 1
@@ -103,7 +103,7 @@ def test_all_options_reach_the_api(vgpu: Any, daemon: Any, tmp_path: Path) -> No
     more = "--after 3,4 --after-any --array 2-9 --hold --log out-%j --env A=1=2 --env B= --skew 0.25 --no-preempt"
     words = f"{share} {job} {more} -C {tmp_path} --image my/image:1".split()
     result = vgpu("submit", *words, "--", "python", "-c", "print( 1 )", host=daemon.host)
-    assert (result.code, result.stdout) == (0, "1\n")
+    assert (result.code, result.stdout) == (0, "1-8\n")
     spec = submitted(daemon)
     slice_ = spec.slice
     assert (slice_.gpus_milli, slice_.min_milli, slice_.max_milli) == (500, 300, 800)
@@ -180,8 +180,8 @@ def test_what_is_said_of_a_job_that_waits_and_of_one_that_runs(vgpu: Any, daemon
 
 def test_an_array_says_its_numbers(vgpu: Any, daemon: Any) -> None:
     result = vgpu("submit", "--gpus", "0.5", "--array", "1-3", "true", host=daemon.host)
-    assert result.stdout == "1\n"
-    assert "3 jobs, 1 to 3" in result.stderr and "--array 1" in result.stderr
+    assert result.stdout == "1-3\n"
+    assert "3 jobs, 1 to 3" in result.stderr and "cancel 1-3" in result.stderr
     result = vgpu("submit", "-o", "name", "--gpus", "0.5", "--array", "1-3", "true", host=daemon.host)
     assert result.stdout == "4\n5\n6\n"
     answer = vgpu("submit", "-o", "json", "--gpus", "0.5", "--array", "1-2", "true", host=daemon.host).json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.core.policy.world import World, make_job
-from vgpud.core.jobs.model import SECOND_NS, Job
+from vgpud.core.jobs.model import SECOND_NS, Job, JobState
 from vgpud.core.policy.registry import make
 
 
@@ -60,8 +60,33 @@ def test_what_has_run_is_no_longer_remaining() -> None:
     assert ends_s("srtf", [make_job(1, 1, 100), make_job(2, 1, 30, at=60)]) == [130, 90]
 
 
-def test_who_gives_no_duration_or_exceeds_it_comes_last() -> None:
-    honest, silent, exceeded = make_job(1, 1, 10_000), make_job(2, 1, 0), make_job(3, 1, 10)
-    exceeded.executed_ns = 11 * SECOND_NS
-    assert order("srtf", [exceeded, silent, honest]) == [1, 2, 3]
-    assert order("srsf", [exceeded, silent, honest]) == [1, 2, 3]
+def test_who_gives_no_duration_comes_last() -> None:
+    honest, silent = make_job(1, 1, 10_000), make_job(2, 1, 0)
+    assert order("srtf", [silent, honest]) == order("srsf", [silent, honest]) == [1, 2]
+
+
+def test_who_exceeds_its_duration_is_taken_to_need_as_long_again() -> None:
+    """A little wrong: it ends soon. Very wrong: others go first, but those that say nothing do not."""
+    for policy in ("srtf", "srsf"):
+        honest, silent, short = make_job(1, 1, 100), make_job(2, 1, 0), make_job(3, 1, 1)
+        exceeded = make_job(4, 1, 10)
+        exceeded.executed_ns = 11 * SECOND_NS
+        assert order(policy, [silent, honest, exceeded, short]) == [3, 4, 1, 2]
+        exceeded.executed_ns = 150 * SECOND_NS
+        assert order(policy, [silent, exceeded, honest, short]) == [3, 1, 4, 2]
+
+
+def test_two_that_exceed_their_durations_do_not_take_turns_for_ever() -> None:
+    """Each has the device until it has outlasted its duration twice as long as before."""
+    policy, changes, now_s = make("srtf"), 0, 0
+    jobs = [make_job(1, 1, 10), make_job(2, 1, 10)]
+    for job in jobs:
+        job.executed_ns = 11 * SECOND_NS
+    for now_s in range(1000):
+        first = min(jobs, key=lambda job: (policy.key(job, now_s * SECOND_NS), job.job_id))
+        if first.state is not JobState.RUNNING:
+            changes += 1
+            other = jobs[0] if first is jobs[1] else jobs[1]
+            other.executed_ns, other.state = other.executed_at(now_s * SECOND_NS), JobState.PENDING
+            first.started_ns, first.state = now_s * SECOND_NS, JobState.RUNNING
+    assert changes <= 20

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.core.queue.world import Shell, gpus, queue, shell
 from vgpud.core.jobs.events import Cancelled, Held, Released, Submitted
 from vgpud.core.jobs.model import JobSpec
+from vgpud.core.queue.check import ARRAY_JOBS_MAX
 
 
 def array(at: Shell, count: int, limit: int, **fields: object) -> list[int]:
@@ -93,3 +94,11 @@ def test_a_limit_out_of_range_is_refused() -> None:
     spec: JobSpec = gpus(0.1, array_limit=-1)
     denied = shell(1).machine.check(spec, 2)
     assert denied is not None and denied.message == "-1 jobs of an array at once: write 1 to 10000, or none"
+
+
+def test_a_job_comes_after_all_of_the_largest_array() -> None:
+    at = shell(1)
+    first = at.submit(gpus(1, index=1), count=ARRAY_JOBS_MAX)
+    after = at.submit(gpus(1, after=tuple(range(first, first + ARRAY_JOBS_MAX))))
+    assert at.machine.check(gpus(1, after=tuple(range(1, ARRAY_JOBS_MAX + 2)))) is not None
+    assert "it waits for jobs 1, 2, 3 and 9997 more to complete" in at.reason(after)

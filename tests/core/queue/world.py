@@ -50,6 +50,12 @@ class CountedRoom:
     def suits(self, job: Job, placement: Placement) -> bool:
         return self.fits(placement)
 
+    def offers(self, placement: Placement) -> bool:
+        return True
+
+    def has_devices(self, job: Job, placement: Placement) -> bool:
+        return placement != () or job.spec.width_milli <= self._total
+
     def shared(self, spec: JobSpec) -> JobSpec:
         return spec
 

@@ -11,6 +11,7 @@ from vgpud.core.jobs.model import Ask, Job, JobSpec
 from vgpud.core.model import Spec
 from vgpud.daemon.jobs.launch import attempt_of
 from vgpud.jobs.image import Engine, containers
+from vgpud.oci.request import OF_JOBS
 from vgpud.v1 import vgpud_pb2 as pb
 
 OWN = {
@@ -20,6 +21,13 @@ OWN = {
     "VGPU_ARRAY_INDEX": "2",
     "VGPU_MEMBERS": "2",
 }
+
+
+def submitted_within_a_job(image: str, elastic: bool = False) -> Job:
+    """Neither of an array nor of a gang; its submitter was of both, or was a worker."""
+    outer = OWN | {"VGPU_MEMBER": "1"} | ({"VGPU_WORKER": "7"} if not elastic else {})
+    launch = Launch(1000, 1000, (1000,), ("true",), image, "/", tuple(outer.items()), 0o22, (), "/tmp/%j.log")
+    return Job(13, JobSpec(Ask(Spec(0)), run=launch), 0, attempt=1)
 
 
 def job(image: str) -> Job:
@@ -40,3 +48,17 @@ def test_a_job_knows_who_it_is(tmp_path: Path, image: str) -> None:
         assert all({"VGPU", "VGPU_SLICE"}.isdisjoint(names) for names in seen), "it asks for nothing by these"
     for number, names in enumerate(seen):
         assert names.items() >= (OWN | {"VGPU_MEMBER": str(number), "GIVEN": "1"}).items()
+
+
+@pytest.mark.parametrize("image", ["", "site/train"], ids=["host", "image"])
+@pytest.mark.parametrize("elastic", [False, True])
+def test_a_job_is_not_told_what_the_job_is_that_submitted_it(tmp_path: Path, image: str, elastic: bool) -> None:
+    attempt = attempt_of(submitted_within_a_job(image, elastic), [], pb.Node(), False, 10, worker=0 if elastic else -1)
+    (member,) = attempt.members
+    seen = {name: value for name, value in member.environment.items() if name in OF_JOBS}
+    if image:
+        _, files = containers(attempt, Engine(("/bin/engine",)), tmp_path)
+        (text,) = (text for path, text in files.items() if path.suffix == ".env")
+        seen = dict(line.split("=", 1) for line in text.splitlines())
+    worker = {"VGPU_WORKER": "0"} if elastic else {}
+    assert seen == {"VGPU_JOB_ID": "13", "VGPU_JOB_ATTEMPT": "1"} | worker

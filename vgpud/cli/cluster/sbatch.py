@@ -60,9 +60,12 @@ def _partition(run_dir: Path | None) -> str:
 
 def _run(settings: Settings, words: list[str], script: str, variables: dict[str, str], run: Run) -> int:
     """With `wait` sbatch ends with the job, after it has printed its number."""
+    from vgpud.oci.request import OF_JOBS
+
     pipe = subprocess.PIPE
+    inherited = {name: value for name, value in os.environ.items() if name not in OF_JOBS}  # this may be in a job
     try:
-        process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **variables})
+        process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env={**inherited, **variables})
     except FileNotFoundError as error:
         raise CliError("sbatch was not found: install Slurm's client programs", ExitCode.UNREACHABLE) from error
     except OSError as error:

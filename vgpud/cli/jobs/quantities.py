@@ -75,17 +75,42 @@ class Array(AnyParam):
             self.fail(str(error), param, ctx)
 
 
+_JOBS = re.compile(r"([1-9]\d{0,17})(?:-([1-9]\d{0,17}))?")
+
+
+def jobs_text(job_ids: Sequence[int]) -> str:
+    """What names all of these jobs, which were submitted together, in other commands: 12, or 12-19 of an array."""
+    return f"{job_ids[0]}-{job_ids[-1]}" if len(job_ids) > 1 else f"{job_ids[0]}"
+
+
 class JobIds(AnyParam):
-    """Jobs by number, separated by commas."""
+    """Jobs by number, and all of an array as its submission prints them, separated by commas: 3,12-19."""
 
     name = "jobs"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        words = str(value).split(",")
-        for word in words:
-            if not re.fullmatch(r"[1-9]\d{0,17}", word.strip()):
+        found: dict[int, None] = {}
+        for word in str(value).split(","):
+            match = _JOBS.fullmatch(word.strip())
+            if not match:
                 self.fail(f"{word.strip()!r} is not a job: write its number, as `vgpu queue ls` shows it", param, ctx)
-        return tuple(int(word) for word in words)
+            first, last = int(match[1]), int(match[2] or match[1])
+            if not 0 <= last - first < ARRAY_JOBS_MAX:
+                text = f"{word.strip()!r} is no array's jobs: write the lower number first, {ARRAY_JOBS_MAX} at most"
+                self.fail(text, param, ctx)
+            found.update(dict.fromkeys(range(first, last + 1)))
+        return tuple(found)
+
+
+class ArrayOrJob(AnyParam):
+    """A job's number, or the numbers of an array: several jobs."""
+
+    name = "job"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if "," in str(value):
+            self.fail(f"{str(value)!r} is not a job: write numbers with blanks between them", param, ctx)
+        return JobIds().convert(value, param, ctx)
 
 
 class JobId(IntParam):
@@ -94,9 +119,10 @@ class JobId(IntParam):
     name = "job"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if "," in str(value):
-            self.fail(f"{str(value)!r} is not a job: write numbers with blanks between them", param, ctx)
-        return JobIds().convert(value, param, ctx)[0]
+        found = ArrayOrJob().convert(value, param, ctx)
+        if len(found) > 1:
+            self.fail(f"{str(value)!r} are {len(found)} jobs: name one of them", param, ctx)
+        return found[0]
 
 
 class JobIdOrSlurms(JobId):

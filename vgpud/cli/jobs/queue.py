@@ -18,7 +18,7 @@ from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Number
 from vgpud.cli.jobs.detach_keys import check_terminal, detach_keys_option
-from vgpud.cli.jobs.quantities import JobId
+from vgpud.cli.jobs.quantities import ArrayOrJob, JobId
 from vgpud.cli.slices.run import RunningCommand
 from vgpud.errors import ExitCode
 
@@ -45,11 +45,26 @@ def queue() -> None:
     """List, show, change, cancel, hold and follow jobs of `vgpu submit`."""
 
 
+#: in a command's meta: of each word that names jobs, the first: that of the array
+_FIRSTS = "vgpud.firsts"
+
+
 def job_ids_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     argument = click.argument(
-        "job_ids", nargs=-1, required=True, type=JobId(), metavar="JOB...", shell_complete=complete_job
+        "job_ids",
+        nargs=-1,
+        required=True,
+        type=ArrayOrJob(),
+        metavar="JOB...",
+        shell_complete=complete_job,
+        callback=_all_jobs,
     )
     return argument(command)
+
+
+def _all_jobs(ctx: click.Context, _param: click.Parameter, words: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    ctx.meta[_FIRSTS] = tuple(dict.fromkeys(word[0] for word in words))
+    return tuple(dict.fromkeys(job_id for word in words for job_id in word))
 
 
 def _views(client: JobClient, jobs: Sequence[pb.Job]) -> list[View]:
@@ -171,9 +186,11 @@ def _tracked(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
 @queue.command("cancel", short_help="End running jobs, remove waiting ones.")
 @job_ids_argument
 @click.option("--array", is_flag=True, help="All jobs of the arrays whose first jobs these are.")
+@click.pass_context
 @pass_settings
-def cancel(settings: Settings, job_ids: tuple[int, ...], array: bool) -> None:
+def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool) -> None:
     """End running jobs with all their processes, and remove waiting ones from the queue."""
+    job_ids = ctx.meta[_FIRSTS] if array else job_ids
     each_job(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
 
 

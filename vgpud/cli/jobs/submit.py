@@ -22,7 +22,7 @@ from vgpud.cli.jobs import elastic_options, job_file, submit_cluster
 from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
-from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable
+from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable, jobs_text
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -91,7 +91,11 @@ class SubmitCommand(VgpuCommand):
 @click.option("--expected", type=Span(), metavar="TIME", help="Expected duration; some policies use it.")
 @click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Retry up to N times on failure.")
 @click.option(
-    "--after", type=JobIds(), metavar="JOB[,JOB]", shell_complete=complete_job, help="Start when these have completed."
+    "--after",
+    type=JobIds(),
+    metavar="JOB[,JOB]",
+    shell_complete=complete_job,
+    help="Start when these have completed; 12-19: an array's.",
 )
 @click.option("--after-any", is_flag=True, help="... or have ended, with any result.")
 @click.option(
@@ -324,7 +328,7 @@ def _asked(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
-    """Prints the number on stdout (of an array: the first), and the job's state on stderr."""
+    """Prints the number on stdout (of an array: the first and the last), and the job's state on stderr."""
     from vgpud.cli.common.output import dump, say
     from vgpud.cli.jobs import tables, views
 
@@ -336,11 +340,11 @@ def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: b
             found = _asked(lambda: views.job_view(client.job(ids[0]), client.simulated()))
             dump(settings, {"job_ids": list(ids), "job": found})
         return
-    print(ids[0], flush=True)
+    print(jobs_text(ids), flush=True)
     job = _asked(lambda: views.job_view(client.job(ids[0]), frozenset()))
     if job is None or quiet or (wait and job["state"] in views.ENDED):
         return
     if len(ids) > 1:
-        say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel --array {ids[0]}` would end all")
+        say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel {jobs_text(ids)}` would end all")
     text = f"job {ids[0]} ({tables.name_label(job)}) {tables.state_words(job['state'], job['reason'])}"
     say(text if job["reason"] else f"{text}, its output goes to {job['log']}")

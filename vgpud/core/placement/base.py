@@ -72,6 +72,15 @@ class Room(Protocol):
         """As fits(), and its rule lets the job share the devices with their residents."""
         ...
 
+    def offers(self, placement: Placement) -> bool:
+        """Whether a job that leaves it leaves room for others: one of its devices is offered, or it has none."""
+        ...
+
+    def has_devices(self, job: Job, placement: Placement) -> bool:
+        """Whether what is offered would do for the job if nothing else ran: anywhere, or, with a placement, just
+        there."""
+        ...
+
     def shared(self, spec: JobSpec) -> JobSpec:
         """The spec as its queue's rule places it: some rules guarantee less, so that other jobs fit beside it."""
         ...

@@ -47,6 +47,7 @@ class Cluster:
         self._counts: dict[tuple[int, Ask], Counts] = {}
         self._why: dict[tuple[int, Ask, int], str] = {}
         self._never: dict[tuple[Ask, int], str] = {}  # why such jobs never fit these nodes
+        self._has_devices: dict[tuple[Ask, int], bool] = {}  # what has_devices() has found
         self._why_end = 0  # of the changes that these sentences know
         self._direct: dict[str, tuple[tuple[str, int, int], ...]] = {}
         self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
@@ -116,6 +117,27 @@ class Cluster:
                     return False
         return True
 
+    def offers(self, placement: Placement) -> bool:
+        """Whether a job that leaves it leaves room for others: one of its devices is offered, or it has none."""
+        shares = [(place.node, share.device_uuid) for place in placement for share in place.shares]
+        return not shares or any(self._offers(node, uuid) for node, uuid in shares)
+
+    def has_devices(self, job: Job, placement: Placement) -> bool:
+        """Whether what is offered would do for the job if nothing else ran: anywhere, or, with a placement, just
+        there. Looks at the nodes once for a shape until others are offered."""
+        if placement:
+            return all(self._offers(place.node, share.device_uuid) for place in placement for share in place.shares)
+        key = job.spec.ask, _members(job.spec)
+        if key not in self._has_devices:
+            if len(self._has_devices) >= SHAPES_MAX:
+                del self._has_devices[next(iter(self._has_devices))]
+            self._has_devices[key] = shortage.fits_offered(job.spec, self.nodes, self._policy)
+        return self._has_devices[key]
+
+    def _offers(self, name: str, device_uuid: str) -> bool:
+        node, devices = self._by_name.get(name, (None, {}))
+        return node is not None and device_uuid in devices and node.offered[devices[device_uuid]]
+
     def _sound(self, place: Place) -> bool:
         if place.node not in self._by_name:
             return False
@@ -182,12 +204,14 @@ class Cluster:
             self._total_milli += turned * MILLI_PER_DEVICE
             self._free_milli += turned * max(node.free_milli[i], 0)
         node.offered = wanted
+        self._has_devices.clear()
         self._changes.add(node)
 
     def replace_nodes(self, nodes: Sequence[Node]) -> list[str]:
         """As in events.NodesChanged; all of it is free then. Returns the names of the nodes that there were."""
         before = list(self._by_name)
-        for forgotten in (self._by_name, self._direct, self._rankings, self._counts, self._why, self._never):
+        memos = self._rankings, self._counts, self._why, self._never, self._has_devices
+        for forgotten in (self._by_name, self._direct, *memos):
             forgotten.clear()
         fresh = [replace(node, free_milli=[], free_bytes=[], offered=[], residents=[]) for node in nodes]
         self._set_nodes(fresh, self._changes.clock + 1)  # a version that no node has had: rules remember by version

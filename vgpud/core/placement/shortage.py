@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from vgpud.core import admit
 from vgpud.core.jobs.model import Ask, JobSpec, Node, Placement
@@ -19,21 +20,40 @@ def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> s
     shape = Shape(spec.ask, policy)
     if shape.denied is not None:
         return shape.denied.message
-    holds = 0
-    exact = shape.named or policy.kubernetes_devices
-    seen: dict[object, int] = {}
-    for node in nodes:
-        key = (node.kind, node.cpu_milli, node.ram_bytes, node.gpu_model, node.devices if exact else ())
-        if key not in seen:
-            seen[key] = room(shape, _empty(node, policy), 1 if spec.one_per_node else spec.members)
-        holds += seen[key]
-        if holds >= spec.members:
-            return ""
+    exact = bool(shape.named or policy.kubernetes_devices)
+    holds = _hold(spec, shape, (_empty(node, policy) for node in nodes), exact=exact)
+    if holds >= spec.members:
+        return ""
     if holds:
         kept = " beside Kubernetes' devices" if policy.kubernetes_devices else ""
         asked = f"{spec.members} members of {describe(spec.ask)} each{_apart(spec)}"
         return f"{asked}: an empty cluster holds {holds}{kept}, ask for no more"
     return _never_one(spec.ask, nodes, policy)
+
+
+def fits_offered(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> bool:
+    """Whether it fits these nodes if they were empty, on the devices that are offered now."""
+    shape = Shape(spec.ask, policy)
+    if shape.denied is not None:
+        return False
+    empty = (replace(_empty(node, policy), offered=node.offered) for node in nodes)
+    return _hold(spec, shape, empty, exact=bool(shape.named)) >= spec.members
+
+
+def _hold(spec: JobSpec, shape: Shape, empty: Iterable[Node], *, exact: bool) -> int:
+    """How many members these nodes hold, looked at until they are enough. `exact`: it matters which devices these
+    are."""
+    holds = 0
+    seen: dict[object, int] = {}
+    for node in empty:
+        devices = node.devices if exact else ()
+        key = (node.kind, node.cpu_milli, node.ram_bytes, node.gpu_model, tuple(node.offered), devices)
+        if key not in seen:
+            seen[key] = room(shape, node, 1 if spec.one_per_node else spec.members)
+        holds += seen[key]
+        if holds >= spec.members:
+            break
+    return holds
 
 
 def _empty(node: Node, policy: Policy) -> Node:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState
 from vgpud.core.model import Spec
-from vgpud.core.queue import elasticity
+from vgpud.core.queue import elasticity, strict
 from vgpud.core.queue.estimate import ends_ns, expected_start_ns
-from vgpud.core.queue.reasons import duration
+from vgpud.core.queue.reasons import duration, reason
 from vgpud.core.queue.state import QueueState
 from vgpud.core.queue.waiting import JobQueue
 from vgpud.core.units import format_gpus
@@ -29,9 +29,9 @@ def advice(world: QueueState, job: Job, now_ns: int) -> list[str]:
     if not world.waits(job) or world.pinned(job):
         return []
     line = world.line(job)
-    first = line.waiting.next(None, 0)
-    if line.spec.strict and first is not None and first[1] != job.job_id:
-        return list(_passing(world, job, world.jobs[first[1]], line, now_ns))
+    first = strict.ahead(world, job)
+    if first is not None:
+        return list(_passing(world, job, first, line, now_ns))
     return [*_shrinking(world, job, line, now_ns), *_smaller(world, job)]
 
 
@@ -51,7 +51,10 @@ def _passing(world: QueueState, job: Job, first: Job, line: JobQueue, now_ns: in
     if not line.spec.backfill:
         return
     if starts_ns >= NEVER_NS:
-        yield f"it is not known when job {first.job_id} can start: time limits of the running jobs would tell"
+        running = [world.jobs[j] for j in world.held if world.jobs[j].state is JobState.RUNNING]
+        endless = any(ends_ns(world, one, now_ns) >= NEVER_NS for one in running)
+        why = "time limits of the running jobs would tell" if endless else reason(world, first, now_ns)
+        yield f"it is not known when job {first.job_id} can start: {why}"
     elif ends_ns(world, job, now_ns) > starts_ns and _starts(world, job, job.spec):
         yield f"with --time-limit {max(1, (starts_ns - now_ns) // 10**9)}s or less it would pass job {first.job_id} now"
 

@@ -14,7 +14,7 @@ from vgpud.core.units import format_bytes, format_gpus
 
 ARRAY_JOBS_MAX = 10_000
 MEMBERS_MAX = 1024
-AFTER_MAX = 1000
+AFTER_MAX = ARRAY_JOBS_MAX  # all of an array
 #: of all jobs of a user: how many others they wait for, an array's once for each of its jobs
 UNMET_MAX = 100_000
 RETRIES_MAX = 1000

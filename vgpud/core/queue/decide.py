@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
-from vgpud.core.queue import elasticity, sizes
+from vgpud.core.queue import elasticity, sizes, strict
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
@@ -117,7 +117,7 @@ class Decision:
             return True
         turn.failed |= bit
         self._tried[job.spec.uid] = self._tried.get(job.spec.uid, 0) + TRY_COST + self._stopped - stopped
-        if line.spec.strict and turn.until_ns < 0:
+        if line.spec.strict and turn.until_ns < 0 and strict.holds_up(self.world, job):
             if not line.spec.backfill:
                 return False
             turn.until_ns = reserved_start_ns(self.world, job, self.now_ns)
@@ -307,13 +307,15 @@ class Decision:
     def _parked_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         parked = [j for j in self.world.parked if j in line.waiting and line.waiting.entry(j) > entry]
         for job_id in sorted(parked, key=line.waiting.entry, reverse=True):
-            yield self.world.jobs[job_id]
+            if self.world.room.offers(self.world.held[job_id]):
+                yield self.world.jobs[job_id]
 
     def _parked_elsewhere(self, claimant: Account) -> Iterator[Job]:
         """Suspended jobs of queues that have no part in this guarantee, the newest first."""
         for job_id in sorted(self.world.parked, reverse=True):
             line = self.world.line(self.world.jobs[job_id])
-            if claimant not in line.account.chain and job_id in line.waiting:
+            waits = claimant not in line.account.chain and job_id in line.waiting
+            if waits and self.world.room.offers(self.world.held[job_id]):
                 yield self.world.jobs[job_id]
 
     def _reclaim(self, request: Request) -> bool:
@@ -351,7 +353,7 @@ class Decision:
                 yield victim
 
     def _may_stop(self, job: Job, line: JobQueue) -> bool:
-        if not job.spec.preemptible or job.resizing:
+        if not job.spec.preemptible or job.resizing or not self.world.room.offers(job.placement):
             return False
         until_ns = job.started_ns + line.spec.min_run_ns
         if until_ns > self.now_ns:
@@ -360,7 +362,11 @@ class Decision:
         return True
 
     def _make_room(self, request: Request, candidates: Iterator[Job | Cut]) -> bool:
-        """Takes room from these, in this order, until the job fits; gives back what is not needed, in reverse order."""
+        """Takes room from these, in this order, until the job fits; gives back what is not needed, in reverse order.
+
+        Giving back asks for nothing but the job's own fit: what was there a moment ago can be there again, on a device
+        that takes no new jobs, above a limit that was lowered, or beside residents that nobody would put there now.
+        """
         job = request.job
         stopped: list[Job | Cut] = []
         placement, ask_at = None, 1
@@ -385,13 +391,8 @@ class Decision:
                 self._uncut(victim, request, needed=placement is not None)
             elif placement is not None and not self._fit_both(victim, request):
                 self.victim_for[victim.job_id] = job.job_id
-            elif victim.job_id in self.reclaimed:
-                self._park_again(victim, job)
-            elif self._fits_where_it_runs(victim):
-                self._give(victim, victim.spec, self._room_of(victim))
-                self._settle(victim)
             else:
-                self.victim_for[victim.job_id] = job.job_id
+                self._put_back(victim)
         if placement is not None:
             kept = self._find(request)
             assert kept is not None, "it fits beside all that were given back"
@@ -431,9 +432,6 @@ class Decision:
         """Whether the job still fits when this one has its room back."""
         world, runs = self.world, victim.job_id not in self.reclaimed
         back = self._room_of(victim) if runs else world.kept(victim, victim.suspended_how or How.REQUEUE)
-        left_milli = world.room.free_milli() - (victim.width_milli if runs else 0)
-        if left_milli < request.spec.width_milli or not world.room.suits(victim, back):
-            return False
         world.hold(victim, back)
         if runs:
             world.count(victim, 1, self.now_ns)
@@ -462,17 +460,14 @@ class Decision:
         self.world.count(victim, -1, self.now_ns)
         self.victims[victim.job_id] = victim
 
-    def _park_again(self, job: Job, claimant: Job) -> None:
-        """A suspended job keeps what it has, if that is still free."""
-        self.victim_for[job.job_id] = claimant.job_id
-        if self.world.room.fits(self.world.kept(job, job.suspended_how or How.REQUEUE)):
-            self.world.park(job)
-            del self.reclaimed[job.job_id]
-
-    def _fits_where_it_runs(self, victim: Job) -> bool:
-        account = self.world.line(victim).account
-        fits = self.world.has_slices(victim) and self.world.room.suits(victim, self._room_of(victim))
-        return fits and not account.limit_for(victim.spec)
+    def _put_back(self, victim: Job) -> None:
+        """It is as it was before it was put aside for the present request."""
+        if victim.job_id in self.reclaimed:
+            self.world.park(victim)
+            del self.reclaimed[victim.job_id]
+        else:
+            self._give(victim, victim.spec, self._room_of(victim))
+            self._settle(victim)
 
     def _give(self, job: Job, spec: JobSpec, placement: Placement) -> None:
         """Counts the job with this size and this room."""

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
+from vgpud.core.queue import strict
 from vgpud.core.queue.state import QueueState
 from vgpud.core.queue.waiting import JobQueue
 
@@ -109,6 +110,8 @@ def _starts(world: QueueState, line: JobQueue, now_ns: int) -> dict[int, int]:
     free_milli += width_milli
     for job_id in islice(line.waiting, _AHEAD_JOBS_MAX):
         job = world.jobs[job_id]
+        if not strict.holds_up(world, job):
+            continue  # nobody knows when its devices are offered again
         while free_milli < job.width_milli:
             if not ends:
                 return found

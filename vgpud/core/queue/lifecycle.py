@@ -238,21 +238,23 @@ class Lifecycle:
                 self.resizing.undo(job, now_ns)
             else:
                 self._leave(job, now_ns)
-            self._go(job, how)
+            self._go(job, how, now_ns)
         job.stop_to, job.stopping = state, why
         self._save(job)
         self.out.append(StopJob(job.job_id, how, why))
 
-    def _go(self, job: Job, how: How | None) -> None:
+    def _go(self, job: Job, how: How | None, now_ns: int) -> None:
         """Notes what the job physically has until it has gone; the cluster counts what it will keep."""
         world = self._world
         world.going[job.job_id] = job.placement if job.state is JobState.RUNNING else world.held.get(job.job_id, ())
         if job.state is JobState.RUNNING:
+            world.told_ns[job.job_id] = now_ns
             world.count_going(job, 1)
         world.hold(job, world.kept(job, how) if how else ())
 
-    def _gone(self, job: Job, now_ns: int) -> None:
-        """The job has given up its capacity, of whatever type; its times are added up."""
+    def _gone(self, job: Job, now_ns: int, *, preempted: bool = False) -> None:
+        """The job has given up its capacity, of whatever type; its times are added up: without the time that its
+        preemption took, in which it was served nothing."""
         world = self._world
         running = job.state is JobState.RUNNING
         if job.job_id in world.going:
@@ -264,13 +266,14 @@ class Lifecycle:
             world.count(job, -1, now_ns)
         else:
             self._leave(job, now_ns)
+        told_ns = world.told_ns.pop(job.job_id, now_ns)
         world.hold(job, ())
         world.unwatch(job)
         if job.spec.elastic or job.resizing:
             self.resizing.gone(job)
         if running:
             estimate.stops(world, job)
-            ran_ns = now_ns - job.started_ns
+            ran_ns = (told_ns if preempted else now_ns) - job.started_ns
             job.executed_ns += ran_ns
             job.attained += ran_ns * job.width_milli
 
@@ -321,7 +324,7 @@ class Lifecycle:
         if stop_to is not JobState.SUSPENDED and how is not How.REQUEUE:
             return  # suspended before the order to end arrived: JobEnded follows
         running = job.state is JobState.RUNNING
-        self._gone(job, now_ns)
+        self._gone(job, now_ns, preempted=True)
         job.stop_to, job.stopping = None, ""
         if running:
             job.preemptions += 1
@@ -413,6 +416,7 @@ class Lifecycle:
         world = self._world
         world.line(victim).dequeue(victim.job_id)
         world.going[victim.job_id] = victim.placement
+        world.told_ns[victim.job_id] = now_ns
         world.count_going(victim, 1)
         stays = world.has_slices(victim)  # a suspended job keeps its slices
         fits = (how for how in world.hows if how is not How.REQUEUE and world.room.fits(world.kept(victim, how)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState
-from vgpud.core.queue import sizes
+from vgpud.core.queue import sizes, strict
 from vgpud.core.queue.estimate import expected_start_ns
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.state import QueueState
@@ -181,11 +181,11 @@ def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
     over = line.account.limit_for(job.spec)
     if over is not None:
         return over.sentence() + holders(world, over.account)
-    first = line.waiting.next(None, 0)
-    if line.spec.strict and first is not None and first[1] != job.job_id:
-        starts_ns = expected_start_ns(world, world.jobs[first[1]], now_ns)
+    first = strict.ahead(world, job)
+    if first is not None:
+        starts_ns = expected_start_ns(world, first, now_ns)
         when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
-        return f"queue {line.spec.name} is strict: it waits for job {first[1]} before it{when}"
+        return f"queue {line.spec.name} is strict: it waits for job {first.job_id} before it{when}"
     if not job.spec.preemptible and not world.keeps_guarantees(job.spec):
         chain = line.account.chain
         beside = [o.account for o in world.lines.values() if o.account not in chain]

@@ -40,6 +40,7 @@ class QueueState:
         self.lines: dict[str, JobQueue] = {}
         self.held: dict[int, Placement] = {}  # what is reserved for a job
         self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
+        self.told_ns: dict[int, int] = {}  # when a running job was told to stop
         #: what an elastic job that has been told to shrink still has beyond `held`
         self.leaving: dict[int, Placement] = {}
         self.elastic: dict[int, Job] = {}  # elastic jobs that run

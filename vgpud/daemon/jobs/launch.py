@@ -13,10 +13,11 @@ from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job
 from vgpud.jobs.messages import Attempt, Member
 from vgpud.libraries import environment
+from vgpud.oci.request import OF_JOBS
 from vgpud.v1 import vgpud_pb2 as pb
 
-#: what the daemon says in every environment; taken out of the submitter's
-_OURS = ("VGPU_DRIVER", "VGPU_NVML", "VGPU_SOCKET", "VGPU_SIM_DIR", "VGPU_MODE")
+#: what the daemon says in environments; taken out of the submitter's, which may be another job
+_OURS = {"VGPU_DRIVER", "VGPU_NVML", "VGPU_SOCKET", "VGPU_SIM_DIR", "VGPU_MODE"} | OF_JOBS
 
 #: of a job at a terminal that was submitted without the variable: what all emulations understand
 TERM = "xterm"
