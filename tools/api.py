@@ -148,17 +148,22 @@ def _formatted(text: str, name: str) -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
-def outputs() -> dict[Path, str]:
-    """Every generated file with its text. Raises SystemExit when the proto lacks comments."""
+def drafts() -> dict[Path, str]:
+    """Every generated file with its text, Python not yet in its layout (ruff, which only `dev` installs, makes that).
+
+    Raises SystemExit when the proto lacks comments.
+    """
     proto = load()
     missing = proto.uncommented()
     if missing:
         sys.exit(f"vgpud.proto: write a comment, with unit and special values, for: {', '.join(missing)}")
-    made = {CLIENT / to: _formatted(synchronous(source), to) for source, to in _SYNC_FILES.items()}
-    return made | {
-        CLIENT / "model.py": _formatted(model(proto), "model.py"),
-        ROOT / "docs" / "api.md": document(proto),
-    }
+    made = {CLIENT / to: synchronous(source) for source, to in _SYNC_FILES.items()}
+    return made | {CLIENT / "model.py": model(proto), ROOT / "docs" / "api.md": document(proto)}
+
+
+def outputs() -> dict[Path, str]:
+    """Every generated file as it is committed."""
+    return {p: _formatted(text, p.name) if p.suffix == ".py" else text for p, text in drafts().items()}
 
 
 def main() -> int:

@@ -28,18 +28,19 @@ static int moved_up(int fd) {
   return higher < 0 ? -error : higher;
 }
 
-/* vgpu-runtime mounts it read-only: a directory left in an image, or on a host, is not taken for a slice's. */
-static bool is_mounted(void) {
+/* What proves that this is a container with a slice: its directory is a mount of its own and read-only. One that was
+ * left in an image, or by a container on the host whose /run it had, is neither, and says nothing. */
+static bool is_contained(void) {
   struct statvfs status;
-  return statvfs(CONTAINER_DIR, &status) == 0 && (status.f_flag & ST_RDONLY) != 0;
+  return statvfs(CONTAINER_DIR, &status) == 0 && (status.f_flag & ST_RDONLY) != 0 &&
+         vg_prim_may_be_mount_point(CONTAINER_DIR);
 }
 
 const char *vg_wire_path(bool *ret_contained) {
-  const char *named = secure_getenv("VGPU_SOCKET");
-  bool is_named = named != NULL && *named != '\0';
-  *ret_contained = is_named ? is_mounted() : access(CONTAINER_DIR, F_OK) == 0;
+  *ret_contained = is_contained();
   if (*ret_contained) return CONTAINER_DIR "/attach.sock";
-  return is_named ? named : NULL;
+  const char *named = secure_getenv("VGPU_SOCKET");
+  return named != NULL && *named != '\0' ? named : NULL;
 }
 
 int vg_wire_connect(const char *path, int *ret_socket_fd) {

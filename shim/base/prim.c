@@ -15,6 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef STATX_ATTR_MOUNT_ROOT
+#define STATX_ATTR_MOUNT_ROOT 0x2000 /* headers before Linux 5.8 have no name for it */
+#endif
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434 /* the same on every machine; headers before Linux 5.3 have no name for it */
 #endif
@@ -127,6 +130,15 @@ int vg_prim_stat(const char *path, struct stat *ret_status) {
   int result = rc < 0 ? -errno : 0;
   errno = saved;
   return result;
+}
+
+bool vg_prim_may_be_mount_point(const char *path) {
+  int saved = errno;
+  struct statx status = {0};
+  long rc = syscall(SYS_statx, AT_FDCWD, path, AT_NO_AUTOMOUNT, 0u, &status);
+  bool is_known = rc == 0 && (status.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0;
+  errno = saved;
+  return !is_known || (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 int vg_prim_memfd(const char *name, bool sealable) {

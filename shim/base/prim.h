@@ -43,8 +43,10 @@ void vg_prim_eventfd_drain_shared(int fd);
 /* stat(), fstat() and memfd_create(), which a glibc of 2.17 does not export. */
 int vg_prim_stat(const char *path, struct stat *ret_status); /* 0 or -errno */
 int vg_prim_fstat(int fd, struct stat *ret_status);          /* 0 or -errno */
-int vg_prim_memfd(const char *name, bool sealable);          /* a close-on-exec descriptor or -errno */
-int vg_prim_pidfd(int pid);                                  /* a close-on-exec descriptor or -errno */
+/* Whether something is mounted at the path itself; a kernel that cannot tell (before Linux 5.8, a filter) means yes. */
+bool vg_prim_may_be_mount_point(const char *path);
+int vg_prim_memfd(const char *name, bool sealable); /* a close-on-exec descriptor or -errno */
+int vg_prim_pidfd(int pid);                         /* a close-on-exec descriptor or -errno */
 void vg_prim_close(int fd);
 /* Whether all of the memory that a program's pointer names can be read, at one system call for each page: for pointers
  * that the driver has not looked at yet, since it may answer something before it does. */

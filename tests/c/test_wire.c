@@ -7,9 +7,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/prim.h"
@@ -173,11 +176,68 @@ static void rubbish_is_refused(void) {
   CHECK(open_descriptors() == before);
 }
 
+#define PLACE "/run/vgpu"
+#define NAMED "/named.sock"
+
+static void remount(const char *path, unsigned long flags) {
+  CHECK(mount("none", path, NULL, MS_REMOUNT | MS_BIND | flags, NULL) == 0);
+}
+
+/* Whether this is a container, and the socket is chosen accordingly, with and without one in the environment. */
+static bool is_container(void) {
+  bool contained, contained_too;
+  CHECK(setenv("VGPU_SOCKET", NAMED, 1) == 0);
+  const char *named = vg_wire_path(&contained);
+  CHECK(named && !strcmp(named, contained ? PLACE "/attach.sock" : NAMED));
+  CHECK(unsetenv("VGPU_SOCKET") == 0);
+  const char *found = vg_wire_path(&contained_too);
+  CHECK(contained == contained_too && (found != NULL) == contained);
+  return contained;
+}
+
+static void look_at_leftovers(void) {
+  CHECK(!is_container());
+  CHECK(mkdir(PLACE, 0755) == 0); /* by a container that mounted the host's /run */
+  CHECK(!is_container());
+  FILE *socket = fopen(PLACE "/attach.sock", "w");
+  CHECK(socket && fclose(socket) == 0);
+  CHECK(!is_container());
+  remount("/run", MS_RDONLY); /* docker run --read-only of an image with the directory */
+  CHECK(!is_container());
+  remount("/run", 0);
+  CHECK(mount(PLACE, PLACE, NULL, MS_BIND, NULL) == 0); /* somebody's volume */
+  CHECK(!is_container());
+  remount(PLACE, MS_RDONLY); /* as the runtime mounts it, here from the file system around it */
+  CHECK(is_container());
+  CHECK(umount(PLACE) == 0 && !is_container());
+  CHECK(unlink(PLACE "/attach.sock") == 0 && rmdir(PLACE) == 0 && fclose(fopen(PLACE, "w")) == 0);
+  CHECK(!is_container());
+}
+
+/* In a /run of its own, so that the host's stays as it is. */
+static void a_leftover_directory_is_no_container(void) {
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    if (unshare(CLONE_NEWNS | (geteuid() ? CLONE_NEWUSER : 0)) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("none", "/run", "tmpfs", 0, NULL)) {
+      puts("not looked at: no mount namespace can be made here");
+      fflush(stdout);
+      _exit(0);
+    }
+    look_at_leftovers();
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(void) {
   RUN(a_right_answer_is_mapped);
   RUN(another_version_is_told_apart);
   RUN(pages_that_are_too_short_are_refused);
   RUN(an_empty_message_is_refused);
   RUN(rubbish_is_refused);
+  RUN(a_leftover_directory_is_no_container);
   return 0;
 }

@@ -465,6 +465,31 @@ def test_a_container_with_a_size(with_device: Engine, site: Node, cgroups: list[
     eventually(lambda: site.names() == [], "the slice's end")
 
 
+@pytest.mark.parametrize(("by_device", "meanwhile"), [(False, "served"), (True, "served"), (False, "away")])
+def test_the_hosts_run_that_a_container_mounts_is_as_it_was(
+    made: Engine, site: Node, cgroups: list[Path], by_device: bool, meanwhile: str
+) -> None:
+    run = site.directory / "host-run"
+    run.mkdir()
+    made.mounts.append({"source": str(run), "destination": "/run", "type": "bind", "options": ["rbind"]})
+    if by_device:
+        made.mounts.append({"source": str(site.runtime / "cdi"), "destination": "/run/vgpu"})
+        (run / "vgpu").mkdir()  # by the engine, before it calls the hook
+        made.bundle(HALF)
+        init = made.process(cgroups[0], "sleep", "600")
+        assert made.hook("started", pid=init.pid) == ("ok", b"")
+    else:
+        init = made.started(cgroups[0], HALF)
+        (run / "vgpu").mkdir()
+    if meanwhile == "away":
+        site.stop(signal.SIGKILL)
+    end(init)
+    if meanwhile == "away":
+        site.start()
+    eventually(lambda: site.names() == [], "the slice's end")
+    eventually(lambda: list(run.iterdir()) == [], "the end of what was made in it")
+
+
 def test_refusals_of_the_hook(with_device: Engine, site: Node, cgroups: list[Path]) -> None:
     init = with_device.process(cgroups[0], "sleep", "600")
     with_device.bundle("VGPU=2")

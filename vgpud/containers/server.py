@@ -16,7 +16,6 @@ import logging
 import os
 import posixpath
 import re
-import shutil
 import socket
 import time
 import uuid
@@ -37,6 +36,7 @@ from vgpud.core.model import Container, Denied, Slice
 from vgpud.errors import VgpudError
 from vgpud.host import cgroups, processes
 from vgpud.libraries.tree import library_tree
+from vgpud.oci import mount_points
 from vgpud.oci.engine_name import engine_name
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Limits, Request, RequestError, parse_request
@@ -207,7 +207,7 @@ class Containers:
         site = self._backend.site()
         kept = {scratch_of(site, container).name for container in self._watch.containers}
         # listed before the first request is served: later the list could include a new container's files
-        await asyncio.to_thread(_remove, _others(site.scratch, kept))
+        await asyncio.to_thread(mount_points.remove, _others(site.scratch, kept))
 
     # ---- live containers ----
 
@@ -219,7 +219,7 @@ class Containers:
         """The core has removed the container: ends its watch and removes its files."""
         container = self._watch.forget(container_id)
         if container:
-            self._spawn(asyncio.to_thread(shutil.rmtree, scratch_of(self._backend.site(), container), True))
+            self._spawn(asyncio.to_thread(mount_points.remove, [scratch_of(self._backend.site(), container)]))
 
     # ---- requests ----
 
@@ -413,7 +413,8 @@ class Containers:
         path = posixpath.join(state.bundle, "config.json")
         site = self._backend.site()
 
-        def read() -> tuple[Request | None, bool, str]:  # (the request, whether it has one of our devices, its name)
+        # (the request, whether it has one of our devices, its name, config.json)
+        def read() -> tuple[Request | None, bool, str, bytes]:
             with Root.at(peer.root_path) as root:
                 raw = root.read(path, wire.BODY_BYTES_MAX)
             if raw is None:
@@ -422,9 +423,9 @@ class Containers:
                 )
             name = engine_name(raw, state.container_id, state.bundle, peer.root_path)
             has_device = _has_mount(raw, str(shared_attach_dir(site.runtime)))
-            return _read_request(raw, site, state.bundle)[0], has_device, name
+            return _read_request(raw, site, state.bundle)[0], has_device, name, raw
 
-        asked, by_device, name = await self._work("reading config.json", read)
+        asked, by_device, name, raw = await self._work("reading config.json", read)
         if not by_device:
             raise Refusal("the container's slice was removed while the container was created: start it again")
         if asked is None:
@@ -434,6 +435,10 @@ class Containers:
         made = await self._admitted(event)
         if isinstance(made, Denied):
             raise Refusal(made.message)
+        container = self._backend.container(state.container_id)
+        if container:
+            arguments = raw, state.bundle, peer.root_path, scratch_of(site, container)
+            await self._work("noting its mount points", mount_points.note_for, *arguments)
 
     async def _admitted(self, event: ContainerCreated) -> Slice | Denied:
         """The container's slice. A pod that has been added to a Kubernetes claim is known once the DRA driver, told by
@@ -519,8 +524,3 @@ def _others(directory: Path, kept: set[str]) -> list[Path]:
         return [entry for entry in directory.iterdir() if entry.name not in kept]
     except FileNotFoundError:
         return []
-
-
-def _remove(directories: Iterable[Path]) -> None:
-    for directory in directories:
-        shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,8 @@
 """Turns the config.json of a container with a request into the one with which it gets its slice (docs/docker.md).
 
 Reads the container's root and the host's files through the runtime's own view of them (/proc/<pid>/root) and writes
-only the merged ld.so.preload in the container's own directory. Blocking: the daemon calls it in a thread.
+only the container's own directory: the merged ld.so.preload, and which mount points will have to be removed again.
+Blocking: the daemon calls it in a thread.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from vgpud.libraries import tree as library_tree
 from vgpud.libraries.driver import DRIVER_SONAME, NVML_SONAME
-from vgpud.oci import edit, nvidia_cdi, search
+from vgpud.oci import edit, mount_points, nvidia_cdi, search
 from vgpud.oci.edit import Config
 from vgpud.oci.request import RequestError
 from vgpud.oci.rootfs import Root
@@ -115,6 +116,7 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
     edit.objects(config, "mounts", make=True).extend(mounts)
     edit.set_environment(config, {"NVIDIA_VISIBLE_DEVICES": ",".join(plan.uuids), "VGPU_MODE": plan.mode})
     edit.add_hooks(config, plan.front)
+    mount_points.note(config, root_path, peer_root, plan.scratch)
     return Prepared(_text(config), _bounded(warnings))
 
 

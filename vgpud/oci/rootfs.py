@@ -142,6 +142,10 @@ class Root:
         finally:
             os.close(descriptor)
 
+    def open_folder(self, path: str) -> int:
+        """A descriptor (O_PATH) of a directory, which the caller closes. Raises OSError."""
+        return self._open(path, os.O_PATH | os.O_DIRECTORY)
+
     def locate(self, path: str) -> tuple[str, Found | None]:
         """(the path without symlinks as far as it exists and the rest as written, the file there)."""
         path, rest = os.path.normpath("/" + path.lstrip("/")), ""

@@ -82,10 +82,21 @@ class View:
             path, f"{path}/", str(mount.get("source") or "") if bound else "", mount.get("type") in _EMPTY, shared
         )
 
+    def place_in_volume(self, path: str) -> str:
+        """Where a path of the container is on the host, if it is below a volume; else ""."""
+        here, _found = self._root.locate(path)
+        cover = self._cover_of(here)
+        if cover is None or not cover.source or here == cover.path:
+            return ""
+        return f"{cover.source.rstrip('/')}/{here[len(cover.below) :]}"
+
+    def _cover_of(self, here: str) -> _Cover | None:
+        return next((c for c in self._covers if here == c.path or here.startswith(c.below)), None)
+
     def look(self, path: str) -> Spot:
         """The file that the container will see at a path."""
         here, found = self._root.locate(path)
-        cover = next((c for c in self._covers if here == c.path or here.startswith(c.below)), None)
+        cover = self._cover_of(here)
         if cover is None:
             return Spot(here, self._root, here, found, self._creatable)
         nothing = Spot(here, None, "", None, cover.empty, cover.shared)

@@ -1,16 +1,24 @@
 """The pure parts of `vgpu demo`: rates, shares, what counts as off, the pictures."""
 
+import importlib
+import io
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from vgpud.cli.common.fit import Cell
-from vgpud.cli.demo import demo_measure, demo_programs, demo_view
+from vgpud.cli.common.options import Settings
+from vgpud.cli.demo import demo_host, demo_measure, demo_programs, demo_view
+from vgpud.cli.demo.demo_host import Mark
 from vgpud.cli.demo.demo_measure import KEPT_TOLERANCE_PP, BusyTail, Row, Trainer, Wanted
 from vgpud.core import units
 from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span
 
+demo_command = importlib.import_module("vgpud.cli.demo.demo")
 EXACT = Wanted(0.25, 0.25, 0.25, 0.25)
 
 
@@ -120,6 +128,96 @@ def test_the_table_names_phase_share_and_memory() -> None:
         assert part in text
     assert {cell.style for cell in kept if isinstance(cell, Cell)} == {""}
     assert {cell.style for cell in missed if isinstance(cell, Cell)} == {"red"}
+
+
+# ---- a busy host ----
+
+
+def mark(
+    at_s: float, waited_s: float, ran_s: float, used_s: float, stolen_s: float = 0, throttled_s: float = 0
+) -> Mark:
+    return Mark(*(round(value * SECOND_NS) for value in (at_s, waited_s, ran_s, used_s, stolen_s, throttled_s)))
+
+
+@pytest.mark.parametrize(
+    ("end", "lost"),
+    [
+        (mark(10, 0.1, 8, 8), 0.0),  # a free host: the parts wait for nobody but each other
+        (mark(10, 5, 20, 20), 0.0),  # too small a host is no excuse
+        (mark(10, 5, 8, 20), 0.5),  # others used 12 s, the parts waited for 5
+        (mark(10, 5, 18, 20), 0.2),  # others used only 2 s
+        (mark(10, 0.2, 8, 8, stolen_s=3), 0.3),  # by a hypervisor, where nothing seems to wait
+        (mark(10, 4, 8, 8, throttled_s=3), 0.3),  # by the quota of a cgroup
+        (mark(10, 1, 9, 8), 0.0),  # ticks are coarser than what threads count
+    ],
+)
+def test_what_the_host_denied(end: Mark, lost: float) -> None:
+    assert demo_host.denied(mark(0, 0, 0, 0), end) == pytest.approx(lost)
+    assert demo_host.denied(None, end) is None
+
+
+def denied_row(got: float, denied: float | None, wanted: Wanted = EXACT) -> Row:
+    return Row("phase", "t", wanted, got, 50.0, 100.0, 1 << 30, 1 << 29, denied)
+
+
+def test_a_share_is_excused_by_as_much_processor_as_the_host_denied() -> None:
+    assert denied_row(0.12, 0.10).is_hosts_doing  # 13 points off, 5 allowed
+    assert not denied_row(0.12, 0.05).is_hosts_doing
+    assert not denied_row(0.12, 0.0).is_hosts_doing and not denied_row(0.12, None).is_hosts_doing
+    assert denied_row(0.12, 0.05).is_off
+    assert not denied_row(0.25, 3.0).is_hosts_doing  # nothing to excuse
+    grid = demo_view.final_grid([denied_row(0.12, 0.34), denied_row(0.12, 0.01), denied_row(0.25, None)])
+    hosts, ours, fine = ([cell for cell in cells if isinstance(cell, Cell)] for cells in grid.rows)
+    assert {cell.style for cell in hosts} == {"yellow"} and "34%" in [cell.text for cell in hosts]
+    assert {cell.style for cell in ours} == {"red"} and "1%" in [cell.text for cell in ours]
+    assert {cell.style for cell in fine} == {""} and "-" in [cell.text for cell in fine]
+
+
+def reported(rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, str]:
+    """The verdict of the demo's report on these rows, and what it says of shares that are off."""
+    said = io.StringIO()
+    run = demo_command._Demo(
+        Settings(), tmp_path, demo_programs.choose(True), simulated=True, seconds=2, output=tmp_path
+    )
+    run.console, run.rows, run.title = Console(file=said, width=200), rows, "X: words"
+    monkeypatch.setattr(run, "_plot", lambda: None)
+    return run._report(), said.getvalue()
+
+
+def test_the_demo_fails_only_where_the_host_was_not_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, said = reported([denied_row(0.25, 0.0)], tmp_path, monkeypatch)
+    assert good and "points outside" not in said
+    good, said = reported([denied_row(0.12, 0.34)], tmp_path, monkeypatch)
+    assert good and "other programs of this machine denied the demo 34% of a processor" in said
+    good, said = reported([denied_row(0.12, 0.34), denied_row(0.12, 0.01)], tmp_path, monkeypatch)
+    assert not good and "see docs/limits.md" in said
+    assert json.loads((tmp_path / "demo.json").read_text())["rows"][0]["denied"] == 0.34
+
+
+def test_threads_are_followed_to_their_end(tmp_path: Path) -> None:
+    def thread(pid: int, tid: int, ran: int, waited: int) -> Path:
+        folder = tmp_path / str(pid) / "task" / str(tid)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "schedstat").write_text(f"{ran} {waited} 7\n")
+        return folder
+
+    (tmp_path / "stat").write_text("cpu  10 20 30 1000 5 1 2 4 0 0\ncpu0 ...\n")
+    quota = tmp_path / "cpu.stat"
+    quota.write_text("usage_usec 5\nthrottled_usec 6\n")
+    watch = demo_host.HostWatch(tmp_path, quota)
+    watch.look([1, 2])
+    assert watch.mark() is None  # a kernel that does not count
+    thread(1, 1, 100, 10)
+    ended = thread(1, 5, 200, 20)
+    thread(2, 2, 300, 30)
+    watch.look([1, 2, 3])
+    (ended / "schedstat").unlink()
+    thread(1, 1, 150, 15)
+    watch.look([1, 2])
+    found = watch.mark()
+    assert found is not None and found.waited_ns == 65 and found.ran_ns >= 650
+    tick_ns = SECOND_NS // os.sysconf("SC_CLK_TCK")
+    assert (found.used_ns, found.stolen_ns, found.throttled_ns) == (63 * tick_ns, 4 * tick_ns, 6000)
 
 
 # ---- what is installed ----

@@ -22,6 +22,7 @@ from vgpud.cli.common.quantities import Number
 from vgpud.errors import ExitCode, VgpudError
 
 if TYPE_CHECKING:
+    from vgpud.cli.demo.demo_host import Mark
     from vgpud.cli.demo.demo_measure import BusyTail, Row, Trainer, Wanted
     from vgpud.cli.demo.demo_programs import Programs
     from vgpud.cli.demo.private_system import OwnSystem, Part
@@ -50,7 +51,8 @@ def demo(settings: Settings, sim: bool, seconds: float, folder: Path) -> int:
     Without tinygrad or the sources the programs are those of `vgpu sim load trainer`; without matplotlib the curves are
     printed. Starts its own daemon and leaves nothing running. Ends in under three minutes. A share more than 5
     percentage points outside its limits is shown in red, as is a guarantee that loses more than 1 to a borrower. The
-    exit code is then 1.
+    exit code is then 1. CPU-DENIED is what the demo waited for while other programs of this machine had the processors
+    (100% is one processor); a share that is off by no more than that is the machine's doing: yellow, and no failure.
     """
     from vgpud.cli.common.output import print_lines
     from vgpud.cli.demo.demo_programs import choose
@@ -109,6 +111,9 @@ class _Demo:
     ) -> None:
         from rich.console import Console
 
+        from vgpud.cli.demo.demo_host import HostWatch
+
+        self.host = HostWatch()
         self.settings = settings
         self.work = work
         self.programs = programs
@@ -188,6 +193,8 @@ class _Demo:
         for name, part in self.parts.items():
             self.trainers[name].take(list(part.lines()))
             part.check()
+        own = [part.process.pid for part in (self.system.device, self.system.daemon, *self.parts.values()) if part]
+        self.host.look({*own, *(self.trainers[name].pid for name in self.parts)} - {0})
         if self.busy:
             self.busy.poll()
         with self.system.client() as client:
@@ -199,27 +206,40 @@ class _Demo:
     # ---- time passes ----
 
     def _wait_training(self, what: str, names: Sequence[str]) -> None:
+        from vgpud.cli.demo.demo_host import denied
+
         begin = time.monotonic()
+        first: Mark | None = None
         with self._live() as update:
             while not all(self.trainers[name].training for name in names):
                 time.sleep(POLL_S)
                 self._poll()
+                first = first or self.host.mark()
                 update(what, time.monotonic() - begin, 20.0)
                 if time.monotonic() - begin > START_TIMEOUT_S:
-                    raise VgpudError(f"the trainers were not ready after {START_TIMEOUT_S:.0f} s")
+                    text = f"the trainers were not ready after {START_TIMEOUT_S:.0f} s"
+                    lost = denied(first, self.host.mark())
+                    raise VgpudError(
+                        f"{text}; other programs of this machine denied them {lost or 0:.0%} of a processor"
+                    )
 
     def _phase(self, name: str, wanted: dict[str, Wanted]) -> None:
         """Lets the trainers run, and measures after SETTLE_S."""
+        from vgpud.cli.demo.demo_host import denied
         from vgpud.cli.demo.demo_measure import Row, share_of_phase
 
         self.wanted.update(wanted)
         begin_ns = time.monotonic_ns() + int(SETTLE_S * 1e9)
         end_ns = begin_ns + int(self.seconds * 1e9)
+        first: Mark | None = None
         with self._live() as update:
             while time.monotonic_ns() < end_ns + int(POLL_S * 1e9):
                 time.sleep(POLL_S)
                 self._poll()
+                if first is None or time.monotonic_ns() <= begin_ns:
+                    first = self.host.mark()
                 update(name, (time.monotonic_ns() - begin_ns) / 1e9 + SETTLE_S, self.seconds + SETTLE_S)
+        lost = denied(first, self.host.mark())
         self.phases.append((name, begin_ns, end_ns, dict(wanted)))
         spans = self.busy.spans if self.busy else None
         for tenant, promise in wanted.items():
@@ -227,7 +247,7 @@ class _Demo:
             rate = trainer.rate(begin_ns, end_ns)
             self.rate_alone = self.rate_alone or rate
             got = share_of_phase(trainer, spans, begin_ns, end_ns, self.rate_alone)
-            self.rows.append(Row(name, tenant, promise, got, rate, self.rate_alone, *self.memory[tenant]))
+            self.rows.append(Row(name, tenant, promise, got, rate, self.rate_alone, *self.memory[tenant], lost))
 
     @contextlib.contextmanager
     def _live(self) -> Iterator[Any]:
@@ -273,7 +293,7 @@ class _Demo:
     # ---- the end ----
 
     def _report(self) -> bool:
-        """Shows the results. Returns whether every share is within its limits."""
+        """Shows the results. Returns whether every share is within its limits, but for what the host took."""
         from vgpud.cli.common.output import print_grid, print_lines
         from vgpud.cli.demo.demo_view import final_grid
 
@@ -288,9 +308,14 @@ class _Demo:
         off = [row for row in self.rows if row.is_off]
         for row in off:
             text = f"{row.off_pp():.1f} points outside (at most {row.wanted.tolerance_pp:g})"
-            text = f"{row.phase}: {row.tenant} got {row.got:.1%}, {text}; see docs/limits.md"
-            self.console.print(text, style="red", highlight=False, soft_wrap=True)
-        return not off
+            text = f"{row.phase}: {row.tenant} got {row.got:.1%}, {text}; "
+            if row.is_hosts_doing:
+                text += f"other programs of this machine denied the demo {row.denied:.0%} of a processor meanwhile:"
+                text += " no failure; run it again where less else runs"
+            else:
+                text += "see docs/limits.md"
+            self.console.print(text, style="yellow" if row.is_hosts_doing else "red", highlight=False, soft_wrap=True)
+        return all(row.is_hosts_doing for row in off)
 
     def _files(self) -> list[str]:
         return [str(path) for path in (self.output / "shares.png", self.output / "demo.json") if path.exists()]

@@ -115,6 +115,8 @@ class Row:
     rate_alone: float
     memory_limit_bytes: int
     memory_peak_bytes: int
+    #: processors that the host denied the demo's parts in the phase (demo_host.py); None: not known
+    denied: float | None = None
 
     def off_pp(self) -> float:
         """How far the share is outside its limits, in percentage points (0 = within)."""
@@ -124,6 +126,11 @@ class Row:
     def is_off(self) -> bool:
         """The promise was not kept."""
         return self.off_pp() > self.wanted.tolerance_pp
+
+    @property
+    def is_hosts_doing(self) -> bool:
+        """The promise was not kept, and the host denied the parts enough processor to be the cause."""
+        return self.is_off and self.off_pp() - self.wanted.tolerance_pp <= 100 * (self.denied or 0.0)
 
 
 def share_of_phase(

@@ -63,11 +63,22 @@ def live_frame(
 
 
 def final_grid(rows: Sequence[Row]) -> Grid:
-    """The result, a line per phase and tenant; a share outside its limits is red."""
-    titles = ("PHASE", "TENANT", ">MIN..MAX", ">WANTED", ">GOT", ">SAMPLES/S", ">OF-ALONE", ">MEM-LIMIT", ">PEAK")
+    """The result, a line per phase and tenant; a share outside its limits is red, or yellow: by the host's doing."""
+    titles = (
+        "PHASE",
+        "TENANT",
+        ">MIN..MAX",
+        ">WANTED",
+        ">GOT",
+        ">CPU-DENIED",
+        ">SAMPLES/S",
+        ">OF-ALONE",
+        ">MEM-LIMIT",
+        ">PEAK",
+    )
     grid = Grid(titles, first_to_go=("PEAK", "MEM-LIMIT", "OF-ALONE", "SAMPLES/S", "MIN..MAX"))
     for index, row in enumerate(rows):
-        style = "red" if row.is_off else ""
+        style = "yellow" if row.is_hosts_doing else "red" if row.is_off else ""
         low, high = row.wanted.least, row.wanted.most
         wanted = f"{low:.0%}" if low == high else f">={low:.0%}" if low > 0 else "-"
         first = index == 0 or rows[index - 1].phase != row.phase
@@ -77,6 +88,7 @@ def final_grid(rows: Sequence[Row]) -> Grid:
             f"{row.wanted.minimum:g}..{row.wanted.maximum:g}",
             wanted,
             f"{row.got:.1%}",
+            "-" if row.denied is None else f"{row.denied:.0%}",
             f"{row.rate:,.0f}",
             f"{row.rate / row.rate_alone:.0%}" if row.rate_alone > 0 else "-",
             format_bytes(row.memory_limit_bytes),
