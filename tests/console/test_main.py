@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,6 +25,7 @@ from vgpud import paths
 from vgpud.console import main
 from vgpud.console.live.channel import Bridge
 from vgpud.console.login import agent
+from vgpud.console.login.broker import link
 from vgpud.console.main import ConsoleUsageError, Serve
 from vgpud.errors import ExitCode
 
@@ -122,6 +125,32 @@ def test_serve_and_open(served: tuple[subprocess.Popen[bytes], Path, str]) -> No
     assert not main.door_path(folder).exists()
     with pytest.raises(ProcessLookupError):
         os.kill(web, 0)
+
+
+@pytest.mark.parametrize(
+    ("form", "cookie", "status"),
+    [
+        ("token=" + "a" * 20_000, "", 403),
+        ("name=" + "a" * 20_000 + "&password=a", "", 403),
+        ("name=a&password=" + "%ff" * 20_000, "", 403),
+        ("", "vgpu=" + "\xff" * 4000, 303),
+        ("", "vgpu=" + "a" * 20_000, 303),
+    ],
+)
+def test_no_request_without_a_log_in_ends_the_console(
+    served: tuple[subprocess.Popen[bytes], Path, str], form: str, cookie: str, status: int
+) -> None:
+    process, folder, url = served
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    headers = {"Content-Type": "application/x-www-form-urlencoded"} | ({"Cookie": cookie} if cookie else {})
+    connection.request("POST" if form else "GET", "/login" if form else "/", form or None, headers)
+    answer = connection.getresponse()
+    answer.read()
+    assert answer.status == status
+    connection.request("GET", urlsplit(url).path)
+    assert connection.getresponse().status == 200
+    assert process.poll() is None
+    assert link(main.door_path(folder), 20)
 
 
 def test_when_the_web_server_ends_so_does_the_console(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
