@@ -22,6 +22,7 @@ from vgpud.console.login.broker import Broker, Settings, link
 from vgpud.console.login.client import Broker as Client
 from vgpud.console.login.client import RefusedError, read_tail
 from vgpud.console.main import door_path
+from vgpud.host import listeners
 
 ME = pwd.getpwuid(os.geteuid())
 
@@ -233,6 +234,50 @@ def test_callers_who_say_nothing_hold_up_no_user(running: Running) -> None:
         sock.close()
 
 
+def connect_silently(door: Path, count: int) -> list[socket.socket]:
+    made = []
+    for _ in range(count):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.settimeout(20)
+        sock.connect(str(door))
+        made.append(sock)
+    return made
+
+
+def test_silent_callers_have_a_share_and_a_deadline(running: Running) -> None:
+    running.token()
+    before = len(os.listdir(f"/proc/{running.pid}/fd"))
+    bound = listeners.CONSOLE_OPEN
+    silent = connect_silently(running.door, 100)
+    ended = [sock.recv(1) for sock in silent]  # those beyond the share at once, the others by the deadline
+    assert ended == [b""] * 100
+    assert running.token()
+    assert len(os.listdir(f"/proc/{running.pid}/fd")) <= before
+    held = listeners.Places(bound)
+    assert sum(held.take(1000) for _ in range(100)) == bound.share_max < bound.all_max
+
+
+@pytest.mark.root
+def test_silent_callers_of_one_user_keep_nobody_else_out(running: Running) -> None:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            agent.become(GAMES)
+            for _ in range(4):
+                silent = connect_silently(running.door, 32)
+                os.write(writer, b"x")
+                silent[0].recv(1)
+        finally:
+            os._exit(0)
+    for _ in range(4):
+        os.read(reader, 1)
+        assert running.token()
+    os.waitpid(pid, 0)
+    os.close(reader)
+    os.close(writer)
+
+
 #: what a web server that was taken over, or a user at the socket, may send
 NOISE = {
     "cut": b'{"do": "redeem", "token": "' + b"a" * 2 * wire.MESSAGE_BYTES_MAX,
@@ -298,7 +343,8 @@ def test_what_is_too_long_is_refused_and_sessions_go_on(running: Running) -> Non
     async def use() -> None:
         client = Client(running.web)
         cookie = await client.redeem(running.token(), "a")
-        for asked in (client.redeem("a" * 20_000, "a"), client.password("a" * 20_000, "b", "a"), client.redeem(high, "a")):
+        long = "a" * 20_000
+        for asked in (client.redeem(long, "a"), client.password(long, "b", "a"), client.redeem(high, "a")):
             with pytest.raises(RefusedError, match="too long"):
                 await asked
         assert await client.user(high) is None and await client.user("a" * 1000) is None

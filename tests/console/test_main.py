@@ -28,6 +28,7 @@ from vgpud.console.login import agent
 from vgpud.console.login.broker import link
 from vgpud.console.main import ConsoleUsageError, Serve
 from vgpud.errors import ExitCode
+from vgpud.host import listeners
 
 ROOT = Path(__file__).resolve().parents[2]
 TLS = {"certificate": Path("c"), "key": Path("k")}
@@ -151,6 +152,60 @@ def test_no_request_without_a_log_in_ends_the_console(
     assert connection.getresponse().status == 200
     assert process.poll() is None
     assert link(main.door_path(folder), 20)
+
+
+def opened(url: str, count: int, begin: bytes) -> list[socket.socket]:
+    """Connections to the console's port that have sent this and nothing else."""
+    host, _, port = urlsplit(url).netloc.partition(":")
+    made = []
+    for _ in range(count):
+        sock = socket.create_connection((host, int(port)), 30)
+        made.append(sock)
+        with contextlib.suppress(OSError):
+            sock.sendall(begin)
+    return made
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost:",
+        b"GET /login",
+        b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\na",
+    ],
+)
+def test_connections_of_one_user_keep_nobody_out(
+    served: tuple[subprocess.Popen[bytes], Path, str], begin: bytes
+) -> None:
+    process, _, url = served
+    (web,) = children(process.pid)
+    with urllib.request.urlopen(url, timeout=20):  # noqa: S310
+        before = len(os.listdir(f"/proc/{web}/fd"))
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            agent.become(5)  # games
+            made = opened(url, 600, begin)
+            os.write(writer, b"x")
+            for sock in made:
+                with contextlib.suppress(OSError):
+                    sock.recv(1)  # until the deadline
+        finally:
+            os._exit(0)
+    os.read(reader, 1)
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310
+        assert answer.status == 200
+    assert len(os.listdir(f"/proc/{web}/fd")) <= before + listeners.CONSOLE.share_max + 2
+    os.waitpid(pid, 0)
+    until_s = time.monotonic() + 60
+    while len(os.listdir(f"/proc/{web}/fd")) > before and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert len(os.listdir(f"/proc/{web}/fd")) <= before
+    os.close(reader)
+    os.close(writer)
 
 
 def test_when_the_web_server_ends_so_does_the_console(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:

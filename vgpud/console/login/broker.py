@@ -24,7 +24,7 @@ from typing import Any
 
 from vgpud.console.login import agent, passwords, wire
 from vgpud.console.login.sessions import Failures, Session, Sessions
-from vgpud.host import processes
+from vgpud.host import listeners, processes
 
 log = logging.getLogger("vgpud.console")
 
@@ -35,8 +35,8 @@ NAME_CHARS_MAX = 256
 EXPIRE_EVERY_S = 10.0
 #: requests that failed here are logged at most this often, since others cause them
 LOG_EVERY_S = 10.0
-#: of `vgpu console open`, at one time
-CALLERS_MAX = 32
+#: how often it is looked whether a caller has been silent for too long, while there are any
+CALLERS_EVERY_S = 0.5
 #: what an agent for one request may take, longer than its client waits; and the web server to end
 HELPER_S, WEB_END_S = 30.0, 10.0
 _NS = 1_000_000_000
@@ -69,7 +69,8 @@ class Broker:
     failures: Failures = field(default_factory=Failures)
     _agents: dict[int, _Agent] = field(default_factory=dict)
     _leaving: dict[int, float] = field(default_factory=dict)  # pids of agents that end, and when they are killed
-    _callers: set[socket.socket] = field(default_factory=set)
+    _callers: dict[socket.socket, tuple[int, float]] = field(default_factory=dict)  # uid, and when it must have spoken
+    _places: listeners.Places = field(default_factory=lambda: listeners.Places(listeners.CONSOLE_OPEN))
     _stopping: bool = False
     _logged_s: float = -LOG_EVERY_S
 
@@ -108,7 +109,7 @@ class Broker:
 
     def _turn(self) -> bool:
         """One wait and what came. Returns False when the web server has closed."""
-        for key, _ in self._selector.select(EXPIRE_EVERY_S):
+        for key, _ in self._selector.select(CALLERS_EVERY_S if self._callers else EXPIRE_EVERY_S):
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
             if sock is self.door:
@@ -122,6 +123,8 @@ class Broker:
                     return False
             else:
                 self._answer_caller(sock)
+        for caller in [sock for sock, (_, until_s) in self._callers.items() if time.monotonic() > until_s]:
+            self._drop(caller)
         self.sessions.expire(time.monotonic_ns())
         for uid in self._agents.keys() - self.sessions.uids():
             self._end_agent(uid)
@@ -142,23 +145,26 @@ class Broker:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             caller, _ = self.door.accept()
-            if len(self._callers) >= CALLERS_MAX:
+            uid = processes.credentials(caller)[1]
+            if not self._places.take(uid):
                 caller.close()
                 return
             caller.setblocking(False)
-            self._callers.add(caller)
+            self._callers[caller] = uid, time.monotonic() + listeners.CONSOLE_OPEN.deadline_s
             self._selector.register(caller, selectors.EVENT_READ)
 
     def _answer_caller(self, caller: socket.socket) -> None:
         """One request: a link for the user at the other end."""
         try:
             wire.receive(caller)
-            _, uid, _ = processes.all_credentials(caller)
-            wire.send(caller, self._link(uid))
+            wire.send(caller, self._link(self._callers[caller][0]))
         except Exception as error:  # the caller's fault, or ours: the others' sessions go on
             self._log(error)
+        self._drop(caller)
+
+    def _drop(self, caller: socket.socket) -> None:
         self._selector.unregister(caller)
-        self._callers.discard(caller)
+        self._places.give_back(self._callers.pop(caller)[0])
         caller.close()
 
     def _link(self, uid: int) -> wire.Message:
@@ -321,8 +327,8 @@ def _entry(name: str) -> Any:
 
 
 def link(door: Path, timeout_s: float) -> str:
-    """A one-time link for the calling user, from the console at this socket. Raises OSError, GoneError, NotMessageError,
-    ValueError (the console's refusal)."""
+    """A one-time link for the calling user, from the console at this socket. Raises OSError, GoneError,
+    NotMessageError, ValueError (the console's refusal)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(timeout_s)
         sock.connect(str(door))

@@ -29,7 +29,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def send(sock: socket.socket, message: Message, fd: int = -1) -> None:
-    """Sends a message, and a copy of a descriptor. Raises GoneError; NotMessageError: it is too long, and is not sent."""
+    """Sends a message, and a copy of a descriptor. Raises GoneError; NotMessageError: it is too long to be sent."""
     data = json.dumps(message).encode()
     if len(data) > MESSAGE_BYTES_MAX:
         raise NotMessageError(f"a message has {len(data)} bytes, at most {MESSAGE_BYTES_MAX} are sent")
