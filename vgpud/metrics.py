@@ -8,15 +8,11 @@ from __future__ import annotations
 import hmac
 import os
 import pwd
-import socket
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import (
@@ -38,6 +34,8 @@ from vgpud.core.observed import (
     Snapshot,
     wait_ends_ns,
 )
+from vgpud.host.http_server import Answer, HttpServer, Request
+from vgpud.host.listeners import METRICS
 
 _NS_PER_S = 1e9
 #: in place of a uid: everything is shown
@@ -76,33 +74,31 @@ class Metrics(Collector):
         times.counts[next((i for i, end in enumerate(RPC_BUCKETS_S) if seconds <= end), len(RPC_BUCKETS_S))] += 1
         times.total_s += seconds
 
-    def serve(self, host: str, port: int, tokens: Mapping[str, int] | None = None) -> WSGIServer:
+    def serve(self, host: str, port: int, tokens: Mapping[str, int] | None = None) -> HttpServer:
         """Starts the endpoint in a thread and returns its server. tokens: see read_tokens(); None: it answers all.
 
         Raises OSError.
         """
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return HttpServer(host, port, METRICS, lambda request: self._answer(request, tokens))
 
-        class Server(_Server):
-            address_family = family
-
-        server = make_server(str(address[0]), port, self._app(tokens), Server, _Quiet)
-        threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-        return server
-
-    def _app(self, tokens: Mapping[str, int] | None) -> Any:
-        """The WSGI application: asks for a token where there are any, and shows what its user may see."""
-
-        def answer(environ: Mapping[str, Any], start_response: Any) -> Any:
-            uid = ALL_USERS if tokens is None else _uid_of(str(environ.get("HTTP_AUTHORIZATION", "")), tokens)
-            if uid is None:
-                start_response("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
-                return [b"a token of the file metrics_tokens is needed: Authorization: Bearer TOKEN\n"]
-            registry = CollectorRegistry()
-            registry.register(self if uid == ALL_USERS else _OfUser(self._snapshot, uid))
-            return make_wsgi_app(registry)(dict(environ), start_response)
-
-        return answer
+    def _answer(self, request: Request, tokens: Mapping[str, int] | None) -> Answer:
+        """Asks for a token where there are any, and shows what its user may see."""
+        uid = ALL_USERS if tokens is None else _uid_of(request.headers.get("authorization", ""), tokens)
+        if uid is None:
+            text = b"a token of the file metrics_tokens is needed: Authorization: Bearer TOKEN\n"
+            return Answer("401 Unauthorized", (("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")), text)
+        registry = CollectorRegistry()
+        registry.register(self if uid == ALL_USERS else _OfUser(self._snapshot, uid))
+        environ = {
+            "REQUEST_METHOD": "GET",
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.query,
+            "HTTP_ACCEPT": request.headers.get("accept", ""),
+            "HTTP_ACCEPT_ENCODING": request.headers.get("accept-encoding", ""),
+        }
+        said: list[Any] = []
+        body = b"".join(make_wsgi_app(registry)(environ, lambda *given: said.extend(given)))
+        return Answer(str(said[0]), tuple(said[1]), body)
 
     def collect(self) -> Iterator[Metric]:
         yield from _metrics(self._snapshot)
@@ -131,15 +127,6 @@ class _OfUser(Collector):
         names = {sample.slice_name for sample in own}
         containers = tuple(row for row in self.snapshot.containers if row[0] in names)
         return _metrics(replace(self.snapshot, slices=own, slice_count=len(names), containers=containers))
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True  # a reader that stalls does not keep the daemon from ending
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Writes no line per scrape."""
 
 
 def read_tokens(path: str) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from typing import Any
 
@@ -78,6 +79,21 @@ def test_invalid_names_the_field(emptied: Node) -> None:
     assert over.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "81GiB" in over.details()
     assert emptied.names() == []
+
+
+def test_connections_without_a_first_frame_are_ended(emptied: Node) -> None:
+    """gRPC's own deadline is a minute."""
+    begun = []
+    for begin in (b"", b"PRI", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(30)
+        sock.connect(str(emptied.runtime / "vgpud.sock"))
+        sock.sendall(begin)
+        begun.append(sock)
+    for sock in begun:
+        with sock, contextlib.suppress(ConnectionError):
+            while sock.recv(1000):
+                continue
 
 
 def test_other_refusals(emptied: Node) -> None:

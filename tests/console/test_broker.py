@@ -22,6 +22,7 @@ from vgpud.console.login.broker import Broker, Settings, link
 from vgpud.console.login.client import Broker as Client
 from vgpud.console.login.client import RefusedError, read_tail
 from vgpud.console.main import door_path
+from vgpud.host import listeners
 
 ME = pwd.getpwuid(os.geteuid())
 
@@ -231,6 +232,144 @@ def test_callers_who_say_nothing_hold_up_no_user(running: Running) -> None:
     assert running.token()
     for sock in silent:
         sock.close()
+
+
+def connect_silently(door: Path, count: int) -> list[socket.socket]:
+    made = []
+    for _ in range(count):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.settimeout(20)
+        sock.connect(str(door))
+        made.append(sock)
+    return made
+
+
+def test_silent_callers_have_a_share_and_a_deadline(running: Running) -> None:
+    running.token()
+    before = len(os.listdir(f"/proc/{running.pid}/fd"))
+    bound = listeners.CONSOLE_OPEN
+    silent = connect_silently(running.door, 100)
+    ended = [sock.recv(1) for sock in silent]  # those beyond the share at once, the others by the deadline
+    assert ended == [b""] * 100
+    assert running.token()
+    assert len(os.listdir(f"/proc/{running.pid}/fd")) <= before
+    held = listeners.Places(bound)
+    assert sum(held.take(1000) for _ in range(100)) == bound.share_max < bound.all_max
+
+
+@pytest.mark.root
+def test_silent_callers_of_one_user_keep_nobody_else_out(running: Running) -> None:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            agent.become(GAMES)
+            for _ in range(4):
+                silent = connect_silently(running.door, 32)
+                os.write(writer, b"x")
+                silent[0].recv(1)
+        finally:
+            os._exit(0)
+    for _ in range(4):
+        os.read(reader, 1)
+        assert running.token()
+    os.waitpid(pid, 0)
+    os.close(reader)
+    os.close(writer)
+
+
+#: what a web server that was taken over, or a user at the socket, may send
+NOISE = {
+    "cut": b'{"do": "redeem", "token": "' + b"a" * 2 * wire.MESSAGE_BYTES_MAX,
+    "deep": b"[" * wire.MESSAGE_BYTES_MAX,
+    "deep in a message": b'{"do": ' * 2000,
+    "a list": b"[]",
+    "a number": b"1" * 5000,
+    "not UTF-8": b"\xff\xfe",
+    "nothing": b"",
+    "an empty message": b"{}",
+    "an unknown request": b'{"do": "none"}',
+    "a request that is a list": b'{"do": []}',
+    "no token": b'{"do": "redeem", "address": "a"}',
+    "an address that is a list": b'{"do": "redeem", "token": "a", "address": []}',
+    "a uid that is a word": b'{"do": "alive", "uid": "root"}',
+    "a uid that is infinite": b'{"do": "alive", "uid": Infinity}',
+    "a name that is half a character": b'{"do": "password", "name": "\\ud800", "password": "\\ud800", "address": ""}',
+}
+
+
+def is_logged_in(running: Running, cookie: str) -> bool:
+    """Asked by the web server's socket, behind what was sent before."""
+    wire.send(running.web, {"do": "session", "cookie": cookie})
+    return bool(wire.receive_answer(running.web)[0])
+
+
+@pytest.mark.parametrize("what", NOISE)
+def test_nothing_that_is_sent_ends_the_broker(running: Running, what: str) -> None:
+    running.web.settimeout(5)
+    wire.send(running.web, {"do": "redeem", "token": running.token(), "address": "a"})
+    cookie = wire.receive_answer(running.web)[0]["cookie"]
+    running.web.send(NOISE[what])
+    wire.receive_answer(running.web)
+    assert is_logged_in(running, cookie)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+        caller.connect(str(running.door))
+        caller.send(NOISE[what])
+        caller.settimeout(5)
+        caller.recv(100)
+    assert is_logged_in(running, cookie)
+    assert running.token()
+
+
+def test_descriptors_with_requests_do_not_stay(running: Running) -> None:
+    running.web.settimeout(5)
+    running.token()
+    before = len(os.listdir(f"/proc/{running.pid}/fd"))
+    for _ in range(10):
+        socket.send_fds(running.web, [b'{"do": "alive", "uid": 1}'], [0, 1, 2])
+        wire.receive_answer(running.web)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.connect(str(running.door))
+            socket.send_fds(caller, [b"{}"], [0, 1, 2])
+            caller.settimeout(5)
+            assert "url" in wire.receive(caller)
+    running.token()
+    assert len(os.listdir(f"/proc/{running.pid}/fd")) <= before
+
+
+def test_what_is_too_long_is_refused_and_sessions_go_on(running: Running) -> None:
+    high = "\xff" * 4000  # 24,000 bytes as JSON
+
+    async def use() -> None:
+        client = Client(running.web)
+        cookie = await client.redeem(running.token(), "a")
+        long = "a" * 20_000
+        for asked in (client.redeem(long, "a"), client.password(long, "b", "a"), client.redeem(high, "a")):
+            with pytest.raises(RefusedError, match="too long"):
+                await asked
+        assert await client.user(high) is None and await client.user("a" * 1000) is None
+        user = await client.user(cookie)
+        assert user
+        for path in ("/" + "a" * 20_000, "/" + high, "/" + "a" * 15_000, "\0", "\ud800"):
+            with pytest.raises(RefusedError):
+                await client.read_as(user, user.uid, path)
+        its = await client.agent(user)
+        with await its.connect() as sock:  # the agent lives, too
+            running.listener.accept()[0].close()
+            assert sock.family == socket.AF_UNIX
+
+    asyncio.run(use())
+
+
+def test_an_agent_answers_whatever_it_is_sent(running: Running) -> None:
+    running.web.settimeout(5)
+    wire.send(running.web, {"do": "redeem", "token": running.token(), "address": "a"})
+    wire.send(running.web, {"do": "agent", "cookie": wire.receive_answer(running.web)[0]["cookie"]})
+    with socket.socket(fileno=wire.receive_answer(running.web)[1]) as its:
+        its.settimeout(5)
+        for noise in NOISE.values():
+            its.send(noise)
+            assert "error" in wire.receive_answer(its)[0]
 
 
 def test_a_broker_of_a_user_is_for_this_user(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,8 +25,10 @@ from vgpud import paths
 from vgpud.console import main
 from vgpud.console.live.channel import Bridge
 from vgpud.console.login import agent
+from vgpud.console.login.broker import link
 from vgpud.console.main import ConsoleUsageError, Serve
 from vgpud.errors import ExitCode
+from vgpud.host import listeners
 
 ROOT = Path(__file__).resolve().parents[2]
 TLS = {"certificate": Path("c"), "key": Path("k")}
@@ -122,6 +126,84 @@ def test_serve_and_open(served: tuple[subprocess.Popen[bytes], Path, str]) -> No
     assert not main.door_path(folder).exists()
     with pytest.raises(ProcessLookupError):
         os.kill(web, 0)
+
+
+@pytest.mark.parametrize(
+    ("form", "cookie", "status"),
+    [
+        ("token=" + "a" * 20_000, "", 403),
+        ("name=" + "a" * 20_000 + "&password=a", "", 403),
+        ("name=a&password=" + "%ff" * 20_000, "", 403),
+        ("", "vgpu=" + "\xff" * 4000, 303),
+        ("", "vgpu=" + "a" * 20_000, 303),
+    ],
+)
+def test_no_request_without_a_log_in_ends_the_console(
+    served: tuple[subprocess.Popen[bytes], Path, str], form: str, cookie: str, status: int
+) -> None:
+    process, folder, url = served
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    headers = {"Content-Type": "application/x-www-form-urlencoded"} | ({"Cookie": cookie} if cookie else {})
+    connection.request("POST" if form else "GET", "/login" if form else "/", form or None, headers)
+    answer = connection.getresponse()
+    answer.read()
+    assert answer.status == status
+    connection.request("GET", urlsplit(url).path)
+    assert connection.getresponse().status == 200
+    assert process.poll() is None
+    assert link(main.door_path(folder), 20)
+
+
+#: silent, half a line, half of the headers, half of a form
+BEGINNINGS = (
+    b"",
+    b"GET /login",
+    b"GET / HTTP/1.1\r\nHost:",
+    b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\na",
+)
+
+
+def opened(url: str, count: int) -> list[socket.socket]:
+    """Connections to the console's port that have begun a request."""
+    host, _, port = urlsplit(url).netloc.partition(":")
+    made = []
+    for number in range(count):
+        sock = socket.create_connection((host, int(port)), 30)
+        made.append(sock)
+        with contextlib.suppress(OSError):
+            sock.sendall(BEGINNINGS[number % len(BEGINNINGS)])
+    return made
+
+
+@pytest.mark.root
+def test_connections_of_one_user_keep_nobody_out(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+    process, _, url = served
+    (web,) = children(process.pid)
+    with urllib.request.urlopen(url, timeout=20):  # noqa: S310
+        before = len(os.listdir(f"/proc/{web}/fd"))
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            agent.become(5)  # games
+            made = opened(url, 600)
+            os.write(writer, b"x")
+            for sock in made:
+                with contextlib.suppress(OSError):
+                    sock.recv(1)  # until the deadline
+        finally:
+            os._exit(0)
+    os.read(reader, 1)
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310
+        assert answer.status == 200
+    assert len(os.listdir(f"/proc/{web}/fd")) <= before + listeners.CONSOLE.share_max + 2
+    os.waitpid(pid, 0)
+    until_s = time.monotonic() + 60
+    while len(os.listdir(f"/proc/{web}/fd")) > before and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert len(os.listdir(f"/proc/{web}/fd")) <= before
+    os.close(reader)
+    os.close(writer)
 
 
 def test_when_the_web_server_ends_so_does_the_console(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:

@@ -230,7 +230,7 @@ def scrape() -> Iterator[Callable[..., tuple[int, str]]]:
     server = metrics.serve("127.0.0.1", 0, {"a-token-of-ann-0": ANN, "a-token-of-all-0": ALL_USERS})
 
     def get(header: str = "") -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         connection.request("GET", "/metrics", headers={"Authorization": header} if header else {})
         answer = connection.getresponse()
         text = answer.read().decode()
@@ -238,8 +238,7 @@ def scrape() -> Iterator[Callable[..., tuple[int, str]]]:
         return answer.status, text
 
     yield get
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
 @pytest.mark.parametrize("header", ["", "Bearer wrong", "Bearer", "Basic a-token-of-all-0", "Bearer a-token-of-ann-0x"])

@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "paths": {"errors"},
     "userfiles": {"core", "errors"},
-    "metrics": {"core"},
+    "metrics": {"core", "host"},
     # pure
     "core": set(),
     "core.fairness": set(),
@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"daemon.jobs", "errors", "host", "paths", "simulate", "store"},
     # a node of Kubernetes: a process of its own, beside the daemon
     "k8s.core": {"core"},
-    "k8s.shell": {"k8s.core"},
+    "k8s.shell": {"host", "k8s.core"},
     "k8s": {"core", "errors", "k8s.core", "k8s.shell", "paths"},
     # the console in the browser: processes of its own, over the API
     "console.login": {"host"},
@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     "console.web": {"cli.common", "cli.jobs", "console.live", "console.login", "core"},
     "console.pages": {"cli.common", "cli.jobs", "console.live", "console.login", "console.web", "core"}
     | {"core.placement", "core.policy"},
-    "console": {"console.live", "console.login", "console.pages", "console.web", "core", "errors", "paths"},
+    "console": {"console.live", "console.login", "console.pages", "console.web", "core", "errors", "host"} | {"paths"},
     # the command line
     "cli": {"cli.common", "errors"},
     "cli.common": {"client", "core", "errors"},

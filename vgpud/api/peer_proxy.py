@@ -23,11 +23,12 @@ from vgpud.api.turns import CALL_NS, CONNECTION_NS, FRAME_NS, KIB_NS, READ_NS, T
 from vgpud.core.fairness.accounts import ADMINS
 from vgpud.core.fairness.frames import Frames
 from vgpud.host import processes
+from vgpud.host.listeners import API
 
 log = logging.getLogger("vgpud.api")
 
 #: connections of one user and of all together; root and the daemon's own user have ROOT_MORE beyond both
-PER_UID_MAX, ALL_MAX, ROOT_MORE = 128, 1024, 256
+PER_UID_MAX, ALL_MAX, ROOT_MORE = API.share_max, API.all_max, API.more
 BACKLOG = 1024
 #: connections that the loop accepts before it does anything else
 ACCEPTED_AT_ONCE = 8
@@ -36,7 +37,7 @@ BUFFER_BYTES = 64 * 1024
 #: bytes of one user that are passed on at once, and one call at most
 PIECE_BYTES = 4096
 #: a client that has sent nothing by then is disconnected
-SILENT_S = 10.0
+SILENT_S = API.deadline_s
 #: a side whose buffer stays full for so long is disconnected; a stream on which nothing is sent lives for ever
 STALLED_S = 300.0
 #: time for sending the rest when the other side has closed

@@ -26,6 +26,7 @@ from vgpud.api.peer_proxy import LOG_EVERY_S, Peer, PeerProxy
 from vgpud.certs.register import SERVER, USER, Issued, Register, when
 from vgpud.errors import ConfigError, ConflictError, DeniedError, VgpudError
 from vgpud.host import users
+from vgpud.host.listeners import REMOTE
 
 log = logging.getLogger("vgpud.api")
 
@@ -33,9 +34,9 @@ log = logging.getLogger("vgpud.api")
 STRANGER = -2
 #: processor time of a handshake, with all that happens before the first call: 3.2 to 5.3 ms were measured
 HANDSHAKE_NS = 4_000_000
-HANDSHAKE_S = 10.0
+HANDSHAKE_S = REMOTE.deadline_s
 #: handshakes at a time, in all and of one address
-HANDSHAKES_MAX, HANDSHAKES_PER_ADDRESS_MAX = 64, 16
+HANDSHAKES_MAX, HANDSHAKES_PER_ADDRESS_MAX = REMOTE.all_max, REMOTE.share_max
 BACKLOG = 128
 #: how often certificates of open connections are looked at again: for revoked and expired ones, and users that are gone
 RECHECK_S = 5.0

@@ -44,6 +44,7 @@ from vgpud.core.model import BATCH, Denied, Device, Process, Reason, Slice, Stat
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, TraceEvent
 from vgpud.core.offered import find
 from vgpud.host import boot
+from vgpud.host.listeners import API
 from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
@@ -479,6 +480,7 @@ class Server:
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.so_reuseport", 0),
             ("grpc.max_connection_idle_ms", IDLE_MS),
+            ("grpc.server_handshake_timeout_ms", int(API.deadline_s * 1000)),  # silent before HTTP/2's first frame
         ]
         server = grpc.aio.server(interceptors=[self._authorizer], options=options)
         for add in self._services:

@@ -19,6 +19,7 @@ from vgpud.console.login import agent, wire
 from vgpud.console.login.broker import Broker, Settings
 from vgpud.core.units import PORT_MAX, parse_whole
 from vgpud.errors import DeniedError, ExitCode, VgpudError
+from vgpud.host import listeners
 
 BACKLOG = 128
 DEFAULT_LISTEN = "127.0.0.1:8377"
@@ -201,6 +202,7 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
     import uvicorn
 
     from vgpud.console import app as application
+    from vgpud.console.browsers import browser_protocol
     from vgpud.console.login.client import Broker as BrokerClient
 
     made = application.Options(
@@ -214,27 +216,27 @@ def _web(options: Serve, listener: socket.socket, broker: socket.socket, url: st
     app = application.make(BrokerClient(broker), made)
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",  # what is no HTTP is its sender's fault, and they would fill the log
         access_log=False,
         server_header=False,
         proxy_headers=False,
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
         loop="asyncio",
-        http="h11",
+        http=browser_protocol(listeners.CONSOLE.deadline_s),
         ws="none",
         timeout_graceful_shutdown=2,
         timeout_keep_alive=30,
-        limit_concurrency=512,
     )
     config.load()
+    bounded = listeners.BoundedListener(listener, listeners.CONSOLE)
     if os.geteuid() == 0:
         agent.become(_uid(options.user))
     agent.close_to_others()
     agent.die_with_parent()
     os.chdir("/")
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.Server(config).run(sockets=[bounded])
     return int(ExitCode.OK)
 
 

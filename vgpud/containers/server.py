@@ -35,6 +35,7 @@ from vgpud.core.events import ContainerCreated, ContainerStarted
 from vgpud.core.model import Container, Denied, Slice
 from vgpud.errors import VgpudError
 from vgpud.host import cgroups, processes
+from vgpud.host.listeners import RUNTIME
 from vgpud.libraries.tree import library_tree
 from vgpud.oci import mount_points
 from vgpud.oci.engine_name import engine_name
@@ -49,13 +50,13 @@ T = TypeVar("T")
 log = logging.getLogger("vgpud.containers")
 
 #: deadline for vgpu-runtime to send its request, and again to read the reply
-REQUEST_S = 5.0
+REQUEST_S = RUNTIME.deadline_s
 #: deadline for reading and editing a bundle: less than vgpu-runtime waits, so that the user gets the reason
 WORK_S = 9.0
 #: concurrent requests; the rest waits in the socket's backlog
-REQUESTS_MAX = 64
+REQUESTS_MAX = RUNTIME.all_max
 #: concurrent requests of one process: half, although vgpu-runtime and a hook need only one each
-PER_PROCESS_MAX = REQUESTS_MAX // 2
+PER_PROCESS_MAX = RUNTIME.share_max
 #: containers that wait for their pod at a time: any pod can name a slice that is not for it
 POD_WAITS_MAX = REQUESTS_MAX // 4
 #: parts of 64 KiB discarded from a peer that is not served

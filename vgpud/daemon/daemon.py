@@ -186,8 +186,7 @@ class Daemon:
         await self._api.stop(1.0)
         await self._queue.stop()
         if self._metrics_server:
-            self._metrics_server.shutdown()
-            self._metrics_server.server_close()
+            self._metrics_server.close()
         self._tenants.close_all()
         await self._monitor.stop()
         self._arbiters.close()

@@ -87,7 +87,7 @@ def open_(settings: Settings, only_print: bool, runtime_dir: Path | None) -> Non
         url = link(door, settings.timeout_s)
     except ValueError as error:
         raise CliError(str(error), ExitCode.DENIED) from error
-    except (OSError, wire.GoneError) as error:
+    except (OSError, wire.GoneError, wire.NotMessageError) as error:
         text = f"no console answers at {door}: start it with `vgpu console serve`, or systemctl start vgpud-console"
         raise CliError(text, ExitCode.UNREACHABLE) from error
     if settings.output == "table":

@@ -20,6 +20,8 @@ from vgpud.console.login import wire
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CONNECT_S = 5.0
 _PROC_SUPER_MAGIC = 0x9FA0
+#: of a refusal, so that it fits into a message whatever the path is
+ERROR_CHARS_MAX = 500
 
 
 class UnknownUserError(Exception):
@@ -76,16 +78,16 @@ def start(uid: int, api_socket: str, inherited: list[int]) -> tuple[int, socket.
 
 def _serve(sock: socket.socket, api_socket: str) -> None:
     while True:
-        try:
-            request, _ = wire.receive(sock)
-        except wire.GoneError:
-            return
         fd = -1
         try:
+            request = wire.receive(sock)
             fd = _connect(api_socket) if request["do"] == "connect" else open_file(str(request["path"]))
             wire.send(sock, {}, fd)
-        except (OSError, ValueError) as error:
-            wire.send(sock, {"error": getattr(error, "strerror", None) or str(error)})
+        except wire.GoneError:
+            return
+        except Exception as error:  # whatever the web server has sent: the user's next page needs this process
+            text = getattr(error, "strerror", None) or str(error)
+            wire.send(sock, {"error": text[:ERROR_CHARS_MAX]})
         finally:
             if fd >= 0:
                 os.close(fd)

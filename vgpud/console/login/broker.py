@@ -3,13 +3,14 @@
 It speaks with three parties: the web server (requests that carry the browser's cookie), `vgpu console open` at a unix
 socket (the kernel says who calls), and the agents. It reads nothing that a browser has sent but names, passwords and
 tokens, and never loads the web server's code. A web server that is taken over can act only as users whose cookies it
-has seen.
+has seen. No request ends this process, whatever is in it: it ends when the web server has.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
+import logging
 import os
 import pwd
 import secrets
@@ -23,13 +24,19 @@ from typing import Any
 
 from vgpud.console.login import agent, passwords, wire
 from vgpud.console.login.sessions import Failures, Session, Sessions
-from vgpud.host import processes
+from vgpud.host import listeners, processes
+
+log = logging.getLogger("vgpud.console")
 
 TOKEN_BYTES = 32
+#: no user's name and no address is longer: failures are remembered by them
+NAME_CHARS_MAX = 256
 #: how often ended sessions are looked for
 EXPIRE_EVERY_S = 10.0
-#: of `vgpu console open`, at one time
-CALLERS_MAX = 32
+#: requests that failed here are logged at most this often, since others cause them
+LOG_EVERY_S = 10.0
+#: how often it is looked whether a caller has been silent for too long, while there are any
+CALLERS_EVERY_S = 0.5
 #: what an agent for one request may take, longer than its client waits; and the web server to end
 HELPER_S, WEB_END_S = 30.0, 10.0
 _NS = 1_000_000_000
@@ -62,14 +69,17 @@ class Broker:
     failures: Failures = field(default_factory=Failures)
     _agents: dict[int, _Agent] = field(default_factory=dict)
     _leaving: dict[int, float] = field(default_factory=dict)  # pids of agents that end, and when they are killed
-    _callers: set[socket.socket] = field(default_factory=set)
+    _callers: dict[socket.socket, tuple[int, float]] = field(default_factory=dict)  # uid, and when it must have spoken
+    _places: listeners.Places = field(default_factory=lambda: listeners.Places(listeners.CONSOLE_OPEN))
     _stopping: bool = False
+    _logged_s: float = -LOG_EVERY_S
 
     def run(self) -> int:
         """Returns the web server's exit code."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         self._selector = selectors.DefaultSelector()
+        self.web.setblocking(False)  # a web server that takes no answers holds up nobody
         self._selector.register(self.web, selectors.EVENT_READ)
         self._selector.register(self.door, selectors.EVENT_READ)
         try:
@@ -99,7 +109,7 @@ class Broker:
 
     def _turn(self) -> bool:
         """One wait and what came. Returns False when the web server has closed."""
-        for key, _ in self._selector.select(EXPIRE_EVERY_S):
+        for key, _ in self._selector.select(CALLERS_EVERY_S if self._callers else EXPIRE_EVERY_S):
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
             if sock is self.door:
@@ -107,10 +117,14 @@ class Broker:
             elif sock is self.web:
                 try:
                     self._answer_web()
+                except BlockingIOError:
+                    continue
                 except wire.GoneError:
                     return False
             else:
                 self._answer_caller(sock)
+        for caller in [sock for sock, (_, until_s) in self._callers.items() if time.monotonic() > until_s]:
+            self._drop(caller)
         self.sessions.expire(time.monotonic_ns())
         for uid in self._agents.keys() - self.sessions.uids():
             self._end_agent(uid)
@@ -131,21 +145,26 @@ class Broker:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             caller, _ = self.door.accept()
-            if len(self._callers) >= CALLERS_MAX:
+            uid = processes.credentials(caller)[1]
+            if not self._places.take(uid):
                 caller.close()
                 return
             caller.setblocking(False)
-            self._callers.add(caller)
+            self._callers[caller] = uid, time.monotonic() + listeners.CONSOLE_OPEN.deadline_s
             self._selector.register(caller, selectors.EVENT_READ)
 
     def _answer_caller(self, caller: socket.socket) -> None:
         """One request: a link for the user at the other end."""
-        with contextlib.suppress(wire.GoneError, BlockingIOError, OSError):
+        try:
             wire.receive(caller)
-            _, uid, _ = processes.all_credentials(caller)
-            wire.send(caller, self._link(uid))
+            wire.send(caller, self._link(self._callers[caller][0]))
+        except Exception as error:  # the caller's fault, or ours: the others' sessions go on
+            self._log(error)
+        self._drop(caller)
+
+    def _drop(self, caller: socket.socket) -> None:
         self._selector.unregister(caller)
-        self._callers.discard(caller)
+        self._places.give_back(self._callers.pop(caller)[0])
         caller.close()
 
     def _link(self, uid: int) -> wire.Message:
@@ -161,7 +180,24 @@ class Broker:
     # ---- the web server ----
 
     def _answer_web(self) -> None:
-        request, _ = wire.receive(self.web)
+        """Answers one request, or refuses it. Raises GoneError when the web server has closed."""
+        fd = -1
+        try:
+            answer, fd = self._answer(wire.receive(self.web))
+        except (wire.GoneError, BlockingIOError):
+            raise
+        except Exception as error:
+            self._log(error)
+            answer = {"error": "the console could not answer this request"}
+        try:
+            wire.send(self.web, answer, fd)
+        except (wire.GoneError, wire.NotMessageError) as error:
+            self._log(error)  # that it has closed is what the next receive() says
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _answer(self, request: wire.Message) -> tuple[wire.Message, int]:
         answers = {
             "session": self._session,
             "alive": self._alive,
@@ -170,12 +206,13 @@ class Broker:
             "logout": self._logout,
             "agent": self._agent,
         }
-        answer, fd = answers[request["do"]](request)
-        try:
-            wire.send(self.web, answer, fd)
-        finally:
-            if fd >= 0:
-                os.close(fd)
+        return answers[str(request["do"])](request)
+
+    def _log(self, error: Exception) -> None:
+        now_s = time.monotonic()
+        if now_s - self._logged_s >= LOG_EVERY_S:
+            self._logged_s = now_s
+            log.warning("a request was refused: %s: %.200s", type(error).__name__, error)
 
     def _found(self, request: wire.Message) -> Session | None:
         return self.sessions.get(str(request["cookie"]), time.monotonic_ns())
@@ -200,7 +237,7 @@ class Broker:
         if self.settings.password_file is None:
             return {"error": "this console has no password file: log in with vgpu console open"}, -1
         name, now_ns = str(request["name"]), time.monotonic_ns()
-        keys = _failure_keys(name, str(request["address"]))
+        keys = _failure_keys(_key(name), _key(request["address"]))
         wait_ns = self.failures.wait_ns(keys, now_ns)
         if wait_ns:
             return _too_many(wait_ns), -1
@@ -259,6 +296,11 @@ def _failure_keys(name: str, address: str) -> tuple[tuple[str, ...], ...]:
     return (("name", name, address),) if shared else (("name", name, address), ("address", address))
 
 
+def _key(text: object) -> str:
+    """What failures are remembered by: as short as a name, so that a stranger's words fill no memory here."""
+    return str(text)[:NAME_CHARS_MAX]
+
+
 def _too_many(wait_ns: int) -> wire.Message:
     return {"error": f"too many failed log-ins: try again in {-(-wait_ns // _NS)} s", "wait": True}
 
@@ -285,8 +327,8 @@ def _entry(name: str) -> Any:
 
 
 def link(door: Path, timeout_s: float) -> str:
-    """A one-time link for the calling user, from the console at this socket. Raises OSError, GoneError, ValueError (the
-    console's refusal)."""
+    """A one-time link for the calling user, from the console at this socket. Raises OSError, GoneError,
+    NotMessageError, ValueError (the console's refusal)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(timeout_s)
         sock.connect(str(door))
@@ -294,7 +336,7 @@ def link(door: Path, timeout_s: float) -> str:
         if owner not in (0, os.geteuid()):
             raise ValueError(f"the console at {door} is of uid {owner}, who is neither you nor root: use no link of it")
         wire.send(sock, {"do": "link"})
-        answer, _ = wire.receive(sock)
+        answer = wire.receive(sock)
     if "error" in answer:
         raise ValueError(answer["error"])
     return str(answer["url"])

@@ -11,6 +11,8 @@ from vgpud.console.login import wire
 
 #: an agent that opens a file on a file system that does not answer
 ANSWER_S = 10.0
+#: the broker's are shorter
+COOKIE_CHARS_MAX = 256
 
 
 class RefusedError(Exception):
@@ -38,12 +40,17 @@ class _Line:
     async def ask(self, message: wire.Message) -> tuple[wire.Message, int]:
         """The answer and its descriptor. Raises GoneError, RefusedError, TimeoutError."""
         async with self._lock:
-            wire.send(self._sock, message)
+            try:
+                wire.send(self._sock, message)
+            except wire.NotMessageError as error:  # nothing was sent, and the socket is as it was
+                raise RefusedError("what was entered is too long") from error
             try:
                 answer, fd = await asyncio.wait_for(self._receive(), ANSWER_S)
             except (asyncio.TimeoutError, asyncio.CancelledError):
                 self.close()  # a late answer would be taken for that of the next request
                 raise
+            except wire.NotMessageError as error:
+                raise RefusedError("the answer cannot be read") from error
         if "error" in answer:
             raise RefusedError(str(answer["error"]))
         return answer, fd
@@ -52,7 +59,7 @@ class _Line:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                return wire.receive(self._sock)
+                return wire.receive_answer(self._sock)
             except BlockingIOError:
                 ready = asyncio.Event()
                 loop.add_reader(self._sock, ready.set)
@@ -102,6 +109,8 @@ class Broker:
 
     async def user(self, cookie: str) -> User | None:
         """The user of a session; None: there is none, or it has ended."""
+        if len(cookie) > COOKIE_CHARS_MAX:
+            return None
         found, _ = await self._line.ask({"do": "session", "cookie": cookie})
         return User(found["uid"], found["name"], found["csrf"], cookie) if found else None
 

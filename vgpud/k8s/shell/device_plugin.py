@@ -24,7 +24,7 @@ from vgpud.k8s.kubelet_api import (
     pod_resources_pb2,
     pod_resources_pb2_grpc,
 )
-from vgpud.k8s.shell.sockets import listen
+from vgpud.k8s.shell.sockets import listen, make_server
 
 log = logging.getLogger("vgpud.k8s")
 
@@ -142,7 +142,7 @@ class PluginSocket:
         self._served += 1
         for path in plugin_sockets(self._plugins):
             path.unlink(missing_ok=True)
-        server = grpc.aio.server()
+        server = make_server()
         device_plugin_pb2_grpc.add_DevicePluginServicer_to_server(self._service, server)
         listen(server, self.path)
         await server.start()

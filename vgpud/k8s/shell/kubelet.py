@@ -30,7 +30,7 @@ from vgpud.k8s.kubelet_api import (
     registration_pb2,
     registration_pb2_grpc,
 )
-from vgpud.k8s.shell.sockets import listen
+from vgpud.k8s.shell.sockets import listen, make_server
 
 log = logging.getLogger("vgpud.k8s")
 
@@ -187,14 +187,14 @@ class Sockets:
         """Raises OSError where a socket cannot be made."""
         endpoint, registration = self._paths
         endpoint.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        serving = grpc.aio.server()
+        serving = make_server()
         v1 = service(self._calls, dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginServicer)
         v1beta1 = service(self._calls, dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginServicer)
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(v1, serving)
         dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(v1beta1, serving)
         health_pb2_grpc.add_DRAResourceHealthServicer_to_server(self._health, serving)
         await self._listen(serving, endpoint)
-        registering = grpc.aio.server()
+        registering = make_server()
         registration_pb2_grpc.add_RegistrationServicer_to_server(Registration(endpoint, self._refused), registering)
         await self._listen(registering, registration)
 

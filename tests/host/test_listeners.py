@@ -1,0 +1,142 @@
+"""Bounds of listeners: places, who is at the other end, sockets that hand out no more, and the table in the docs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from vgpud.attach import server as attach
+from vgpud.host import listeners
+from vgpud.host.listeners import Bound, BoundedListener, Places, source
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = Bound(all_max=4, share_max=2, more=1, deadline_s=1.0)
+
+
+def test_a_share_leaves_places_for_others() -> None:
+    places = Places(SMALL)
+    assert [places.take("a") for _ in range(4)] == [True, True, False, False]
+    assert [places.take("b") for _ in range(2)] == [True, True]
+    assert not places.take("c"), "all are taken"
+    assert places.take(0) and not places.take(0), "root has one more"
+    for who in ("a", "a", "b", "b", 0):
+        places.give_back(who)
+    assert places.taken == 0 and places.take("c")
+
+
+def pair_at(family: socket.AddressFamily, host: str) -> tuple[socket.socket, socket.socket]:
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.bind((host, 0))
+        listening.listen()
+        ours = socket.create_connection(listening.getsockname()[:2])
+        return ours, listening.accept()[0]
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_a_user_is_known_over_loopback(family: socket.AddressFamily, host: str) -> None:
+    try:
+        ours, its = pair_at(family, host)
+    except OSError:
+        pytest.skip("the machine has no IPv6")
+    with ours, its:
+        assert source(its) == os.geteuid()
+
+
+@pytest.mark.root
+def test_another_user_is_known_over_loopback() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setresuid(4242, 4242, 4242)
+                with socket.create_connection(listening.getsockname()) as ours:
+                    ours.recv(1)
+            finally:
+                os._exit(0)
+        with listening.accept()[0] as its:
+            assert source(its) == 4242
+        os.waitpid(pid, 0)
+
+
+def test_who_has_closed_is_nobody_but_an_address() -> None:
+    ours, its = pair_at(socket.AF_INET, "127.0.0.1")
+    ours.close()
+    with its:
+        assert source(its) == "127.0.0.1"
+
+
+def test_users_of_unix_sockets_and_networks_of_addresses(short_dir: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as ours:
+        listening.bind(str(short_dir / "s"))
+        listening.listen()
+        ours.connect(str(short_dir / "s"))
+        with listening.accept()[0] as its:
+            assert source(its) == os.geteuid()
+    assert listeners._network("10.0.0.1") == "10.0.0.1"
+    assert listeners._network("fe80::1:2%eth0") == listeners._network("fe80::9") == "fe80::/64"
+
+
+def test_a_bounded_listener_in_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "source", lambda sock: sock.getpeername()[0])
+
+    async def use() -> None:
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        bounded = BoundedListener(listening, SMALL)
+
+        async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.read(1))
+            await reader.read(1)
+            writer.close()
+
+        server = await asyncio.start_server(echo, sock=bounded)
+        port = bounded.getsockname()[1]
+
+        async def ask(host: str) -> tuple[bytes, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+            writer.write(b"x")
+            try:
+                return await reader.read(1), writer
+            except OSError:
+                return b"", writer
+
+        first = [await ask("127.0.0.2") for _ in range(10)]
+        assert [said for said, _ in first] == [b"x"] * 2 + [b""] * 8
+        second = [await ask("127.0.0.3") for _ in range(2)]
+        assert [said for said, _ in second] == [b"x"] * 2
+        for _, writer in first + second:
+            writer.close()
+        while bounded.taken:
+            await asyncio.sleep(0.01)
+        assert (await ask("127.0.0.2"))[0] == b"x"
+        server.close()
+
+    asyncio.run(use())
+
+
+ROWS = {
+    "metrics": listeners.METRICS,
+    "API, `": listeners.API,
+    "API over": listeners.REMOTE,
+    "runtime": listeners.RUNTIME,
+    "console,": listeners.CONSOLE,
+    "`vgpu console open`": listeners.CONSOLE_OPEN,
+    "kubelet": listeners.KUBELET,
+    "attach": Bound(attach.PENDING_ALL_MAX, attach.PENDING_PER_USER_MAX, 0, attach.GREETING_S),
+}
+
+
+@pytest.mark.parametrize("begin", ROWS)
+def test_the_docs_have_the_numbers(begin: str) -> None:
+    lines = (ROOT / "docs/security.md").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("| " + begin)]
+    numbers = [int(re.match(r"\d+", cell.strip())[0]) for cell in line.split("|")[4:8]]  # type: ignore[index]
+    bound = ROWS[begin]
+    assert numbers == [bound.all_max, bound.share_max, bound.more, bound.deadline_s]

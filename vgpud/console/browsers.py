@@ -1,0 +1,54 @@
+"""uvicorn's HTTP with deadlines: it waits without end for a request that has begun, and for who reads no answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+#: a browser that takes nothing of a page, or of a stream of events, for so long is gone
+STALLED_S = 60.0
+
+
+def browser_protocol(deadline_s: float) -> type[H11Protocol]:
+    """The protocol of a connection whose first request is there by the deadline, and later ones that long after they
+    have begun; between two of them uvicorn's own time limit holds."""
+
+    class Protocol(H11Protocol):
+        _late: asyncio.TimerHandle | None = None
+        _stalled: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._late = self.loop.call_later(deadline_s, transport.abort)
+
+        def _is_idle(self) -> bool:
+            cycle: RequestResponseCycle | None = self.cycle  # uvicorn's own types say that there always is one
+            return cycle is None or cycle.response_complete
+
+        def data_received(self, data: bytes) -> None:
+            if self._late is None and self._is_idle():
+                self._late = self.loop.call_later(deadline_s, self.transport.abort)
+            super().data_received(data)
+            if self._late and not self._is_idle() and not self.cycle.more_body:
+                self._late.cancel()
+                self._late = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stalled = self._stalled or self.loop.call_later(STALLED_S, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._stalled:
+                self._stalled.cancel()
+                self._stalled = None
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            for timer in (self._late, self._stalled):
+                if timer:
+                    timer.cancel()
+            super().connection_lost(exc)
+
+    return Protocol

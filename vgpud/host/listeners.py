@@ -1,0 +1,168 @@
+"""The bounds of every listener of every process, in one place: how many connections it holds, what share of them one
+user or one address may have, and by when a connection has sent its request. docs/security.md shows them as a table.
+
+A user of this machine is known by uid, over loopback as well: the kernel says whose socket is at the other end. A
+client of another machine is known by its address; in IPv6 by its network, since one client has 2^64 addresses of that.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from vgpud.host import processes
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Of one listener."""
+
+    all_max: int
+    share_max: int  # of one user or one address
+    more: int  # for root and the listener's own user, beyond all_max and share_max
+    deadline_s: float  # by then the request has come, or the connection is closed
+
+
+#: `vgpud serve`: Prometheus
+METRICS = Bound(all_max=128, share_max=8, more=8, deadline_s=5.0)
+#: `vgpud serve`: the API's socket. The deadline is for the first byte: a stream on which nothing is sent lives for ever
+API = Bound(all_max=1024, share_max=128, more=256, deadline_s=10.0)
+#: `vgpud serve --listen`: TLS handshakes under way, by address; what has a certificate is counted as the API's
+REMOTE = Bound(all_max=64, share_max=16, more=0, deadline_s=10.0)
+#: `vgpud serve`: the runtime's socket, root's and the daemon's only; the share is that of a process
+RUNTIME = Bound(all_max=64, share_max=32, more=0, deadline_s=5.0)
+#: `vgpu console serve`: browsers. A proxy in front of it is one user, whoever sits behind it
+CONSOLE = Bound(all_max=512, share_max=128, more=0, deadline_s=10.0)
+#: the console's broker: `vgpu console open`
+CONSOLE_OPEN = Bound(all_max=32, share_max=4, more=4, deadline_s=2.0)
+#: `vgpud-k8s`: calls of kubelet under way; only root reaches the sockets
+KUBELET = Bound(all_max=256, share_max=256, more=0, deadline_s=10.0)
+
+
+class Places:
+    """Who holds the connections of a listener."""
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+        self._held: Counter[Hashable] = Counter()
+
+    def take(self, who: Hashable) -> bool:
+        """Whether there is a place for one more connection of this user or address, which then holds it."""
+        more = self._bound.more if who in (0, os.geteuid()) else 0
+        if self._held.total() >= self._bound.all_max + more or self._held[who] >= self._bound.share_max + more:
+            return False
+        self._held[who] += 1
+        return True
+
+    def give_back(self, who: Hashable) -> None:
+        self._held[who] -= 1
+        if not self._held[who]:
+            del self._held[who]
+
+    @property
+    def taken(self) -> int:
+        return self._held.total()
+
+
+# ---- who it is ----
+
+_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _ESTABLISHED = 4, 20, 1, 1
+_HEADER = struct.Struct("=IHHII")
+#: of inet_diag_msg: where the state and the uid are, behind the header
+_STATE_AT, _UID_AT = _HEADER.size + 1, _HEADER.size + 64
+_MAPPED = "::ffff:"
+
+
+def source(sock: socket.socket) -> int | str:
+    """Who is at the other end of an accepted connection: a uid of this machine, or an address. Raises OSError."""
+    if sock.family == socket.AF_UNIX:
+        return processes.credentials(sock)[1]
+    (host, port), (own_host, own_port) = sock.getpeername()[:2], sock.getsockname()[:2]
+    host, own_host = host.removeprefix(_MAPPED), own_host.removeprefix(_MAPPED)
+    uid = _uid_of_socket(host, port, own_host, own_port)
+    return _network(host) if uid is None else uid
+
+
+def _network(host: str) -> str:
+    if ":" not in host:
+        return host
+    packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    return socket.inet_ntop(socket.AF_INET6, packed[:8] + bytes(8)) + "/64"
+
+
+def _uid_of_socket(host: str, port: int, far_host: str, far_port: int) -> int | None:
+    """The user of the connected TCP socket with these two ends, asked of the kernel; None: it is on no machine but
+    another, in another network namespace, or is closed already."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ends = [socket.inet_pton(family, name.partition("%")[0]).ljust(16, b"\0") for name in (host, far_host)]
+    asked = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
+    asked += struct.pack("!HH", port, far_port) + b"".join(ends) + struct.pack("=I8s", 0, b"\xff" * 8)
+    header = _HEADER.pack(_HEADER.size + len(asked), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _SOCK_DIAG) as kernel:
+            kernel.send(header + asked)
+            said = kernel.recv(4096)  # it has answered by now
+    except OSError:
+        return None
+    kind = _HEADER.unpack_from(said)[1]
+    if kind != _SOCK_DIAG_BY_FAMILY or len(said) < _UID_AT + 4 or said[_STATE_AT] != _ESTABLISHED:
+        return None
+    return int(struct.unpack_from("=I", said, _UID_AT)[0])
+
+
+# ---- a listener with places ----
+
+
+#: connections that are refused before the server does anything else
+_REFUSED_AT_ONCE = 32
+
+
+class _Placed(socket.socket):
+    """An accepted connection, which gives its place back when it is closed."""
+
+    _places: Places | None = None
+    _who: Hashable = None
+
+    def hold(self, places: Places, who: Hashable) -> None:
+        self._places, self._who = places, who
+
+    def _real_close(self, *arguments: object) -> None:
+        places, self._places = self._places, None
+        if places is not None:
+            places.give_back(self._who)
+        super()._real_close(*arguments)  # type: ignore[misc]
+
+    def detach(self) -> int:
+        raise OSError("this connection holds a place")
+
+
+class BoundedListener(socket.socket):
+    """A listening socket that hands out no more connections than its bound allows, for servers that only call
+    accept(): the others are closed at once. Takes over the socket that it is made of."""
+
+    def __init__(self, listening: socket.socket, bound: Bound) -> None:
+        super().__init__(listening.family, listening.type, listening.proto, listening.detach())
+        self._places = Places(bound)
+
+    @property
+    def taken(self) -> int:
+        return self._places.taken
+
+    def accept(self) -> tuple[socket.socket, object]:
+        for _ in range(_REFUSED_AT_ONCE):
+            sock, address = super().accept()
+            try:
+                who = source(sock)
+            except OSError:  # it has gone
+                sock.close()
+                continue
+            if self._places.take(who):
+                placed = _Placed(sock.family, sock.type, sock.proto, sock.detach())
+                placed.hold(self._places, who)
+                return placed, address
+            sock.close()
+        raise BlockingIOError("one place after another was refused: the server does other work first")
