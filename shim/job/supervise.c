@@ -181,6 +181,17 @@ static void reap_last(struct job *job) {
   }
 }
 
+/* Also where the job itself has ended well, as a script may whose program was killed. */
+static void say_oom_kills(struct job *job) {
+  unsigned long long kills = vj_cgroups_oom_kills(job->cgroups), limit_mib = job->launch->ram_bytes >> 20;
+  if (kills && job->outcome->code)
+    vj_say(job->outcome->why, 0, "out of memory: the job reached its limit of %llu MiB (--ram)", limit_mib);
+  else if (kills)
+    vj_say(job->outcome->why, 0,
+           "out of memory: the kernel ended %llu of the job's processes at its limit of %llu MiB (--ram)", kills,
+           limit_mib);
+}
+
 /* Usage as the kernel has counted it: by cgroup where there is one, else by rusage. */
 static void account(struct job *job) {
   struct vj_outcome *outcome = job->outcome;
@@ -191,9 +202,7 @@ static void account(struct job *job) {
     outcome->ram_peak_bytes = (uint64_t)used.ru_maxrss * 1024;
   }
   vj_cgroups_usage(job->cgroups, &outcome->cpu_ns, &outcome->ram_peak_bytes);
-  if (outcome->code && vj_cgroups_oom_kills(job->cgroups))
-    vj_say(outcome->why, 0, "out of memory: the job reached its limit of %llu MiB (--ram)",
-           (unsigned long long)(job->launch->ram_bytes >> 20));
+  say_oom_kills(job);
   outcome->ended_wall_ns = vj_wall_ns();
 }
 

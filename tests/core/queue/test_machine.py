@@ -14,6 +14,13 @@ from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
 
 
+def test_a_job_that_has_completed_says_what_its_code_does_not() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1))
+    at.send(JobEnded(job, 1, 0, "out of memory"))
+    assert (at.state(job), at.reason(job)) == ("completed", "out of memory")
+
+
 def test_jobs_start_in_order_and_small_ones_pass() -> None:
     at = shell(2)
     first, wide, half = at.submit(gpus(1.5)), at.submit(gpus(2)), at.submit(gpus(0.5))
