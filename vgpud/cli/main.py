@@ -104,7 +104,7 @@ def invoke(args: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return int(ExitCode.OTHER)  # as click prints when it catches this itself
     except UnicodeEncodeError as error:  # of bytes that are no text, which Python keeps as surrogates
-        complain(f"{ascii(error.object[:_SHOWN])} is not UTF-8, and cannot be sent: choose another name or directory")
+        complain(f"{error.object[:_SHOWN]!a} is not UTF-8, and cannot be sent: choose another name or directory")
         return int(ExitCode.USAGE)
     except Exception as error:
         if by_interrupt(error):
