@@ -227,7 +227,7 @@ def main() -> None:
 
     Exit codes: 0 stopped, 1 a fault that may pass (no space on a disk), 2 usage or configuration, 3 no working driver,
     5 no permission, 8 another daemon is running or has all devices, 9 a device cannot be shared (MPS, exclusive mode,
-    MIG). A service manager should try again after 1 and 8.
+    MIG). A service manager should try again after 1, 3, 8 and 9.
     """
 
 

@@ -64,6 +64,7 @@ static bool parse_common(const char *key, char *value, struct vj_launch *launch)
   if (!strcmp(key, "terminal")) return launch->has_terminal = !strcmp(value, "1");
   if (!strcmp(key, "client")) return launch->is_client = !strcmp(value, "1");
   if (!strcmp(key, "cleanup")) return *(launch->cleanup = value) == '/';
+  if (!strcmp(key, "first")) return *(launch->first = value) == '/';
   if (!strcmp(key, "cpu_milli")) return parse_number(value, &launch->cpu_milli);
   if (!strcmp(key, "ram_bytes")) return parse_number(value, &launch->ram_bytes);
   if (!strcmp(key, "pids_max")) return parse_number(value, &launch->pids_max);

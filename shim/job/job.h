@@ -49,6 +49,7 @@ struct vj_launch {
   uid_t daemon_uid;
   bool is_client; /* the programs are an engine's client and run as we do: only the logs are opened as the user */
   char *cleanup;  /* a command, words separated by blanks, run as we are when all has ended; NULL: none */
+  char *first;    /* the same, which prints the pids of the containers' first processes */
   uint64_t cpu_milli, ram_bytes, pids_max; /* of each member; 0 = no limit */
   uint64_t grace_ns;                       /* between SIGTERM and SIGKILL, unless the stop request names another */
   struct vj_member *members;
@@ -137,6 +138,10 @@ void vj_cgroups_remove(const struct vj_cgroups *cgroups);
 /* Sends a signal to each process of the tree. */
 void vj_tree_signal(const struct vj_cgroups *cgroups, int signal);
 
+/* SIGTERM, and SIGCONT, to the programs below a container's first process. Not to a shell that runs another program:
+ * it would end at once, and where it is all that the first process waits for, the container with it. */
+void vj_tree_end_below(pid_t first);
+
 /* SIGHUP to each process that ignores SIGTERM, as a shell at a terminal does. A shell hangs up what it has started as
  * well: unless `now`, nothing is done while there is a process that may still be ending by SIGTERM. Whether it is done.
  */
@@ -196,10 +201,13 @@ void vj_terminal_serve(struct vj_terminal_fds fds, uid_t daemon_uid);
 void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgroups, const struct vj_attempt *attempt,
                   int null_fd, struct vj_outcome *outcome);
 
-/* ---- containers that an engine removes (cleanup.c) ---- */
+/* ---- containers, which are an engine's (cleanup.c) ---- */
 
 /* Runs the attempt's cleanup command, if it has one, with a deadline. May be called again. */
 void vj_cleanup(const struct vj_launch *launch, int null_fd);
+
+/* SIGTERM to the programs below the first process of each container, in a process of its own that is reaped later. */
+void vj_containers_end(const struct vj_launch *launch, int null_fd);
 
 /* ---- files (file.c) ---- */
 

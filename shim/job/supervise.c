@@ -1,8 +1,9 @@
 /* supervise.c - a job from its first process to its last. Called by main.c.
  *
  * The job has ended when the commands of all members have ended and their process trees are empty: processes that a
- * command leaves behind get SIGTERM with its end, and SIGKILL after a grace. A gang ends with the first of its members
- * that fails. SIGTERM to us ends the whole job. */
+ * command leaves behind get SIGTERM with its end, and SIGKILL soon after. A gang ends with the first of its members
+ * that fails. SIGTERM to us ends the whole job. A job that is ended has the whole grace, also once its commands are
+ * gone: a shell ends at SIGTERM at once, and the program that it ran may still be saving. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -49,9 +50,10 @@ static void end(struct job *job, uint64_t grace_ns) {
   if (job->phase == ENDING) return;
   job->phase = ENDING;
   job->look_ms = LOOK_MS;
-  if (job->launch->is_client) { /* which passes it on to the containers; its own helpers are not the job's */
+  if (job->launch->is_client) { /* which passes it on to the first process; its own helpers are not the job's */
     for (size_t i = 0; i < job->launch->member_count; i++)
       if (job->pids[i] > 0) kill(job->pids[i], SIGTERM);
+    vj_containers_end(job->launch, job->null_fd);
     return;
   }
   vj_tree_signal(job->cgroups, SIGTERM);
@@ -153,7 +155,7 @@ static void run(struct job *job, int signals) {
     if (!job->alive) {
       if (vj_tree_is_empty(job->cgroups)) return;
       uint64_t grace_ns = job->launch->grace_ns < LEFTOVER_GRACE_NS ? job->launch->grace_ns : LEFTOVER_GRACE_NS;
-      end(job, job->launch->has_terminal ? TERMINAL_GRACE_NS : grace_ns);
+      if (job->phase == RUNNING) end(job, job->launch->has_terminal ? TERMINAL_GRACE_NS : grace_ns);
     }
     if (job->phase != RUNNING && vj_now_ns() >= job->deadline_ns) {
       if (job->phase != KILLING) {
@@ -179,6 +181,17 @@ static void reap_last(struct job *job) {
   }
 }
 
+/* Also where the job itself has ended well, as a script may whose program was killed. */
+static void say_oom_kills(struct job *job) {
+  unsigned long long kills = vj_cgroups_oom_kills(job->cgroups), limit_mib = job->launch->ram_bytes >> 20;
+  if (kills && job->outcome->code)
+    vj_say(job->outcome->why, 0, "out of memory: the job reached its limit of %llu MiB (--ram)", limit_mib);
+  else if (kills)
+    vj_say(job->outcome->why, 0,
+           "out of memory: the kernel ended %llu of the job's processes at its limit of %llu MiB (--ram)", kills,
+           limit_mib);
+}
+
 /* Usage as the kernel has counted it: by cgroup where there is one, else by rusage. */
 static void account(struct job *job) {
   struct vj_outcome *outcome = job->outcome;
@@ -189,9 +202,7 @@ static void account(struct job *job) {
     outcome->ram_peak_bytes = (uint64_t)used.ru_maxrss * 1024;
   }
   vj_cgroups_usage(job->cgroups, &outcome->cpu_ns, &outcome->ram_peak_bytes);
-  if (outcome->code && vj_cgroups_oom_kills(job->cgroups))
-    vj_say(outcome->why, 0, "out of memory: the job reached its limit of %llu MiB (--ram)",
-           (unsigned long long)(job->launch->ram_bytes >> 20));
+  say_oom_kills(job);
   outcome->ended_wall_ns = vj_wall_ns();
 }
 

@@ -76,13 +76,12 @@ static void collect_one(const char *directory, void *data) {
 
 /* ---- by parent ---- */
 
-static void mark_descendants(struct processes *all) {
-  pid_t self = getpid();
+static void mark_descendants(struct processes *all, pid_t ancestor) {
   for (bool more = true; more;) {
     more = false;
     for (size_t i = 0; i < all->count; i++) {
       struct process *child = &all->items[i];
-      bool found = !child->ours && child->parent == self;
+      bool found = !child->ours && child->parent == ancestor;
       for (size_t j = 0; !child->ours && !found && j < all->count; j++)
         found = all->items[j].ours && all->items[j].pid == child->parent;
       if (found) child->ours = more = true;
@@ -94,7 +93,7 @@ static void mark_descendants(struct processes *all) {
   all->count = kept;
 }
 
-static void collect_descendants(struct processes *all) {
+static void collect_descendants(struct processes *all, pid_t ancestor) {
   DIR *proc = opendir("/proc");
   for (struct dirent *entry; proc && (entry = readdir(proc));) {
     struct process process;
@@ -102,7 +101,7 @@ static void collect_descendants(struct processes *all) {
     if (pid > 0 && read_stat(pid, &process)) add(all, &process);
   }
   if (proc) closedir(proc);
-  mark_descendants(all);
+  mark_descendants(all, ancestor);
 }
 
 static struct processes collect(const struct vj_cgroups *cgroups) {
@@ -110,7 +109,7 @@ static struct processes collect(const struct vj_cgroups *cgroups) {
   if (*cgroups->track)
     vj_cgroups_walk(cgroups->track, collect_one, &all);
   else
-    collect_descendants(&all);
+    collect_descendants(&all, getpid());
   return all;
 }
 
@@ -139,13 +138,31 @@ void vj_tree_signal(const struct vj_cgroups *cgroups, int signal) {
   send_all(cgroups, signal);
 }
 
-static bool ignores_sigterm(pid_t pid) {
+/* Whether SIGTERM is in this mask of a process, "\nSigIgn:" or "\nSigCgt:". */
+static bool sigterm_is_in(const char *mask, pid_t pid) {
   char path[64], text[8192];
-  unsigned long long ignored = 0;
   snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
   if (vj_read_file(path, text, sizeof text) <= 0) return false;
-  const char *line = strstr(text, "\nSigIgn:");
-  return line && sscanf(line, " SigIgn: %llx", &ignored) == 1 && (ignored >> (SIGTERM - 1) & 1);
+  const char *line = strstr(text, mask);
+  return line && (strtoull(line + strlen(mask), NULL, 16) >> (SIGTERM - 1) & 1);
+}
+
+static bool has_children(const struct processes *all, pid_t pid) {
+  for (size_t i = 0; i < all->count; i++)
+    if (all->items[i].parent == pid && !all->items[i].ended) return true;
+  return false;
+}
+
+void vj_tree_end_below(pid_t first) {
+  struct processes all = {0};
+  collect_descendants(&all, first);
+  for (size_t i = 0; i < all.count; i++) {
+    const struct process *process = &all.items[i];
+    if (process->ended || (has_children(&all, process->pid) && !sigterm_is_in("\nSigCgt:", process->pid))) continue;
+    send_signal(process, SIGTERM);
+    send_signal(process, SIGCONT);
+  }
+  free(all.items);
 }
 
 bool vj_tree_hang_up(const struct vj_cgroups *cgroups, bool now) {
@@ -154,7 +171,7 @@ bool vj_tree_hang_up(const struct vj_cgroups *cgroups, bool now) {
   for (size_t i = 0; i < all.count; i++) {
     if (all.items[i].ended) continue;
     living++;
-    if (ignores_sigterm(all.items[i].pid)) all.items[ignoring++] = all.items[i];
+    if (sigterm_is_in("\nSigIgn:", all.items[i].pid)) all.items[ignoring++] = all.items[i];
   }
   bool is_done = now || ignoring == living;
   for (size_t i = 0; i < ignoring && is_done; i++) send_signal(&all.items[i], SIGHUP);

@@ -359,6 +359,12 @@ def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
     assert not listed.spec.environment and not listed.spec.limits
 
 
+def test_a_jobs_start_stays_what_it_was_when_it_is_resumed(world: World) -> None:
+    world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec()))
+    world.backend.change(1, state=JobState.RUNNING, attempt=1, first_started_ns=5 * 10**9, started_ns=50 * 10**9)
+    assert world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job.started_at.seconds == 5
+
+
 def test_a_jobs_environment_is_shown_to_its_owner_alone(world: World) -> None:
     world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(environment={"API_KEY": "secret"})))
     assert world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job.spec.environment == {"API_KEY": "secret"}

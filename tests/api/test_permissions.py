@@ -22,6 +22,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from tests.api.asker import Asker
 from tests.attach import client
 from tests.daemon.node import Node, own_node
+from vgpud.api import server
 from vgpud.api.caller import Caller
 from vgpud.api.peer_proxy import Peer
 from vgpud.api.permissions import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Authorizer, Row, Who, why_not
@@ -125,6 +126,24 @@ def all_of_them(fake_driver: Path) -> Iterator[Everybody]:
         everybody.close()
         assert node.stop() == 0
         assert "Traceback" not in node.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("daemon", "admin", "asked", "owner"),
+    [
+        (1000, True, 0, 1000),  # who has started the daemon, and has slices of their own
+        (1000, True, 1001, 1001),
+        (1000, True, -1, -1),
+        (0, True, 0, 0),
+        (0, False, 0, 1000),
+    ],
+)
+def test_whose_a_slice_is_when_nobody_is_named(
+    monkeypatch: pytest.MonkeyPatch, daemon: int, admin: bool, asked: int, owner: int
+) -> None:
+    monkeypatch.setattr(server, "caller", lambda: Caller(1000, 1000, (), 1, admin))
+    monkeypatch.setattr("os.geteuid", lambda: daemon)
+    assert server._owner(asked) == owner
 
 
 def test_every_method_has_a_row_and_every_row_a_method() -> None:

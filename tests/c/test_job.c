@@ -27,11 +27,30 @@ static void say(struct words *words, const char *key, const char *value) {
 
 static struct words usual(void) {
   static const char *const pairs[][2] = {
-      {"directory", "/d"},    {"name", "17.2"},     {"cwd", "/home"},    {"umask", "18"},       {"uid", "1000"},
-      {"gid", "1000"},        {"group", "4"},       {"group", "27"},     {"limit", "7 64 128"}, {"cpu_milli", "500"},
-      {"ram_bytes", "65536"}, {"pids_max", "9"},    {"grace_ms", "250"}, {"client", "1"},       {"cleanup", "/e rm x"},
-      {"member", "/log"},     {"env", "PATH=/bin"}, {"env", ""},         {"arg", "sh"},         {"arg", ""},
-      {"member", ""},         {"arg", "true"},      {"end", ""},
+      {"directory", "/d"},
+      {"name", "17.2"},
+      {"cwd", "/home"},
+      {"umask", "18"},
+      {"uid", "1000"},
+      {"gid", "1000"},
+      {"group", "4"},
+      {"group", "27"},
+      {"limit", "7 64 128"},
+      {"cpu_milli", "500"},
+      {"ram_bytes", "65536"},
+      {"pids_max", "9"},
+      {"grace_ms", "250"},
+      {"client", "1"},
+      {"cleanup", "/e rm x"},
+      {"first", "/e inspect x"},
+      {"member", "/log"},
+      {"env", "PATH=/bin"},
+      {"env", ""},
+      {"arg", "sh"},
+      {"arg", ""},
+      {"member", ""},
+      {"arg", "true"},
+      {"end", ""},
   };
   struct words words = {.count = 0};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) say(&words, pairs[i][0], pairs[i][1]);

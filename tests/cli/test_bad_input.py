@@ -218,3 +218,37 @@ def test_a_name_that_is_no_text(vgpu: Any, daemon: Any, command: tuple[str, ...]
     result = vgpu(*command, os.fsdecode(b"caf\xe9"), host=daemon.host)
     assert result.code == USAGE
     assert "xe9" in one_line(result.stderr)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("slice", "create", "a{}", "--gpus", "0.5"),
+        ("slice", "create", "a", "--gpus", "0.5", "--queue", "{}"),
+        ("gpu", "drain", "0", "--reason", "{}"),
+        ("gpu", "drain", "{}", "--reason", "cabling"),
+        ("submit", "--gpus", "0.5", "--name", "{}", "--", "true"),
+        ("submit", "--gpus", "0.5", "--directory", "/{}", "--", "true"),
+        ("submit", "--gpus", "0.5", "--log", "/{}", "--", "true"),
+        ("submit", "--gpus", "0.5", "--queue", "{}", "--", "true"),
+        ("submit", "--gpus", "0.5", "--notify-url", "https://x/{}", "--", "true"),
+        ("quota", "set", "{}", "--guarantee", "1"),
+        ("reserve", "create", "--gpus", "1", "--for", "1h", "--name", "{}"),
+    ],
+)
+def test_a_text_that_is_no_utf_8(vgpu: Any, daemon: Any, command: tuple[str, ...]) -> None:
+    """Nor is it our error."""
+    result = vgpu(*(word.format(os.fsdecode(b"caf\xe9")) for word in command), host=daemon.host)
+    assert result.code == USAGE, result
+    assert "report it" not in one_line(result.stderr)
+
+
+def test_a_working_directory_that_is_no_utf_8(
+    vgpu: Any, daemon: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(here)
+    monkeypatch.chdir(os.fsdecode(here))
+    result = vgpu("submit", "--gpus", "0.5", "--", "true", host=daemon.host)
+    assert result.code == USAGE, result
+    assert "caf\\udce9' is not UTF-8, and cannot be sent: choose another name or directory" in one_line(result.stderr)

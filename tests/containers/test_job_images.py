@@ -113,6 +113,26 @@ async def test_it_ends_with_the_job(place: Place, site: Engine) -> None:
         assert not left(site, attempt)
 
 
+#: saves for longer than what is left behind has, as programs do at SIGTERM
+SAVE = "trap 'sleep 3; echo saved; exit 0' TERM; echo begun; while :; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize(
+    "above", ['sh -c "$SAVE"; echo done', 'sh -c "$SAVE" & wait', "bash -c 'sh -c \"$SAVE\"; :'; :"]
+)
+@on_a_loop
+async def test_who_saves_below_a_script_is_told_and_has_the_grace(place: Place, site: Engine, above: str) -> None:
+    """A container's first process never sees a SIGTERM for which it has no handler: nor would what it has started."""
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        attempt = in_image(place, above, env={"SAVE": SAVE})
+        await jobs.start(attempt)
+        await until("its first word", lambda: "begun" in place.read("log"))
+        await jobs.stop(*attempt.key, 30)
+        assert (await ends.next())[2].stopped
+        assert "saved" in place.read("log")
+        assert not left(site, attempt)
+
+
 @on_a_loop
 async def test_it_ends_with_a_supervisor_that_is_killed(place: Place, site: Engine) -> None:
     async with daemon(place, engine=site) as (jobs, ends, _):

@@ -36,7 +36,7 @@ def process(slice_name: str, *, holder: bool = False) -> Process:
 async def usage_monitor(processes: list[Process], running: dict[int, int] | None, dead: bool = False) -> UsageMonitor:
     known = {p.process_id: p for p in processes}
     host: Any = SimpleNamespace(state=State(processes=known), dead=lambda: list(known) if dead else [])
-    devices: Any = SimpleNamespace(running=lambda _uuid: running, knows_pids=True)
+    devices: Any = SimpleNamespace(running=lambda _uuid: running, knows_pids=True, newcomers=dict)
     arbiters: Any = SimpleNamespace()
     return UsageMonitor(host, devices, arbiters)
 
@@ -107,7 +107,7 @@ def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest
 
     async def read() -> None:
         made, asked = await usage_monitor([], {}), threading.Semaphore(0)
-        quiet: Any = SimpleNamespace(watch_faults=lambda: None, close=lambda: None, knows_pids=True)
+        quiet: Any = SimpleNamespace(watch_faults=lambda: None, close=lambda: None, knows_pids=True, newcomers=dict)
         made._devices = quiet
 
         def fail() -> None:
@@ -133,6 +133,20 @@ def test_pids_that_mean_nothing_are_said() -> None:
         return kinds
 
     assert (asyncio.run(said(True)), asyncio.run(said(False))) == ([], ["device.unwatched"])
+
+
+def test_a_device_that_has_come_is_said_once() -> None:
+    async def said() -> list[str]:
+        made, texts = await usage_monitor([], {}), []
+        made._host.note = lambda entry: texts.append(f"{entry.kind}: {entry.message}")  # type: ignore[method-assign]
+        for seen in ({}, {"a": "GPU a"}, {"a": "GPU a"}, {"a": "GPU a", "b": "GPU b"}, {}, {"a": "GPU a"}):
+            made._devices.newcomers = lambda seen=seen: seen  # type: ignore[method-assign, misc]
+            made._read_holders()
+        await asyncio.sleep(0)
+        return texts
+
+    why = "has come since the start of vgpud and is not shared: restart vgpud, programs continue"
+    assert asyncio.run(said()) == [f"device.new: GPU {name} {why}" for name in ("a", "b", "a")]
 
 
 def test_nothing_is_looked_at_after_the_end() -> None:

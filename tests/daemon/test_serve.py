@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shlex
 import signal
 import socket
 import sqlite3
@@ -24,6 +25,8 @@ from tests.daemon.node import Node, eventually
 from vgpud._shim import ffi
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
+
+UNIT = Path(__file__).parents[2] / "vgpud" / "setup" / "vgpud.service"
 
 
 def refusal(node: Node, code: ExitCode, *words: str, arguments: tuple[str, ...] = ()) -> None:
@@ -74,6 +77,37 @@ def test_devices_that_cannot_be_shared(node: Node) -> None:
     refusal(node, ExitCode.DEVICE_REFUSED, "exclusive-process", "nvidia-smi -i 0 -c DEFAULT")
     node.env = {"FAKE_MIG": "1"}
     refusal(node, ExitCode.DEVICE_REFUSED, "MIG", "-mig 0")
+
+
+@pytest.mark.parametrize(
+    ("missing", "code"),
+    [
+        ({"FAKE_CUINIT": "803"}, ExitCode.UNREACHABLE),
+        ({"FAKE_DEVICES": "0"}, ExitCode.UNREACHABLE),
+        ({"FAKE_MIG": "1"}, ExitCode.DEVICE_REFUSED),
+        ({"FAKE_COMPUTE_MODE": "3"}, ExitCode.DEVICE_REFUSED),
+    ],
+)
+def test_systemd_tries_again_until_the_driver_and_the_devices_are_there(
+    node: Node, tmp_path: Path, missing: dict[str, str], code: int
+) -> None:
+    """A daemon that was started before them is not to be forgotten; every second would fill the log."""
+    node.env = missing
+    unit = [line.partition("=") for line in UNIT.read_text().splitlines() if line[:1] not in ("#", "[", "")]
+    settings = {name: value for name, _, value in unit}
+    assert str(node.run().returncode) == str(int(code)) not in settings["RestartPreventExitStatus"].split()
+    assert settings["Restart"] == "on-failure" and settings["StartLimitIntervalSec"] == "0"
+    sleep = tmp_path / "sleep"
+    sleep.write_text("#!/bin/sh\necho $1\n")
+    sleep.chmod(0o755)
+
+    def pause(status: int) -> str:
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EXIT_STATUS": str(status)}
+        words = shlex.split(settings["ExecStopPost"])
+        return subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout.strip()
+
+    stop_s = int(settings["TimeoutStopSec"].removesuffix("s"))
+    assert 5 <= int(pause(code)) < stop_s and not any(map(pause, (0, 1, 2, 8)))
 
 
 def test_device_that_is_not_there(node: Node) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pynvml
 import pytest
 
+from tests.core.test_machine import device
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.devices import mig, nvml
 from vgpud.errors import DriverError
@@ -30,6 +32,39 @@ def devices(system: OwnSystem) -> list[dict[str, Any]]:
 
 
 # ---- answers of NVML ----
+
+
+def test_what_comes_after_the_inventory_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An instance that is made, a GPU that is plugged in: once the list has them, and not what the site leaves out."""
+    gpu = FakeGpu((1, 0, "H200 MIG 1g.18gb"), None)
+    gpu.install(monkeypatch)
+    uuids = {"gpu": "GPU-0", 0: "MIG-0", 1: "MIG-1"}
+    monkeypatch.setattr(nvml, "GPUS_OF_KERNEL", tmp_path)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda _: "gpu")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: uuids[handle])
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "1")
+    monkeypatch.setattr(nvml, "_usable_bytes", lambda handle: 1 << 34)
+    monkeypatch.setattr(nvml.Devices, "_gpu", lambda self, index, handle: device(index))
+    (tmp_path / "0000:01:00.0").mkdir()
+
+    def opened(*excluded: str, wanted: Sequence[str] = ()) -> nvml.Devices:
+        made = nvml.Devices("libc.so.6", "libc.so.6")
+        made._handles["GPU-0"] = "gpu"
+        made.inventory(wanted, excluded)
+        return made
+
+    all_of_them, some, chosen = opened(), opened("nothing"), opened(wanted=["MIG-0"])
+    assert not all_of_them.newcomers()
+    gpu.parts = (*gpu.parts[:1], (2, 0, "H200 MIG 2g.35gb"))
+    (tmp_path / "0000:02:00.0").mkdir()
+    for devices in (all_of_them, some):
+        assert devices.newcomers() == {
+            "MIG-1": "the MIG instance MIG-1 (2g.35gb) of GPU 0",
+            "0000:02:00.0": "the GPU at 0000:02:00.0",
+        }
+    assert not chosen.newcomers() and not opened().newcomers()
 
 
 class FakeGpu:

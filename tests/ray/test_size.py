@@ -49,6 +49,26 @@ def test_what_means_the_same_is_one_environment(given_: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("computed", "milli"),
+    [
+        (0.1 + 0.2, 300),
+        (0.3 - 0.1, 200),  # 0.19999999999999998
+        (1 / 3, 333),
+        (1 / 6, 166),
+        (2 / 3, 666),
+        (1 - 0.9, 100),
+        (3 * (1 - 1e-16), 3000),
+        (sum([0.1] * 10), 1000),
+    ],
+)
+def test_a_computed_fraction_is_the_thousandths_that_fit(computed: float, milli: int) -> None:
+    """Rounded down: so many tasks of 1/N fit into one GPU as N says."""
+    assert read({"gpus": computed}).spec.gpus_milli == milli
+    assert read({"gpus": computed, "max": computed}).spec.max_milli == milli
+    assert read({"gpus": 16, "min": computed}).spec.min_milli == milli
+
+
+@pytest.mark.parametrize(
     ("given_", "said"),
     [
         (0.5, "vgpu is 0.5, not a table"),
@@ -59,7 +79,9 @@ def test_what_means_the_same_is_one_environment(given_: dict[str, Any]) -> None:
         ({"gpus": True}, "gpus is True, not a number of GPUs"),
         ({"gpus": [0.5]}, "gpus is [0.5], not a number of GPUs"),
         ({"gpus": float("nan")}, "gpus: 'nan' is not a number of GPUs"),
-        ({"gpus": 1 / 3}, "finer than one thousandth"),
+        ({"gpus": "0.3333"}, "finer than one thousandth"),
+        ({"gpus": 0.0004}, "finer than one thousandth"),
+        ({"gpus": float("inf")}, "gpus: 'inf' is not a number of GPUs"),
         ({"gpus": 1.5}, "gpus 1.5: Ray gives out parts of one GPU or whole ones: ask for 1 or 2"),
         ({"gpus": 17}, "more than any node has"),
         ({"gpus": 0.5, "max": 0.3}, "max 0.3 is below gpus 0.5"),

@@ -308,6 +308,15 @@ def test_cpu_and_memory_limits(world: World) -> None:
     assert (result.exit_code, result.why) == (137, "out of memory: the job reached its limit of 64 MiB (--ram)")
 
 
+@pytest.mark.skipif(not controllers_are_there(), reason="no memory controller here")
+def test_a_child_that_runs_out_of_memory_leaves_a_trace(world: World) -> None:
+    """Also where the job itself ends well: its work may be incomplete."""
+    big = "python3 -c 'x = bytearray(200 << 20)'"
+    result = world.run("sh", "-c", f"{big}; {big}; exit 0", ram_bytes=64 << 20)
+    said = "out of memory: the kernel ended 2 of the job's processes at its limit of 64 MiB (--ram)"
+    assert (result.exit_code, result.why) == (0, said)
+
+
 @pytest.mark.skipif(not controllers_are_there(), reason="no cpu controller here")
 def test_cpu_limit_holds(world: World) -> None:
     code = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass\nprint(time.process_time())"

@@ -8,10 +8,11 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.runtime.supervisors import USER, World, eventually, is_alive
+from tests.runtime.supervisors import ENVIRONMENT, USER, Running, World, eventually, is_alive
 from vgpud.jobs import messages as wire
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run others' jobs")]
@@ -37,6 +38,77 @@ def test_who_is_stopped_can_listen(any_world: World) -> None:
     eventually("its stop", lambda: ") T " in Path(f"/proc/{pid}/stat").read_text())
     running.stop(30)
     assert running.wait().exit_code == 9
+
+
+#: saves for longer than leftovers have, as programs do at SIGTERM
+SAVE = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    time.sleep(3)
+    pathlib.Path("saved" + os.environ.get("MEMBER", "")).touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+with open("pids", "a") as pids:
+    print(os.getpid(), file=pids)
+time.sleep(1000)
+"""
+#: job scripts that end at SIGTERM, or pass it on
+ABOVE = {
+    "sh": "python3 save.py; echo done",
+    "bash": "bash -c 'python3 save.py; echo done'",
+    "background": "python3 save.py & wait",
+    "setsid": "setsid python3 save.py; echo done",
+    "python": 'exec python3 -c \'import subprocess; subprocess.run(["python3", "save.py"])\'',
+    "make": "printf 'all:\\n\\tpython3 save.py; echo done\\n' > rules; exec make -f rules",
+}
+
+
+def _start_saving(world: World, above: str, **given: Any) -> Running:
+    (world.home / "save.py").write_text(SAVE)
+    return world.start(world.attempt("sh", "-c", ABOVE[above], **given))
+
+
+@pytest.mark.parametrize("above", ABOVE)
+def test_who_saves_below_a_job_script_has_the_whole_grace(world: World, above: str) -> None:
+    """Its script ends at SIGTERM: only what a script leaves behind that ends by itself gets less."""
+    running = _start_saving(world, above)
+    world.pids("pids")
+    running.stop(60)
+    assert running.wait().stopped
+    assert (world.home / "saved").exists()
+
+
+def test_who_saves_below_a_script_has_it_without_cgroups(any_world: World) -> None:
+    running = _start_saving(any_world, "sh")
+    any_world.pids("pids")
+    running.stop(60)
+    assert running.wait().stopped
+    assert (any_world.home / "saved").exists()
+
+
+def test_a_gang_of_scripts_has_the_grace_when_one_fails(world: World) -> None:
+    """Below the one that has failed as well."""
+    (world.home / "save.py").write_text(SAVE)
+    fails = "python3 save.py & until [ -e fail ]; do sleep 0.01; done; exit 3"
+    scripts = (fails, ABOVE["bash"], ABOVE["sh"])
+    members = tuple(
+        wire.Member(("sh", "-c", script), {**ENVIRONMENT, "MEMBER": str(number)})
+        for number, script in enumerate(scripts)
+    )
+    running = world.start(world.attempt(members=members, grace_ms=60_000))
+    world.pids("pids", 3)
+    (world.home / "fail").touch()
+    result = running.wait()
+    assert (result.exit_code, result.stopped) == (3, False)
+    assert sorted(path.name for path in world.home.glob("saved*")) == ["saved0", "saved1", "saved2"]
+
+
+def test_who_ignores_the_stop_below_a_script_ends_with_the_grace(any_world: World) -> None:
+    running = any_world.start(any_world.attempt("sh", "-c", 'sh -c "$0"; echo done', STUBBORN))
+    pid = any_world.pids("pids")[0]
+    running.stop(0.3)
+    assert running.wait().stopped
+    assert not is_alive(pid)
 
 
 def test_stop_kills_who_does_not_listen(any_world: World) -> None:

@@ -353,7 +353,7 @@ def job_view(job: Job, facts: Facts, node: str, *, whole: bool, own: bool) -> pb
         state=job.state.value,
         reason=job.reason,
         submitted_at=timestamp(job.submitted_ns),
-        started_at=_known(job.started_ns),
+        started_at=_known(job.began_ns),
         ended_at=_known(job.ended_ns),
         estimated_start=_known(facts.estimated_start_ns if facts.estimated_start_ns < NEVER_NS else -1),
         exit_code=job.exit_code,

@@ -64,6 +64,10 @@ def cli() -> None:
     """
 
 
+#: characters of a text in a message
+_SHOWN = 200
+
+
 def complain(message: str) -> None:
     """Prints one line on stderr, whatever the text holds; on a terminal broken between words."""
     from vgpud.cli.common.output import say
@@ -99,6 +103,9 @@ def invoke(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of stdout has gone: `vgpu ps | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return int(ExitCode.OTHER)  # as click prints when it catches this itself
+    except UnicodeEncodeError as error:  # of bytes that are no text, which Python keeps as surrogates
+        complain(f"{error.object[:_SHOWN]!a} is not UTF-8, and cannot be sent: choose another name or directory")
+        return int(ExitCode.USAGE)
     except Exception as error:
         if by_interrupt(error):
             return INTERRUPTED

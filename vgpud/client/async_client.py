@@ -69,8 +69,8 @@ class AsyncClient(AsyncConnection):
     async def create_slice(
         self, name: str, spec: model.SliceSpec, *, owner_uid: int = 0, cdi_device: bool = False, queue: str = ""
     ) -> model.Slice:
-        """Creates a slice that stays; name "": the daemon chooses one. owner_uid 0: the caller, or root for an admin;
-        -1: any user, which only admins may say."""
+        """Creates a slice that stays; name "": the daemon chooses one. owner_uid 0: the caller, or root for an admin of
+        root's daemon; -1: any user, which only admins may say."""
         call = calls.create_slice(
             name,
             write(pb.SliceSpec, spec),

@@ -573,7 +573,7 @@ class Job:
     reason: str = ""
     #: by the node's clock
     submitted_at: datetime | None = None
-    #: of the present or last run
+    #: of the present or last attempt: a resume is none
     started_at: datetime | None = None
     #: unset = it has not ended
     ended_at: datetime | None = None

@@ -223,7 +223,8 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
-    fixed = job_refusal(old, event.job_id, "its size is what the job asked for; submit another with more")
+    resize = f"run `vgpu queue set {old.job_id} --gpus N`; its memory stays what the job asked for"
+    fixed = job_refusal(old, event.job_id, resize)
     if fixed:
         return [Answer(fixed)]
     if old.pending:

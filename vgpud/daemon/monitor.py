@@ -20,7 +20,7 @@ from typing import Protocol
 from vgpud.core import events as ev
 from vgpud.core.enforce import EXCESS, LOG, Act
 from vgpud.core.faults import fault_drain, fault_entry
-from vgpud.core.model import Process, State, Taken
+from vgpud.core.model import ANYONE, Process, State, Taken
 from vgpud.core.observed import Credit, Reading, Seen
 from vgpud.core.strangers import Running, Strangers, Watch, attached_by_pid
 from vgpud.core.units import format_bytes
@@ -76,6 +76,7 @@ class UsageMonitor:
         #: what _attached() was made of, and what it was: lists made again each time keep the garbage collector busy
         self._attachments: tuple[tuple[list[Process], set[int]], dict[int, list[Process]]] = ([], set()), {}
         self._holders: dict[str, str] = {}  # of whole devices
+        self._newcomers: frozenset[str] = frozenset()  # devices that have come since the start
         self._lost: dict[str, str] = {}  # devices that are not there now, and why
         self._acting: set[tuple[str, int]] = set()  # (device, pid) that is being acted on: one action at a time
         self._actors = ThreadPoolExecutor(ACTORS, "enforce")  # of our own, as a driver may hang
@@ -173,6 +174,12 @@ class UsageMonitor:
     def _read_holders(self) -> None:
         found = {uuid: self._devices.holder(uuid) for uuid in self._host.state.devices}
         self._holders = {uuid: holder.what for uuid, holder in found.items() if holder}
+        newcomers = self._devices.newcomers()
+        for key in newcomers.keys() - self._newcomers:
+            text = f"{newcomers[key]} has come since the start of vgpud and is not shared"
+            text += ": restart vgpud, programs continue"
+            self._on_loop(self._host.note, ev.Log("device.new", text, owner_uid=ANYONE))
+        self._newcomers = frozenset(newcomers)
 
     def _read_processes(self) -> None:
         there = [uuid for uuid in self._host.state.devices if uuid not in self._lost]

@@ -34,6 +34,8 @@ GRANULE_BYTES = 2 << 20
 PROBE_S = 60
 #: how the name of every simulated device begins
 SIMULATED = "SIMULATED"
+#: has a folder for each GPU, named by its PCI address
+GPUS_OF_KERNEL = Path("/proc/driver/nvidia/gpus")
 _MPS_NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
 #: faults that are taken in one go
 FAULTS_MAX = 16
@@ -106,6 +108,10 @@ class Devices:
         self._instances: dict[str, list[Instance]] = {}
         self._gpus: dict[str, Any] = {}
         self._faults: Any = None  # a set of events
+        #: what inventory() has seen, for newcomers(): UUIDs, PCI addresses, and the GPUs that are not for us
+        self._listed: frozenset[str] = frozenset()
+        self._slots: frozenset[str] = frozenset()
+        self._unwanted: Callable[[frozenset[str]], bool] = lambda names: False
         self._simulator = Simulator(Path(sim_dir)) if sim_dir else None
         #: whether the pids that NVML lists mean the same processes to us: the real driver's are the host's
         self.knows_pids = bool(sim_dir) or host_processes.sees_all_pids()
@@ -137,6 +143,9 @@ class Devices:
         except (pynvml.NVMLError, ValueError) as error:
             raise DriverError(f"NVML cannot list the devices: {error}; see `nvidia-smi` and dmesg") from error
         found.sort(key=lambda device: device.index)
+        self._listed = frozenset(name for device in found for name in (device.uuid, device.parent_uuid))
+        self._slots = _slots()
+        self._unwanted = lambda names: bool(wanted) or not names.isdisjoint(excluded)
         names = frozenset[str]().union(*(d.names for d in found))
         for name in wanted:
             if name not in names:
@@ -266,6 +275,22 @@ class Devices:
         groups = (None if i is None or devices[i].profile else devices[i].index for i in first)
         return tuple(replace(device, nvlink_group=group) for device, group in zip(devices, groups, strict=True))
 
+    def newcomers(self) -> dict[str, str]:
+        """What can be shared and was not there when the inventory was made, by UUID or PCI address. The library lists
+        no GPU that came after its own start: the kernel does. For one thread only, that of faults()."""
+        if self._unwanted(frozenset()):
+            return {}
+        found = {slot: f"the GPU at {slot}" for slot in _slots() - self._slots}
+        for index in range(or_none(pynvml.nvmlDeviceGetCount) or 0):
+            handle = or_none(lambda i=index: pynvml.nvmlDeviceGetHandleByIndex(i))
+            uuid = or_none(lambda h=handle: str(pynvml.nvmlDeviceGetUUID(h)))
+            if handle is None or self._unwanted(frozenset({str(index), str(uuid)})):
+                continue
+            for one in or_none(lambda h=handle: instances(h)) or ():
+                if one.uuid not in self._listed:
+                    found[one.uuid] = f"the MIG instance {one.uuid} ({one.profile}) of GPU {index}"
+        return found
+
     def lost(self) -> dict[str, str]:
         """Why devices are missing, by UUID: those that NVML calls lost, or those of a simulator that has ended. Finds
         them again in a simulator that replaced it. For one thread only, that of faults()."""
@@ -332,6 +357,14 @@ class Devices:
         or_none(pynvml.nvmlShutdown)
         if self._simulator:
             self._simulator.close()
+
+
+def _slots() -> frozenset[str]:
+    """PCI addresses of the GPUs that the kernel's part of the driver has now."""
+    try:
+        return frozenset(os.listdir(GPUS_OF_KERNEL))
+    except OSError:
+        return frozenset()
 
 
 def _used_bytes(processes: Iterable[Any]) -> dict[int, int]:

@@ -68,6 +68,7 @@ def containers(attempt: Attempt, engine: Engine, directory: Path) -> tuple[Attem
         members=members,
         client=True,
         cleanup=(*engine.program, "rm", "-f", *names),
+        first=(*engine.program, "inspect", "--format={{.State.Pid}}", *names),
         limits=(),
         cpu_milli=0,
         ram_bytes=0,

@@ -56,6 +56,7 @@ class Attempt:
     image: str = ""  # its members are containers: argv is what follows the image
     client: bool = False  # its programs are an engine's client, which runs as the daemon does; logs are the user's
     cleanup: tuple[str, ...] = ()  # a command that removes its containers, run as the daemon when all has ended
+    first: tuple[str, ...] = ()  # a command that prints the pids of its containers' first processes, run as the daemon
     terminal: bool = False  # its one member has one
     worker: int = -1  # of an elastic job, each of whose workers is supervised by itself; -1: it is all of the attempt
 
@@ -163,6 +164,8 @@ def _pairs(attempt: Attempt, directory: str) -> Iterator[tuple[str, str]]:
         yield "client", "1"
     if attempt.cleanup:
         yield "cleanup", " ".join(attempt.cleanup)
+    if attempt.first:
+        yield "first", " ".join(attempt.first)
     for member in attempt.members:
         yield "member", member.log
         environment = dict(member.environment) | {"VGPU_JOB": attempt.name}  # by which strays are found

@@ -6,6 +6,7 @@ what differs in anything differs in the environment.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ FIELD = "vgpu"
 KEYS = ("gpus", "min", "max", "mem", "mem_min", "mem_max", "service_class", "priority", "weight", "queue")
 #: of a number: Ray keeps an environment as JSON, and no size needs more
 _BITS_MAX = 63
+#: by which sums and products of fractions miss a thousandth at most
+_NOISE_MILLI = 1e-6
 
 
 class SizeError(ValueError):
@@ -114,9 +117,15 @@ def _gpus(asked: Mapping[str, Any], name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise SizeError(f"{name} is {shown(value)}, not a number of GPUs: write for example 0.5")
     try:
-        return parse_gpus(str(value), zero=name == "min")
+        return parse_gpus(_thousandths(value) if isinstance(value, float) else str(value), zero=name == "min")
     except UnitError as error:
         raise SizeError(f"{name}: {error}") from None
+
+
+def _thousandths(computed: float) -> str:
+    """1/3 is 0.333, of which three fit into one GPU; 0.1 + 0.2 and 0.3 - 0.1 are what they would be on paper."""
+    milli = math.floor(computed * MILLI_PER_DEVICE + _NOISE_MILLI) if math.isfinite(computed) else 0
+    return format_gpus(milli) if milli > 0 else str(computed)
 
 
 def _bytes(asked: Mapping[str, Any], name: str) -> int | None:

@@ -229,7 +229,7 @@ def _moment_ns(row: Row, column: str) -> int:
         return -1
     try:
         seconds = re.fullmatch(r"[0-9]{9,11}", text)
-        at_s = int(text) if seconds else datetime.datetime.fromisoformat(text).astimezone().timestamp()
+        at_s = int(text) if seconds else datetime.datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError) as error:
         fix = "write for example 2026-11-01T08:00:00 (SLURM_TIME_FORMAT=standard)"
         raise TraceError(f"{row.where}: {column} is {text!r}: {fix}") from error

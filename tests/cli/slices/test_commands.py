@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from vgpud.cli.common.users import user_name
+from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
@@ -88,6 +89,31 @@ def test_drain_waits_and_lists_what_still_runs(vgpu: Any, slices: Any, monkeypat
         f"vgpu: 1 program on device 0: slice train of {who} in queue team for 12:fit",
         "vgpu: no program is left on these devices",
     ]
+
+
+@pytest.mark.parametrize(("programs", "code"), [(1, ExitCode.TIMED_OUT), (0, 0)])
+def test_drain_waits_no_longer_than_its_deadline(
+    vgpu: Any, slices: Any, monkeypatch: pytest.MonkeyPatch, programs: int, code: int
+) -> None:
+    """By the clock, of which each look takes an hour here: the last one counts."""
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += 3600
+        if clock[0] >= 7200:
+            slices.slices["train"].processes = programs
+
+    monkeypatch.setattr("vgpud.cli.slices.gpu.time.sleep", sleep)
+    monkeypatch.setattr("vgpud.cli.slices.gpu.time.monotonic", lambda: clock[0])
+    result = vgpu("gpu", "drain", "0", "--reason", "cabling", "--wait", "--deadline", "2h", host=slices.host)
+    assert (result.code, clock[0]) == (code, 7200)
+    said = "programs are left on these devices after 2h: end them, or wait again; the devices stay drained"
+    assert (said in result.stderr) == bool(programs)
+
+
+def test_a_deadline_is_for_who_waits(vgpu: Any, slices: Any) -> None:
+    result = vgpu("gpu", "drain", "0", "--reason", "cabling", "--deadline", "2h", host=slices.host)
+    assert result.code == ExitCode.USAGE and "--deadline" in result.stderr
 
 
 def test_create_shows_the_four_resolved_numbers(vgpu: Any, daemon: Any) -> None:

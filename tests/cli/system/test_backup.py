@@ -60,3 +60,31 @@ def test_no_such_state_and_no_such_copy(vgpu: Any, tmp_path: Path) -> None:
     none = vgpu("backup", str(tmp_path / "copy"), "--state-dir", str(tmp_path))
     assert none.code == ExitCode.NOT_FOUND and "--state-dir" in none.stderr
     assert vgpu("restore", str(tmp_path / "copy"), "--state-dir", str(tmp_path / "s")).code == ExitCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("chosen", ["unix:///elsewhere/vgpud.sock", "/elsewhere/vgpud.sock", "node7:7070"])
+@pytest.mark.parametrize("command", ["backup", "restore"])
+@pytest.mark.parametrize("by", ["--host", "VGPU_HOST"])
+def test_the_state_of_another_daemon_than_the_chosen_one_stays(
+    vgpu: Any, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, command: str, by: str
+) -> None:
+    """Each other command would talk to that one."""
+    config, copy = tmp_path / "vgpud.toml", tmp_path / "copy"
+    config.write_text(f'state_dir = "{state}"\nruntime_dir = "{tmp_path}/run"\n')
+    monkeypatch.setattr("vgpud.paths.config_file", lambda: config)
+    assert vgpu("backup", str(copy)).code == 0
+    before = sorted(state.iterdir())
+
+    def call(host: str) -> Any:
+        if by == "--host":
+            return vgpu(command, str(copy), host=host)
+        monkeypatch.setenv("VGPU_HOST", host)
+        return vgpu(command, str(copy))
+
+    refused = call(chosen)
+    assert refused.code == ExitCode.USAGE and f"is not of the daemon at {chosen.removeprefix('unix://')}" in (
+        refused.stderr.replace("unix://", "")
+    )
+    assert sorted(state.iterdir()) == before and "--state-dir" in refused.stderr
+    copy.rename(tmp_path / "other") if command == "backup" else None
+    assert call(f"unix://{tmp_path}/run/vgpud.sock").code == 0

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.queue.world import POLICIES, Shell, gpus, make_policy, queue, shell
 from tests.examples import examples
 from vgpud.core.jobs.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted, Woken
-from vgpud.core.jobs.model import SECOND_NS, Ask, How, JobSpec, Node
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, Node
 from vgpud.core.model import Device, Spec
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
+
+
+def test_a_job_that_has_completed_says_what_its_code_does_not() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1))
+    at.send(JobEnded(job, 1, 0, "out of memory"))
+    assert (at.state(job), at.reason(job)) == ("completed", "out of memory")
+
+
+def test_a_resume_does_not_begin_a_job_again() -> None:
+    at = shell(1, queue(policy="priority"))
+    at.now_ns = 5
+    low = at.submit(gpus(1))
+    at.now_ns = 20
+    high = at.submit(gpus(1, priority=1))
+    assert (at.state(low), at.job(low).began_ns) == ("suspended", 5)
+    at.now_ns = 50
+    at.end(high)
+    assert (at.state(low), at.job(low).began_ns, at.job(low).started_ns) == ("running", 5, 50)
+    again = replace(at.job(low), attempt=2, first_started_ns=1)
+    assert again.began_ns == 50 - 15, "the machine does not know when, only how long it has run"
+    assert replace(again, executed_ns=0).began_ns == 50
+    assert Job(7, gpus(1), 0).began_ns == -1
 
 
 def test_jobs_start_in_order_and_small_ones_pass() -> None:

@@ -64,6 +64,16 @@ def texts(facts: Sequence[tuple[str, str]], kind: str) -> list[str]:
     return [text for about, text in facts if about == kind]
 
 
+def test_notifications_that_failed_are_shown_after_the_end_as_well() -> None:
+    desk = Desk()
+    job_id = desk.submit(spec())
+    trail = [Fact(n, "job.notify_failed", f"the webhook did not answer {n}") for n in range(7)]
+    said = [f"the webhook did not answer {n}" for n in range(2, 7)]
+    assert texts(desk.ask(job_id, trail=trail), "anomaly") == said
+    desk.end(job_id)
+    assert texts(desk.ask(job_id, trail=trail), "anomaly") == said
+
+
 def test_one_that_waits_is_told_why_and_what_would_help() -> None:
     desk = Desk()
     desk.submit(spec(0.5, 60 * GIB))

@@ -65,6 +65,11 @@ class Span(IntParam):
         return span_ns
 
 
+def _local(at: datetime.datetime) -> datetime.datetime:
+    """On the local clock: what that skips is as long after the hour before, where astimezone() is an hour early."""
+    return datetime.datetime.fromtimestamp(at.timestamp(), datetime.timezone.utc).astimezone()
+
+
 class When(IntParam):
     """A point in time: how long ago (7d), or a date with optional time, on the local clock; becomes ns since 1970."""
 
@@ -78,7 +83,7 @@ class When(IntParam):
         except ValueError:
             pass
         try:
-            return int(datetime.datetime.fromisoformat(text).astimezone().timestamp()) * _NS
+            return int(datetime.datetime.fromisoformat(text).timestamp()) * _NS
         except (ValueError, OverflowError):  # or a year that no local clock can show
             self.fail(
                 f"{text!r} is not a point in time: write for example 7d (ago), 2026-11-01 or 2026-11-01T08:00",
@@ -119,6 +124,6 @@ class Begin(IntParam):
         local = now.astimezone()
         if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
             clock = datetime.time.fromisoformat(text.zfill(5) if text.count(":") == 1 else text.zfill(8))
-            at = datetime.datetime.combine(local.date(), clock).astimezone()
-            return at if at > now else datetime.datetime.combine(at.date() + datetime.timedelta(1), clock).astimezone()
-        return datetime.datetime.fromisoformat(text).astimezone()
+            at = _local(datetime.datetime.combine(local.date(), clock))
+            return at if at > now else _local(datetime.datetime.combine(local.date() + datetime.timedelta(1), clock))
+        return _local(datetime.datetime.fromisoformat(text))

@@ -68,7 +68,7 @@ def span_between(first: str | None, last: datetime.datetime) -> str:
 
 
 def time_label(job: View, now: datetime.datetime) -> str:
-    """The time that it has waited, or run (this run, or the last one)."""
+    """The time that it has waited, or since it began (this attempt, or the last one)."""
     if job["started_at"] is None or job["state"] in ("pending", "held"):
         return span_between(job["submitted_at"], parse_time(job["ended_at"]) if job["ended_at"] else now)
     return span_between(job["started_at"], parse_time(job["ended_at"]) if job["ended_at"] else now)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpud.cli.common.completions import complete_device
+from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.common.times import Span, format_span
+from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
@@ -43,28 +46,33 @@ _GPU = click.argument("devices", nargs=-1, required=True, metavar="GPU...", shel
 @_GPU
 @click.option("--reason", required=True, metavar="TEXT", help="Reason, which refused requests get to see.")
 @click.option("--wait", is_flag=True, help="List the programs that still run there, and wait until none does.")
+@click.option("--deadline", "deadline_ns", type=Span(), metavar="TIME", help="With --wait: at most so long, 2h.")
 @pass_settings
-def drain(settings: Settings, devices: tuple[str, ...], reason: str, wait: bool) -> None:
+def drain(settings: Settings, devices: tuple[str, ...], reason: str, wait: bool, deadline_ns: int | None) -> None:
     """Place nothing new on each GPU (index or UUID) until it is undrained. Running programs continue. For admins.
 
     With --wait the command lists the slices with programs on these devices whenever the list has changed, with owner,
-    queue and job, and ends when no program is left. Ctrl-C ends the waiting; the devices stay drained.
+    queue and job, and ends when no program is left. Ctrl-C ends the waiting, --deadline as well, with exit code 7; the
+    devices stay drained.
     """
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
 
+    if deadline_ns is not None and not wait:
+        raise click.UsageError("--deadline is for --wait: add it, or leave --deadline out")
     with Client(settings) as client:
         drained = [client.drain_device(device, reason) for device in devices]
         for device in drained:
             say(f"device {device.index} is drained: {device.drained}")
         if wait:
-            _wait_for_programs(client, {device.uuid for device in drained})
+            _wait_for_programs(client, {device.uuid for device in drained}, deadline_ns)
 
 
-def _wait_for_programs(client: Client, uuids: set[str]) -> None:
-    """Until no slice on these devices has a program. A paused or evicted one has."""
+def _wait_for_programs(client: Client, uuids: set[str], deadline_ns: int | None) -> None:
+    """Until no slice on these devices has a program. A paused or evicted one has. Raises CliError at the deadline."""
     from vgpud.cli.common.output import say
 
+    begun_s = time.monotonic()
     told: list[str] = []
     while True:
         left = _still_there(client, uuids)
@@ -75,6 +83,9 @@ def _wait_for_programs(client: Client, uuids: set[str]) -> None:
         if not left:
             say("no program is left on these devices")
             return
+        if deadline_ns is not None and time.monotonic() - begun_s >= deadline_ns / 1e9:
+            text = f"programs are left on these devices after {format_span(deadline_ns)}"
+            raise CliError(f"{text}: end them, or wait again; the devices stay drained", ExitCode.TIMED_OUT)
         time.sleep(_LOOK_S)
 
 

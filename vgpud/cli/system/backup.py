@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
     from vgpud.config import Config
@@ -55,7 +58,7 @@ def backup(settings: Settings, copy: Path, state_dir: Path | None, config_path: 
     """
     from vgpud.store import manual_backup
 
-    config = _config(state_dir, config_path)
+    config = _config(settings, state_dir, config_path)
     contents = manual_backup.make(config.state.absolute(), copy.absolute())
     _show(settings, copy, contents, {})
 
@@ -81,7 +84,7 @@ def restore(settings: Settings, copy: Path, state_dir: Path | None, config_path:
     from vgpud.host.private_files import make_state_dir
     from vgpud.store import restore as restoring
 
-    config = _config(state_dir, config_path)
+    config = _config(settings, state_dir, config_path)
     directory = config.state.absolute()
     for changed in make_state_dir(directory, config.runtime):
         say(changed)
@@ -94,10 +97,25 @@ def restore(settings: Settings, copy: Path, state_dir: Path | None, config_path:
             say(f"the daemon starts or continues {jobs} job{'' if jobs == 1 else 's'} that had not ended at that time")
 
 
-def _config(state_dir: Path | None, config_path: Path | None) -> Config:
-    from vgpud import config
+def _config(settings: Settings, state_dir: Path | None, config_path: Path | None) -> Config:
+    """Raises CliError where it is not of the daemon that --host, VGPU_HOST or the context names."""
+    from vgpud import config, paths
+    from vgpud.client import contexts
+    from vgpud.client.target import parse_target, unix_path
 
-    return config.load(config_path, state_dir=None if state_dir is None else str(state_dir))
+    found = config.load(config_path, state_dir=None if state_dir is None else str(state_dir))
+    if state_dir or config_path:
+        return found
+    named = settings.host or os.environ.get("VGPU_HOST")
+    context = None if named else contexts.current()
+    target = context.host if context else parse_target(named or f"unix://{paths.grpc_socket(found.runtime)}")
+    if unix_path(target) != str(paths.grpc_socket(found.runtime)):
+        text = f"the state directory {found.state} is not of the daemon at {target}"
+        fix = (
+            "give that daemon's --state-dir or --config on its machine, or leave --host, VGPU_HOST and the context out"
+        )
+        raise CliError(f"{text}: {fix}", ExitCode.USAGE)
+    return found
 
 
 def _show(settings: Settings, copy: Path, contents: Contents, further: dict[str, Any]) -> None:

@@ -179,6 +179,14 @@ class Job:
     def width_milli(self) -> int:
         return self.spec.width_milli
 
+    @property
+    def began_ns(self) -> int:
+        """When its present or last attempt began, -1 = none: a resume begins none. Of a later attempt than the first
+        that was suspended, as long ago as it has run."""
+        if self.attempt <= 1:
+            return self.first_started_ns
+        return self.started_ns - self.executed_ns
+
     def executed_at(self, now_ns: int) -> int:
         """ns that it has run so far, all runs together."""
         return self.executed_ns + (now_ns - self.started_ns if self.state is JobState.RUNNING else 0)

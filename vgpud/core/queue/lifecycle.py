@@ -290,7 +290,7 @@ class Lifecycle:
         elif stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
             self._finish(job, stop_to, why, now_ns)
         elif event.exit_code == 0:
-            self._finish(job, JobState.COMPLETED, "", now_ns)
+            self._finish(job, JobState.COMPLETED, event.why, now_ns)
         else:
             reason = f": {event.why}" if event.why else ""
             self._failed(job, f"it ended with exit code {event.exit_code}{reason}", now_ns)

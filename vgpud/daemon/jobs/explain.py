@@ -29,6 +29,7 @@ _ABOUT = {
     "job.resized": "resize",
     "job.resize_failed": "resize",
     "job.anomaly": "anomaly",
+    "job.notify_failed": "anomaly",
 }
 #: of each of these the last ones
 _LAST = {"device": 1, "queue": 3, "resize": 5, "anomaly": 5}
