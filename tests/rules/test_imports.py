@@ -81,7 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     "console": {"console.live", "console.login", "console.pages", "console.web", "core", "errors", "paths"},
     # the command line
     "cli": {"cli.common", "errors"},
-    "cli.common": {"client", "core", "errors"},
+    "cli.common": {"client", "core", "errors", "host"},
     "cli.cluster": {
         "cli.common",
         "cluster",

@@ -89,6 +89,9 @@ def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
         raise VgpudError(f"{error.filename} does not exist: build it with `pip install .`", ExitCode.ENGINE) from error
     except (fit.FitError, elf.ElfError) as error:
         raise VgpudError(str(error), ExitCode.ENGINE) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise DeniedError(f"cannot write fitted libraries to {folder}: {reason}; set XDG_CACHE_HOME") from error
 
 
 def for_slice(before: Mapping[str, str], node: pb.Node, item: pb.Slice, simulated: bool) -> dict[str, str]:
