@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,7 @@ SUMS = "checksums"
 
 #: what the files of a tree were when their checksums were right; a driver has 90 MB, too much for each container
 _checked: dict[Path, list[tuple[int, ...]]] = {}
+_making = threading.Lock()
 
 
 def preload_text(with_nvml: bool) -> str:
@@ -49,9 +51,10 @@ def library_tree(cache: Path, driver: Path, nvml: Path | None, simulated: bool) 
     try:
         parts = _parts(driver, nvml, simulated)
         tree = base / fit.identity([source for source, _ in parts])
-        if not _is_whole(tree):
-            _make(tree, parts, driver, nvml)
-            prune(base, keep=tree)
+        with _making:
+            if not _is_whole(tree):
+                _make(tree, parts, driver, nvml)
+                prune(base, keep=tree)
     except FileNotFoundError as error:
         raise DriverError(f"{error.filename} does not exist: build it with `pip install .`") from error
     except (fit.FitError, elf.ElfError) as error:
