@@ -195,6 +195,14 @@ def test_a_program_without_the_hook_is_noticed(start: Any, program: list[str], t
     assert (rest, process.returncode) == ("", 0)
 
 
+@pytest.mark.parametrize("inherited", ["1", "0,0", "GPU-00000000-0000-0000-0000-000000000000", "", "-1", "all"])
+def test_numbers_of_the_node_do_not_hide_the_slices_device(
+    start: Any, program: list[str], system: OwnSystem, monkeypatch: pytest.MonkeyPatch, inherited: str
+) -> None:
+    monkeypatch.setitem(system.env, "CUDA_VISIBLE_DEVICES", inherited)
+    assert start("--gpus", "0.5", "--", *program).communicate()[0] == f"1 {32 * GIB}\n"
+
+
 def test_a_hooked_program_is_not_complained_about(start: Any, program: list[str], tmp_path: Path) -> None:
     process = start("--gpus", "0.5", "--", "sh", "-c", '"$@"; true', "sh", *program, str(tmp_path / "end"))
     assert process.stdout.readline() == f"1 {32 * GIB}\n"
