@@ -78,3 +78,32 @@ class StoreBusyError(StoreError):
 
 class StoreFlushingError(StoreBusyError):
     """A flush of this very process holds the state database: it ends when the disk is ready."""
+
+
+#: what of pyproject.toml's optional parts brings a package that may be missing
+_EXTRAS = {
+    "bcrypt": "console",
+    "cryptography": "remote",
+    "cupy": "gpu",
+    "jinja2": "console",
+    "lightkube": "k8s",
+    "matplotlib": "demo",
+    "multipart": "console",
+    "numpy": "predict",
+    "onnx": "predict",
+    "python_multipart": "console",
+    "ray": "ray",
+    "sklearn": "predict",
+    "starlette": "console",
+    "tinygrad": "demo",
+    "torch": "predict",
+    "uvicorn": "console",
+}
+
+
+def missing_part(error: BaseException) -> str:
+    """What to install when an optional package could not be imported, as one line; "" for any other error."""
+    package = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package not in _EXTRAS:
+        return ""
+    return f"the package {package} is not installed: run `pip install 'vgpud[{_EXTRAS[package]}]'`"

@@ -62,6 +62,19 @@ static void register_fork_handler(void) {
   if (!__atomic_exchange_n(&registered, true, __ATOMIC_ACQ_REL)) pthread_atfork(NULL, NULL, forked_child);
 }
 
+/* What is in the way, where it is none of the daemon's answers. */
+static void explain(int error) {
+  const char *cause = strerror(-error);
+  if (error == -EAGAIN) cause = "no thread can be made: raise the limit on processes (ulimit -u, pids.max)";
+  if (error == -ENOMEM) cause = "no memory for the accounts of its devices: raise the limit on it (ulimit -v)";
+  if (error == -EMFILE) cause = "this process has no file descriptor left: raise the limit on them (ulimit -n)";
+  if (error == -ENFILE) cause = "this machine has no file descriptor left: raise fs.file-max";
+  if (error == -ETIMEDOUT) cause = "the daemon has not answered";
+  if (error == -EACCES) cause = "no permission for the slice's socket";
+  if (error == -ENAMETOOLONG) cause = "the path of the slice's socket is too long";
+  strncpy(vg_link.refusal_text, cause, sizeof vg_link.refusal_text - 1);
+}
+
 /* The first attach: makes the devices, in the order in which the program will see them. */
 static int adopt_first(struct vg_wire_answer *answer, int socket_fd) {
   int order[VG_DEVICES_MAX], count = (int)answer->reply.device_count;
@@ -103,7 +116,8 @@ static int ask_patiently(uint64_t deadline_ns, int *ret_socket_fd) {
   for (;;) {
     int result = vg_link_ask(false, ret_socket_fd);
     uint64_t now_ns = vg_prim_now_ns();
-    if (result != -EAGAIN || now_ns >= deadline_ns) return result; /* EAGAIN: the daemon's backlog is full */
+    if (result != -EAGAIN) return result; /* EAGAIN: the daemon's backlog is full */
+    if (now_ns >= deadline_ns) return -ETIMEDOUT;
     vg_prim_sleep_until_ns(now_ns + CONNECT_RETRY_NS);
   }
 }
@@ -130,14 +144,19 @@ static int attach_first(void) {
 
 /* Would the next try fail as well? */
 static bool is_permanent(int error) {
-  return error == -EACCES || error == -EPROTONOSUPPORT || error == -ENOSPC || error == -ENOMEM;
+  return error == -EACCES || error == -EPROTONOSUPPORT || error == -ENOSPC || error == -ENOMEM || error == -EAGAIN;
+}
+
+/* No daemon runs, or one that has just ended. */
+static bool is_away(int error) {
+  return error == -ENOENT || error == -ECONNREFUSED || error == -ECONNRESET || error == -EPIPE;
 }
 
 /* A restart of the daemon is waited for: nothing else would keep the program within its slice. A socket that is missing
  * outside of containers is of a daemon that does not run on this machine at all. */
 static uint64_t patience_ns(int error) {
   if (error == -ENOENT) return vg_link.contained ? REBIND_NS : 0;
-  return error == -ECONNREFUSED || error == -ECONNRESET || error == -EPIPE ? RESTART_NS : 0;
+  return is_away(error) ? RESTART_NS : 0;
 }
 
 /* A process waits once: one that asks again and again, or in many threads, does not wait each time. */
@@ -153,7 +172,11 @@ static int attach_patiently(void) {
 }
 
 int vg_link_attach(void) {
-  if (vg_session.ledger) return 0;
+  if (vg_session.ledger) { /* the helper could not be started the last time */
+    int error = vg_session.attached ? vg_link_helper_start() : 0;
+    if (error) explain(error);
+    return error;
+  }
   configure();
   if (!vg_link.configured) return 0;
   int result = attach_patiently();
@@ -161,6 +184,8 @@ int vg_link_attach(void) {
     strcpy(vg_link.refusal_text, "the slice of this container was removed: start the container again");
     result = -EACCES;
   }
+  if (result && !is_away(result) && result != -EPROTO && result != -EPROTONOSUPPORT && !*vg_link.refusal_text)
+    explain(result);
   if (result == 0 || is_permanent(result)) return result;
   if (vg_session.mode == VG_MODE_CLOSED) {
     VG_LOG_ONCE("no daemon at %s (%s) and the mode is closed", vg_link.path, strerror(-result));

@@ -18,13 +18,13 @@
  *   - EPROTONOSUPPORT: the daemon speaks another ABI version
  *   - ENOSPC: the slice has as many processes as it may
  *   - ECONNREFUSED: mode closed and no daemon
- *   - EPROTO, ENOMEM: the process cannot be attached at all
+ *   - EPROTO, ENOMEM, EAGAIN (no thread): the process cannot be attached at all
  */
 int vg_link_attach(void);
 /* Around cuInit: one thread at a time, also in a child that was forked while another thread was inside. */
 void vg_link_enter(void);
 void vg_link_leave(void);
-const char *vg_link_refusal_text(void); /* the daemon's reason, or "" */
+const char *vg_link_refusal_text(void); /* the daemon's reason, or what was in the way, or "" */
 bool vg_link_wanted(void);              /* a socket is configured, so this process belongs to a slice */
 /* After the driver's cuInit when no daemon has answered yet: the devices as the driver shows them, so that memory is
  * accounted from the start and the helper thread can attach late. uuids: count times VG_UUID_BYTES. */

@@ -214,7 +214,7 @@ int vg_link_helper_start(void) {
   pthread_attr_destroy(&attributes);
   if (error) vg_log("cannot start the helper thread (%s)", strerror(error));
   vg_link.helper_runs = error == 0;
-  return error ? -ENOMEM : 0;
+  return error ? -EAGAIN : 0;
 }
 
 void vg_link_helper_forked_child(void) {

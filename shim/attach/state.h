@@ -26,7 +26,7 @@ struct vg_link {
 
 extern struct vg_link vg_link;
 
-int vg_link_helper_start(void); /* helper_thread.c; 0 or -ENOMEM */
+int vg_link_helper_start(void); /* helper_thread.c; 0 or -EAGAIN */
 void vg_link_helper_forked_child(void);
 
 #endif

@@ -1,4 +1,5 @@
-"""Writes what the NVML shim is linked from: its entries, their number and its version script, into shim/gen/nvml/.
+"""Writes what the NVML shim is linked from: its entries, their number and its version script, into shim/gen/nvml/, and
+the list of names that the simulated NVML has.
 
 `python shim/codegen/generate_ml.py` writes, `--check` fails when the files differ. The names are in shim/nvml/names.txt
 (every function that nvml.h of CUDA 13 declares); those that a C file of shim/nvml defines are its hooks, all others and
@@ -44,6 +45,8 @@ def outputs() -> dict[str, str]:
         + f"#define VG_ENTRIES 0\n#define VG_SPARES {len(entries)}\n",
         "ml_entries.inc": f"/* {HEAD} The entries of libvgpu-ml.so without a hook. */\n\n"
         + "".join(f"VG_SPARE({index}, {name})\n" for index, name in enumerate(entries)),
+        "sim_rest.inc": f"/* {HEAD} The functions of NVML; simgpu/nvml/rest.c has what others define, weakly. */\n\n"
+        + "".join(f"VG_SIM_REST({name})\n" for name in known),
         "libvgpu-ml.map": f"/* {HEAD} */\n{{\n  global:\n"
         + "".join(f"    {name};\n" for name in exported)
         + "  local:\n    *;\n};\n",

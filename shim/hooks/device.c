@@ -52,13 +52,35 @@ static char **slice_environment(void) {
   return copy;
 }
 
+/* A program that is refused cannot run and shows its user a bare CUDA code at best: so the reason goes to standard
+ * error, once. The shim prints nothing else unless it is asked to. */
+static void print_reason(const char *reason, const char *detail) {
+  static int said;
+  if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) return;
+  char line[VG_REFUSAL_BYTES + VG_TEXT_BYTES];
+  int length = snprintf(line, sizeof line, "vgpu: CUDA cannot start: %s%s%s\n", reason, *detail ? ": " : "", detail);
+  ssize_t written = write(STDERR_FILENO, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+  (void)written;
+}
+
+/* A value from outside the slice, where devices have other numbers. "" and -1 hide all devices on purpose. */
+static void print_hidden(const char *visible_devices) {
+  if (!visible_devices || !*visible_devices || !strcmp(visible_devices, "-1")) return;
+  print_reason("CUDA_VISIBLE_DEVICES names none of the slice's devices, which count from 0, or one twice",
+               visible_devices);
+}
+
 static CUresult init_in_slice(unsigned int flags) {
   char **before = environ;
   char **copy = slice_environment();
-  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!copy) {
+    print_reason("no memory for a copy of the environment", "");
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   environ = copy;
   CUresult result = REAL(cuInit)(flags);
   if (environ == copy) environ = before; /* else the program has set a variable meanwhile: its environment is newer */
+  if (!vg_session.device_count) print_hidden(getenv("CUDA_VISIBLE_DEVICES"));
   return result;
 }
 
@@ -92,7 +114,7 @@ static CUresult map_devices(void) {
   CUresult result = driver_uuids(uuids, handles, &count);
   if (result != CUDA_SUCCESS) return result;
   if (!vg_session.ledger && vg_link_devices(uuids[0], (uint32_t)count))
-    vg_log("out of memory: device memory is not accounted");
+    vg_log("no thread or memory for the accounts of devices: device memory is not accounted");
   uint32_t met = 0;
   for (int i = 0; i < count; i++) {
     for (uint32_t j = 0; j < vg_session.device_count; j++) {
@@ -109,27 +131,18 @@ static CUresult map_devices(void) {
 
 /* ---- cuInit ---- */
 
-/* A program that is refused cannot run and shows its user a bare CUDA code at best: so the reason goes to standard
- * error, once. The shim prints nothing else unless it is asked to. */
-static void print_reason(const char *reason, const char *detail) {
-  static int said;
-  if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) return;
-  char line[VG_REFUSAL_BYTES + VG_TEXT_BYTES];
-  int length = snprintf(line, sizeof line, "vgpu: CUDA cannot start: %s%s%s\n", reason, *detail ? ": " : "", detail);
-  ssize_t written = write(STDERR_FILENO, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
-  (void)written;
-}
-
 static CUresult refused(int error) {
   CUresult result = CUDA_ERROR_SYSTEM_NOT_READY;
   const char *reason = "the daemon's answer is invalid: is another program listening on the socket?";
   if (error == -EACCES) result = CUDA_ERROR_NOT_PERMITTED, reason = "the daemon refused this process";
   if (error == -ECONNREFUSED) result = CUDA_ERROR_NOT_PERMITTED, reason = "no daemon is running and the mode is closed";
+  if (error == -ECONNREFUSED && *vg_link_refusal_text()) reason = "the mode is closed and the daemon was not reached";
+  if (error == -EAGAIN) result = CUDA_ERROR_OPERATING_SYSTEM, reason = "the process cannot join its slice";
   if (error == -EPROTONOSUPPORT)
     result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, reason = "daemon and library have different versions: install the same";
   if (error == -ENOSPC)
     result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the daemon's limit on attached processes is reached";
-  if (error == -ENOMEM) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "out of memory";
+  if (error == -ENOMEM) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the process cannot join its slice";
   print_reason(reason, vg_link_refusal_text());
   return result;
 }

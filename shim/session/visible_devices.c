@@ -29,20 +29,21 @@ static int by_uuid(const struct vg_slice_device *devices, int count, const char 
   return found;
 }
 
+/* As strtol() reads it: +1 is 1, -0 is 0, 1gpu is 1. */
 static int by_index(int count, const char *entry, size_t length) {
   int index = 0;
-  for (size_t i = 0; i < length; i++) {
-    if (!isdigit((unsigned char)entry[i])) return NOT_FOUND;
+  size_t first = length && (*entry == '+' || *entry == '-'), i = first;
+  for (; i < length && isdigit((unsigned char)entry[i]); i++) {
     index = index * 10 + (entry[i] - '0');
     if (index >= count) return NOT_FOUND;
   }
-  return length ? index : NOT_FOUND;
+  return i == first || (index && *entry == '-') ? NOT_FOUND : index;
 }
 
 static int find(const struct vg_slice_device *devices, int count, const char *entry, size_t length) {
   while (length && isspace((unsigned char)*entry)) entry++, length--;
   while (length && isspace((unsigned char)entry[length - 1])) length--;
-  bool named = length > 4 && (!strncasecmp(entry, "GPU-", 4) || !strncasecmp(entry, "MIG-", 4));
+  bool named = length > 4 && (!strncmp(entry, "GPU-", 4) || !strncmp(entry, "MIG-", 4));
   return named ? by_uuid(devices, count, entry, length) : by_index(count, entry, length);
 }
 
@@ -57,7 +58,7 @@ int vg_visible_select(const struct vg_slice_device *devices, int count, const ch
     int index = find(devices, count, entry, length);
     if (index == NOT_FOUND) return chosen;
     for (int i = 0; i < chosen; i++)
-      if (ret_order[i] == index) return chosen;
+      if (ret_order[i] == index) return 0;
     ret_order[chosen++] = index;
     entry += length;
     if (!*entry) return chosen;
@@ -75,8 +76,8 @@ static int hex_value(char digit) {
 /* Whether this is GPU- or MIG-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx. */
 static bool read_uuid(const char *entry, size_t length, uint8_t *ret_uuid) {
   char text[VG_VISIBLE_UUID_TEXT];
-  struct vg_slice_device device = {.kind = strncasecmp(entry, "MIG-", 4) ? VG_DEVICE_GPU : VG_DEVICE_MIG};
-  if (length != sizeof text - 1) return false;
+  struct vg_slice_device device = {.kind = strncmp(entry, "MIG-", 4) ? VG_DEVICE_GPU : VG_DEVICE_MIG};
+  if (length != sizeof text - 1 || (strncmp(entry, "GPU-", 4) && strncmp(entry, "MIG-", 4))) return false;
   const char *digit = entry + 4;
   for (int i = 0; i < VG_UUID_BYTES; i++, digit += 2) {
     if (*digit == '-') digit++;

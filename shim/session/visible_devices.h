@@ -15,7 +15,8 @@
 
 /*
  * Entries are indices within the slice or UUIDs ("GPU-...", "MIG-...", a unique prefix is enough). As in CUDA the first
- * entry that names no device ends the list; here also an entry that is not in the slice, or is named a second time.
+ * entry that names no device ends the list, here also one that is not in the slice; and one that is named twice leaves
+ * none.
  * NULL: unset, all. Returns how many are visible; ret_order holds their indices.
  */
 int vg_visible_select(const struct vg_slice_device *devices, int count, const char *visible_devices, int *ret_order);

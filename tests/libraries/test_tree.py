@@ -43,7 +43,7 @@ def test_what_is_in_it(tmp_path: Path, driver: Path) -> None:
     tree = make(tmp_path, driver)
     assert tree.parent == tmp_path / "cache/containers"
     real = {"real/libcuda.so.1", "real/libnvidia-ml.so.1", "real/kernels.model"}
-    assert files(tree) == {"libvgpu.so", "libvgpu-ml.so", "ld.so.preload"} | real
+    assert files(tree) == {"libvgpu.so", "libvgpu-ml.so", "ld.so.preload", "checksums"} | real
     assert (tree / "real/libcuda.so.1").read_bytes() == driver.read_bytes()
     assert fit.is_shim(tree / "libvgpu.so")
     assert fit.is_shim(tree / "libvgpu-ml.so")
@@ -57,13 +57,14 @@ def test_users_of_a_container_may_read_it(tmp_path: Path, driver: Path) -> None:
     finally:
         os.umask(umask)
     for path in [tree, *tree.rglob("*")]:
-        assert path.stat().st_mode & 0o055 == (0o044 if path.suffix in (".preload", ".model") else 0o055), path
+        plain = path.suffix in (".preload", ".model") or path.name == "checksums"
+        assert path.stat().st_mode & 0o055 == (0o044 if plain else 0o055), path
         assert not path.stat().st_mode & 0o022, path
 
 
 def test_a_real_device_without_nvml(tmp_path: Path, driver: Path) -> None:
     tree = make(tmp_path, driver, nvml=False, simulated=False)
-    assert files(tree) == {"libvgpu.so", "ld.so.preload", "real/libcuda.so.1"}
+    assert files(tree) == {"libvgpu.so", "ld.so.preload", "checksums", "real/libcuda.so.1"}
     assert "ml" not in (tree / "ld.so.preload").read_text()
 
 
@@ -73,6 +74,38 @@ def test_made_once(tmp_path: Path, driver: Path) -> None:
     assert make(tmp_path, driver) == tree
     assert (tree / "libvgpu.so").stat().st_ino == inode
     assert [p.name for p in tree.parent.iterdir()] == [tree.name]
+
+
+FILES = ["libvgpu.so", "libvgpu-ml.so", "ld.so.preload", "real/libcuda.so.1", "real/kernels.model", "checksums"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "gone"])
+@pytest.mark.parametrize("daemon", ["the same", "another"])
+def test_a_damaged_tree_is_made_again(tmp_path: Path, driver: Path, damage: str, daemon: str) -> None:
+    tree = make(tmp_path, driver)
+    whole = {path: (tree / path).read_bytes() for path in files(tree)}
+    for name in FILES:
+        damaged = tree / name
+        used = damaged.stat().st_ino  # by a container that runs
+        if damage == "gone":
+            damaged.unlink()
+        elif damage == "changed":
+            damaged.write_bytes(whole[name][:-1] + b"?")
+        else:
+            os.truncate(damaged, 0 if damage == "empty" else len(whole[name]) // 2)
+        if daemon == "another":
+            library_tree._checked.clear()
+        assert make(tmp_path, driver) == tree, name
+        assert {path: (tree / path).read_bytes() for path in files(tree)} == whole, name
+        left = [path for path in tree.parent.rglob("*") if path.is_file() and path.stat().st_ino == used]
+        assert damage == "gone" or left[0] != damaged, "a container that has started keeps its files"
+
+
+def test_a_whole_tree_is_read_once(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = make(tmp_path, driver)
+    make(tmp_path, driver)
+    monkeypatch.setattr(fit, "checksum", lambda path: pytest.fail(f"{path} is read for each container"))
+    assert make(tmp_path, driver) == tree
 
 
 def test_another_driver_another_tree(tmp_path: Path, driver: Path) -> None:

@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "simgpu/calls": _SIM_BELOW_ALLOC | {"simgpu/alloc", "simgpu/arrays", "simgpu/copies", "simgpu/cuda", "simgpu/ipc"},
     "simgpu/entries": _SIM_GROUND | {"base", "gen/abi", "simgpu/contexts"},
     "gen/simgpu": {"simgpu/entries"},
-    "simgpu/nvml": {"abi", "base", "simgpu"},
+    "simgpu/nvml": {"abi", "base", "gen/nvml", "simgpu"},
     "simgpu/server": {"base", "simgpu"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -139,3 +139,53 @@ def test_symbols_of_a_library_with_gnu_hash_only(surface: cudaspec.Surface, tmp_
         tmp_path / "empty.so", "-shared", "-nostdlib", "-Wl,--hash-style=gnu", "-xc", "/dev/null"
     )
     assert elf.Elf(empty).exports() == {}
+
+
+@pytest.mark.parametrize("which", ["libvgpu.so", "libvgpu.so.sha256"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "gone", "unreadable by the loader"])
+def test_a_damaged_copy_is_made_again(
+    shim: Path, other_driver: TinyDriver, tmp_path: Path, which: str, damage: str
+) -> None:
+    copy = fit.fitted(shim, other_driver.path, tmp_path)
+    whole, file = copy.read_bytes(), copy.with_name(which)
+    contents = file.read_bytes()
+    with copy.open("rb") as used:  # mapped by a program that runs
+        if damage == "gone":
+            file.unlink()
+        elif damage == "changed":
+            file.write_bytes(contents[:-2] + b"??")
+        elif damage == "unreadable by the loader":
+            file.chmod(0)
+        else:
+            os.truncate(file, 0 if damage == "empty" else len(contents) // 2)
+        kept = used.read()
+        assert fit.fitted(shim, other_driver.path, tmp_path) == copy
+        used.seek(0)
+        assert used.read() == kept, "a program that runs keeps its file as it was"
+    assert copy.read_bytes() == whole
+    assert copy.stat().st_mode & 0o777 == 0o755
+
+
+def test_copies_are_on_the_disk_before_they_have_their_names(
+    shim: Path, other_driver: TinyDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    synced, replaced = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (steps.append(os.readlink(f"/proc/self/fd/{fd}")), synced(fd))[1])
+    monkeypatch.setattr(os, "replace", lambda old, new: (steps.append(f"named {new}"), replaced(old, new))[1])
+    copy = fit.fitted(shim, other_driver.path, tmp_path)
+    for made in (copy, copy.with_name("libvgpu.so.sha256")):
+        named = steps.index(f"named {made}")
+        assert steps[named - 1].startswith(f"{copy.parent}/.{made.name}.")
+        assert steps[named + 1] == str(copy.parent)
+
+
+@pytest.mark.parametrize("part", [0, 0.1, 0.5, 0.9, 0.99])
+def test_a_build_that_was_cut_short_is_refused(
+    shim: Path, other_driver: TinyDriver, tmp_path: Path, part: float
+) -> None:
+    cut = tmp_path / "libvgpu.so"
+    loaded = max(offset + size for _, offset, size in elf.Elf(shim)._loads)
+    cut.write_bytes(shim.read_bytes()[: int(part * loaded)])
+    with pytest.raises(elf.ElfError, match=str(cut)):
+        fit.fit(cut, other_driver.path, tmp_path / "out/libvgpu.so")

@@ -20,7 +20,7 @@ import pytest
 from tests.shim.fake_daemon import MIB, FakeDaemon, FakeDevice, Script, driver_uuid, ffi, lib, memfd, wait_until
 
 TENANT = Path(__file__).with_name("ledger_tenant.py")
-NOT_PERMITTED, MISMATCH, OUT_OF_MEMORY, NO_DEVICE = 800, 803, 2, 100
+NOT_PERMITTED, MISMATCH, OUT_OF_MEMORY, NO_DEVICE, NO_THREAD = 800, 803, 2, 100, 304
 CONTEXT = 300 * MIB
 
 
@@ -80,7 +80,16 @@ def _uuid_text(index: int) -> str:
         ("0,3,1", [1]),  # the slice has no fourth device: the list ends there, as in CUDA
         (f"1,{_uuid_text(0)},0", [3]),  # a device of the node, but not of the slice
         (_uuid_text(2), []),
-        ("0,0,1", [1]),
+        ("0,0,1", []),  # named twice: none at all
+        (f"0,{_uuid_text(1)}", []),
+        ("0,3,0", [1]),  # it ended before
+        ("+1,-0", [3, 1]),
+        (" 1 ,\t2", [3, 4]),
+        ("1gpu,2", [3, 4]),
+        ("0x1", [1]),
+        ("+,1", []),
+        (f" {_uuid_text(4)} ", [4]),
+        (_uuid_text(4).replace("GPU", "gpu"), []),
         ("", []),
         ("-1", []),
         ("abc", []),
@@ -89,7 +98,10 @@ def _uuid_text(index: int) -> str:
 def test_the_program_sees_its_devices_only(tell: Run, tmp_path: Path, chosen: str | None, seen: list[int]) -> None:
     environment = {"LEDGER_DEVICES": "5"} | ({} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen})
     with _daemon(tmp_path, (1, 3, 4)):
-        answer, _ = tell("init", **environment)
+        answer, stderr = tell("init", **environment)
+    told = not seen and chosen not in ("", "-1")  # these hide all devices on purpose
+    text = "CUDA_VISIBLE_DEVICES names none of the slice's devices, which count from 0, or one twice"
+    assert stderr == (f"vgpu: CUDA cannot start: {text}: {chosen}\n" if told else "")
     assert answer["code"] == (0 if seen else NO_DEVICE)
     assert answer["seen"] == seen
     assert answer["totals"] == [(i + 1) << 30 for i in seen]
@@ -150,6 +162,30 @@ def test_a_refusal_says_why_in_one_line(tell: Run, tmp_path: Path, status: int, 
     assert answer["code"] == code
     assert stderr.count("\n") == 1
     assert "slice train: the reason" in stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "line"),
+    [
+        (
+            "threads",
+            NO_THREAD,
+            "the process cannot join its slice: no thread can be made: raise the limit on processes (ulimit -u, "
+            "pids.max)",
+        ),
+        (
+            "descriptors",
+            NOT_PERMITTED,
+            "the mode is closed and the daemon was not reached: this process has no file descriptor left: raise the "
+            "limit on them (ulimit -n)",
+        ),
+    ],
+)
+def test_what_the_process_lacks_is_named(tell: Run, tmp_path: Path, what: str, code: int, line: str) -> None:
+    with _daemon(tmp_path):
+        answer, stderr = tell("init_without", what, VGPU_MODE="closed")
+    assert stderr == f"vgpu: CUDA cannot start: {line}\n"
+    assert answer == {"code": code, "later": 0}
 
 
 def _spoil(change: Callable[[Any], Any]) -> Script:

@@ -12,7 +12,7 @@ import vgpud
 from vgpud.cli.common.exits import epilog
 from vgpud.cli.common.interrupts import by_interrupt
 from vgpud.cli.common.options import LazyGroup
-from vgpud.errors import ExitCode, VgpudError
+from vgpud.errors import ExitCode, VgpudError, missing_part
 
 #: as a shell has it of a command that Ctrl-C ended
 INTERRUPTED = 130
@@ -111,6 +111,9 @@ def invoke(args: Sequence[str] | None = None) -> int:
             return INTERRUPTED
         if os.environ.get("VGPU_DEBUG"):
             raise
+        if missing := missing_part(error):
+            complain(missing)
+            return int(ExitCode.USAGE)
         complain(f"internal error: {type(error).__name__}: {error}; VGPU_DEBUG=1 prints a traceback, please report it")
         return int(ExitCode.OTHER)
     return result if isinstance(result, int) else int(ExitCode.OK)

@@ -156,10 +156,15 @@ class AsyncClient(AsyncConnection):
         return read(model.Job, await self.send(calls.update_job(job_id, write(pb.JobSpec, spec), fields)))
 
     async def watch_jobs(self, job_ids: Sequence[int] = ()) -> AsyncIterator[model.Job]:
-        """These jobs' present state (none named: all of the user's), then each job whenever it changes."""
+        """These jobs' present state (none named: all of the user's), then each job whenever it changes; ends when all
+        that are named have ended."""
+        unended = calls.Unended(job_ids)
         async for found in self.watch(calls.watch_jobs(job_ids)):
             for one in found:
+                unended.see(one)
                 yield read(model.Job, one)
+            if unended.is_over:
+                return
 
     async def attach_job(
         self, job_id: int, typed: AsyncIterator[bytes], *, rows: int = 24, columns: int = 80

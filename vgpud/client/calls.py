@@ -222,6 +222,28 @@ def update_job(job_id: int, spec: pb.JobSpec, fields: Sequence[str]) -> Call[pb.
     return Call("Job", "UpdateJob", request, lambda answer: answer.job)
 
 
+#: states of a job that has ended
+ENDED = ("completed", "failed", "cancelled", "timed_out")
+
+
+class Unended:
+    """Which of the named jobs have not ended, by what a watch shows of them."""
+
+    def __init__(self, job_ids: Sequence[int]) -> None:
+        self._left, self._named = set(job_ids), bool(job_ids)
+
+    def see(self, job: pb.Job) -> None:
+        if job.state in ENDED:
+            self._left.discard(job.job_id)
+        elif self._named:
+            self._left.add(job.job_id)  # one that had ended may be queued again
+
+    @property
+    def is_over(self) -> bool:
+        """All of them have ended. Never, where none is named."""
+        return self._named and not self._left
+
+
 def watch_jobs(job_ids: Sequence[int]) -> Watched[list[pb.Job]]:
     return Watched("Job", "WatchJobs", pb.WatchJobsRequest(job_ids=job_ids), lambda answer: list(answer.jobs))
 

@@ -155,10 +155,15 @@ class Client(Connection):
         return read(model.Job, self.send(calls.update_job(job_id, write(pb.JobSpec, spec), fields)))
 
     def watch_jobs(self, job_ids: Sequence[int] = ()) -> Iterator[model.Job]:
-        """These jobs' present state (none named: all of the user's), then each job whenever it changes."""
+        """These jobs' present state (none named: all of the user's), then each job whenever it changes; ends when all
+        that are named have ended."""
+        unended = calls.Unended(job_ids)
         for found in self.watch(calls.watch_jobs(job_ids)):
             for one in found:
+                unended.see(one)
                 yield read(model.Job, one)
+            if unended.is_over:
+                return
 
     def attach_job(self, job_id: int, typed: Iterator[bytes], *, rows: int = 24, columns: int = 80) -> Iterator[bytes]:
         """What a job prints at its terminal, its last output of before first; `typed` is typed there, at most 4096

@@ -18,7 +18,7 @@ import grpc
 
 from vgpud import __version__, paths
 from vgpud.core.model import SLICES_MAX
-from vgpud.errors import ConfigError, ConflictError, DeniedError, VgpudError
+from vgpud.errors import ConfigError, ConflictError, DeniedError, ExitCode, VgpudError, missing_part
 from vgpud.k8s.core import published
 from vgpud.k8s.core.machine import Policy, State
 from vgpud.k8s.core.names import DRIVER
@@ -117,6 +117,11 @@ def main(
     except VgpudError as error:
         click.echo(f"vgpud-k8s: {error}", err=True)
         raise SystemExit(int(error.exit_code)) from error
+    except ModuleNotFoundError as error:
+        if not (missing := missing_part(error)):
+            raise
+        click.echo(f"vgpud-k8s: {missing}", err=True)
+        raise SystemExit(int(ExitCode.USAGE)) from error
 
 
 @contextlib.contextmanager

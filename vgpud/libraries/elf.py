@@ -72,6 +72,8 @@ class Elf:
         size, count = head[9], head[10]
         headers = [_PROGRAM_HEADER.unpack_from(self.data, head[5] + i * size) for i in range(count)]
         self._loads: list[tuple[int, int, int]] = [(h[3], h[2], h[5]) for h in headers if h[0] == PT_LOAD]
+        if any(offset + size > len(self.data) for _, offset, size in self._loads):
+            raise ElfError(f"{self.path} is cut short: install it again")
         dynamic = next((h for h in headers if h[0] == PT_DYNAMIC), None)
         if dynamic is None:
             raise ElfError(f"{self.path} has no dynamic section")

@@ -89,13 +89,21 @@ def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
         raise VgpudError(f"{error.filename} does not exist: build it with `pip install .`", ExitCode.ENGINE) from error
     except (fit.FitError, elf.ElfError) as error:
         raise VgpudError(str(error), ExitCode.ENGINE) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise DeniedError(f"cannot write fitted libraries to {folder}: {reason}; set XDG_CACHE_HOME") from error
 
 
 def for_slice(before: Mapping[str, str], node: pb.Node, item: pb.Slice, simulated: bool) -> dict[str, str]:
-    """The environment of a program in this slice. Raises VgpudError, DriverError, DeniedError."""
+    """The environment of a program in this slice. Raises VgpudError, DriverError, DeniedError.
+
+    A CUDA_VISIBLE_DEVICES of `before` counts the node's devices: in the slice they have other numbers, so it goes.
+    """
     found = real_drivers(before, (node.driver, node.nvml), simulated)
     sim_dir = node.sim_dir or before.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim" if simulated else ""
-    return dict(before) | variables(before, found, item.attach_socket, node.mode, sim_dir)
+    made = dict(before) | variables(before, found, item.attach_socket, node.mode, sim_dir)
+    made.pop("CUDA_VISIBLE_DEVICES", None)
+    return made
 
 
 def variables(

@@ -9,6 +9,7 @@ loader sees at once that a name is not here. It looks here first for every symbo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
@@ -157,17 +158,39 @@ def fit(library: Path, driver: Path, output: Path) -> Fit:
     return Fit(output, tuple(sorted(added.values())), gone, tuple(left_out))
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, mode: int = 0o755) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            os.fchmod(file.fileno(), 0o755)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())  # a crash of the machine must not leave the name with an empty file
         os.replace(temporary, path)
+        sync(path.parent)
     except BaseException:
-        os.unlink(temporary)
+        with contextlib.suppress(FileNotFoundError):  # it has its name already
+            os.unlink(temporary)
         raise
+
+
+def sync(path: Path) -> None:
+    """Waits until a file's contents, or a directory's names, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of the contents. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def identity(files: Iterable[Path]) -> str:
@@ -183,10 +206,22 @@ def identity(files: Iterable[Path]) -> str:
 def fitted(library: Path, driver: Path, cache: Path) -> Path:
     """The copy of `library` fitted to `driver`, created unless it is in `cache` already (one folder per pair of files).
 
-    The copy keeps the library's file name. Raises as fit() does.
+    The copy keeps the library's file name; its checksum lies beside it. One that is damaged is made again: the loader
+    would ignore an empty file, and the program run without limits. Raises as fit() does.
     """
     path = cache / identity((library, driver)) / library.name
-    return path if path.is_file() else fit(library, driver, path).path
+    sum_file = path.with_name(f"{path.name}.sha256")
+    if not _is_whole(path, sum_file):
+        fit(library, driver, path)
+        _write(sum_file, f"{checksum(path)}\n".encode(), 0o644)
+    return path
+
+
+def _is_whole(path: Path, sum_file: Path) -> bool:
+    try:
+        return sum_file.read_bytes() == f"{checksum(path)}\n".encode() and os.access(path, os.R_OK | os.X_OK)
+    except FileNotFoundError:
+        return False
 
 
 def missing_names(library: Path, driver: Path) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 One tree for each pair of drivers and build of the shims: `<cache>/containers/<identity>/` with `libvgpu.so`,
 `libvgpu-ml.so` (fitted), `ld.so.preload`, and `real/` with copies of the drivers. Copies, so that an update of the
-driver's package does not affect running containers. A tree is written beside and renamed, and never changed.
+driver's package does not affect running containers. A tree is written beside and renamed, and never changed. One whose
+files do not have the checksums in `checksums` is made again, and renamed for containers that still use it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,11 @@ SHIM = "libvgpu.so"
 ML_SHIM = "libvgpu-ml.so"
 PRELOAD = "ld.so.preload"
 KERNELS = "kernels.model"
+SUMS = "checksums"
+
+#: what the files of a tree were when their checksums were right; a driver has 90 MB, too much for each container
+_checked: dict[Path, list[tuple[int, ...]]] = {}
+_making = threading.Lock()
 
 
 def preload_text(with_nvml: bool) -> str:
@@ -44,9 +51,10 @@ def library_tree(cache: Path, driver: Path, nvml: Path | None, simulated: bool) 
     try:
         parts = _parts(driver, nvml, simulated)
         tree = base / fit.identity([source for source, _ in parts])
-        if not tree.is_dir():
-            _make(tree, parts, driver, nvml)
-            prune(base, keep=tree)
+        with _making:
+            if not _is_whole(tree):
+                _make(tree, parts, driver, nvml)
+                prune(base, keep=tree)
     except FileNotFoundError as error:
         raise DriverError(f"{error.filename} does not exist: build it with `pip install .`") from error
     except (fit.FitError, elf.ElfError) as error:
@@ -80,16 +88,42 @@ def _make(tree: Path, parts: list[tuple[Path, str]], driver: Path, nvml: Path | 
         if nvml is not None:
             fit.fit(paths.lib_dir() / ML_SHIM, nvml, made / ML_SHIM)
         (made / PRELOAD).write_text(preload_text(nvml is not None))
-        for path in (made / PRELOAD, made / "real", made):
-            path.chmod(0o644 if path.name == PRELOAD else 0o755)
+        files = sorted(path for path in made.rglob("*") if path.is_file())
+        (made / SUMS).write_text("".join(f"{fit.checksum(path)} {path.relative_to(made)}\n" for path in files))
+        for path in (made / PRELOAD, made / SUMS, made / "real", made):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        for path in (*files, made / SUMS, made / "real", made):
+            fit.sync(path)
+        if tree.exists():
+            os.rename(tree, Path(tempfile.mkdtemp(dir=tree.parent, prefix=".damaged-")))
         os.rename(made, tree)
+        fit.sync(tree.parent)
     except OSError:
         shutil.rmtree(made, ignore_errors=True)
-        if not tree.is_dir():  # otherwise another daemon has created the same one in the meantime
+        if not _is_whole(tree):  # otherwise another daemon has created the same one in the meantime
             raise
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
+
+
+def _is_whole(tree: Path) -> bool:
+    """Whether each file has its checksum. Files that have not changed since the last look are not read again."""
+    try:
+        lines = [line.split(" ", 1) for line in (tree / SUMS).read_text().splitlines()]
+        sums = {name: checksum for checksum, name in lines}
+        facts = [_facts(tree / name) for name in (SUMS, *sums)]
+        if not sums or (_checked.get(tree) != facts and any(fit.checksum(tree / n) != s for n, s in sums.items())):
+            return False
+    except (OSError, ValueError):
+        return False
+    _checked[tree] = facts
+    return True
+
+
+def _facts(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mode, status.st_mtime_ns, status.st_ctime_ns
 
 
 #: a tree may be named in a config.json whose container has not started yet, or in a CDI file of vgpud

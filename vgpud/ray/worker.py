@@ -40,9 +40,8 @@ def main(arguments: Sequence[str]) -> None:
 def _prepare(size: sizes.Size) -> dict[str, str]:
     """Makes the slice and holds it; the environment of the programs in it. Raises VgpudError."""
     made = _patiently(size)
-    before = dict(os.environ)
-    before["CUDA_VISIBLE_DEVICES"] = slices.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), made.uuids)
-    variables = environment.for_slice(before, made.node, made.item, made.node.simulated)
+    variables = environment.for_slice(os.environ, made.node, made.item, made.node.simulated)
+    variables["CUDA_VISIBLE_DEVICES"] = slices.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), made.uuids)
     try:
         held = hold_slice.connect(made.item.attach_socket)
     except (OSError, CliError) as error:

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/process/process.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,10 +61,9 @@ static int entry_index(const char *entry, size_t length) {
     }
     return found;
   }
-  char *end;
-  long index = strtol(entry, &end, 10);
-  while (end < entry + length && *end == ' ') end++;
-  if (end != entry + length || length == 0 || index < 0 || index >= (long)sim_link.page->device_count) return -1;
+  char *end; /* as PyTorch has found that the driver does: +1, -0 and 1gpu are numbers */
+  long index = length ? strtol(entry, &end, 10) : -1;
+  if (index < 0 || end == entry || index >= (long)sim_link.page->device_count) return -1;
   return is_instance((int)index) ? -1 : (int)index; /* instances have no index */
 }
 
@@ -90,9 +90,10 @@ void sim_devices_find(void) {
   device_count = 0;
   if (!visible) add_all();
   for (bool more = visible != NULL; more;) {
-    while (*visible == ' ') visible++;
-    size_t length = strcspn(visible, ",");
-    int index = entry_index(visible, length);
+    while (isspace((unsigned char)*visible)) visible++;
+    size_t length = strcspn(visible, ","), used = length;
+    while (used && isspace((unsigned char)visible[used - 1])) used--;
+    int index = entry_index(visible, used);
     if (index >= 0) index = usable(index);
     if (index >= 0 && is_instance(index)) {
       if (device_count == 0) device_add(index);

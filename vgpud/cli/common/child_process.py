@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vgpud.cli.common.exits import CliError
 from vgpud.errors import ExitCode
@@ -36,6 +36,8 @@ FORWARDED = frozenset(
 _WAITED = FORWARDED | {signal.SIGCHLD}
 #: how late the child's end is noticed if a thread from before block_signals() has taken and dropped SIGCHLD
 LOOK_S = 1.0
+#: the first look at what it does; each next one waits twice as long, up to LOOK_S
+FIRST_LOOK_S = 0.05
 #: Python ignores these; a program expects the default
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -68,14 +70,19 @@ def start_child(command: Sequence[str], environment: Mapping[str, str], mask: se
         raise CliError(f"cannot execute {name!r}: {reason}", ExitCode.NOT_RUNNABLE) from error
 
 
-def wait_child(pid: int) -> int:
-    """Waits for the child, passing signals on. Returns its exit code, 128+N for signal N."""
+def wait_child(pid: int, look: Callable[[], None] = lambda: None) -> int:
+    """Waits for the child, passing signals on, and calls look() while it runs. Returns its exit code, 128+N for
+    signal N."""
+    wait_s = FIRST_LOOK_S
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
-        info = signal.sigtimedwait(_WAITED, LOOK_S)
+        info = signal.sigtimedwait(_WAITED, wait_s)
+        if info is None:
+            look()
+            wait_s = min(2 * wait_s, LOOK_S)
         # After a stop (Ctrl-Z) longer than LOOK_S, Python reports a signal that never came: garbage of its stack.
         if info is None or info.si_signo not in _WAITED:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -186,7 +186,29 @@ def _run_in(
         early = child_process.ended_early()
         if early:
             return early
-        return child_process.wait_child(child_process.start_child(command, variables, mask))
+        pid = child_process.start_child(command, variables, mask)
+        sim_dir = variables.get("VGPU_SIM_DIR", "") if is_simulated else ""
+        return child_process.wait_child(pid, _looker(pid, item, sim_dir))
+
+
+def _looker(pid: int, item: pb.Slice, sim_dir: str) -> Callable[[], None]:
+    """What says, once, that a program of the command uses a device outside the slice."""
+    from vgpud.cli.common.output import say
+    from vgpud.cli.common.unhooked import Watch
+
+    watch, told = Watch(pid, sim_dir), False
+
+    def look() -> None:
+        nonlocal told
+        found, program = (0, "") if told else watch.look()
+        if found:
+            told = True
+            say(
+                f"pid {found} ({program}) uses a device without the limits of slice {item.name}: the hook is not "
+                "loaded; keep LD_PRELOAD in its environment, and see `vgpu doctor`"
+            )
+
+    return look
 
 
 def _announce(item: pb.Slice, simulated: frozenset[str]) -> None:

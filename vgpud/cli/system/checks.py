@@ -100,7 +100,7 @@ def environment(look: Look) -> Iterator[Finding]:
         remedy = "" if there else "the socket is gone: start a new shell"
         yield Finding("in-slice", "ok" if there else "warn", text, remedy)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
+    if attach and visible is not None:
         text = f"CUDA_VISIBLE_DEVICES={visible!r} selects among a slice's devices"
         yield Finding("visible-devices", "warn", text, "unset CUDA_VISIBLE_DEVICES unless it is intended")
 

@@ -45,9 +45,10 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **given: object) -> i
     from vgpud import paths
     from vgpud.cli.common.output import say
     from vgpud.client.target import parse_target, unix_path
-    from vgpud.console import main
 
     _check_installed()
+    from vgpud.console import main
+
     socket_path = unix_path(parse_target(settings.host))
     if socket_path is None:
         raise CliError(
@@ -64,7 +65,8 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **given: object) -> i
 def _check_installed() -> None:
     import importlib.util
 
-    missing = [name for name in ("starlette", "uvicorn", "jinja2", "bcrypt") if importlib.util.find_spec(name) is None]
+    needed = ("starlette", "uvicorn", "jinja2", "bcrypt", "python_multipart")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise CliError(f"the console needs {', '.join(missing)}: pip install 'vgpud[console]'", ExitCode.USAGE)
 

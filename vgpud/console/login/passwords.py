@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import bcrypt
-
 #: of a password file
 FILE_BYTES_MAX = 1 << 20
 #: bcrypt looks at no more
@@ -42,6 +40,8 @@ def read(path: Path) -> dict[str, bytes]:
 
 def matches(hashes: dict[str, bytes], name: str, password: str) -> bool:
     """Whether this is the password of that name."""
+    import bcrypt  # `vgpu console open` comes by here, and does without
+
     secret = password.encode(errors="replace")
     if len(secret) > PASSWORD_BYTES_MAX:
         return False
