@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -546,19 +545,6 @@ def fork_storm(children: str) -> dict[str, Any]:
         worker.join()
     cuda.info()  # takes in what threads have in stock, which happens some time later otherwise
     return {"codes": sorted(codes), "ends": sorted(ends)}
-
-
-def init_without(what: str) -> dict[str, Any]:
-    """cuInit while threads or descriptors cannot be had, and again when they can."""
-    if what == "threads":  # root is under no limit on processes, but a thread needs a stack
-        kind, used = resource.RLIMIT_AS, int(Path("/proc/self/statm").read_text().split()[0]) * 4096 + (700 << 10)
-    else:
-        kind, used = resource.RLIMIT_NOFILE, 3
-    cuda, before = Cuda(), resource.getrlimit(kind)
-    resource.setrlimit(kind, (used, before[1]))
-    code = cuda.call("cuInit", 0)
-    resource.setrlimit(kind, before)
-    return {"code": code, "later": cuda.call("cuInit", 0)}
 
 
 def init_together(count: str) -> dict[str, Any]:

@@ -39,11 +39,11 @@ Run = Callable[..., tuple[Any, str]]
 
 @pytest.fixture
 def tell(settings: dict[str, str]) -> Run:
-    """Runs a scenario of ledger_tenant.py to its end: what it answer, and its standard error."""
+    """Runs a scenario of a tenant to its end: what it answers, and its standard error."""
 
-    def do(*words: str, **environment: str) -> tuple[Any, str]:
+    def do(*words: str, tenant: Path = TENANT, **environment: str) -> tuple[Any, str]:
         done = subprocess.run(
-            [sys.executable, str(TENANT), *words],
+            [sys.executable, str(tenant), *words],
             env={**os.environ, **settings, **environment},
             capture_output=True,
             text=True,
@@ -183,7 +183,7 @@ def test_a_refusal_says_why_in_one_line(tell: Run, tmp_path: Path, status: int, 
 )
 def test_what_the_process_lacks_is_named(tell: Run, tmp_path: Path, what: str, code: int, line: str) -> None:
     with _daemon(tmp_path):
-        answer, stderr = tell("init_without", what, VGPU_MODE="closed")
+        answer, stderr = tell(what, tenant=TENANT.with_name("start_tenant.py"), VGPU_MODE="closed")
     assert stderr == f"vgpu: CUDA cannot start: {line}\n"
     assert answer == {"code": code, "later": 0}
 

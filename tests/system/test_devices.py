@@ -32,9 +32,9 @@ def five(make_system: Callable[..., OwnSystem]) -> OwnSystem:
 
 def seen(system: OwnSystem, program: str, visible: str | None = None) -> Any:
     """What the program says of its devices when it is started in the slice."""
-    command = [sys.executable, "-m", "vgpud.cli.main", "run", "--slice", "team", "--", program]
-    env = {**system.env, **({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    choice = [] if visible is None else ["env", f"CUDA_VISIBLE_DEVICES={visible}"]
+    command = [sys.executable, "-m", "vgpud.cli.main", "run", "--slice", "team", "--", *choice, program]
+    done = subprocess.run(command, env=system.env, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -65,10 +65,9 @@ def test_foreign_devices_are_refused(five: OwnSystem, programs: dict[str, str]) 
 def test_the_programs_environment_is_as_it_was(five: OwnSystem, tmp_path: Any) -> None:
     """The list the driver is shown is gone again when cuInit returns: children inherit what the user has set."""
     code = "import ctypes, os; c = ctypes.CDLL('libcuda.so.1'); c.cuInit(0); os.execvp('env', ['env'])"
-    command = [sys.executable, "-m", "vgpud.cli.main", "run", "--slice", "team", "--", sys.executable, "-c", code]
-    done = subprocess.run(
-        command, env={**five.env, "CUDA_VISIBLE_DEVICES": "0"}, capture_output=True, text=True, check=True
-    )
+    program = ["env", "CUDA_VISIBLE_DEVICES=0", sys.executable, "-c", code]
+    command = [sys.executable, "-m", "vgpud.cli.main", "run", "--slice", "team", "--", *program]
+    done = subprocess.run(command, env=five.env, capture_output=True, text=True, check=True)
     assert "CUDA_VISIBLE_DEVICES=0" in done.stdout.splitlines()
     assert "LD_PRELOAD" not in os.environ
 
@@ -81,7 +80,7 @@ def test_a_process_that_hides_a_device_does_not_blur_its_slices_drain(
     system = make_system({"devices": "2"})
     system.vgpu("slice", "create", "both", "--gpus", "1.5", "--mem", "2G")
     command = [programs["tenant"], "250"]
-    sharing, hiding = (system.run("both", [], command, {"CUDA_VISIBLE_DEVICES": seen}) for seen in ("1", "0"))
+    sharing, hiding = (system.run("both", [], ["env", f"CUDA_VISIBLE_DEVICES={seen}", *command]) for seen in ("1", "0"))
     started(hiding)
     other = system.run("other", ["--gpus", "0.5", "--mem", "1G"], command)
     pids = [started(other)["pid"], started(sharing)["pid"]]
