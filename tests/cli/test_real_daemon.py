@@ -214,8 +214,8 @@ def test_a_hooked_program_is_not_complained_about(start: Any, program: list[str]
 @pytest.mark.alone
 @pytest.mark.parametrize("kept", [0, 5000, 0.5, 0.999], ids=["empty", "a page", "half", "cut"])
 def test_a_damaged_copy_of_the_hook_is_made_again(start: Any, kept: float) -> None:
-    """The loader ignores an empty file, and a program with one that was cut short dies of SIGBUS. So does any other that
-    has it mapped: no other test may run meanwhile."""
+    """The loader ignores an empty file, and a program with one that was cut short dies of SIGBUS. So does any other
+    that has it mapped: no other test may run meanwhile."""
     code = f"{PROGRAM}\nprint([line.split()[-1] for line in open('/proc/self/maps') if 'libvgpu.so' in line][0])"
     words = ("--gpus", "0.5", "--", sys.executable, "-c", code)
     path = start(*words).communicate()[0].split()[-1]
