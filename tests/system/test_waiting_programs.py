@@ -13,7 +13,7 @@ import pytest
 from benchmarks import dependent_streams, measured, random_programs
 from tests.examples import combined
 
-RATIO_MOST = 3
+RATIO_MOST = 4
 LIMIT_S = 20.0
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
