@@ -2,6 +2,7 @@
 #include "gate/context_clock.h"
 
 #include "base/prim.h"
+#include "gate/event.h"
 #include "gen/abi/real.h"
 
 #define WATCH_NS (200 * VG_NS_PER_US)
@@ -20,6 +21,7 @@ static bool watch(CUevent event, CUstream stream, uint64_t *ret_done_ns) {
 void vg_context_clock_begin(struct vg_context_clock *clock, CUcontext context) {
   CUstream stream;
   CUevent event;
+  CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   pthread_mutex_lock(&clock->mutex);
   bool first = !clock->context;
   if (first) VG_STORE_RELAXED(&clock->context, context); /* tried once */
@@ -34,6 +36,7 @@ void vg_context_clock_begin(struct vg_context_clock *clock, CUcontext context) {
     REAL(cuStreamDestroy_v2)(stream);
   }
   pthread_mutex_unlock(&clock->mutex);
+  vg_event_mode(before);
 }
 
 uint64_t vg_context_clock_read(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t now_ns) {

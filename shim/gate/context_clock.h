@@ -15,9 +15,9 @@ struct vg_context_clock {
   struct vg_event_clock events;
 };
 
-/* All with the thread in capture mode RELAXED. */
 void vg_context_clock_begin(struct vg_context_clock *clock, CUcontext context); /* the thread's current one */
-/* When an event completed that is seen to be complete at now_ns; 0: unknown. */
+/* With the thread in capture mode RELAXED: when an event completed that is seen to be complete at now_ns; 0: unknown.
+ */
 uint64_t vg_context_clock_read(struct vg_context_clock *clock, CUcontext context, CUevent event, uint64_t now_ns);
 /* The event, which completed at at_ns, is not needed any more, unless the clock needs it. Returns one that is not
  * needed in its place. */

@@ -58,13 +58,6 @@ static uint64_t calibrate(const struct vg_marker *marker) {
   return known ? vg_estimate_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
 }
 
-void vg_work_begin_clock(struct vg_context_clock *clock, CUcontext context) {
-  if (VG_LIKELY(VG_LOAD_RELAXED(&clock->context) != NULL)) return;
-  CUstreamCaptureMode before = vg_event_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  vg_context_clock_begin(clock, context);
-  vg_event_mode(before);
-}
-
 /* The event of a marker is not needed any more. */
 static void put_away(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
                      uint64_t at_ns, uint64_t now_ns) {
@@ -164,8 +157,7 @@ void vg_work_reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_
     stream->waits = has_come_to_wait(stream, now_ns);
   }
   vg_event_mode(before);
-  if (stream->head != stream->tail)
-    raise_guess(work, stream, stream->markers[stream->head % VG_WORK_MARKERS].estimate, now_ns);
+  if (stream->head != stream->tail) raise_guess(work, stream, vg_stream_oldest(stream)->estimate, now_ns);
 }
 
 /* A thread that has lost its processor among launches: the device may have been idle meanwhile. */
@@ -238,8 +230,7 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
     /* One that waits may have a full queue, where recording would block. */
     if (!stream->used || !stream->unmarked_ns || stream->shared || stream->waits) continue;
     if (stream == work->last && VG_LOAD(&work->tally.in_flight)) continue;
-    bool legacy = !stream->handle || stream->handle == CU_STREAM_LEGACY; /* there an event is a barrier */
-    if (stream->per_thread || legacy || stream->is_gone) {
+    if (stream->per_thread || vg_stream_is_legacy(stream) || stream->is_gone) {
       if (vg_stream_settled(stream, since_ns, now_ns))
         vg_work_clear_stream(work, stream, vg_stream_tail_end(stream, now_ns));
     } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {

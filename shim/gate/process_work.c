@@ -37,7 +37,8 @@ struct vg_work *vg_gate_new_work(struct vg_device *device) {
 
 void vg_gate_begin_measuring(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
-  vg_work_begin_clock(&gate->clock, vg_context_remembered());
+  if (VG_UNLIKELY(!VG_LOAD_RELAXED(&gate->clock.context)))
+    vg_context_clock_begin(&gate->clock, vg_context_remembered());
   if (VG_LIKELY(VG_LOAD_RELAXED(&gate->measures))) return;
   struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);

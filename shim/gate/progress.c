@@ -125,7 +125,7 @@ static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {
   if (!stream->used || stream->stale || stream->waits || stream->head == stream->tail || now_ns < stream->moved_ns)
     return 0;
   uint64_t since_ns = now_ns - stream->moved_ns;
-  uint64_t oldest_ns = stream->markers[stream->head % VG_WORK_MARKERS].cost_ns;
+  uint64_t oldest_ns = vg_stream_oldest(stream)->cost_ns;
   return since_ns < oldest_ns ? since_ns : oldest_ns;
 }
 

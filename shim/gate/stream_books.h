@@ -1,5 +1,6 @@
 /*
- * stream_books.h - the books of one stream, for the sources that keep them: markers.c, progress.c, work_runs.c. Under
+ * stream_books.h - the books of one stream, for the sources that keep them: markers.c, progress.c, work_runs.c,
+ * stream_wait.c. Under
  * the lock of the thread's work.
  */
 #ifndef VG_GATE_STREAM_BOOKS_H

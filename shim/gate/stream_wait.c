@@ -12,7 +12,7 @@
  */
 #include "context/context.h"
 #include "gate/state.h"
-#include "gate/thread_work.h"
+#include "gate/stream_books.h"
 #include "gen/abi/real.h"
 
 bool vg_gate_is_captured(CUstream stream, bool per_thread) {
@@ -39,13 +39,9 @@ static size_t place_of(CUstream handle) {
   return ((uintptr_t)handle * 0x9E3779B97F4A7C15ull >> 40) % VG_WAIT_PLACES; /* 2^64 / golden ratio */
 }
 
-static bool is_legacy(const struct vg_stream *stream) {
-  return !stream->owner && !handle_of(stream->handle, false);
-}
-
 uint32_t vg_gate_wait_count(const struct vg_device *device, const struct vg_stream *stream) {
   const struct vg_waits *counts = &device->gate->wait_counts;
-  if (is_legacy(stream)) return VG_LOAD_RELAXED(&counts->any_stream);
+  if (vg_stream_is_legacy(stream)) return VG_LOAD_RELAXED(&counts->any_stream);
   CUstream handle = handle_of(stream->handle, stream->per_thread);
   uint32_t count = VG_LOAD_RELAXED(&counts->all_streams) + VG_LOAD_RELAXED(&counts->of[place_of(handle)]);
   return stream->blocking ? count + VG_LOAD_RELAXED(&counts->of[place_of(NULL)]) : count;
@@ -146,7 +142,7 @@ void vg_gate_mark_wait_end(const struct vg_ticket *ticket) {
   if (has_begun_to_wait(ticket->device, stream)) {
     stream->waits_seen = vg_gate_wait_count(ticket->device, stream);
     vg_work_mark_wait_end(ticket->work, stream);
-    if (is_legacy(stream)) count(&counts->of[place_of(NULL)]); /* blocking streams wait for this launch */
+    if (vg_stream_is_legacy(stream)) count(&counts->of[place_of(NULL)]); /* blocking streams wait for this launch */
   }
   vg_unlock(&ticket->work->lock);
 }

@@ -220,7 +220,6 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its eve
 
 /* ---- when work runs (work_runs.c) ---- */
 
-void vg_work_begin_clock(struct vg_context_clock *clock, CUcontext context); /* the thread's current one */
 void vg_work_begin_measuring(struct vg_work *work, struct vg_context_clock *clock, uint64_t now_ns);
 void vg_stream_begin_run(struct vg_stream *stream,
                          uint64_t now_ns); /* the next launch is the first that is outstanding */

@@ -9,9 +9,8 @@
 #include "gate/stream_books.h"
 
 #define AT_ONCE_NS (50 * VG_NS_PER_US) /* a marker in an idle stream completes within this time */
-#define UNSEEN_NS                                                                                                      \
-  (200 * VG_NS_PER_US) /* the work before it has ended earlier: it counts as so much longer than this                  \
-                        */
+/* The work before such a marker has ended earlier: it counts as so much longer than by its cost. */
+#define UNSEEN_NS (200 * VG_NS_PER_US)
 
 void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
   stream->run_from_ns = now_ns;

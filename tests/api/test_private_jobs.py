@@ -48,7 +48,7 @@ async def first_of(stream: Any) -> Any:
     return answer
 
 
-def told(world: World, who: Caller) -> dict[str, set[bytes]]:
+def find_secrets(world: World, who: Caller) -> dict[str, set[bytes]]:
     """What each method's answer has of the secrets."""
     answers = {name: world.call(getattr(world.jobs, name), request, who) for name, request in REQUESTS.items()}
 
@@ -63,11 +63,11 @@ def told(world: World, who: Caller) -> dict[str, set[bytes]]:
 
 @pytest.mark.parametrize("who", [ROOT, ADMIN])
 def test_no_method_tells_an_admin_what_is_the_owners_alone(world: World, who: Caller) -> None:
-    assert {name: words for name, words in told(world, who).items() if words} == {}
+    assert {name: words for name, words in find_secrets(world, who).items() if words} == {}
 
 
-def test_the_owner_is_told(world: World) -> None:
-    found = told(world, ALICE)
+def test_the_owner_is_find_secrets(world: World) -> None:
+    found = find_secrets(world, ALICE)
     assert found["GetJob"] == found["ExplainJob"] == SECRETS
     assert found["ListJobs"] == found["WatchJobs"] == set(), "lists have no room for it"
 

@@ -185,7 +185,7 @@ def test_an_array_and_a_gang(real: Any) -> None:
 
 
 def test_what_the_submission_of_an_array_prints_is_all_of_it(real: Any) -> None:
-    """Its third job fails: who comes after the array does not start, and who waits for it is told."""
+    """Its third job fails: a job after the array does not start, and `queue wait` exits with 1."""
     third_fails = ("sh", "-c", "sleep 1; test $VGPU_ARRAY_INDEX -ne 2")
     array = submit(real, "--gpus", "0.25", "--array", "0-2", "--", *third_fails)
     after_all = submit(real, "--gpus", "0.25", "--after", array, "--", "true")
