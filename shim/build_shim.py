@@ -107,7 +107,7 @@ def _parts(*names: str) -> list[str]:
 
 def daemon_sources() -> list[str]:
     """What runs in the daemon without the interpreter."""
-    return _in("admission", "arbiter") + _parts("base/prim")
+    return _in("admission", "arbiter") + _parts("base/prim", "base/run_time")
 
 
 ffibuilder = cffi.FFI()

@@ -22,8 +22,8 @@ def folder(name: str) -> tuple[str, ...]:
     return tuple(sorted(str(p.relative_to(ROOT)) for p in (ROOT / "shim" / name).glob("*.c")))
 
 
-ARBITER = (*folder("arbiter"), "shim/base/prim.c")
-GATE = (*folder("gate"), "shim/base/lock.c", "shim/session/helper_wake.c")
+ARBITER = (*folder("arbiter"), "shim/base/prim.c", "shim/base/run_time.c")
+GATE = (*folder("gate"), "shim/base/lock.c", "shim/base/run_time.c", "shim/session/helper_wake.c")
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_admission": ((*folder("admission"), *ARBITER), (ADDRESS, THREAD)),
@@ -31,6 +31,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_heartbeat": (ARBITER, (ADDRESS,)),
     "test_arbiter_memory": (("shim/arbiter/memory.c",), (ADDRESS,)),
+    "test_arbiter_overlap": (ARBITER, (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
     "test_arbiter_turns": (ARBITER, (ADDRESS,)),
     "test_arbiter_standing": (("shim/arbiter/standing.c", "shim/base/prim.c"), (ADDRESS,)),
@@ -43,7 +44,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_gate_gang": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
     "test_gate_wait": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_helper": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
-    "test_run_time": (("shim/gate/run_time.c",), (ADDRESS,)),
+    "test_run_time": (("shim/base/run_time.c",), (ADDRESS,)),
     "test_gate_lock": (("shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_report": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate_row": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
@@ -109,7 +110,7 @@ def test_c(name: str, sanitizer: str, tmp_path: Path) -> None:
     program = tmp_path / name
     sanitize = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] + (["-Wno-tsan"] if sanitizer == THREAD else [])
     flags = [*FLAGS, *sanitize, *INCLUDES]
-    objects = build_shim.compile_objects([f"tests/c/{name}.c", *sources], flags)
+    objects = build_shim.compile_objects([f"tests/c/{name}.c", *dict.fromkeys(sources)], flags)
     command = [*build_shim.compiler(), *flags, "-o", str(program), *objects, "-ldl", "-lm"]
     subprocess.run(command, cwd=ROOT, check=True)
     # A program linked with TSan may meet an address space layout that it cannot use; setarch takes the dice away.

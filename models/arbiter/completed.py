@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, any_waits, free, lately_active, saturating, within
+from models.arbiter.device import Device, any_waits, free, lately_active, others_active, saturating, within
 from models.arbiter.model import (
     DEBT_MAX_NS,
     LATE_REPORTED_NS,
     PPM,
     REMITTED_PART,
     RENEWED_BY_WORK,
+    REPORTABLE_IDLE_NS,
     REPORTED_NS,
     SILENT_NS,
     TURN_CREDIT_NS,
@@ -35,7 +36,7 @@ def is_silent(device: Device, s: Slice) -> bool:
     return s.contexts > 0 and (seldom or (s.recent_run_ns > REPORTED_NS and reported_ppm(s) < PPM // 4))
 
 
-def note_reported(s: Slice, ran: int, now_ns: int) -> int:
+def note_reported(device: Device, s: Slice, ran: int, now_ns: int) -> int:
     """Takes over its report. Returns the work that it has completed, in ns.
 
     A saturating slice that reports only a part of its time is known from the times when it ran alone; its reports are
@@ -55,7 +56,7 @@ def note_reported(s: Slice, ran: int, now_ns: int) -> int:
         s.recent_reported_ns //= 2
     if s.saturating:
         own_ns = more_ns
-        if s.recent_reported_ns > s.recent_run_ns > 0:
+        if s.recent_reported_ns > s.recent_run_ns > 0 and others_active(device, s):  # alone it reports late
             own_ns = more_ns * s.recent_run_ns // s.recent_reported_ns
         s.unpaid_ns += own_ns // 2
         s.over_cap_ns += own_ns
@@ -78,10 +79,15 @@ def remit(device: Device, reports: list[int], passed_ns: int) -> None:
     """Remits charges where reports add up to more time than there was: estimates taken beside others may be too long.
 
     Slices that reported more than their contexts' part are charged less, pro rata. Not while a saturating slice runs:
-    the slot is charged what the free slices leave.
+    the slot is charged what the free slices leave. A slice that is alone reports no more than its time, if late.
     """
     ran = [s for s in device.slices if s.contexts]
     if any(s.saturating for s in ran):
+        return
+    if sum(lately_active(s, device.last_ns) for s in device.slices) <= 1:
+        device.excess_ns = 0
+        for s in device.slices:
+            s.over_reported_ns = 0
         return
     contexts = max(1, sum(s.contexts for s in ran))
     excess_ns = device.excess_ns
@@ -110,7 +116,7 @@ def weigh(device: Device, passed_ns: int, now_ns: int) -> None:
     """Compares the time in which several slices ran, or one while another one waited, with the work that they report.
     The difference is unexplained time, see doubted()."""
     ran = [s for s in device.slices if s.contexts]
-    reports = [note_reported(s, len(ran), now_ns) for s in device.slices]
+    reports = [note_reported(device, s, len(ran), now_ns) for s in device.slices]
     reported_ns = sum(reports)
     remit(device, reports, passed_ns)
     device.witnessed = not any(is_silent(device, s) for s in saturating(device))
@@ -141,12 +147,12 @@ def doubted(device: Device, s: Slice, done_ns: int) -> int:
 
 def count_done(s: Slice, passed_ns: int) -> None:
     """Counts reported work, at most as much as the time with work outstanding: its processes together cannot complete
-    more. Reported work also refills the buckets of turns and of gate words."""
+    more. Some of that time may be reported later. Reported work also refills the buckets of turns and of gate words."""
     s.reportable_ns = min(s.reportable_ns + s.busy_ns, DEBT_MAX_NS)
     if not (s.outstanding or s.was_outstanding):
-        s.reportable_ns = min(s.reportable_ns, LATE_REPORTED_NS)
+        s.reportable_ns = min(s.reportable_ns, REPORTABLE_IDLE_NS)
     more_ns = min(s.done_total_ns - s.reported_total_ns, s.reportable_ns)
-    s.reported_total_ns = s.done_total_ns
+    s.reported_total_ns = max(s.reported_total_ns + more_ns, s.done_total_ns - LATE_REPORTED_NS)
     s.reportable_ns -= more_ns
     s.done_ns += more_ns
     s.renewed_ns = max(0, s.renewed_ns - RENEWED_BY_WORK * more_ns)

@@ -61,6 +61,8 @@ TURN_CREDIT_NS, TURN_CREDITS, TURN_REFILL_NS = MS // 20, 20, 100 * MS
 RENEWALS, RENEWAL_NS, RENEWED_BY_WORK = 10, MS, 5
 #: completed work may be reported this long after the time in which it ran
 LATE_REPORTED_NS = 20 * MS
+#: so much may be reported of one that is idle: late, and of time counted before it was known to be idle
+REPORTABLE_IDLE_NS = 2 * LATE_REPORTED_NS
 #: a step in which work of several saturating slices overlaps is shorter, unless the arbiter runs late
 LATE_STEP_NS = MS
 #: a latency slice has precedence until it is this far ahead of its entitlement

@@ -9,6 +9,7 @@ from models.arbiter.device import (
     lately_active,
     leads_beside_others,
     may_run,
+    others_active,
     saturating,
     within,
 )
@@ -31,6 +32,7 @@ from models.arbiter.model import (
     GANG_NONE,
     GANG_OPEN,
     IDLE_NS,
+    LATE_REPORTED_NS,
     MILLI,
     PPM,
     SATURATING_PPM,
@@ -44,14 +46,23 @@ from models.arbiter.model import (
 )
 
 
+def paid_ahead_ns(device: Device, s: Slice) -> int:
+    """What a slice has paid ahead of its reports, or below 0 still owes; it takes that along when its class changes.
+
+    Beside others it may have paid for keeping the device from them, and its estimates may be too long.
+    """
+    paid_ns = -s.over_cap_ns if s.saturating else s.done_seen_ns - s.done_ns + s.provisional_ns
+    return 0 if others_active(device, s) else within(paid_ns, LATE_REPORTED_NS)
+
+
 def leave_slot(device: Device, s: Slice) -> None:
     """Makes a saturating slice free. It keeps its lag."""
+    s.done_seen_ns = max(0, s.done_ns + paid_ahead_ns(device, s))
     s.free_lag_ns = lag_of(device, s)
     device.slot_lag_ns = within(device.slot_lag_ns - s.free_lag_ns, DEBT_MAX_NS)
     s.saturating = False
     s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
     s.beside_slot = False
-    s.done_seen_ns = s.done_ns
     s.recent_run_ns = s.recent_reported_ns = 0
     s.over_reported_ns = 0
     s.lease_end_ns = 0
@@ -60,6 +71,7 @@ def leave_slot(device: Device, s: Slice) -> None:
 
 def join_slot(device: Device, s: Slice, now_ns: int) -> None:
     """Makes a free slice saturating. It keeps its lag, as virtual time."""
+    s.unpaid_ns, s.over_cap_ns = 0, -paid_ahead_ns(device, s)
     taken = any(o.state in (State.OPEN, State.DRAINING) for o in saturating(device))
     ahead_ns = slot_mean_ns(device) + slot_behind(device) if any(saturating(device)) else 0
     s.virtual_ns = max(0, device.floor_ns + ahead_ns - behind(s))
@@ -69,7 +81,6 @@ def join_slot(device: Device, s: Slice, now_ns: int) -> None:
     s.has_precedence = s.throttled = s.holds = False
     s.recent_run_ns = s.recent_reported_ns = 0
     s.over_reported_ns = 0
-    s.unpaid_ns = s.over_cap_ns = 0
     if s.state == State.OPEN and taken:
         close_gate(s, now_ns)
         let_overlap(s, now_ns)

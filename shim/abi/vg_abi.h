@@ -20,6 +20,7 @@
 #define VG_TEXT_BYTES 256
 #define VG_COAST_SLOTS_MAX 8
 #define VG_WAIT_BUCKETS 16
+#define VG_RUNS_SHOWN 64
 
 /* What a device is, which its 16 bytes of UUID do not tell: how CUDA_VISIBLE_DEVICES and NVML name it. */
 #define VG_DEVICE_GPU 0 /* GPU-... */
@@ -185,6 +186,10 @@ struct vg_report_header {
   uint32_t abi_version;
 };
 
+struct vg_run_shown { /* CLOCK_MONOTONIC: a time that is in busy_ns */
+  uint64_t begin_ns, end_ns;
+};
+
 struct vg_report_device {
   uint32_t waiting;       /* launching threads that wait at the closed gate */
   uint32_t outstanding;   /* 1: work is outstanding on the device */
@@ -213,6 +218,9 @@ struct vg_report_device {
   uint64_t overdue_ns;    /* of a gang, under a closed word: when its work was last seen not to get on, though by the
                            * estimates it should have; 0 = it does */
   uint32_t passed_serial; /* the last pass_serial with which a launch passed the closed gate */
+  uint64_t run_count;     /* so many runs have been shown; a process that shows none leaves it 0 */
+  struct vg_run_shown
+      runs[VG_RUNS_SHOWN]; /* the last ones: number i is at i % VG_RUNS_SHOWN, each later than the one before */
 };
 
 #endif

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "arbiter/gang.h"
+#include "arbiter/overlap.h"
 #include "arbiter/pages.h"
 #include "arbiter/shares.h"
 #include "arbiter/state.h"
@@ -398,6 +399,7 @@ static void remove_locked(struct vg_arbiter *arbiter, struct vg_process *process
   struct vg_process **link = &lane->first;
   while (*link != process) link = &(*link)->next;
   *link = process->next;
+  vg_overlap_forget(lane, process);
   lane->stale = true;
   count_pages(arbiter, process, -1);
   arbiter->processes[process->index] = NULL;

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "arbiter/overlap.h"
 #include "arbiter/turns.h"
 #include "base/prim.h"
 
@@ -79,7 +80,7 @@ static void count_time(struct vg_arbiter *arbiter, struct vg_process *process, b
   uint64_t step_ns = arbiter->core.last_ns, begin_ns = process->counted_ns > step_ns ? process->counted_ns : step_ns;
   if (begin_ns > now_ns) begin_ns = now_ns;
   uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, begin_ns, now_ns, settles);
-  process->slice->in.busy_total_ns += more_ns;
+  vg_overlap_count(vg_lane_of(arbiter, process->slice), process, more_ns, now_ns);
   process->slice->in.active_total_ns += count_span(&process->active, begin_ns, now_ns, settles);
   process->ahead_ns += AHEAD_FACTOR * more_ns;
   if (process->ahead_ns > AHEAD_MAX_NS) process->ahead_ns = AHEAD_MAX_NS;
@@ -269,9 +270,11 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
       count_time(arbiter, arbiter->processes[i], arbiter->processes[i]->reported.outstanding, now_ns);
   }
   for (int i = 0; i < arbiter->core.slice_count; i++) {
-    arbiter->core.slices[i].in.counted_ahead = arbiter->lanes[i].counted_ahead;
+    struct vg_core_slice *slice = &arbiter->core.slices[i];
+    slice->in.busy_total_ns += vg_overlap_take(&arbiter->lanes[i], now_ns - arbiter->core.last_ns);
+    slice->in.counted_ahead = arbiter->lanes[i].counted_ahead;
     arbiter->lanes[i].counted_ahead = false;
-    if (arbiter->core.slices[i].present && arbiter->lanes[i].stale) sum_up(arbiter, &arbiter->core.slices[i], now_ns);
+    if (slice->present && arbiter->lanes[i].stale) sum_up(arbiter, slice, now_ns);
   }
 }
 
@@ -380,7 +383,8 @@ static void fetch_ahead(const struct vg_arbiter *arbiter, int index) {
   if (index + 8 < arbiter->process_end) __builtin_prefetch(arbiter->processes[index + 8]);
   if (!soon || rests(arbiter, index + 4)) return;
   __builtin_prefetch(&soon->control->heartbeat_ns, 1);
-  for (size_t at = 0; at < sizeof *soon->report; at += 64) __builtin_prefetch((const char *)soon->report + at);
+  for (size_t at = 0; at < offsetof(struct vg_report_device, run_count); at += 64)
+    __builtin_prefetch((const char *)soon->report + at);
 }
 
 void vg_pages_beat_soon(struct vg_arbiter *arbiter, uint64_t now_ns) {

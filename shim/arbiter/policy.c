@@ -34,15 +34,23 @@ static bool candidate(const struct vg_core *core, const struct vg_core_slice *sl
 
 /* ---- free or saturating ---- */
 
+/* What a slice has paid ahead of its reports, or below 0 still owes, which it takes along when it changes its class.
+ * Beside others it may have paid for keeping the device from them, and its estimates may be too long. */
+static int64_t paid_ahead(const struct vg_core *core, const struct vg_core_slice *slice) {
+  int64_t settled_ns = (int64_t)(slice->account.done_seen_ns - slice->report.done_ns);
+  int64_t paid_ns = slice->saturating ? -slice->slot.over_cap_ns : settled_ns + slice->account.provisional_ns;
+  return vg_core_others_active(core, slice) ? 0 : vg_core_within(paid_ns, VG_CORE_LATE_REPORTED_NS);
+}
+
 /* The lag is taken along: a dropped one would be missing from this slice or from the others. */
 static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
+  slice->account.done_seen_ns = (uint64_t)vg_core_max(0, (int64_t)slice->report.done_ns + paid_ahead(core, slice));
   slice->free.lag_ns = vg_core_lag(core, slice, vg_core_slot_mean(core));
   core->slot_lag_ns = vg_core_within(core->slot_lag_ns - slice->free.lag_ns, VG_CORE_DEBT_MAX_NS);
   core->slot_ppm -= slice->out.entitlement_ppm;
   slice->saturating = false;
   slice->account.provisional_ns = slice->account.outstanding_ns = slice->account.alone_ns = 0;
   slice->account.beside_slot = false;
-  slice->account.done_seen_ns = slice->report.done_ns;
   slice->report.recent_run_ns = slice->report.recent_reported_ns = 0;
   slice->report.over_reported_ns = 0;
   slice->out.lease_end_ns = 0;
@@ -51,6 +59,8 @@ static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
 
 static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
   bool taken = false;
+  slice->slot.unpaid_ns = 0;
+  slice->slot.over_cap_ns = -paid_ahead(core, slice);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     taken |= vg_core_in_slot(other) && (other->gate.state == VG_CORE_OPEN || other->gate.state == VG_CORE_DRAINING);
@@ -65,7 +75,6 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   slice->free.has_precedence = slice->free.throttled = slice->free.holds = false;
   slice->report.recent_run_ns = slice->report.recent_reported_ns = 0;
   slice->report.over_reported_ns = 0;
-  slice->slot.unpaid_ns = slice->slot.over_cap_ns = 0;
   if (slice->gate.state != VG_CORE_OPEN || !taken) return;
   vg_core_close_gate(slice, now_ns);
   if (slice->gate.state == VG_CORE_DRAINING) vg_core_overlap(slice, now_ns);

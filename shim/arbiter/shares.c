@@ -16,8 +16,8 @@
  * for its last turns. */
 #define TURN_LEAST_NS (VG_CORE_MS / 4)
 #define TURN_IDLE_NS VG_CORE_MS
-/* Completed work may be reported this long after the time in which it ran. */
-#define LATE_REPORTED_NS (20 * VG_CORE_MS)
+/* So much may be reported of one that is idle: late, and of time that was counted before it was known to be idle. */
+#define REPORTABLE_IDLE_NS (2 * VG_CORE_LATE_REPORTED_NS)
 #define LATE_STEP_NS (1ull * VG_CORE_MS)
 #define RENEWED_BY_WORK 5 /* how much faster reported work fills the bucket of words than time does */
 
@@ -183,7 +183,7 @@ static bool is_silent(const struct vg_core *core, const struct vg_core_slice *sl
 
 /* Takes over a slice's report; returns the work that it has completed. A saturating slice that reports only a part of
  * its time is known from the times when it ran alone; its reports are scaled up by that. */
-static uint64_t note_reported(struct vg_core_slice *slice, int ran, uint64_t now_ns) {
+static uint64_t note_reported(const struct vg_core *core, struct vg_core_slice *slice, int ran, uint64_t now_ns) {
   uint64_t more_ns = vg_core_least(slice->report.done_ns - slice->report.done_reported_ns, VG_CORE_DEBT_MAX_NS);
   slice->report.done_reported_ns = slice->report.done_ns;
   if (more_ns) slice->report.reported_after_ns = now_ns - slice->report.reported_at_ns;
@@ -197,7 +197,8 @@ static uint64_t note_reported(struct vg_core_slice *slice, int ran, uint64_t now
     slice->report.recent_reported_ns /= 2;
   }
   if (slice->saturating) {
-    bool exaggerates = slice->report.recent_reported_ns > slice->report.recent_run_ns && slice->report.recent_run_ns;
+    bool exaggerates = slice->report.recent_reported_ns > slice->report.recent_run_ns && slice->report.recent_run_ns &&
+                       vg_core_others_active(core, slice); /* alone it reports late */
     int64_t own_ns =
         (int64_t)(exaggerates ? more_ns * slice->report.recent_run_ns / slice->report.recent_reported_ns : more_ns);
     slice->slot.unpaid_ns += own_ns / 2;
@@ -222,12 +223,18 @@ static bool is_believable(struct vg_core *core, uint64_t reported_ns, uint64_t a
     core->available_ns /= 2;
     core->all_reported_ns /= 2;
   }
-  return 4 * core->all_reported_ns <= 5 * core->available_ns + 4 * (uint64_t)LATE_REPORTED_NS;
+  return 4 * core->all_reported_ns <= 5 * core->available_ns + 4 * (uint64_t)VG_CORE_LATE_REPORTED_NS;
+}
+
+static void forget_excess(struct vg_core *core) {
+  core->excess_ns = 0;
+  for (int i = 0; i < core->slice_count; i++) core->slices[i].report.over_reported_ns = 0;
 }
 
 /* Estimates taken beside others may be too long. What all report together is not charged beyond the time that there
  * was; slices that reported more than their contexts' part are charged less, pro rata. Not while a saturating slice
- * runs: the slot is charged what free slices leave. */
+ * runs: the slot is charged what free slices leave. A slice that is alone reports no more than its time, some of it
+ * late. */
 static void remit(struct vg_core *core, const uint64_t *reported_ns, uint64_t passed_ns) {
   uint64_t busy_ns = 0, all_reported_ns = 0;
   uint32_t contexts = 0;
@@ -241,6 +248,10 @@ static void remit(struct vg_core *core, const uint64_t *reported_ns, uint64_t pa
     busy_ns += slice->step.busy_ns;
   }
   int64_t over_ns = 0;
+  if (core->lately <= 1) {
+    forget_excess(core);
+    return;
+  }
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
@@ -287,7 +298,7 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    each_reported_ns[i] = note_reported(slice, ran, now_ns);
+    each_reported_ns[i] = note_reported(core, slice, ran, now_ns);
     reported_ns += each_reported_ns[i];
     if (slice->saturating) {
       if (is_silent(core, slice)) core->witnessed = false;
@@ -320,7 +331,7 @@ static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, 
 
 /* How much work may have been charged before it is reported: of one that has nothing on the device only a little. */
 static uint64_t ahead_most(const struct vg_core_slice *slice) {
-  return slice->in.outstanding ? VG_CORE_DEBT_MAX_NS : LATE_REPORTED_NS;
+  return slice->in.outstanding ? VG_CORE_DEBT_MAX_NS : VG_CORE_LATE_REPORTED_NS;
 }
 
 /* Charges a free slice, provisionally, its contexts' part of the time in which it had work outstanding; corrects that
@@ -419,11 +430,11 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
  * without the time in which other saturating slices overlapped its work. */
 static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
   uint64_t since_ns = core->last_ns > slice->report.reported_at_ns ? core->last_ns - slice->report.reported_at_ns : 0;
-  int64_t late_ns = LATE_REPORTED_NS + (int64_t)since_ns;
+  int64_t late_ns = VG_CORE_LATE_REPORTED_NS + (int64_t)since_ns;
   slice->slot.unpaid_ns = vg_core_max(slice->slot.unpaid_ns, -late_ns);
   slice->slot.over_cap_ns = vg_core_max(slice->slot.over_cap_ns, -late_ns);
-  charge(core, slice, vg_core_max(0, slice->slot.unpaid_ns - LATE_REPORTED_NS));
-  int64_t more_ns = vg_core_max(0, slice->slot.over_cap_ns - LATE_REPORTED_NS);
+  charge(core, slice, vg_core_max(0, slice->slot.unpaid_ns - VG_CORE_LATE_REPORTED_NS));
+  int64_t more_ns = vg_core_max(0, slice->slot.over_cap_ns - VG_CORE_LATE_REPORTED_NS);
   slice->slot.over_cap_ns -= more_ns;
   slice->bucket.cap_ns = vg_core_max(slice->bucket.cap_ns - more_ns, -VG_CORE_DEBT_MAX_NS);
 }
@@ -438,14 +449,17 @@ static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice 
 }
 
 /* Counts reported work, at most as much as the time with work outstanding: the slice's processes together cannot
- * complete more. */
+ * complete more. Some of that time may be reported later. */
 static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->report.reportable_ns = vg_core_least(slice->report.reportable_ns + slice->step.busy_ns, VG_CORE_DEBT_MAX_NS);
   if (!slice->in.outstanding && !slice->step.was_outstanding)
-    slice->report.reportable_ns = vg_core_least(slice->report.reportable_ns, LATE_REPORTED_NS);
+    slice->report.reportable_ns = vg_core_least(slice->report.reportable_ns, REPORTABLE_IDLE_NS);
   uint64_t more_ns =
       vg_core_least(slice->in.done_total_ns - slice->report.reported_total_ns, slice->report.reportable_ns);
-  slice->report.reported_total_ns = slice->in.done_total_ns;
+  slice->report.reported_total_ns += more_ns;
+  uint64_t unreported_ns = slice->in.done_total_ns - slice->report.reported_total_ns;
+  if (unreported_ns > VG_CORE_LATE_REPORTED_NS)
+    slice->report.reported_total_ns += unreported_ns - VG_CORE_LATE_REPORTED_NS;
   slice->report.reportable_ns -= more_ns;
   slice->report.done_ns += more_ns;
   slice->gate.renewed_ns -= vg_core_least(slice->gate.renewed_ns, RENEWED_BY_WORK * more_ns);

@@ -20,6 +20,8 @@
 /* Lag from which a slice is short; how much further behind than another one it must be, each by its own entitlement,
  * for the other one to wait for it. */
 #define VG_CORE_SHORT_NS VG_CORE_MS
+/* Completed work may be reported this long after the time in which it ran. */
+#define VG_CORE_LATE_REPORTED_NS (20 * VG_CORE_MS)
 #define VG_CORE_AHEAD_NS (4 * VG_CORE_MS)
 #define VG_CORE_FAR_NS (1ll << 62)
 /* How long work may outlast its gate before that is opened for a moment. */

@@ -18,6 +18,7 @@
 #include "arbiter/record.h"
 #include "arbiter/standing.h"
 #include "arbiter/trace.h"
+#include "base/run_time.h"
 
 /* Some leases: longer than a thread at an open gate waits for a processor. */
 #define VG_STILL_NS (20 * VG_NS_PER_MS)
@@ -78,6 +79,7 @@ struct vg_process {
   uint64_t settled_ns; /* until then, what it reports may be of the last gap */
   struct vg_span busy, active;
   uint64_t ahead_ns; /* time with work outstanding that need not be counted: it may have been, see pages.c */
+  uint64_t runs_read, run_end_ns, unshown_ns; /* see overlap.h */
   struct vg_reported reported;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint64_t done_left_out_ns; /* reported, and not to be counted: of gaps; modulo 2^64 */
@@ -96,9 +98,12 @@ struct vg_process {
 
 struct vg_lane { /* the arbiter's state beside each slice of the core */
   struct vg_process *first;
-  bool stale;         /* the reports of its processes must be summed up again */
-  bool counted_ahead; /* since the last step, also by what was read with a heartbeat */
-  bool draining;      /* after the last round */
+  /* see overlap.h */
+  struct vg_runs ran;
+  int64_t uncounted_ns; /* time of its processes that is not in the slice's yet; below 0: too much is */
+  bool stale;           /* the reports of its processes must be summed up again */
+  bool counted_ahead;   /* since the last step, also by what was read with a heartbeat */
+  bool draining;        /* after the last round */
   /* of several processes, see turns.h */
   bool apart;                 /* the lease is one process's alone */
   uint64_t together_until_ns; /* until then it is not */

@@ -10,6 +10,9 @@
 #define AHEAD_NS 40000      /* work ahead of a timed launch, so that the host's part is not timed, too */
 #define AHEAD_OF_NS 4000000 /* not ahead of a longer one, of which the host's part is a hundredth */
 #define POSTPONED_MOST 16
+#define HELD_UP_NS 50000ull /* a launch and its two events take less, or the thread had no processor */
+#define HELD_UP_PART 8      /* of a timing: what the thread lost may be left in it */
+#define SPOILT_MOST 16
 #define STALE_LEGACY_NS VG_NS_PER_S
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
 
@@ -39,9 +42,24 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
   }
   estimate->postponed = 0;
   CUevent begin = vg_event_new(CU_EVENT_DEFAULT);
+  stream->timed_ns = vg_prim_now_ns();
   if (!begin || vg_event_record(begin, stream) == CUDA_SUCCESS) return begin;
   vg_event_drop(begin);
   return NULL;
+}
+
+/* The thread had no processor between the two events, for a good part of the time between them. */
+static bool is_spoilt(const struct vg_marker *marker, uint64_t elapsed_ns) {
+  return !marker->row && marker->held_up_ns * HELD_UP_PART > elapsed_ns && marker->estimate->spoilt < SPOILT_MOST;
+}
+
+/* It took that long at most, and this is the least. The next launch is timed again, or soon one. */
+static uint64_t cost_of_spoilt(const struct vg_marker *marker, uint64_t elapsed_ns) {
+  struct vg_estimate *estimate = marker->estimate;
+  uint64_t least_ns = elapsed_ns > marker->held_up_ns ? elapsed_ns - marker->held_up_ns : 0;
+  estimate->spoilt++;
+  if (!estimate->count) vg_estimate_set_cost(estimate, 0); /* a guess that was raised meanwhile */
+  return least_ns > estimate->cost_ns ? least_ns : estimate->cost_ns;
 }
 
 /* The cost of a launch that was timed. */
@@ -53,9 +71,13 @@ static uint64_t calibrate(const struct vg_marker *marker) {
   vg_event_drop(marker->timing_begin);
   vg_event_drop(marker->event);
   bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
-  if (known && marker->row) vg_estimate_row(marker->estimate, marker->row, (uint64_t)(elapsed_ms * 1e6F));
+  uint64_t elapsed_ns = known ? (uint64_t)(elapsed_ms * 1e6F) : 0;
+  if (known && marker->row) vg_estimate_row(marker->estimate, marker->row, elapsed_ns);
   if (marker->row) return vg_estimate_cost(marker->estimate);
-  return known ? vg_estimate_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
+  if (!known) return marker->last_ns;
+  if (is_spoilt(marker, elapsed_ns)) return cost_of_spoilt(marker, elapsed_ns);
+  marker->estimate->spoilt = 0;
+  return vg_estimate_sample(marker->estimate, elapsed_ns);
 }
 
 /* The event of a marker is not needed any more. */
@@ -185,6 +207,8 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
     return false;
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
+  bool held_up = marker.timing_begin && now_ns > stream->timed_ns + HELD_UP_NS;
+  marker.held_up_ns = held_up ? now_ns - stream->timed_ns : 0;
   marker.put_ns = now_ns;
   marker.cost_ns = stream->unmarked_ns;
   marker.ends_wait |= stream->wait_lost;

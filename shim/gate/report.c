@@ -12,6 +12,23 @@
 
 #define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
 
+/* What the slice's other processes ran at the same time counts once, which only the arbiter can tell. */
+static void show_run(struct vg_report_device *report, uint64_t begin_ns, uint64_t end_ns) {
+  if (end_ns <= begin_ns) return;
+  uint64_t count = report->run_count;
+  struct vg_run_shown *run = &report->runs[count % VG_RUNS_SHOWN];
+  VG_STORE_RELAXED(&run->begin_ns, begin_ns);
+  VG_STORE_RELAXED(&run->end_ns, end_ns);
+  VG_STORE(&report->run_count, count + 1);
+}
+
+static void show_runs(struct vg_report_device *report, const struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns) {
+  for (uint32_t i = 0; i < runs->count; i++) {
+    const struct vg_run *run = &runs->of[i];
+    show_run(report, run->begin_ns > begin_ns ? run->begin_ns : begin_ns, run->end_ns < end_ns ? run->end_ns : end_ns);
+  }
+}
+
 static void span_begin(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
   VG_STORE_RELAXED(&span->since_ns, now_ns); /* launching threads read whether it is 0 */
   VG_STORE(since_at, now_ns);
@@ -100,7 +117,9 @@ bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   if (!gate->busy.since_ns) return false;
   struct vg_report_device *report = page_of(device, now_ns);
   bool measured = gate->measures && !passed;
-  span_end(&gate->busy, measured ? gate->busy.since_ns : now_ns, &report->busy_since_ns, &report->busy_ns);
+  uint64_t end_ns = measured ? gate->busy.since_ns : now_ns;
+  show_run(report, gate->busy.since_ns, end_ns);
+  span_end(&gate->busy, end_ns, &report->busy_since_ns, &report->busy_ns);
   if (!measured) gate->settled_ns = now_ns;
   if (!gate->waiters) span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
   VG_STORE(&report->outstanding, 0);
@@ -156,6 +175,7 @@ void vg_gate_settle(struct vg_device *device, uint64_t sure_ns) {
     if (busy) VG_STORE(&report->busy_since_ns, 0);              /* a reader in between sees too little for a moment */
     if (sure_ns < gate->settled_ns) sure_ns = gate->settled_ns; /* the page is new */
     gate->busy.total_ns += vg_runs_within(&gate->runs, gate->settled_ns, sure_ns);
+    show_runs(report, &gate->runs, gate->settled_ns, sure_ns);
     uint64_t ran_ns = vg_runs_last(&gate->runs, sure_ns);
     if (ran_ns) gate->ran_ns = ran_ns;
     gate->settled_ns = sure_ns;

@@ -11,23 +11,44 @@
 #define AT_ONCE_NS (50 * VG_NS_PER_US) /* a marker in an idle stream completes within this time */
 /* The work before such a marker has ended earlier: it counts as so much longer than by its cost. */
 #define UNSEEN_NS (200 * VG_NS_PER_US)
+#define LAUNCH_NS (200 * VG_NS_PER_US) /* a launch that takes longer was held up: its thread had no processor */
 
 void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
   stream->run_from_ns = now_ns;
   stream->run_begins_later = false;
+  stream->launched_ns = 0;
 }
 
-/* Since when the oldest piece has run, which was launched before launched_ns. */
-static uint64_t begin_of(const struct vg_stream *stream, uint64_t launched_ns, uint64_t cost_ns) {
-  bool unknown = stream->run_begins_later || stream->shared;
-  uint64_t latest_ns = launched_ns > cost_ns ? launched_ns - cost_ns : 0;
-  return unknown && latest_ns > stream->run_from_ns ? latest_ns : stream->run_from_ns;
+void vg_stream_note_launch(struct vg_stream *stream, uint64_t now_ns) {
+  if (now_ns > stream->run_from_ns + LAUNCH_NS) stream->launched_ns = now_ns;
 }
 
-/* For how long work counts as running at most whose end nothing shows: estimates may be too short, and a program must
- * gain nothing by that. */
+/* For how long work counts as running at most whose begin or end nothing shows: estimates may be too short, and a
+ * program must gain nothing by that. */
 static uint64_t most_of(uint64_t cost_ns) {
   return UNSEEN_NS + VG_STALE_FACTOR * cost_ns;
+}
+
+static uint64_t less(uint64_t time_ns, uint64_t by_ns) {
+  return time_ns > by_ns ? time_ns - by_ns : 0;
+}
+
+/* A guess says nothing of how long it runs. */
+static uint64_t known_cost(const struct vg_marker *marker) {
+  return marker->estimate && !marker->estimate->count ? 0 : marker->cost_ns;
+}
+
+/* Since when the oldest piece has run, of this cost as far as known, which was launched before until_ns and may have
+ * run until then. */
+static uint64_t begin_of(const struct vg_stream *stream, uint64_t until_ns, uint64_t cost_ns) {
+  uint64_t latest_ns = 0;
+  if (stream->run_begins_later || stream->shared) {
+    latest_ns = less(until_ns, cost_ns);
+  } else if (stream->launched_ns) {
+    latest_ns = less(until_ns, most_of(cost_ns));
+    if (latest_ns > stream->launched_ns) latest_ns = stream->launched_ns;
+  }
+  return latest_ns > stream->run_from_ns ? latest_ns : stream->run_from_ns;
 }
 
 /* When the work before a marker ended that has completed at at_ns, or is pending since then. A marker that ends a wait
@@ -48,10 +69,12 @@ static uint64_t end_of(const struct vg_stream *stream, const struct vg_marker *m
 static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
   stream->run_from_ns = at_ns;
   stream->run_begins_later = empty;
+  stream->launched_ns = 0;
 }
 
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns) {
-  uint64_t begin_ns = begin_of(stream, at_ns, marker->cost_ns);
+  uint64_t cost_ns = stream->launched_ns ? known_cost(marker) : marker->cost_ns;
+  uint64_t begin_ns = begin_of(stream, at_ns, cost_ns);
   if (marker->cost_ns) vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
   begin_next(stream, at_ns, stream->cost_ns == marker->cost_ns);
 }
@@ -82,9 +105,10 @@ void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sur
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     const struct vg_stream *stream = &work->streams[i];
     if (!stream->used) continue;
-    if (stream->head != stream->tail)
+    bool marked = stream->head != stream->tail;
+    if (marked && !stream->launched_ns)
       take_running(stream, runs, sure_ns);
     else if (stream->cost_ns && !stream->waits && stream->run_from_ns < *sure_ns)
-      *sure_ns = stream->run_from_ns; /* nothing shows its end yet */
+      *sure_ns = stream->run_from_ns; /* nothing shows its end yet, or its end will show when it began */
   }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 import subprocess
 import tempfile
@@ -47,7 +48,9 @@ def load() -> tuple[Any, Any]:
     """(ffi, lib) of a library made of the pure arbiter sources, with overflow and the like as errors."""
     ffi = cffi.FFI()
     ffi.cdef(_cdef())
-    out = Path(tempfile.mkdtemp(prefix="vgpu-core-")) / "libcore.so"
+    folder = tempfile.TemporaryDirectory(prefix="vgpu-core-")
+    atexit.register(folder.cleanup)
+    out = Path(folder.name) / "libcore.so"
     flags = [
         "-O1",
         "-g",

@@ -98,3 +98,48 @@ def charge_bursts(counted_ahead_steps: int) -> int:
 def test_a_slice_pays_once_for_time_that_was_counted_ahead() -> None:
     """But for half of the step in which work was outstanding last: four bursts, each with one of 2 ms."""
     assert charge_bursts(10) - charge_bursts(0) <= 4 * MS
+
+
+def charge_late_reports(seed: int) -> tuple[int, int]:
+    """(what a slice that is alone is charged, what it computed) in two seconds of bursts and pauses. Its page counts a
+    burst for up to 15 ms too long, which it takes off the next ones, and completed work up to 15 ms late."""
+    draw = random.Random(seed)
+    pair = Pair()
+    s = pair.set(1, SliceParams(min_milli=500, max_milli=500))
+    s.attached = True
+    computed_ns = excess_ns = now_ns = 0
+    due: list[tuple[int, int]] = []
+
+    def step(runs: bool, counts: bool) -> None:
+        nonlocal computed_ns, excess_ns, now_ns
+        now_ns += MS
+        counted_ahead = runs and excess_ns > 0
+        s.counted_ahead = counted_ahead
+        s.busy_total_ns += MS * (counts and not counted_ahead)
+        excess_ns += MS * ((counts and not runs) - counted_ahead)
+        computed_ns += MS * runs
+        if runs:
+            due.append((now_ns + draw.randrange(15) * MS, MS))
+        s.done_total_ns += sum(ns for at_ns, ns in due if at_ns == now_ns)
+        s.outstanding = counts
+        s.running = int(counts)
+        s.active_total_ns += MS * counts
+        pair.step(now_ns)
+
+    while now_ns < 2 * SECOND:
+        for _ in range(draw.choice([1, 3, 10, 25])):
+            step(runs=True, counts=True)
+        for _ in range(draw.choice([0, 0, 5, 15]) - excess_ns // MS):
+            step(runs=False, counts=True)
+        for _ in range(draw.choice([5, 20, 60])):
+            step(runs=False, counts=False)
+    for _ in range(60):
+        step(runs=False, counts=False)
+    return s.charged_ns, computed_ns
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_late_reports_of_a_slice_that_is_alone_are_charged_once_and_in_full(seed: int) -> None:
+    """Within what was counted of the last burst."""
+    charged_ns, computed_ns = charge_late_reports(seed)
+    assert abs(charged_ns - computed_ns) <= 15 * MS

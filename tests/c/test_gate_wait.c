@@ -280,6 +280,40 @@ static void a_drain_forgets_no_wait_of_a_launch_under_way(void) {
   end();
 }
 
+static void launch_held_up(void) {
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(3), false, &functions[0], 1024);
+  sleep_ns(30 * VG_NS_PER_MS);
+  fake_launch(fake_stream(3), LAUNCH_NS);
+  vg_gate_leave(&ticket, CUDA_SUCCESS);
+}
+
+/* Its thread has no processor for 30 ms, in which the device is idle. */
+static void time_in_which_a_launch_is_held_up_does_not_run(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  call_that_waits(fake_stream(3), VG_NS_PER_MS);
+  launch_into(fake_stream(3), &functions[1], LAUNCH_NS); /* from here on the time of events is known */
+  serve(5 * VG_NS_PER_MS);
+  uint64_t before_ns = busy_ns();
+  launch_held_up();
+  serve(10 * VG_NS_PER_MS);
+  uint64_t ran_ns = busy_ns() - before_ns;
+  printf("  ran %.1f ms\n", (double)ran_ns / 1e6);
+  CHECK(!report()->outstanding && ran_ns < 15 * VG_NS_PER_MS);
+  end();
+}
+
+/* The first launch of its function: else it is said to take 30 ms. */
+static void a_timing_in_which_the_thread_is_held_up_is_not_believed(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  launch_held_up();
+  sleep_ns(2 * LAUNCH_NS);
+  serve(10 * VG_NS_PER_MS);
+  printf("  took %.1f ms\n", (double)report()->done_ns / 1e6);
+  CHECK(!report()->outstanding && report()->done_ns < 15 * VG_NS_PER_MS);
+  end();
+}
+
 int main(void) {
   RUN(work_behind_a_wait_does_not_count_as_running);
   RUN(what_completes_before_the_helper_looks_is_reported);
@@ -295,5 +329,7 @@ int main(void) {
   RUN(how_long_it_ran_behind_a_wait_is_measured);
   RUN(a_launch_behind_its_drain_is_drained_again);
   RUN(a_drain_forgets_no_wait_of_a_launch_under_way);
+  RUN(time_in_which_a_launch_is_held_up_does_not_run);
+  RUN(a_timing_in_which_the_thread_is_held_up_is_not_believed);
   return 0;
 }

@@ -1,5 +1,5 @@
 /* test_run_time.c - sets of times in which work ran, against a row of booleans. */
-#include "gate/run_time.h"
+#include "base/run_time.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -39,12 +39,14 @@ LAYOUT = {
         "pass_collectives@152 unread@156 pass_serial@160 pass_work_ns@168"
     ),
     "vg_report_header": "8 magic@0 abi_version@4",
+    "vg_run_shown": "16 begin_ns@0 end_ns@8",
     "vg_report_device": (
-        # a process from before overdue_ns leaves it 0: its work is never overdue
-        "224 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
+        # a process from before overdue_ns leaves it 0: its work is never overdue; one from before run_count shows none
+        "1256 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
         "busy_since_ns@32 launches@40 waited_ns@48 used_bytes@56 peak_bytes@64 returned_bytes@72 "
         "want_bytes@80 want_seq@88 contexts@92 denied@96 noticed_word@104 collectives@108 drain_expected_ns@112 "
-        "done_ns@120 active_ns@128 active_since_ns@136 wait_counts@144 overdue_ns@208 passed_serial@216"
+        "done_ns@120 active_ns@128 active_since_ns@136 wait_counts@144 overdue_ns@208 passed_serial@216 "
+        "run_count@224 runs@232"
     ),
 }
 

@@ -1,5 +1,5 @@
 /* run_time.c - see run_time.h. */
-#include "gate/run_time.h"
+#include "base/run_time.h"
 
 #include <string.h>
 
