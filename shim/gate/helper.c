@@ -280,10 +280,12 @@ uint64_t vg_gate_service(uint64_t now_ns) {
     if (!gate || word_at == &device->private_word) continue;
     uint32_t word = VG_LOAD(word_at);
     pthread_mutex_lock(&gate->mutex);
-    uint64_t due_ns = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED ? service_closed(device, word, now_ns)
-                                                                    : service_open(device, now_ns);
+    bool closed = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED;
+    uint64_t due_ns = closed ? service_closed(device, word, now_ns) : service_open(device, now_ns);
     gate->helper_rests = due_ns == FOREVER && may_rest(device, word, now_ns);
-    if (due_ns == FOREVER && !gate->helper_rests) due_ns = now_ns + LOOK_AROUND_NS;
+    bool naps = due_ns == FOREVER && !gate->helper_rests;
+    if (naps) due_ns = now_ns + LOOK_AROUND_NS;
+    gate->naps_behind_drain = naps && closed;
     pthread_mutex_unlock(&gate->mutex);
     if (due_ns < deadline_ns) deadline_ns = due_ns;
   }

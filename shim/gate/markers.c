@@ -253,8 +253,8 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
     CUcontext popped;
     /* One that waits may have a full queue, where recording would block. */
     if (!stream->used || !stream->unmarked_ns || stream->shared || stream->waits) continue;
-    if (stream == work->last && VG_LOAD(&work->tally.in_flight)) continue;
-    if (stream->per_thread || vg_stream_is_legacy(stream) || stream->is_gone) {
+    bool in_flight = stream == work->last && VG_LOAD(&work->tally.in_flight); /* a launch may be held up for long */
+    if (in_flight || stream->per_thread || vg_stream_is_legacy(stream) || stream->is_gone) {
       if (vg_stream_settled(stream, since_ns, now_ns))
         vg_work_clear_stream(work, stream, vg_stream_tail_end(stream, now_ns));
     } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {

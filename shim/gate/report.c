@@ -105,6 +105,8 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   vg_gate_set_counted_word(device);
   gate->helper_rests |= VG_LOAD_RELAXED(&device->open_word) == VG_GATE_NO_WORD; /* it may sleep behind its drain */
   vg_gate_wake_helper(device);
+  if (gate->naps_behind_drain) vg_helper_wake(); /* the gate has been opened since */
+  gate->naps_behind_drain = false;
   vg_gate_ring_edge(device);
 }
 

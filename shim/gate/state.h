@@ -33,6 +33,7 @@ struct vg_gate_state {
   uint32_t waiters;
   uint64_t idle_since_ns;
   bool helper_rests;         /* the helper is to be woken when work begins */
+  bool naps_behind_drain;    /* the same for a moment: it looks again soon, too late for work that begins */
   bool solo_dirty;           /* launches passed uncounted: only a probe can show whether they are done */
   bool deep;                 /* alone, but the device does not keep up: launches are counted all the same, see solo.c */
   uint64_t shallow_since_ns; /* meanwhile: little has been outstanding since then; 0: much was at the last look */

@@ -277,6 +277,24 @@ static void what_was_launched_without_the_daemon_is_drained_when_it_is_back(void
   end();
 }
 
+/* It looks again 50 ms later, and what begins at the next lease would count as running until then. */
+static void a_helper_behind_its_drain_is_woken_by_work_of_the_next_lease(void) {
+  begin(VG_WATCH_USAGE);
+  launch(LAUNCH_NS);
+  set_gate(VG_GATE_CLOSED);
+  serve_until_drained();
+  vg_helper_awake();
+  CHECK(vg_gate_service(vg_prim_now_ns()) != UINT64_MAX && !device()->gate->helper_rests);
+  set_gate(VG_GATE_COUNT);
+  pthread_t launcher;
+  CHECK(pthread_create(&launcher, NULL, launch_once, NULL) == 0);
+  bool woken = false;
+  rest(&woken);
+  CHECK(woken);
+  pthread_join(launcher, NULL);
+  end();
+}
+
 int main(void) {
   RUN(a_program_that_never_waits_becomes_idle);
   RUN(an_idle_helper_rests);
@@ -284,6 +302,7 @@ int main(void) {
   RUN(a_helper_does_not_rest_before_it_has_given_up);
   RUN(a_resting_helper_is_woken_by_whatever_begins);
   RUN(a_wake_up_just_before_the_sleep_is_not_lost);
+  RUN(a_helper_behind_its_drain_is_woken_by_work_of_the_next_lease);
   RUN(nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell);
   RUN(idleness_is_seen_beside_a_capture);
   RUN(a_drain_ends_beside_a_capture);

@@ -314,6 +314,30 @@ static void a_timing_in_which_the_thread_is_held_up_is_not_believed(void) {
   end();
 }
 
+static void *launch_twice(void *unused) {
+  learn_cost(fake_stream(3));
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS); /* has no marker */
+  return launch_slowly(unused);
+}
+
+/* Beside a stream that waits, no event behind the whole context shows that the first launch is over. */
+static void what_is_behind_no_marker_ends_while_the_next_launch_is_held_up(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  learn_cost(fake_stream(3));
+  call_that_waits(fake_stream(4), WAIT_NS);
+  launch_into(fake_stream(4), &functions[0], LAUNCH_NS);
+  pthread_t thread;
+  held_up = go_on = false;
+  CHECK(pthread_create(&thread, NULL, launch_twice, NULL) == 0);
+  while (!VG_LOAD(&held_up)) sleep_ns(VG_NS_PER_MS / 10);
+  CHECK(report()->outstanding == 1);
+  serve(WAIT_NS / 3);
+  CHECK(!report()->outstanding);
+  VG_STORE(&go_on, true);
+  pthread_join(thread, NULL);
+  end();
+}
+
 int main(void) {
   RUN(work_behind_a_wait_does_not_count_as_running);
   RUN(what_completes_before_the_helper_looks_is_reported);
@@ -329,6 +353,7 @@ int main(void) {
   RUN(how_long_it_ran_behind_a_wait_is_measured);
   RUN(a_launch_behind_its_drain_is_drained_again);
   RUN(a_drain_forgets_no_wait_of_a_launch_under_way);
+  RUN(what_is_behind_no_marker_ends_while_the_next_launch_is_held_up);
   RUN(time_in_which_a_launch_is_held_up_does_not_run);
   RUN(a_timing_in_which_the_thread_is_held_up_is_not_believed);
   return 0;
