@@ -166,10 +166,9 @@ def _check_spread(spec: Spec) -> Denied | None:
     )
 
 
-def smallest_limit_bytes(device: Device) -> int:
-    """The smallest memory limit that works: one context and one granule."""
-    granule = device.granule_bytes
-    return -(-device.context_bytes // granule) * granule + granule
+def smallest_limit_bytes(context_bytes: int, granule_bytes: int) -> int:
+    """The smallest memory limit that works on a device with contexts and granules of these sizes: one of each."""
+    return -(-context_bytes // granule_bytes) * granule_bytes + granule_bytes
 
 
 def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | None:
@@ -181,7 +180,7 @@ def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | N
             f" ask for {format_bytes(device.memory_bytes)} or less",
             "mem_max_bytes",
         )
-    if share.mem_max_bytes < (least := smallest_limit_bytes(device)):
+    if share.mem_max_bytes < (least := smallest_limit_bytes(device.context_bytes, device.granule_bytes)):
         return _invalid(
             f"memory {format_bytes(part.mem_max_bytes or share.mem_max_bytes)} is less than one context needs on device"
             f" {device.index} ({format_bytes(device.context_bytes)}):"

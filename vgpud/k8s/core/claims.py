@@ -8,14 +8,13 @@ claim has one slice and a slice has a GPU once. Fixed parts of a GPU are summed,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result, Words
 from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI, FREE, MEMORY, MEMORY_MAX, SM, SM_MAX
-from vgpud.k8s.core.quantities import MEBIBYTE, QuantityError, parse_quantity
+from vgpud.k8s.core.quantities import QuantityError, memory_unit_bytes, parse_quantity
 from vgpud.k8s.core.slice_config import FROM_CLAIM, ConfigError, words_of
 
 RESULTS_MAX = 32  # of a claim's allocation, in the API
@@ -96,7 +95,7 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
 def fixed_memory(gpu: Gpu, milli: int) -> int:
     """The memory of a fixed part of a device, in whole granules and mebibytes."""
     part = gpu.memory_bytes * milli // MILLI_PER_DEVICE
-    return part - part % math.lcm(gpu.granule_bytes, MEBIBYTE)
+    return part - part % memory_unit_bytes(gpu.granule_bytes)
 
 
 def _amounts(ref: Ref, device: str, consumed: Any) -> dict[str, int]:

@@ -19,7 +19,7 @@ class Gpu:
     uuid: str
     index: int
     product: str
-    memory_bytes: int  # what slices can have, in whole mebibytes
+    memory_bytes: int  # what slices can have, in whole granules and mebibytes
     granule_bytes: int
     context_bytes: int = 0  # of one program, 0 = not known
     simulated: bool = False

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vgpud.core.admit import smallest_limit_bytes
 from vgpud.core.model import SLICES_MAX
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.k8s.core.claims import fixed_memory
@@ -37,7 +38,7 @@ from vgpud.k8s.core.names import (
     TAINT_FAULTY,
     TAINT_TAKEN,
 )
-from vgpud.k8s.core.quantities import MEBIBYTE, QuantityError, format_memory, parse_quantity
+from vgpud.k8s.core.quantities import QuantityError, format_memory, memory_unit_bytes, parse_quantity
 
 DEVICES_MAX = 64
 COUNTER_SETS_MAX = 8
@@ -69,17 +70,31 @@ def offers(gpus: Iterable[Gpu]) -> dict[str, Offer]:
 
 
 def devices(gpus: Iterable[Gpu], policy: Policy) -> list[Offer]:
-    """The devices that are published."""
+    """The devices that are published: no part that is too small for a program, which no claim of it could be prepared
+    with."""
     sizes = {FREE, *FIXED_MILLI} if policy.fixed_sizes else {FREE}
-    return [offer for offer in offers(gpus).values() if offer.gpu.given and offer.size in sizes]
+    there = [offer for offer in offers(gpus).values() if offer.gpu.given and offer.size in sizes]
+    return [offer for offer in there if _memory_bytes(offer) >= _least_bytes(offer.gpu)]
+
+
+def _memory_bytes(offer: Offer) -> int:
+    gpu = offer.gpu
+    return gpu.memory_bytes if offer.size == FREE else fixed_memory(gpu, FIXED_MILLI[offer.size])
+
+
+def _least_bytes(gpu: Gpu) -> int:
+    """The least memory that vgpud prepares a claim with: what it admits, in the unit that is published."""
+    unit = memory_unit_bytes(gpu.granule_bytes)
+    return -(-smallest_limit_bytes(gpu.context_bytes, gpu.granule_bytes) // unit) * unit
 
 
 def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]]:
     """The specs of the node's ResourceSlices, without `pool`: first the counters, then the devices."""
-    ordered = sorted((gpu for gpu in gpus if gpu.given), key=lambda gpu: gpu.index)
+    wanted = devices(gpus, policy)
+    ordered = [offer.gpu for offer in wanted if offer.size == FREE]
     # a node has SLICES_MAX slices: the scheduler must not count on more
     bounded = replace(policy, slices_max=max(1, min(policy.slices_max, SLICES_MAX // max(1, len(ordered)))))
-    published = [_device(offer, bounded) for offer in devices(gpus, policy)]
+    published = [_device(offer, bounded) for offer in wanted]
     counters = [_counters(gpu) for gpu in ordered if not gpu.profile] if policy.fixed_sizes else []
     own = {"driver": DRIVER, "nodeName": node}
     made = [own | {"sharedCounters": part} for part in _parts(counters, COUNTER_SETS_MAX)]
@@ -103,10 +118,9 @@ def _device(offer: Offer, policy: Policy) -> dict[str, Any]:
     if offer.size == FREE:
         made["allowMultipleAllocations"] = True
         made["capacity"] = _capacity(gpu, policy)
-        milli, memory = MILLI_PER_DEVICE, format_memory(gpu.memory_bytes)
+        milli, memory = MILLI_PER_DEVICE, format_memory(_memory_bytes(offer))
     else:
-        milli = FIXED_MILLI[offer.size]
-        memory = format_memory(fixed_memory(gpu, milli))
+        milli, memory = FIXED_MILLI[offer.size], format_memory(_memory_bytes(offer))
         made["capacity"] = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
     if policy.fixed_sizes and not gpu.profile:
         counters = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
@@ -148,14 +162,14 @@ def _semantic(version: str) -> str:
 
 
 def _capacity(gpu: Gpu, policy: Policy) -> dict[str, Any]:
-    step_bytes = max(gpu.granule_bytes, MEBIBYTE)
-    # a slice with less has no room for the context of one program
-    least_bytes = min(gpu.memory_bytes, max(1, -(-gpu.context_bytes // step_bytes)) * step_bytes)
+    step_bytes, least_bytes = memory_unit_bytes(gpu.granule_bytes), _least_bytes(gpu)
     whole, step, least = format_memory(gpu.memory_bytes), format_memory(step_bytes), format_memory(least_bytes)
+    # the API refuses a step beyond the value, and with it the whole ResourceSlice
+    memory_step = step if least_bytes < gpu.memory_bytes else None
     most = policy.slices_max  # as many maxima as there can be claims do not use a value up
     return {
         SM: _range(str(MILLI_PER_DEVICE), str(MILLI_PER_DEVICE), "0", str(MILLI_PER_DEVICE), "1"),
-        MEMORY: _range(whole, whole, least, whole, step),
+        MEMORY: _range(whole, whole, least, whole, memory_step),
         SLICES: _range(str(most), "1", "1", "1", None),
         SM_MAX: _range(str(most * MILLI_PER_DEVICE), "0", "0", str(MILLI_PER_DEVICE), "1"),
         MEMORY_MAX: _range(format_memory(most * gpu.memory_bytes), "0", "0", whole, step),

@@ -13,7 +13,7 @@ import grpc
 
 from vgpud.k8s.core.events import NodeLost, NodeSeen, PodUnknown, SliceEnded, SliceMade
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Known
-from vgpud.k8s.core.quantities import whole_mebibytes
+from vgpud.k8s.core.quantities import memory_unit_bytes
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
@@ -171,7 +171,7 @@ def _gpu(device: pb.Device, slices: Sequence[str], driver_version: str) -> Gpu:
         uuid=device.uuid,
         index=device.index,
         product=device.name,
-        memory_bytes=whole_mebibytes(device.memory_total_bytes - device.memory_total_bytes % device.granule_bytes),
+        memory_bytes=device.memory_total_bytes - device.memory_total_bytes % memory_unit_bytes(device.granule_bytes),
         granule_bytes=device.granule_bytes,
         context_bytes=device.context_bytes,
         simulated=device.simulated,
