@@ -330,6 +330,16 @@ def test_no_extended_resources_without_fixed_sizes() -> None:
     assert classes == ["vgpu", "vgpu-latency", "vgpu-mig"]
 
 
+def test_a_quota_limits_what_it_does_not_name_to_nothing() -> None:
+    quota = one(rendered("quotas.research.vgpu=8"), "ResourceQuota")
+    assert not wrong(quota) and quota["metadata"]["namespace"] == "research"
+    hard = quota["spec"]["hard"]
+    assert hard.pop("vgpu.deviceclass.resource.k8s.io/devices") == "8" and set(hard.values()) == {"0"}
+    (plugins,) = [o for o in rendered(PLUGIN, "quotas.research.vgpu-tenth=10") if o["kind"] == "ResourceQuota"]
+    assert plugins["spec"]["hard"]["requests.vgpu.dev/tenth"] == "10"
+    assert not [name for name in plugins["spec"]["hard"] if "deviceclass" in name]
+
+
 # ---- what is refused ----
 
 
@@ -358,6 +368,8 @@ def test_no_extended_resources_without_fixed_sizes() -> None:
         ("serviceAccount.name=Driver", "serviceAccount.name"),
         ("serviceMonitor.interval=often", "serviceMonitor.interval"),
         ("serviceMonitor.create=true", "serviceMonitor.create needs daemon.mode=pod"),
+        ("quotas.research.vgpu=-1", "quotas.research.vgpu"),
+        ("quotas.research.half=1", "quotas.research"),
         ("rbac.create=false", "Additional property rbac is not allowed"),
     ],
 )

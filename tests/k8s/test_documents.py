@@ -22,8 +22,9 @@ from tests.k8s.control_plane import ControlPlane, control_plane
 from vgpud import config as configuration
 from vgpud.cli.main import cli
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.k8s.core.model import Asked, Granted, Result, Words
+from vgpud.k8s.core.model import Asked, Gpu, Granted, Result, Words
 from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI
+from vgpud.k8s.core.published import Policy, specs
 from vgpud.k8s.core.quantities import parse_quantity
 from vgpud.k8s.core.slice_config import words_of
 from vgpud.k8s.core.status import news
@@ -129,6 +130,39 @@ def test_configurations_are_valid() -> None:
     (made,) = [one for one in objects() if one["kind"] == "DeviceClass"]
     parameters = [("FromClass", config["opaque"]["parameters"]) for config in made["spec"]["config"]]
     assert words_of(parameters, 0) == Words("batch", 400, 10)
+
+
+def test_the_quota_names_each_way_to_each_class() -> None:
+    """What it does not name is not limited: the same as the chart makes of the value that is shown."""
+    (shown,) = [one for one in objects() if one["kind"] == "ResourceQuota"]
+    (value,) = re.findall(r"`quotas: (\{.*\})` is the one above", DOCUMENT)
+    counts = [f"quotas.research.{name}={count}" for name, count in yaml.safe_load(value)["research"].items()]
+    made = documents(template(*counts))
+    (quota,) = [one for one in made if one["kind"] == "ResourceQuota"]
+    assert quota["spec"] == shown["spec"]
+    for one in made:
+        if one["kind"] == "DeviceClass":
+            assert f"{one['metadata']['name']}.deviceclass.resource.k8s.io/devices" in quota["spec"]["hard"]
+            extended = one["spec"].get("extendedResourceName")
+            assert extended is None or f"requests.{extended}" in quota["spec"]["hard"]
+
+
+#: of a device in Kueue 0.19's CEL (pkg/dra/claims.go makes devices of these, with no features of later Kubernetes)
+KUEUE_DEVICE = {"driver", "attributes", "capacity"}
+
+
+def test_kueue_counts_the_devices_of_amounts() -> None:
+    (configuration_,) = documents((ROOT / "deploy" / "kueue" / "configuration.yaml").read_text())
+    (mapping,) = configuration_["resources"]["deviceClassMappings"]
+    (source,) = mapping["sources"]
+    wanted = source["capacity"]["deviceSelector"]["cel"]["expression"]
+    assert set(re.findall(r"\bdevice\.(\w+)", wanted)) <= KUEUE_DEVICE
+    classes = {one["metadata"]["name"]: one["spec"] for one in documents(template()) if one["kind"] == "DeviceClass"}
+    for name in mapping["deviceClassNames"]:
+        assert [one["cel"]["expression"] for one in classes[name]["selectors"]] == [wanted]
+    (spec,) = specs([Gpu("GPU-0", 0, "H200", 140_400 * MIB, 2 * MIB)], "n1", Policy(fixed_sizes=False))
+    assert source["capacity"]["driver"] == spec["driver"]
+    assert source["capacity"]["name"] in spec["devices"][0]["capacity"]
 
 
 def test_the_values_are_the_charts(tmp_path: Path) -> None:
