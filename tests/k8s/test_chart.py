@@ -327,7 +327,15 @@ def test_fixed_sizes_begin_with_kubernetes_1_35(tmp_path: Path, version: str, th
 
 def test_no_extended_resources_without_fixed_sizes() -> None:
     classes = [o["metadata"]["name"] for o in rendered("driver.fixedSizes=false") if o["kind"] == "DeviceClass"]
-    assert classes == ["vgpu", "vgpu-latency", "vgpu-mig"]
+    assert classes == ["vgpu", "vgpu-latency", "vgpu-mig", "vgpu-monitor"]
+
+
+def test_monitors_are_the_sites_choice() -> None:
+    (container,) = pod("driver.monitors=false", component="driver")["containers"]
+    assert "--no-monitors" in container["args"]
+    assert "vgpu-monitor" not in [o["metadata"]["name"] for o in rendered("driver.monitors=false")]
+    spec = one(rendered(), "DeviceClass", "vgpu-monitor")["spec"]
+    assert f"size == '{names.MONITOR}'" in spec["selectors"][0]["cel"]["expression"]
 
 
 def test_a_quota_limits_what_it_does_not_name_to_nothing() -> None:

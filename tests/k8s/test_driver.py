@@ -198,7 +198,22 @@ def test_a_drained_device_is_tainted(cluster: FakeCluster) -> None:
         return [one.get("taints") for one in cluster.api.slices()[-1]["spec"].get("devices", [])]
 
     wanted = {"key": "vgpu.dev/drained", "value": "a-fan-is-broken", "effect": "NoSchedule"}
-    eventually(lambda: [wanted] in taints() and taints().count([wanted]) == 17, "the taints")
+    eventually(lambda: [wanted] in taints() and taints().count([wanted]) == 7, "the taints")  # a tenth is too small
+    (refused,) = cluster.kubelet.prepare(half(cluster, "strict")).values()
+    assert "drained: a fan is broken" in refused.error
+    tolerations = [{"key": "vgpu.dev/drained", "operator": "Exists", "effect": "NoSchedule"}]
+    (answer,) = cluster.kubelet.prepare(half(cluster, "tolerant", tolerations=tolerations)).values()
+    assert not answer.error and len(cluster.slices()) == 1
+
+
+def test_a_monitor_gets_no_slice(cluster: FakeCluster) -> None:
+    claim = cluster.add(allocated("monitor", ("gpu-0", {}), ("gpu-1", {}), pods=(POD,), adminAccess=True))
+    (answer,) = cluster.kubelet.prepare(claim).values()
+    assert not answer.error and [d.device_name for d in answer.devices] == ["gpu-0", "gpu-1"]
+    assert not any(d.cdi_device_ids for d in answer.devices), "NVIDIA's specification has no simulated devices"
+    assert not cluster.slices()
+    (released,) = cluster.kubelet.unprepare(claim).values()
+    assert not released.error
 
 
 @pytest.mark.parametrize(

@@ -227,11 +227,16 @@ def size_refusal(spec: Spec, state: State) -> Denied | None:
 
 
 def put(
-    shares: tuple[Share, ...], state: State, old: Slice | None = None, *, claim: bool = False
+    shares: tuple[Share, ...],
+    state: State,
+    old: Slice | None = None,
+    *,
+    claim: bool = False,
+    tolerates_drain: bool = False,
 ) -> tuple[Share, ...] | Denied:
     """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
 
-    claim: the shares are those of a claim of Kubernetes.
+    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained.
 
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
@@ -249,7 +254,7 @@ def put(
         had = old.share(share.device_uuid) if old else None
         if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
-        closed = None if had else offered.refusal([device], state, claim=claim)
+        closed = None if had else offered.refusal([device], state, claim=claim, tolerates_drain=tolerates_drain)
         if closed:
             return closed
         milli, size = state.reserved(share.device_uuid, without=old.name if old else "")

@@ -230,4 +230,5 @@ def _wanted(event: PrepareClaim) -> CreateSlice:
         cdi_device=True,
         shares=shares,
         claim=event.claim,
+        tolerates_drain=event.tolerates_drain,
     )

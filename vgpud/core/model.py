@@ -352,11 +352,12 @@ class State:
             reservations=dict(self.reservations),
         )
 
-    def closed(self, device_uuid: str, *, claim: bool = False) -> str:
+    def closed(self, device_uuid: str, *, claim: bool = False, tolerates_drain: bool = False) -> str:
         """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ...", "given to Kubernetes...";
-        "" when it is offered. claim: what is placed is that of a claim of Kubernetes."""
+        "" when it is offered. claim: what is placed is that of a claim of Kubernetes; tolerates_drain: also where it is
+        drained."""
         drain, taken = self.drains.get(device_uuid), self.taken.get(device_uuid)
-        if drain:
+        if drain and not tolerates_drain:
             return f"drained: {drain.reason}"
         if taken and taken.whole:
             return str(taken)

@@ -117,7 +117,11 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     if wanted.pending:
         shares = pending.creation_refusal(spec, seen, cdi_device=wanted.cdi_device) or ()
     else:
-        shares = admit.put(wanted.shares, state, claim=for_claim) if wanted.shares else admit.place(spec, seen)
+        shares = (
+            admit.put(wanted.shares, state, claim=for_claim, tolerates_drain=wanted.tolerates_drain)
+            if wanted.shares
+            else admit.place(spec, seen)
+        )
     if isinstance(shares, Denied):
         return shares
     # what Kubernetes gives away is counted by its own quotas

@@ -655,18 +655,20 @@ class ListProcessesResponse(_message.Message):
     def __init__(self, processes: _Optional[_Iterable[_Union[Process, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class PrepareClaimRequest(_message.Message):
-    __slots__ = ("node", "claim", "service_class", "weight", "priority")
+    __slots__ = ("node", "claim", "service_class", "weight", "priority", "tolerates_drain")
     NODE_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     SERVICE_CLASS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    TOLERATES_DRAIN_FIELD_NUMBER: _ClassVar[int]
     node: str
     claim: Claim
     service_class: str
     weight: int
     priority: int
-    def __init__(self, node: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., service_class: _Optional[str] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
+    tolerates_drain: bool
+    def __init__(self, node: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., service_class: _Optional[str] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., tolerates_drain: bool = ...) -> None: ...
 
 class PrepareClaimResponse(_message.Message):
     __slots__ = ("slice",)

@@ -179,6 +179,7 @@ def prepare(state: State, given_: Mapping[str, Any], gpus_: Sequence[Gpu]) -> tu
     read = read_claim(given_, Ref(uid, "team", name), offers(gpus_), NODE, 0)
     claim = Claim(uid, "team", name, ("pod",), shares(read), "boot")
     event = core.PrepareClaim(claim, service_class="batch", weight=0, priority=0, uid=f"u-{uid}", wall_ns=1)
+    event = replace(event, tolerates_drain=read.tolerates_drain)
     return read, answer(send(state, event))
 
 

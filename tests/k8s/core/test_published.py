@@ -177,7 +177,7 @@ def test_the_bounds_of_the_api_are_kept() -> None:
     [
         ({"drained": "a fan: broken!"}, Policy(), ("vgpu.dev/drained", "a-fan--broken", "NoSchedule")),
         ({"fault": "Xid 79"}, Policy(), ("vgpu.dev/faulty", "Xid-79", "NoSchedule")),
-        ({"fault": "Xid 79"}, Policy(evict_on_fault=True), ("vgpu.dev/faulty", "Xid-79", "NoExecute")),
+        ({"fault": "Xid 79"}, Policy(evict_on_fault=True, monitors=True), ("vgpu.dev/faulty", "Xid-79", "NoExecute")),
         ({"taken_by": "MPS"}, Policy(), ("vgpu.dev/taken", "MPS", "NoSchedule")),
     ],
 )
@@ -185,7 +185,19 @@ def test_a_device_that_is_not_offered_is_tainted(
     state: dict[str, Any], policy: Policy, taint: tuple[str, str, str]
 ) -> None:
     made = specs(gpus(**state), NODE, policy)[-1]["devices"]
+    made = [one for one in made if not one["name"].endswith("monitor")]
     assert {tuple(one["taints"][0].values()) for one in made} == {taint} and len(made[0]["taints"]) == 1
+
+
+def test_the_device_for_monitors_has_nothing_that_is_used_up() -> None:
+    given = [*gpus(drained="a fan"), replace(gpus()[0], uuid="MIG-0", index=100, profile="1g.18gb")]
+    made = [one for spec in specs(given, NODE, Policy(monitors=True)) for one in spec.get("devices", [])]
+    monitors = [one for one in made if one["attributes"]["size"]["string"] == "monitor"]
+    assert [one["name"] for one in monitors] == ["gpu-0-monitor", "mig-100-monitor"]
+    assert all(one.keys() == {"name", "attributes"} for one in monitors)
+    assert [one["attributes"]["uuid"]["string"] for one in monitors] == ["GPU-0", "MIG-0"]
+    names = [offer.name for offer in devices(given, Policy())]
+    assert not [name for name in names if "monitor" in name], "unless the site wants it"
 
 
 # ---- when ----

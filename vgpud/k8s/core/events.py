@@ -140,13 +140,14 @@ class EndSlice:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To a call. error: one line that kubelet shows in the pod's events; else the devices, CDI ids on the first."""
+    """To a call. error: one line that kubelet shows in the pod's events; else the devices and, for their containers,
+    CDI devices."""
 
     call: int
     uid: str
     error: str = ""
     results: tuple[Result, ...] = ()
-    cdi_device: str = ""
+    cdi_devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vgpud.k8s.core import published, status
+from vgpud.k8s.core import admin_access, published, status
 from vgpud.k8s.core.claims import ClaimError, is_left, is_of, read_claim
 from vgpud.k8s.core.events import (
     Answer,
@@ -189,6 +189,9 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
         work.claim = event.claim
     except ClaimError as error:
         return _done(state, work, str(error))
+    if work.asked.monitored:
+        log = Log(f"claim {work.ref} is prepared for monitoring: it has no slice")
+        return [log, *_done(state, work, "", admin_access.cdi_devices(work.asked.monitored))]
     work.remakes = known is not None and known.is_for_another(work.asked)
     return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
 
@@ -217,7 +220,7 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
     state.claims[asked.uid] = known
     on = ", ".join(result.device for result in asked.results)
     log = Log(f"claim {asked} is prepared: slice {event.slice_name} on {on}")
-    return [log, *_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), *_tell(state, work.claim, asked, known)]
+    return [log, *_done(state, work, "", (f"{CDI_KIND}={event.slice_name}",)), *_tell(state, work.claim, asked, known)]
 
 
 def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Command]:
@@ -234,11 +237,11 @@ def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Comman
     return [*told, *done, *_concluded(state, event.uid)]
 
 
-def _done(state: State, work: Work, error: str, cdi_device: str = "") -> list[Command]:
+def _done(state: State, work: Work, error: str, cdi_devices: tuple[str, ...] = ()) -> list[Command]:
     """Answers the calls, and begins with those that waited behind them."""
     uid, asked = work.ref.uid, work.asked
     results = asked.results if asked and not error else ()
-    answers: list[Command] = [Answer(call, uid, error, results, cdi_device if results else "") for call in work.calls]
+    answers: list[Command] = [Answer(call, uid, error, results, cdi_devices if results else ()) for call in work.calls]
     del state.work[uid]
     if not work.behind:
         return answers

@@ -94,6 +94,10 @@ class Asked:
     device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
     #: GPUs whose memory the allocation does not name: it is reckoned from what the GPU has now
     reckoned: frozenset[str] = frozenset()
+    #: devices that a claim with adminAccess sees; it has nothing of them, and no slice
+    monitored: tuple[Gpu, ...] = ()
+    #: devices of it are drained, by an operator or a fault, and it tolerates the taint of each
+    tolerates_drain: bool = False
 
     def as_prepared(self, known: Known | None) -> Asked:
         """The same, with the memory that it was prepared with where that is reckoned: what NVIDIA's driver keeps of a

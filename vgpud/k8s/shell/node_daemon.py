@@ -52,7 +52,11 @@ class NodeDaemon:
             )
         words = asked.words
         request = pb.PrepareClaimRequest(
-            claim=claim, service_class=words.service_class, weight=words.weight, priority=words.priority
+            claim=claim,
+            service_class=words.service_class,
+            weight=words.weight,
+            priority=words.priority,
+            tolerates_drain=asked.tolerates_drain,
         )
         try:
             answer = await patiently(self._claims.PrepareClaim, request)
