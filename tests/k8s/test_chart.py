@@ -260,6 +260,12 @@ def configured(tmp_path: Path, *settings: str) -> configuration.Config:
     return configuration.load(tmp_path / "vgpud.toml")
 
 
+def test_prometheus_keeps_the_labels_of_pods() -> None:
+    """Else it would rename those of the metrics, in favour of the daemon's own namespace and pod."""
+    (endpoint,) = one(rendered(*ALL_ON), "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["honorLabels"] is True
+
+
 def test_metrics_leave_the_node_only_where_prometheus_is_to_have_them(tmp_path: Path) -> None:
     assert configured(tmp_path).metrics == "127.0.0.1:9419"
     assert configured(tmp_path, "serviceMonitor.create=true").metrics == "0.0.0.0:9419"

@@ -142,6 +142,7 @@ class Claim:
     boot_id: str  # of the boot during which it was prepared last
     device_ids: tuple[str, ...] = ()  # that kubelet's device plugin allocated, sorted; () for a ResourceClaim
     lent: bool = False  # its guarantee is that of another allocation with the same devices
+    pod_names: tuple[str, ...] = ()  # of its pods, sorted, as far as the driver knows them: for people and metrics
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -56,7 +56,16 @@ class World:
 
     def node_seen(self) -> ev.NodeSeen:
         claims = [
-            Known(uid, one.namespace, one.name, f"k-{uid}", one.pods, self.granted(one), one.granted)
+            Known(
+                uid,
+                one.namespace,
+                one.name,
+                f"k-{uid}",
+                one.pods,
+                self.granted(one),
+                one.granted,
+                pod_names=one.pod_names,
+            )
             for uid, one in ((uid, made.asked) for uid, made in self.slices.items())
         ]
         return ev.NodeSeen(self.gpus, tuple(claims))

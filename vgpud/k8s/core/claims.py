@@ -8,6 +8,7 @@ claim has one slice and a slice has a GPU once. Fixed parts of a GPU are summed,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from vgpud.k8s.core.taints import tolerates_drain
 
 RESULTS_MAX = 32  # of a claim's allocation, in the API
 PODS = "pods"
+_POD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _AMOUNT_MAX = 1 << 60  # sums of all devices' are still numbers of 64 bits
 
 
@@ -72,6 +74,7 @@ def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], 
         granted,
         words,
         reckoned=frozenset(reckoned),
+        pod_names=tuple(sorted({pod.name for pod in pod_refs(claim)})),
         tolerates_drain=tolerant,
     )
 
@@ -226,6 +229,13 @@ def pods_of(claim: Mapping[str, Any]) -> tuple[str, ...]:
     """The uids of the pods that may use the claim, sorted."""
     reserved = _list(claim, "status", "reservedFor")
     return tuple(sorted(str(one.get("uid")) for one in reserved if one.get("resource") == PODS and one.get("uid")))
+
+
+def pod_refs(claim: Mapping[str, Any]) -> list[Ref]:
+    """The same with their names, of those that have one as the API server allows it."""
+    namespace, reserved = str(_at(claim, "metadata", "namespace")), _list(claim, "status", "reservedFor")
+    named = ((one, str(one.get("name") or "")) for one in reserved if one.get("resource") == PODS and one.get("uid"))
+    return [Ref(str(one.get("uid")), namespace, name) for one, name in named if _POD_NAME.fullmatch(name)]
 
 
 def _at(found: Any, *path: str) -> Any:

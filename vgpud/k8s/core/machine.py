@@ -216,7 +216,7 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
     if event.error:
         return _done(state, work, f"claim {asked}: {event.error}")
     names = (asked.uid, asked.namespace, asked.name)
-    known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted)
+    known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted, pod_names=asked.pod_names)
     state.claims[asked.uid] = known
     on = ", ".join(result.device for result in asked.results)
     log = Log(f"claim {asked} is prepared: slice {event.slice_name} on {on}")
@@ -305,7 +305,7 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
         return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
     if now.is_for_another(asked):
         return _end_unused(state, known, "was allocated again, to other pods: its former")
-    if asked.pods != now.pods:
+    if (asked.pods, asked.pod_names) != (now.pods, now.pod_names):
         return [MakeSlice(asked)]
     return [*_tell(state, event.claim, asked, now), *_concluded(state, known.uid)]
 

@@ -96,6 +96,7 @@ class Asked:
     reckoned: frozenset[str] = frozenset()
     #: devices that a claim with adminAccess sees; it has nothing of them, and no slice
     monitored: tuple[Gpu, ...] = ()
+    pod_names: tuple[str, ...] = ()  # for people
     #: devices of it are drained, by an operator or a fault, and it tolerates the taint of each
     tolerates_drain: bool = False
 
@@ -127,6 +128,7 @@ class Known:
     allocated: tuple[Granted, ...] = ()  # what it was prepared with
     device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
     in_use: bool = False  # by a container
+    pod_names: tuple[str, ...] = ()
 
     def is_for_another(self, asked: Asked) -> bool:
         """Whether the claim was allocated anew since it was prepared, for other pods: then nobody uses the slice."""

@@ -40,7 +40,9 @@ class NodeDaemon:
         self._events = stubs.EventServiceStub(channel)
 
     async def make_slice(self, asked: Asked) -> SliceMade:
-        claim = pb.Claim(uid=asked.uid, namespace=asked.namespace, name=asked.name, pod_uids=asked.pods)
+        claim = pb.Claim(uid=asked.uid, namespace=asked.namespace, name=asked.name)
+        claim.pod_uids.extend(asked.pods)
+        claim.pod_names.extend(asked.pod_names)
         claim.device_ids.extend(asked.device_ids)
         for one in asked.granted:
             claim.granted.add(
@@ -152,6 +154,7 @@ def node_seen(answer: pb.WatchSlicesResponse, driver_version: str = "") -> NodeS
             _granted(one.claim.granted),
             tuple(one.claim.device_ids),
             bool(one.containers),
+            tuple(one.claim.pod_names),
         )
         for one in answer.slices
         if one.HasField("claim")
