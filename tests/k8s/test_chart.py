@@ -130,6 +130,7 @@ def test_the_role_is_exactly_this(settings: tuple[str, ...]) -> None:
         ("resource.k8s.io", "resourceclaims/driver"): (["associated-node:patch"], [names.DRIVER]),
         ("resource.k8s.io", "resourceslices"): (["get", "list", "watch", "create", "update", "delete"], None),
         ("", "nodes"): (["get"], None),
+        ("events.k8s.io", "events"): (["create"], None),
     }
     assert not [o for o in objects if o["kind"] in ("Role", "RoleBinding", "Secret")]
     binding = one(objects, "ClusterRoleBinding")
@@ -306,12 +307,12 @@ def test_each_policy_denies_and_fails_closed() -> None:
     objects = rendered()
     policies = [o for o in objects if o["kind"] == "ValidatingAdmissionPolicy"]
     bound = {o["spec"]["policyName"]: o["spec"] for o in objects if o["kind"] == "ValidatingAdmissionPolicyBinding"}
-    assert {o["metadata"]["name"] for o in policies} == set(bound) and len(policies) == 3
+    assert {o["metadata"]["name"] for o in policies} == set(bound) and len(policies) == 4
     for o in policies:
         assert o["spec"]["failurePolicy"] == "Fail"
         assert bound[o["metadata"]["name"]]["validationActions"] == ["Deny"]
     account = f'"system:serviceaccount:vgpu-system:{ACCOUNT}"'
-    for name in ("-own-node", "-own-claims"):
+    for name in ("-own-node", "-own-claims", "-own-events"):
         (condition,) = one(objects, "ValidatingAdmissionPolicy", name)["spec"]["matchConditions"]
         assert account in condition["expression"]
     (rule,) = one(objects, "ValidatingAdmissionPolicy", "-own-node")["spec"]["matchConstraints"]["resourceRules"]

@@ -255,6 +255,14 @@ def test_sentences_are_quoted_as_they_are() -> None:
     assert not [text for text in quoted() if text not in said]
 
 
+def test_reasons_of_events_are_those_of_the_driver() -> None:
+    table = DOCUMENT.split("the driver's Events, at most")[1].split("\n\nA claim")[0]
+    shown = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
+    source = "".join((ROOT / "vgpud" / "k8s" / "core" / f"{name}.py").read_text() for name in ("machine", "reports"))
+    said = set(re.findall(r'"(Prepared|PrepareFailed|Resized|Device[A-Z]\w+)"', source))
+    assert shown == said
+
+
 def test_events_are_named_as_they_are() -> None:
     line = next(line for line in DOCUMENT.split("\n") if line.startswith("`vgpu events` on the node"))
     said = literals("vgpud/core").split("\n")

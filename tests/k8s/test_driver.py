@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import signal
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.daemon.node import eventually
+from tests.k8s.charts import wrong
 from tests.k8s.fake_api import SLICES, FakeApi
 from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
 from vgpud.cli.demo.private_system import OwnSystem
@@ -115,6 +117,33 @@ def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     assert not released.error and not cluster.slices()
     (released,) = cluster.kubelet.unprepare(claim).values()
     assert not released.error
+
+
+def test_events_are_written_about_the_claim_and_its_pod(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    cluster.kubelet.prepare(claim)
+
+    def written() -> dict[str, Any]:
+        prefix = "/apis/events.k8s.io/v1/namespaces/team/events/"
+        found = [one for path, one in list(cluster.api.objects.items()) if path.startswith(prefix)]
+        return {one["regarding"]["kind"]: one for one in found}
+
+    eventually(lambda: len(written()) == 2, "the Events")
+    event = written()["ResourceClaim"]
+    assert event["regarding"] | {"apiVersion": ""} == {
+        "apiVersion": "",
+        "kind": "ResourceClaim",
+        "namespace": "team",
+        "name": "half",
+        "uid": claim["metadata"]["uid"],
+    }
+    said = ("reason", "type", "action", "reportingController", "reportingInstance")
+    assert [event[name] for name in said] == ["Prepared", "Normal", "PrepareClaim", "gpu.vgpu.dev", NODE]
+    assert event["note"].startswith("slice k-") and not wrong(
+        event | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
+    )
+    assert datetime.datetime.fromisoformat(event["eventTime"].replace("Z", "+00:00")).microsecond >= 0
+    assert written()["Pod"]["regarding"]["uid"] == POD
 
 
 def test_an_alternative_is_answered_by_the_name_of_its_request(cluster: FakeCluster) -> None:
