@@ -30,19 +30,19 @@ class Kubectl:
 
     def get(self, *words: str, namespace: str = "") -> dict[str, Any]:
         """An object, or a list of them ("items")."""
-        text = self._run("get", *words, *_in(namespace), "--request-timeout=30s", "-o", "json")
+        text = self._run("get", *words, *_namespace_words(namespace), "--request-timeout=30s", "-o", "json")
         try:
             found = json.loads(text)
         except ValueError as error:
             raise CliError(f"kubectl get {words[0]} has written no JSON") from error
         return found if isinstance(found, dict) else {}
 
-    def items(self, *words: str, namespace: str = "") -> list[dict[str, Any]]:
+    def list_items(self, *words: str, namespace: str = "") -> list[dict[str, Any]]:
         return list(self.get(*words, namespace=namespace).get("items") or [])
 
     def execute(self, pod: str, namespace: str, container: str, command: Sequence[str]) -> str:
         """What a command in a container writes."""
-        return self._run("exec", pod, *_in(namespace), "-c", container, "--", *command)
+        return self._run("exec", pod, *_namespace_words(namespace), "-c", container, "--", *command)
 
     def _run(self, verb: str, *words: str) -> str:
         command = ["kubectl", *self.options, verb, *words]
@@ -61,5 +61,5 @@ class Kubectl:
         return done.stdout
 
 
-def _in(namespace: str) -> list[str]:
+def _namespace_words(namespace: str) -> list[str]:
     return ["--all-namespaces"] if namespace == "*" else ["--namespace", namespace] if namespace else []

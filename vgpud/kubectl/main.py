@@ -32,7 +32,7 @@ def main() -> None:
     """
 
 
-def _cluster(command: Callable[..., None]) -> Callable[..., None]:
+def _with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options by which kubectl finds a cluster and a namespace. The command gets them as its first arguments."""
 
     @click.option("-n", "--namespace", default="", metavar="NAMESPACE", help="Of the pod (default: the context's).")
@@ -46,18 +46,18 @@ def _cluster(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _claims(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
-    return kubectl.items("resourceclaims.resource.k8s.io", namespace=namespace)
+def _list_claims(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
+    return kubectl.list_items("resourceclaims.resource.k8s.io", namespace=namespace)
 
 
 @main.command("slices")
 @click.argument("pod", default="")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
 @click.option("-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, help="Output format.")
-@_cluster
+@_with_cluster_options
 def slices(kubectl: Kubectl, namespace: str, *, pod: str, all_namespaces: bool, output: str) -> None:
     """Show what claims have: of a POD, or of all in the namespace."""
-    found = pods.slices(_claims(kubectl, "*" if all_namespaces else namespace))
+    found = pods.slices_of(_list_claims(kubectl, "*" if all_namespaces else namespace))
     if pod:
         found = [one for one in found if pod in one.pods]
     titles = ("NAMESPACE", "POD", "CLAIM", "NODE", "DEVICE", ">SM", ">MEMORY", "SLICE")
@@ -79,7 +79,7 @@ def slices(kubectl: Kubectl, namespace: str, *, pod: str, all_namespaces: bool, 
 @click.option(
     "--driver-namespace", default="vgpu-system", show_default=True, metavar="NAMESPACE", help="Where the chart is."
 )
-@_cluster
+@_with_cluster_options
 def resize(
     kubectl: Kubectl, namespace: str, *, pod: str, changes: tuple[str, ...], claim: str | None, driver_namespace: str
 ) -> None:
@@ -92,24 +92,24 @@ def resize(
     found = kubectl.get("pod", pod, namespace=namespace)
     metadata = found["metadata"]
     names = set(filter(None, pods.claims_of(found).values()))
-    objects = [one for one in _claims(kubectl, metadata["namespace"]) if one["metadata"]["name"] in names]
-    made = {one.claim: one for one in pods.slices(objects) if claim in (None, one.claim)}
+    objects = [one for one in _list_claims(kubectl, metadata["namespace"]) if one["metadata"]["name"] in names]
+    made = {one.claim: one for one in pods.slices_of(objects) if claim in (None, one.claim)}
     if not made:
         text = f"pod {pod} has no slice" + (f" of claim {claim}" if claim else "")
         raise CliError(f"{text}: `kubectl vgpu explain {pod}` says why", ExitCode.NOT_FOUND)
     if len(made) > 1:
         raise CliError(f"pod {pod} has several claims: add --claim {' or --claim '.join(sorted(made))}", ExitCode.USAGE)
     (wanted,) = made.values()
-    said = _on_node(kubectl, driver_namespace, wanted.node, ["slice", "set", wanted.name, *changes])
+    said = _run_on_node(kubectl, driver_namespace, wanted.node, ["slice", "set", wanted.name, *changes])
     for line in said.splitlines():
         click.echo(plain(line))
 
 
-def _on_node(kubectl: Kubectl, namespace: str, node: str, words: list[str]) -> str:
+def _run_on_node(kubectl: Kubectl, namespace: str, node: str, words: list[str]) -> str:
     """What `vgpu` says in the driver's pod on that node. namespace: the chart's, since any user may label a pod as the
     driver's in their own."""
     selected = ("-l", _DRIVER_PODS, f"--field-selector=spec.nodeName={node},status.phase=Running")
-    found = kubectl.items("pods", *selected, namespace=namespace)
+    found = kubectl.list_items("pods", *selected, namespace=namespace)
     if not found:
         text = f"no pod of the driver runs on node {node} in namespace {namespace}"
         raise CliError(f"{text}: name another --driver-namespace", ExitCode.NOT_FOUND)
@@ -121,14 +121,14 @@ def _on_node(kubectl: Kubectl, namespace: str, node: str, words: list[str]) -> s
 
 @main.command("explain")
 @click.argument("pod")
-@_cluster
+@_with_cluster_options
 def explain(kubectl: Kubectl, namespace: str, *, pod: str) -> None:
     """Say what a POD asked for, what it has, or why it waits."""
     found = kubectl.get("pod", pod, namespace=namespace)
     metadata, names = found["metadata"], pods.claims_of(found)
     lines = [f"pod {metadata['namespace']}/{metadata['name']}: {pods.state_of(found)}"]
-    there = {one["metadata"]["name"]: one for one in _claims(kubectl, metadata["namespace"])}
-    prepared = pods.slices(there.values())
+    there = {one["metadata"]["name"]: one for one in _list_claims(kubectl, metadata["namespace"])}
+    prepared = pods.slices_of(there.values())
     uids, waits = [metadata["uid"]], False
     for use, name in names.items():
         claim = there.get(name)
@@ -136,7 +136,7 @@ def explain(kubectl: Kubectl, namespace: str, *, pod: str) -> None:
         if claim is None:
             continue
         uids.append(claim["metadata"]["uid"])
-        lines += [f"  asks {text}" for text in pods.asked_for(claim)]
+        lines += [f"  asks {text}" for text in pods.requests_of(claim)]
         results = pods.results_of(claim)
         waits = waits or not results
         lines += [f"  allocated {one['device']} of {one['pool']}" for one in results] or ["  not allocated"]
@@ -145,25 +145,25 @@ def explain(kubectl: Kubectl, namespace: str, *, pod: str) -> None:
     if not names:
         lines.append("it asks for no claim and no part of a GPU")
     for uid in uids:
-        lines += _warnings(kubectl, metadata["namespace"], uid)
+        lines += _list_warnings(kubectl, metadata["namespace"], uid)
     if waits:
-        lines += _free(kubectl)
+        lines += _list_free(kubectl)
     for text in lines:
         click.echo(plain(text))
 
 
-def _warnings(kubectl: Kubectl, namespace: str, uid: str) -> list[str]:
+def _list_warnings(kubectl: Kubectl, namespace: str, uid: str) -> list[str]:
     """The last Warnings about an object."""
     selected = f"--field-selector=involvedObject.uid={uid},type=Warning"
-    found = kubectl.items("events", selected, namespace=namespace)
+    found = kubectl.list_items("events", selected, namespace=namespace)
     found.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
     return [f"warning {one.get('reason')}: {one.get('message')}" for one in found[-_SHOWN:]]
 
 
-def _free(kubectl: Kubectl) -> list[str]:
+def _list_free(kubectl: Kubectl) -> list[str]:
     """Where capacity is, as far as the user may see that."""
     try:
-        slices_, claims = kubectl.items("resourceslices.resource.k8s.io"), _claims(kubectl, "*")
+        slices_, claims = kubectl.list_items("resourceslices.resource.k8s.io"), _list_claims(kubectl, "*")
     except CliError as error:
         return [f"free capacity is not known: {error.format_message()}"]
     return ["GPUs with most that is free:", *(f"  {line}" for line in pods.free_lines(slices_, claims, _SHOWN))]

@@ -28,7 +28,7 @@ class SliceOfPod:
     memory: str
 
 
-def slices(claims: Iterable[Object]) -> list[SliceOfPod]:
+def slices_of(claims: Iterable[Object]) -> list[SliceOfPod]:
     """The prepared claims of our driver, by namespace and claim."""
     found = [one for claim in claims for one in _of_claim(claim)]
     return sorted(found, key=lambda one: (one.namespace, one.claim, one.device))
@@ -78,7 +78,7 @@ def state_of(pod: Object) -> str:
     return f"{phase}: {next((one['message'] for one in why), 'the scheduler has not looked at it yet')}"
 
 
-def asked_for(claim: Object) -> list[str]:
+def requests_of(claim: Object) -> list[str]:
     """The requests of a claim, one line each."""
     lines = []
     for request in claim["spec"].get("devices", {}).get("requests", []):

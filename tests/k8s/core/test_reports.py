@@ -123,16 +123,16 @@ def test_a_claim_of_many_pods_reports_to_some() -> None:
 
 @given(st.text(max_size=3000))
 def test_a_note_is_one_line_of_bounded_length(text: str) -> None:
-    note = reports.line(text)
+    note = reports.printable_line(text)
     assert len(note.encode()) <= reports.NOTE_BYTES_MAX and note.isprintable()
 
 
 def test_a_node_says_no_more_than_its_share() -> None:
-    known = reports.Reported()
+    known = reports.ReportLog()
 
     def passed(numbers: range, now_s: float) -> int:
         made = [ev.Report("Pod", Ref(f"u{n}", "team", "p"), "Prepared", "x") for n in numbers]
-        return len(list(reports.bounded(known, [*made, ev.Log("x")], int(now_s * SECOND_NS)))) - 1
+        return len(list(reports.limit_reports(known, [*made, ev.Log("x")], int(now_s * SECOND_NS)))) - 1
 
     assert passed(range(1000), 1000) == reports.BURST
     assert passed(range(1000, 2000), 1001) == 0

@@ -88,7 +88,7 @@ def _monitor(
         raise ClaimError(f"{text} so make a claim for each")
     gpus = [_offer(ref, one, offers).gpu for one in found]
     results = tuple(_result(one, gpu.uuid) for one, gpu in zip(found, gpus, strict=True))
-    return Asked(ref.uid, ref.namespace, ref.name, pods_of(claim), results, (), Words(), monitored=tuple(gpus))
+    return Asked(ref.uid, ref.namespace, ref.name, pods_of(claim), results, (), Words(), monitor_gpus=tuple(gpus))
 
 
 def _offer(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -> Offer:

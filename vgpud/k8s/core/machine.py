@@ -113,12 +113,12 @@ class State:
     reconciled_ns: int | None = None
     #: what its claims' events are to say about a device, by the claim's uid, once the claim has been read
     remarks: dict[str, Remark] = field(default_factory=dict)
-    reported: reports.Reported = field(default_factory=reports.Reported)
+    report_log: reports.ReportLog = field(default_factory=reports.ReportLog)
 
 
 def step(state: State, event: Event, now_ns: int) -> list[Command]:
     """Applies one event and returns what the shells are to do. `now_ns`: CLOCK_MONOTONIC."""
-    return list(reports.bounded(state.reported, _HANDLERS[type(event)](state, event, now_ns), now_ns))
+    return list(reports.limit_reports(state.report_log, _HANDLERS[type(event)](state, event, now_ns), now_ns))
 
 
 # ---- the node ----
@@ -218,12 +218,12 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
         work.asked = _read(state, event.claim, work.ref, known)
         work.claim = event.claim
     except ClaimError as error:
-        return [reports.of_failure(work.ref, str(error)), *_done(state, work, str(error))]
-    if work.asked.monitored:
+        return [reports.report_failure(work.ref, str(error)), *_done(state, work, str(error))]
+    if work.asked.monitor_gpus:
         note = "it is prepared for monitoring, and has no slice"
         log = Log(f"claim {work.ref}: {note}")
-        report = reports.of_claim(event.claim, "Prepared", note)
-        return [log, *report, *_done(state, work, "", admin_access.cdi_devices(work.asked.monitored))]
+        report = reports.report_claim(event.claim, "Prepared", note)
+        return [log, *report, *_done(state, work, "", admin_access.cdi_devices(work.asked.monitor_gpus))]
     work.remakes = known is not None and known.is_for_another(work.asked)
     return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
 
@@ -246,7 +246,7 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
         work.retried, work.waits, work.asked = True, True, None
         return _reconcile(state, now_ns) or _concluded(state, "")
     if event.error:
-        return [reports.of_failure(work.ref, event.error), *_done(state, work, f"claim {asked}: {event.error}")]
+        return [reports.report_failure(work.ref, event.error), *_done(state, work, f"claim {asked}: {event.error}")]
     names = (asked.uid, asked.namespace, asked.name)
     known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted, pod_names=asked.pod_names)
     state.claims[asked.uid] = known
@@ -294,7 +294,7 @@ def _tell(state: State, claim: Mapping[str, Any], asked: Asked, known: Known) ->
     state.telling[known.uid] = known.granted
     # what the status says already has been reported, also by a driver before this one
     reason = "Resized" if status.told(claim) else "Prepared"
-    report = reports.of_claim(claim, reason, reports.about(asked, known.granted, known.slice_name))
+    report = reports.report_claim(claim, reason, reports.describe_slice(asked, known.granted, known.slice_name))
     return [WriteStatus(Ref(known.uid, known.namespace, known.name), devices), *report]
 
 
@@ -335,7 +335,7 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
     now = state.claims.get(known.uid)  # it may have been resized since it was asked for
     remarks: list[Command] = []
     if remark:
-        remarks += reports.of_claim(event.claim, remark.reason, remark.note, is_warning=remark.is_warning)
+        remarks += reports.report_claim(event.claim, remark.reason, remark.note, is_warning=remark.is_warning)
     if state.gpus is None or now is None:
         return [*remarks, *_concluded(state, known.uid)]
     try:
@@ -344,9 +344,10 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
         return [*remarks, Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
     if now.is_for_another(asked):
         return _end_unused(state, known, "was allocated again, to other pods: its former")
+    news = _tell(state, event.claim, asked, now)
     if (asked.pods, asked.pod_names) != (now.pods, now.pod_names):
-        return [*remarks, MakeSlice(asked)]
-    return [*remarks, *_tell(state, event.claim, asked, now), *_concluded(state, known.uid)]
+        return [*remarks, *news, MakeSlice(asked)]
+    return [*remarks, *news, *_concluded(state, known.uid)]
 
 
 def _end_unused(state: State, known: Known, why: str) -> list[Command]:

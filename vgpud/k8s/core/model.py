@@ -95,7 +95,7 @@ class Asked:
     #: GPUs whose memory the allocation does not name: it is reckoned from what the GPU has now
     reckoned: frozenset[str] = frozenset()
     #: devices that a claim with adminAccess sees; it has nothing of them, and no slice
-    monitored: tuple[Gpu, ...] = ()
+    monitor_gpus: tuple[Gpu, ...] = ()
     pod_names: tuple[str, ...] = ()  # for people
     #: devices of it are drained, by an operator or a fault, and it tolerates the taint of each
     tolerates_drain: bool = False

@@ -27,29 +27,29 @@ PODS_MAX, NOTE_BYTES_MAX = 8, 1024
 
 
 @dataclass(slots=True)
-class Reported:
+class ReportLog:
     """What was said, by object and sentence, and what may still be said."""
 
     until_ns: OrderedDict[tuple[str, str, str], int] = field(default_factory=OrderedDict)
-    left: int = BURST
-    counted_ns: int = 0
+    tokens: int = BURST
+    refill_ns: int = 0
 
 
-def of_claim(claim: Mapping[str, Any], reason: str, note: str, *, is_warning: bool = False) -> list[Report]:
+def report_claim(claim: Mapping[str, Any], reason: str, note: str, *, is_warning: bool = False) -> list[Report]:
     """One for the claim and for each of its pods."""
     metadata = claim.get("metadata") or {}
     ref = Ref(str(metadata.get("uid")), str(metadata.get("namespace")), str(metadata.get("name")))
     pods = pod_refs(claim)[:PODS_MAX]
     kinds = [("ResourceClaim", ref), *(("Pod", pod) for pod in pods)]
-    return [Report(kind, one, reason, line(note), is_warning) for kind, one in kinds]
+    return [Report(kind, one, reason, printable_line(note), is_warning) for kind, one in kinds]
 
 
-def of_failure(ref: Ref, note: str) -> Report:
+def report_failure(ref: Ref, note: str) -> Report:
     """A claim that could not be prepared. kubelet itself says it of the pod."""
-    return Report("ResourceClaim", ref, "PrepareFailed", line(note), is_warning=True)
+    return Report("ResourceClaim", ref, "PrepareFailed", printable_line(note), is_warning=True)
 
 
-def about(asked: Asked, granted: Iterable[Granted], slice_name: str) -> str:
+def describe_slice(asked: Asked, granted: Iterable[Granted], slice_name: str) -> str:
     """What a claim has, in one line."""
     devices = {result.uuid: result.device for result in asked.results}
     parts = [
@@ -60,31 +60,31 @@ def about(asked: Asked, granted: Iterable[Granted], slice_name: str) -> str:
     return f"slice {slice_name} has {'; '.join(parts)}"
 
 
-def line(text: str) -> str:
+def printable_line(text: str) -> str:
     """One printable line of at most NOTE_BYTES_MAX bytes."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shown.encode()[:NOTE_BYTES_MAX].decode(errors="ignore")
 
 
-def bounded(reported: Reported, commands: Iterable[Command], now_ns: int) -> Iterator[Command]:
+def limit_reports(known: ReportLog, commands: Iterable[Command], now_ns: int) -> Iterator[Command]:
     """The commands without reports that were made a short while ago, or are too many."""
     for command in commands:
-        if not isinstance(command, Report) or _may_say(reported, command, now_ns):
+        if not isinstance(command, Report) or _may_say(known, command, now_ns):
             yield command
 
 
-def _may_say(reported: Reported, report: Report, now_ns: int) -> bool:
-    more = (now_ns - reported.counted_ns) // EVERY_NS
-    reported.left = min(BURST, reported.left + more)
-    reported.counted_ns += more * EVERY_NS
+def _may_say(known: ReportLog, report: Report, now_ns: int) -> bool:
+    more = (now_ns - known.refill_ns) // EVERY_NS
+    known.tokens = min(BURST, known.tokens + more)
+    known.refill_ns += more * EVERY_NS
     key = (report.subject.uid, report.reason, report.note)
-    if now_ns < reported.until_ns.get(key, now_ns) or reported.left < 1:
+    if now_ns < known.until_ns.get(key, now_ns) or known.tokens < 1:
         return False
-    reported.left -= 1
-    reported.until_ns[key] = now_ns + AGAIN_NS
-    reported.until_ns.move_to_end(key)
-    while len(reported.until_ns) > KNOWN_MAX:
-        reported.until_ns.popitem(last=False)
+    known.tokens -= 1
+    known.until_ns[key] = now_ns + AGAIN_NS
+    known.until_ns.move_to_end(key)
+    while len(known.until_ns) > KNOWN_MAX:
+        known.until_ns.popitem(last=False)
     return True
 
 
