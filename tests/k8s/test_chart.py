@@ -346,9 +346,10 @@ def test_monitors_are_the_sites_choice() -> None:
 
 
 def test_a_quota_limits_what_it_does_not_name_to_nothing() -> None:
-    quota = one(rendered("quotas.research.vgpu=8"), "ResourceQuota")
+    quota = one(rendered("quotas.research.vgpu=8", "quotas.research.vgpu-mig=5000000"), "ResourceQuota")
     assert not wrong(quota) and quota["metadata"]["namespace"] == "research"
     hard = quota["spec"]["hard"]
+    assert hard.pop("vgpu-mig.deviceclass.resource.k8s.io/devices") == "5000000"
     assert hard.pop("vgpu.deviceclass.resource.k8s.io/devices") == "8" and set(hard.values()) == {"0"}
     (plugins,) = [o for o in rendered(PLUGIN, "quotas.research.vgpu-tenth=10") if o["kind"] == "ResourceQuota"]
     assert plugins["spec"]["hard"]["requests.vgpu.dev/tenth"] == "10"

@@ -748,9 +748,9 @@ class Usage:
     ran: timedelta | None = None
     #: as Job.state
     state: str = ""
-    #: of the slice of a Kubernetes claim, and of sums by these; empty for other slices of the claim
+    #: of a Kubernetes claim's slice, and of a sum by namespace or pod; else empty
     namespace: str = ""
-    #: the claim's; empty when it has several
+    #: of the same; empty when several pods have the claim
     pod: str = ""
 
 
