@@ -303,3 +303,8 @@ def test_a_real_server_takes_every_object(api: ControlPlane) -> None:
     for one in sorted(shown, key=lambda one: order.index(one["kind"] if one["kind"] in order else "")):
         api.create(one)
     eventually(lambda: refused({"deviceClassName": "vgpu-latency"}, "exceeded quota: gpus"), "the documented quota")
+    quarter = next(one for one in objects() if one["kind"] == "Pod" and "vgpu.dev/half" in str(one))
+    quarter = yaml.safe_load(yaml.safe_dump(quarter).replace("vgpu.dev/half", "vgpu.dev/quarter"))
+    quarter["metadata"]["name"] = "quarter"
+    with pytest.raises(ApiError, match="exceeded quota: gpus"):
+        api.create(quarter)

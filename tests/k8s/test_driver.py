@@ -109,6 +109,7 @@ def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     assert [(d.device_name, list(d.cdi_device_ids)) for d in answer.devices] == [("gpu-0", [f"vgpu.dev/gpu=k-{uid}"])]
     made = cluster.slices()[f"k-{uid}"]
     assert [(d.min_milli, d.max_milli, d.mem_max_bytes) for d in made.devices] == [(500, 500, 1024 * MIB)]
+    assert (list(made.claim.pod_uids), list(made.claim.pod_names)) == ([POD], ["p"])
     cdi = json.loads((cluster.directory / "cdi" / f"vgpu.dev-gpu_k-{uid}.json").read_text())
     assert cdi["devices"][0]["containerEdits"]["env"] == [f"VGPU_SLICE=k-{uid}"]
     (again,) = cluster.kubelet.prepare(claim).values()

@@ -131,6 +131,17 @@ def test_a_gpu_is_used_by_amounts_or_in_fixed_parts() -> None:
     assert places(made.allocate("g", Request(size="half"))) == ["gpu-0-half-0"]
 
 
+@pytest.mark.parametrize("size", ["free", "half"])
+def test_monitors_see_a_gpu_that_is_full_and_take_nothing_of_it(size: str) -> None:
+    made = allocator(monitors=True)
+    assert made.allocate("full", Request({} if size == "half" else {"sm": "1k"}, 2 if size == "half" else 1, size))
+    assert made.allocate("looks", Request(admin=True)) is None, "the scheduler asks for capacity, and counters"
+    for number in range(3):
+        assert places(made.allocate(f"m{number}", Request(size="monitor", admin=True))) == ["gpu-0-monitor"]
+    del made.claims["full"]
+    assert places(made.allocate("next", Request())) == ["gpu-0"]
+
+
 # ---- the node has room for whatever the scheduler allocates ----
 
 amounts = st.fixed_dictionaries(
