@@ -38,7 +38,7 @@ EXTRAS = "console,remote"
 PLATFORMS = ("manylinux_2_28", "manylinux2014")
 #: where the environment is on the machine
 PREFIX = Path("/usr/lib/vgpud")
-PROGRAMS = {"vgpu": "vgpud.cli.main", "vgpud": "vgpud.serve"}
+PROGRAMS = {"vgpu": "vgpud.cli.main", "vgpud": "vgpud.serve", "kubectl-vgpu": "vgpud.kubectl.main"}
 COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/vgpu",
     "zsh": "usr/share/zsh/vendor-completions/_vgpu",

@@ -23,9 +23,15 @@ from vgpud import serve  # noqa: E402
 from vgpud.cli.common.options import global_names  # noqa: E402
 from vgpud.cli.main import cli  # noqa: E402
 from vgpud.k8s.main import main as k8s  # noqa: E402
+from vgpud.kubectl.main import main as kubectl  # noqa: E402
 
 #: program -> (its command, the manual's section: 1 for users, 8 for administrators)
-PROGRAMS: dict[str, tuple[click.Command, int]] = {"vgpu": (cli, 1), "vgpud": (serve.main, 8), "vgpud-k8s": (k8s, 8)}
+PROGRAMS: dict[str, tuple[click.Command, int]] = {
+    "vgpu": (cli, 1),
+    "kubectl-vgpu": (kubectl, 1),
+    "vgpud": (serve.main, 8),
+    "vgpud-k8s": (k8s, 8),
+}
 
 
 def _quoted(text: str) -> str:

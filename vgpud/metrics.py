@@ -299,7 +299,8 @@ def _user_name(uid: int) -> str:
         return str(uid)
 
 
-_SLICE_LABELS = ("slice", "gpu_uuid", "gpu_index")
+#: the last three of slices of Kubernetes' claims alone: a label that has no value is left out, as Prometheus has it
+_SLICE_LABELS = ("slice", "gpu_uuid", "gpu_index", "namespace", "pod", "container")
 #: metric name, help text, field of SliceSample
 _LIMIT_METRICS = (
     ("vgpu_slice_compute_min_gpus", "Guaranteed share of SM time.", "min_gpus"),
@@ -330,7 +331,7 @@ _SLICE_METRICS = (
 
 
 def _key(sample: SliceSample) -> list[str]:
-    return [sample.slice_name, sample.uuid, str(sample.index)]
+    return [sample.slice_name, sample.uuid, str(sample.index), *sample.pod_labels]
 
 
 def _slice_metrics(slices: tuple[SliceSample, ...]) -> Iterator[Metric]:

@@ -144,7 +144,7 @@ def test_a_device_that_is_not_there_is_not_found() -> None:
 
 
 def test_the_smallest_limit_that_is_named_works() -> None:
-    least = admit.smallest_limit_bytes(device(0))
+    least = admit.smallest_limit_bytes(device(0).context_bytes, device(0).granule_bytes)
     assert refusal(node(), gpus_milli=500, mem_min_bytes=0, mem_max_bytes=least - 1).reason is Reason.INVALID
     assert place(node(), gpus_milli=500, mem_min_bytes=0, mem_max_bytes=least)[0].mem_max_bytes == least
 

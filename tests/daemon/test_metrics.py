@@ -81,6 +81,29 @@ def test_what_the_arbiter_tells_is_there_in_base_units() -> None:
         assert found[f"vgpu_slice_{name}", frozenset(KEY.items())] == value, name
 
 
+def test_slices_of_claims_are_labelled_as_kube_state_metrics_labels_pods() -> None:
+    claims = [
+        ("k-1", ("team", "train-0", "main")),
+        ("k-2", ("team", "train-1")),
+        ("k-3", ("team",)),
+        ("mine", ()),
+    ]
+    metrics = Metrics()
+    slices = tuple(SliceSample(name, "GPU-0", 0, 0.1, 0.1, 1, DID, pod_labels=pod) for name, pod in claims)
+    metrics.put(Snapshot(slices=slices))
+    text = generate_latest(metrics.registry).decode()
+    key = 'gpu_index="0",gpu_uuid="GPU-0"'
+    for labels in (
+        f'container="main",{key},namespace="team",pod="train-0",slice="k-1"',
+        f'{key},namespace="team",pod="train-1",slice="k-2"',
+        f'{key},namespace="team",slice="k-3"',
+        f'{key},slice="mine"',
+    ):
+        assert f"vgpu_slice_compute_used_seconds_total{{{labels}}} 9.0" in text
+        assert f"vgpu_slice_memory_limit_bytes{{{labels}}} 1.0" in text
+        assert f"vgpu_slice_wait_seconds_count{{{labels}}} 10.0" in text
+
+
 def test_waits_are_a_histogram_of_prometheus() -> None:
     found = scraped()
     buckets = {

@@ -51,10 +51,10 @@ _PLURALS = {
 @functools.cache
 def kind_of(version: str, kind: str) -> Any:
     """lightkube's class for a kind: one in a process, so that the driver's own are used for those that it has."""
-    for known in (api_server.Claim, api_server.Node, api_server.Slice):
-        if known._api_info.resource.kind == kind:
-            return known
     group, _, number = version.rpartition("/")
+    for known in (api_server.Claim, api_server.Event, api_server.Node, api_server.Slice):
+        if (known._api_info.resource.group, known._api_info.resource.kind) == (group, kind):
+            return known
     make = create_namespaced_resource if kind in _NAMESPACED else create_global_resource
     return make(group, number, kind, _PLURALS.get(kind, f"{kind.lower()}s"))
 

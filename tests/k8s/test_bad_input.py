@@ -125,6 +125,8 @@ def test_an_api_server_that_is_away(cluster: FakeCluster) -> None:  # noqa: F811
     kept, late = claim(cluster, "kept", sm="100"), claim(cluster, "late", sm="100")
     assert not prepare(cluster, kept).error
     eventually(lambda: ("patch", cluster.api.claim_path("team", "kept") + "/status") in cluster.api.writes, "a status")
+    events = "/apis/events.k8s.io/v1/namespaces/team/events/"
+    eventually(lambda: sum(path.startswith(events) for _, path in cluster.api.writes) == 2, "its Events")
     writes = list(cluster.api.writes)
     cluster.api.broken = True
     begin_s = time.monotonic()

@@ -130,6 +130,7 @@ def test_the_role_is_exactly_this(settings: tuple[str, ...]) -> None:
         ("resource.k8s.io", "resourceclaims/driver"): (["associated-node:patch"], [names.DRIVER]),
         ("resource.k8s.io", "resourceslices"): (["get", "list", "watch", "create", "update", "delete"], None),
         ("", "nodes"): (["get"], None),
+        ("events.k8s.io", "events"): (["create"], None),
     }
     assert not [o for o in objects if o["kind"] in ("Role", "RoleBinding", "Secret")]
     binding = one(objects, "ClusterRoleBinding")
@@ -260,6 +261,12 @@ def configured(tmp_path: Path, *settings: str) -> configuration.Config:
     return configuration.load(tmp_path / "vgpud.toml")
 
 
+def test_prometheus_keeps_the_labels_of_pods() -> None:
+    """Else it would rename those of the metrics, in favour of the daemon's own namespace and pod."""
+    (endpoint,) = one(rendered(*ALL_ON), "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["honorLabels"] is True
+
+
 def test_metrics_leave_the_node_only_where_prometheus_is_to_have_them(tmp_path: Path) -> None:
     assert configured(tmp_path).metrics == "127.0.0.1:9419"
     assert configured(tmp_path, "serviceMonitor.create=true").metrics == "0.0.0.0:9419"
@@ -300,12 +307,12 @@ def test_each_policy_denies_and_fails_closed() -> None:
     objects = rendered()
     policies = [o for o in objects if o["kind"] == "ValidatingAdmissionPolicy"]
     bound = {o["spec"]["policyName"]: o["spec"] for o in objects if o["kind"] == "ValidatingAdmissionPolicyBinding"}
-    assert {o["metadata"]["name"] for o in policies} == set(bound) and len(policies) == 3
+    assert {o["metadata"]["name"] for o in policies} == set(bound) and len(policies) == 4
     for o in policies:
         assert o["spec"]["failurePolicy"] == "Fail"
         assert bound[o["metadata"]["name"]]["validationActions"] == ["Deny"]
     account = f'"system:serviceaccount:vgpu-system:{ACCOUNT}"'
-    for name in ("-own-node", "-own-claims"):
+    for name in ("-own-node", "-own-claims", "-own-events"):
         (condition,) = one(objects, "ValidatingAdmissionPolicy", name)["spec"]["matchConditions"]
         assert account in condition["expression"]
     (rule,) = one(objects, "ValidatingAdmissionPolicy", "-own-node")["spec"]["matchConstraints"]["resourceRules"]
@@ -327,7 +334,26 @@ def test_fixed_sizes_begin_with_kubernetes_1_35(tmp_path: Path, version: str, th
 
 def test_no_extended_resources_without_fixed_sizes() -> None:
     classes = [o["metadata"]["name"] for o in rendered("driver.fixedSizes=false") if o["kind"] == "DeviceClass"]
-    assert classes == ["vgpu", "vgpu-latency", "vgpu-mig"]
+    assert classes == ["vgpu", "vgpu-latency", "vgpu-mig", "vgpu-monitor"]
+
+
+def test_monitors_are_the_sites_choice() -> None:
+    (container,) = pod("driver.monitors=false", component="driver")["containers"]
+    assert "--no-monitors" in container["args"]
+    assert "vgpu-monitor" not in [o["metadata"]["name"] for o in rendered("driver.monitors=false")]
+    spec = one(rendered(), "DeviceClass", "vgpu-monitor")["spec"]
+    assert f"size == '{names.MONITOR}'" in spec["selectors"][0]["cel"]["expression"]
+
+
+def test_a_quota_limits_what_it_does_not_name_to_nothing() -> None:
+    quota = one(rendered("quotas.research.vgpu=8", "quotas.research.vgpu-mig=5000000"), "ResourceQuota")
+    assert not wrong(quota) and quota["metadata"]["namespace"] == "research"
+    hard = quota["spec"]["hard"]
+    assert hard.pop("vgpu-mig.deviceclass.resource.k8s.io/devices") == "5000000"
+    assert hard.pop("vgpu.deviceclass.resource.k8s.io/devices") == "8" and set(hard.values()) == {"0"}
+    (plugins,) = [o for o in rendered(PLUGIN, "quotas.research.vgpu-tenth=10") if o["kind"] == "ResourceQuota"]
+    assert plugins["spec"]["hard"]["requests.vgpu.dev/tenth"] == "10"
+    assert not [name for name in plugins["spec"]["hard"] if "deviceclass" in name]
 
 
 # ---- what is refused ----
@@ -358,6 +384,8 @@ def test_no_extended_resources_without_fixed_sizes() -> None:
         ("serviceAccount.name=Driver", "serviceAccount.name"),
         ("serviceMonitor.interval=often", "serviceMonitor.interval"),
         ("serviceMonitor.create=true", "serviceMonitor.create needs daemon.mode=pod"),
+        ("quotas.research.vgpu=-1", "quotas.research.vgpu"),
+        ("quotas.research.half=1", "quotas.research"),
         ("rbac.create=false", "Additional property rbac is not allowed"),
     ],
 )

@@ -244,6 +244,25 @@ def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: 
     assert cluster_api.claim("resized")["metadata"]["resourceVersion"] == version
 
 
+def test_a_monitor_sees_gpus_that_are_full(cluster: Cluster, cluster_api: ControlPlane) -> None:
+    cluster.stop()
+    cluster.start("--monitors")
+    cluster.kubelet.register()
+    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    cluster_api.client().patch(plane.Namespace, "default", label, patch_type=PatchType.MERGE)
+    cluster_api.create(claim("all", {"count": 3}, constraints=[{"distinctAttribute": "gpu.vgpu.dev/uuid"}]))
+    cluster_api.create(pod("all", "all"))
+    assert len(devices(cluster_api, "all")) == 3
+    asked = {"deviceClassName": "vgpu-monitor", "adminAccess": True, "allocationMode": "All"}
+    monitor = claim("monitor", asked)
+    del monitor["spec"]["devices"]["requests"][0]["exactly"]["count"]  # all of them
+    cluster_api.create(monitor)
+    cluster_api.create(pod("monitor", "monitor"))
+    assert sorted(devices(cluster_api, "monitor")) == [f"gpu-{n}-monitor" for n in range(3)]
+    (answer,) = cluster.kubelet.prepare(cluster_api.claim("monitor")).values()
+    assert not answer.error and len(answer.devices) == 3
+
+
 # ---- the chart's policies ----
 
 
@@ -286,6 +305,8 @@ def test_claims_that_some_gpu_can_satisfy_are_let_through(cluster_api: ControlPl
         (amounts(sm="1000", memoryMax="20Gi"), "memoryMax needs memory"),
         (amounts(sm="500", memory="1Gi", slices="2"), "slices is 1 for each GPU"),
         (LATENCY | amounts(sm="0", memory="1Gi", smMax="1000"), "class latency serves a guarantee"),
+        ({"deviceClassName": "vgpu-monitor"}, "class vgpu-monitor is for adminAccess"),
+        (alternatives({"deviceClassName": "vgpu-monitor"}), "class vgpu-monitor is for adminAccess"),
         (alternatives(amounts(sm="500", memory="1Gi"), amounts(sm="500")), "sm below 1000 needs memory"),
         (alternatives(LATENCY | amounts(sm="0", memory="1Gi", smMax="9")), "class latency serves a guarantee"),
     ],
@@ -373,6 +394,29 @@ def test_a_driver_writes_its_own_entries_of_a_claims_status_only(cluster_api: Co
     (written,) = write({"devices": [entry]}, token)["status"]["devices"]
     assert written.items() >= entry.items()
     cluster_api.remove(plane.ResourceClaim, "watched")
+
+
+def test_a_driver_writes_events_of_its_own_about_claims_and_pods_only(cluster_api: ControlPlane) -> None:
+    token = eventually(lambda: token_of(cluster_api, NODE), "a token")
+    regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
+    event: dict[str, Any] = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": "p.", "namespace": "default"},
+        "eventTime": "2026-11-29T00:00:00.000000Z",
+        "reportingController": "gpu.vgpu.dev",
+        "reportingInstance": NODE,
+        "action": "PrepareClaim",
+        "reason": "Prepared",
+        "type": "Normal",
+        "note": "x",
+        "regarding": regarding,
+    }
+    wrong = {"reportingController": "kubelet"}, {"reportingInstance": "n2"}, {"regarding": regarding | {"kind": "Node"}}
+    for one in wrong:
+        with pytest.raises(ApiError, match="may only write Events of its own"):
+            cluster_api.create(event | one, token=token)
+    assert cluster_api.create(event, token=token)["note"] == "x"
 
 
 def in_(node: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import signal
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.daemon.node import eventually
+from tests.k8s.charts import wrong
 from tests.k8s.fake_api import SLICES, FakeApi
 from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
 from vgpud.cli.demo.private_system import OwnSystem
@@ -107,6 +109,7 @@ def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     assert [(d.device_name, list(d.cdi_device_ids)) for d in answer.devices] == [("gpu-0", [f"vgpu.dev/gpu=k-{uid}"])]
     made = cluster.slices()[f"k-{uid}"]
     assert [(d.min_milli, d.max_milli, d.mem_max_bytes) for d in made.devices] == [(500, 500, 1024 * MIB)]
+    assert (list(made.claim.pod_uids), list(made.claim.pod_names)) == ([POD], ["p"])
     cdi = json.loads((cluster.directory / "cdi" / f"vgpu.dev-gpu_k-{uid}.json").read_text())
     assert cdi["devices"][0]["containerEdits"]["env"] == [f"VGPU_SLICE=k-{uid}"]
     (again,) = cluster.kubelet.prepare(claim).values()
@@ -115,6 +118,33 @@ def test_a_claim_is_prepared_and_released(cluster: FakeCluster) -> None:
     assert not released.error and not cluster.slices()
     (released,) = cluster.kubelet.unprepare(claim).values()
     assert not released.error
+
+
+def test_events_are_written_about_the_claim_and_its_pod(cluster: FakeCluster) -> None:
+    claim = half(cluster)
+    cluster.kubelet.prepare(claim)
+
+    def written() -> dict[str, Any]:
+        prefix = "/apis/events.k8s.io/v1/namespaces/team/events/"
+        found = [one for path, one in list(cluster.api.objects.items()) if path.startswith(prefix)]
+        return {one["regarding"]["kind"]: one for one in found}
+
+    eventually(lambda: len(written()) == 2, "the Events")
+    event = written()["ResourceClaim"]
+    assert event["regarding"] | {"apiVersion": ""} == {
+        "apiVersion": "",
+        "kind": "ResourceClaim",
+        "namespace": "team",
+        "name": "half",
+        "uid": claim["metadata"]["uid"],
+    }
+    said = ("reason", "type", "action", "reportingController", "reportingInstance")
+    assert [event[name] for name in said] == ["Prepared", "Normal", "PrepareClaim", "gpu.vgpu.dev", NODE]
+    assert event["note"].startswith("slice k-") and not wrong(
+        event | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
+    )
+    assert datetime.datetime.fromisoformat(event["eventTime"].replace("Z", "+00:00")).microsecond >= 0
+    assert written()["Pod"]["regarding"]["uid"] == POD
 
 
 def test_an_alternative_is_answered_by_the_name_of_its_request(cluster: FakeCluster) -> None:
@@ -130,14 +160,17 @@ def test_an_alternative_is_answered_by_the_name_of_its_request(cluster: FakeClus
 
 
 def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster: FakeCluster) -> None:
+    def writes() -> list[tuple[str, str]]:
+        """Without the claim's status and Events, which may still be on their way when the answer has come."""
+        return [(verb, path) for verb, path in cluster.api.writes if verb != "patch" and "/events/" not in path]
+
     claim = half(cluster)
-    before = cluster.kubelet.prepare(claim)
-    writes = [write for write in cluster.api.writes if write[0] != "patch"]
+    before, written = cluster.kubelet.prepare(claim), writes()
     cluster.stop(signal.SIGKILL)
     cluster.start()
     cluster.kubelet.register()
     assert cluster.kubelet.prepare(claim) == before
-    assert [write for write in cluster.api.writes if write[0] != "patch"] == writes
+    assert writes() == written
 
 
 def test_a_kubelet_that_starts_deletes_the_slices_and_they_come_back(cluster: FakeCluster) -> None:
@@ -198,7 +231,22 @@ def test_a_drained_device_is_tainted(cluster: FakeCluster) -> None:
         return [one.get("taints") for one in cluster.api.slices()[-1]["spec"].get("devices", [])]
 
     wanted = {"key": "vgpu.dev/drained", "value": "a-fan-is-broken", "effect": "NoSchedule"}
-    eventually(lambda: [wanted] in taints() and taints().count([wanted]) == 17, "the taints")
+    eventually(lambda: [wanted] in taints() and taints().count([wanted]) == 7, "the taints")  # a tenth is too small
+    (refused,) = cluster.kubelet.prepare(half(cluster, "strict")).values()
+    assert "drained: a fan is broken" in refused.error
+    tolerations = [{"key": "vgpu.dev/drained", "operator": "Exists", "effect": "NoSchedule"}]
+    (answer,) = cluster.kubelet.prepare(half(cluster, "tolerant", tolerations=tolerations)).values()
+    assert not answer.error and len(cluster.slices()) == 1
+
+
+def test_a_monitor_gets_no_slice(cluster: FakeCluster) -> None:
+    claim = cluster.add(allocated("monitor", ("gpu-0", {}), ("gpu-1", {}), pods=(POD,), adminAccess=True))
+    (answer,) = cluster.kubelet.prepare(claim).values()
+    assert not answer.error and [d.device_name for d in answer.devices] == ["gpu-0", "gpu-1"]
+    assert not any(d.cdi_device_ids for d in answer.devices), "NVIDIA's specification has no simulated devices"
+    assert not cluster.slices()
+    (released,) = cluster.kubelet.unprepare(claim).values()
+    assert not released.error
 
 
 @pytest.mark.parametrize(

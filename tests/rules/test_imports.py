@@ -72,6 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     "k8s.core": {"core"},
     "k8s.shell": {"host", "k8s.core"},
     "k8s": {"core", "errors", "k8s.core", "k8s.shell", "paths"},
+    # `kubectl vgpu`, by kubectl
+    "kubectl": {"cli.common", "core", "errors", "k8s.core"},
     # the console in the browser: processes of its own, over the API
     "console.login": {"host"},
     "console.live": {"cli.common", "client", "console.login", "host"},

@@ -163,8 +163,8 @@ BAD_ROWS = {
     "a submission": ("UPDATE job_requests SET job_ids = '[1, 3]'", "a row of job_requests"),
     "an event": ("UPDATE events SET message = 5 WHERE sequence = 3", None),
     "an event's time": ("UPDATE events SET wall_ns = 'x' WHERE sequence = 3", "a row of events"),
-    "usage": ("INSERT INTO usage VALUES ('u', 9, 5, 's', 0, 'q', 0, 1, 1, 1)", "a row of usage"),
-    "negative usage": ("INSERT INTO usage VALUES ('u', 5, 9, 's', 0, 'q', 0, 1, -1, 1)", "a row of usage"),
+    "usage": ("INSERT INTO usage VALUES ('u', 9, 5, 's', 0, 'q', 0, 1, 1, 1, '', '')", "a row of usage"),
+    "negative usage": ("INSERT INTO usage VALUES ('u', 5, 9, 's', 0, 'q', 0, 1, -1, 1, '', '')", "a row of usage"),
 }
 
 

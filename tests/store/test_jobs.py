@@ -287,6 +287,28 @@ def test_sums_by_job_user_and_queue() -> None:
     assert [(u.queue, u.asked // S, u.jobs) for u in by_queue] == [("x", 15_000, 2)], "in proportion to the time"
 
 
+def test_sums_by_namespace_and_pod_are_of_claims_alone(tmp_path: Path) -> None:
+    both, one = {"namespace": "team", "pod": ""}, {"namespace": "team", "pod": "train-0"}
+    other = {"namespace": "lab", "pod": "train-0"}
+    rows = [row(0, 5, "x", 0, 9)] + [
+        replace(row(0, 0, "x", n, n + 4), slice_uid=f"u{n}", **pod) for n, pod in enumerate((both, one, one, other))
+    ]
+    kept = JobStore(Store(tmp_path))
+    kept.save_rows(rows)
+    assert all_rows(kept) == sorted(rows, key=lambda one: one.end_ns)
+    by_namespace = sums(rows, {}, "namespace", 0, NEVER_NS)
+    assert [(u.namespace, u.pod, u.granted // S, u.uid) for u in by_namespace] == [
+        ("lab", "", 2000, -1),
+        ("team", "", 6000, -1),
+    ]
+    by_pod = sums(rows, {}, "pod", 0, NEVER_NS)
+    assert [(u.namespace, u.pod, u.granted // S) for u in by_pod] == [
+        ("lab", "train-0", 2000),
+        ("team", "", 2000),
+        ("team", "train-0", 4000),
+    ]
+
+
 def test_waiting_is_asked_and_nothing_else() -> None:
     found = waited(job(3), 9 * S)
     assert found is not None

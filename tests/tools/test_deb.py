@@ -75,7 +75,13 @@ def test_control(package: Path, unpacked: Path) -> None:
 def test_contents(unpacked: Path) -> None:
     site = SITE.format(build_deb.system_python())
     wanted = [
-        *("usr/bin/vgpu", "usr/bin/vgpud", "etc/vgpud/vgpud.toml", f"{site}/vgpud/lib/libvgpu.so"),
+        *(
+            "usr/bin/vgpu",
+            "usr/bin/vgpud",
+            "usr/bin/kubectl-vgpu",
+            "etc/vgpud/vgpud.toml",
+            f"{site}/vgpud/lib/libvgpu.so",
+        ),
         *(f"{site}/{name}" for name in ("grpc", "click", "starlette", "cryptography", "vgpud/lib/sim/vgpu-simd")),
         *(f"usr/lib/systemd/system/{name}" for name in ("vgpud.service", "vgpud-console.service", "vgpu-job.socket")),
         *build_deb.COMPLETIONS.values(),

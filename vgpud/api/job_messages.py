@@ -448,4 +448,6 @@ def usage_view(row: UsageRow, node: str) -> pb.Usage:
         members=row.members,
         ran=duration(row.ran_ns) if row.job_id else None,
         state=row.state,
+        namespace=row.namespace,
+        pod=row.pod,
     )

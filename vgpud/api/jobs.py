@@ -44,7 +44,7 @@ ENDED_BYTES_MAX, TOLD_BYTES_MAX = 32 << 20, 4 << 20
 WAIT_S = 60.0
 #: answers of GetUsage that are kept for their further pages
 SUMMED_MAX = 4
-USAGE_BY = ("job", "user", "queue")
+USAGE_BY = ("job", "user", "queue", "namespace", "pod")
 
 
 class JobBackend(WorkerBackend, TerminalBackend, Protocol):

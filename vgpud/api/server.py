@@ -373,6 +373,7 @@ class ClaimService(Service, stubs.ClaimServiceServicer):
             request.priority,
             uid=str(uuid.uuid4()),
             wall_ns=time.time_ns(),
+            tolerates_drain=request.tolerates_drain,
         )
         made = await self._submit(event)
         if made and (why := self.backend.why_no_device(made.name)):

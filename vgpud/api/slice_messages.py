@@ -77,7 +77,8 @@ def claim_from(given: pb.Claim, boot_id: str) -> Claim:
     granted = [Share(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in given.granted]
     shares = tuple(sorted(granted, key=lambda share: share.device_uuid))
     pods, ids = tuple(sorted(set(given.pod_uids))), tuple(sorted(set(given.device_ids)))
-    return Claim(given.uid, given.namespace, given.name, pods, shares, boot_id, ids)
+    names = tuple(sorted(set(given.pod_names)))
+    return Claim(given.uid, given.namespace, given.name, pods, shares, boot_id, ids, pod_names=names)
 
 
 def _claim_view(claim: Claim) -> pb.Claim:
@@ -88,6 +89,7 @@ def _claim_view(claim: Claim) -> pb.Claim:
         pod_uids=claim.pods,
         boot_id=claim.boot_id,
         device_ids=claim.device_ids,
+        pod_names=claim.pod_names,
     )
     for share in claim.granted:
         view.granted.add(

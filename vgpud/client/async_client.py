@@ -202,7 +202,7 @@ class AsyncClient(AsyncConnection):
         by: str = "job",
         uid: int | None = None,
     ) -> list[model.Usage]:
-        """GPU time by job, user or queue; without times everything that is kept; `uid`: of this user."""
+        """GPU time by job, user, queue, namespace or pod; without times all that is kept; `uid`: of this user."""
         listed = calls.usage(wall_ns(since), wall_ns(until), by, uid)
         return [read(model.Usage, one) for one in await self.all(listed)]
 

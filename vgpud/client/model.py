@@ -283,6 +283,8 @@ class Claim:
     #: Of kubelet's device plugin, empty for a ResourceClaim: the first pod whose container uses the slice has it.
     #: Slices with the same ids end when they are allocated again, unless no pod has used them yet
     device_ids: tuple[str, ...] = ()
+    #: of these pods, in no relation to their uids' order; as far as they are known
+    pod_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -746,6 +748,10 @@ class Usage:
     ran: timedelta | None = None
     #: as Job.state
     state: str = ""
+    #: of a Kubernetes claim's slice, and of a sum by namespace or pod; else empty
+    namespace: str = ""
+    #: of the same; empty when several pods have the claim
+    pod: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,10 +166,9 @@ def _check_spread(spec: Spec) -> Denied | None:
     )
 
 
-def smallest_limit_bytes(device: Device) -> int:
-    """The smallest memory limit that works: one context and one granule."""
-    granule = device.granule_bytes
-    return -(-device.context_bytes // granule) * granule + granule
+def smallest_limit_bytes(context_bytes: int, granule_bytes: int) -> int:
+    """The smallest memory limit that works on a device with contexts and granules of these sizes: one of each."""
+    return -(-context_bytes // granule_bytes) * granule_bytes + granule_bytes
 
 
 def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | None:
@@ -181,7 +180,7 @@ def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | N
             f" ask for {format_bytes(device.memory_bytes)} or less",
             "mem_max_bytes",
         )
-    if share.mem_max_bytes < (least := smallest_limit_bytes(device)):
+    if share.mem_max_bytes < (least := smallest_limit_bytes(device.context_bytes, device.granule_bytes)):
         return _invalid(
             f"memory {format_bytes(part.mem_max_bytes or share.mem_max_bytes)} is less than one context needs on device"
             f" {device.index} ({format_bytes(device.context_bytes)}):"
@@ -228,11 +227,16 @@ def size_refusal(spec: Spec, state: State) -> Denied | None:
 
 
 def put(
-    shares: tuple[Share, ...], state: State, old: Slice | None = None, *, claim: bool = False
+    shares: tuple[Share, ...],
+    state: State,
+    old: Slice | None = None,
+    *,
+    claim: bool = False,
+    tolerates_drain: bool = False,
 ) -> tuple[Share, ...] | Denied:
     """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
 
-    claim: the shares are those of a claim of Kubernetes.
+    claim: the shares are those of a claim of Kubernetes. tolerates_drain: devices may be drained.
 
     `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
     device need not be offered.
@@ -250,7 +254,7 @@ def put(
         had = old.share(share.device_uuid) if old else None
         if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
             continue
-        closed = None if had else offered.refusal([device], state, claim=claim)
+        closed = None if had else offered.refusal([device], state, claim=claim, tolerates_drain=tolerates_drain)
         if closed:
             return closed
         milli, size = state.reserved(share.device_uuid, without=old.name if old else "")

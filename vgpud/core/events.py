@@ -71,6 +71,7 @@ class CreateSlice:
     job_id: int = 0  # of the job that it is for: the queue's machine has decided on it, and on its `shares`
     shares: tuple[Share, ...] = ()  # () = the fullest devices that fit
     claim: Claim | None = None  # of Kubernetes, that it is for, with its `shares`
+    tolerates_drain: bool = False  # also on drained devices
     for_slurm: bool = False  # a job of Slurm: it may have a name that is kept for these
     pending: bool = False  # it gets the devices that its first program names; implies ephemeral
 
@@ -85,6 +86,7 @@ class PrepareClaim:
     priority: int
     uid: str  # of a new slice
     wall_ns: int
+    tolerates_drain: bool = False  # also on drained devices
 
 
 @dataclass(frozen=True, slots=True)

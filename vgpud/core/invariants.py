@@ -48,7 +48,8 @@ def _check_slices(state: State) -> None:
                 continue
             device = state.devices[share.device_uuid]
             _require(share.mem_max_bytes <= device.memory_bytes, f"{name}: memory fits the device")
-            _require(share.mem_max_bytes >= smallest_limit_bytes(device), f"{name}: a context fits the limit")
+            least = smallest_limit_bytes(device.context_bytes, device.granule_bytes)
+            _require(share.mem_max_bytes >= least, f"{name}: a context fits the limit")
             _require(share.mem_max_bytes % device.granule_bytes == 0, f"{name}: limit in granules")
     _require(state.waiting <= state.slices.keys(), "only slices wait")
     serials = [s.serial for s in state.slices.values()]

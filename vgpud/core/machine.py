@@ -128,7 +128,8 @@ def _fits(state: State, kept: Slice, share: Share) -> bool:
     milli += share.min_milli if kept.keeps_time else 0
     size += share.mem_min_bytes if kept.keeps_memory else 0
     fits = milli <= MILLI_PER_DEVICE and size <= device.memory_bytes
-    return fits and admit.smallest_limit_bytes(device) <= share.mem_max_bytes <= device.memory_bytes
+    least = admit.smallest_limit_bytes(device.context_bytes, device.granule_bytes)
+    return fits and least <= share.mem_max_bytes <= device.memory_bytes
 
 
 def _on_policy_changed(state: State, event: PolicyChanged, now_ns: int) -> list[Command]:

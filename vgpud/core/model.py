@@ -142,6 +142,7 @@ class Claim:
     boot_id: str  # of the boot during which it was prepared last
     device_ids: tuple[str, ...] = ()  # that kubelet's device plugin allocated, sorted; () for a ResourceClaim
     lent: bool = False  # its guarantee is that of another allocation with the same devices
+    pod_names: tuple[str, ...] = ()  # of its pods, sorted, as far as the driver knows them: for people and metrics
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -352,11 +353,12 @@ class State:
             reservations=dict(self.reservations),
         )
 
-    def closed(self, device_uuid: str, *, claim: bool = False) -> str:
+    def closed(self, device_uuid: str, *, claim: bool = False, tolerates_drain: bool = False) -> str:
         """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ...", "given to Kubernetes...";
-        "" when it is offered. claim: what is placed is that of a claim of Kubernetes."""
+        "" when it is offered. claim: what is placed is that of a claim of Kubernetes; tolerates_drain: also where it is
+        drained."""
         drain, taken = self.drains.get(device_uuid), self.taken.get(device_uuid)
-        if drain:
+        if drain and not tolerates_drain:
             return f"drained: {drain.reason}"
         if taken and taken.whole:
             return str(taken)

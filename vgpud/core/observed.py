@@ -166,6 +166,8 @@ class SliceSample:
     owner_uid: int = -1
     queue: str = ""
     service_class: str = ""
+    #: of a Kubernetes claim's slice its namespace, pod and container: as many as there is only one of
+    pod_labels: tuple[str, ...] = ()
 
 
 #: upper ends of the histogram of jobs' waits, in seconds: from a free device to days of a full queue

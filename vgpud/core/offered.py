@@ -44,9 +44,13 @@ def with_uuids(spec: Spec, state: State) -> Spec:
     return spec if uuids == spec.device_uuids else replace(spec, device_uuids=uuids)
 
 
-def refusal(devices: Collection[Device], state: State, *, claim: bool = False) -> Denied | None:
-    """Why none of these is offered, or to claims of Kubernetes (`claim`); None when one is."""
-    closed = [(device, why) for device in devices if (why := state.closed(device.uuid, claim=claim))]
+def refusal(
+    devices: Collection[Device], state: State, *, claim: bool = False, tolerates_drain: bool = False
+) -> Denied | None:
+    """Why none of these is offered, or to claims of Kubernetes (`claim`); None when one is. tolerates_drain: a drained
+    one is."""
+    found = ((device, state.closed(device.uuid, claim=claim, tolerates_drain=tolerates_drain)) for device in devices)
+    closed = [(device, why) for device, why in found if why]
     if len(closed) < len(devices) or not closed:
         return None
     if not claim and all(state.of_kubernetes(device.uuid) for device in devices):

@@ -65,6 +65,15 @@ def is_for_claims(name: str) -> bool:
     return name.startswith("k-") and bool(_UUID.fullmatch(name[2:]))
 
 
+def pod_of_claim(made: Slice) -> tuple[str, str]:
+    """(namespace, pod) that the slice of a Kubernetes claim is counted for: no pod ("") when it has several, or one
+    whose name is not known; neither when it is no claim's. kubelet's device plugin does not say which pod it is."""
+    claim = made.claim
+    if claim is None or claim.device_ids:
+        return "", ""
+    return claim.namespace, claim.pod_names[0] if len(claim.pod_names) == 1 == len(claim.pods) else ""
+
+
 def slurm_slice(job_id: int, step: str) -> str:
     """The name of the slice of a step of a Slurm job, or of the whole job on this node ("")."""
     return f"slurm-{job_id}.{step}" if step else f"slurm-{job_id}"
@@ -117,7 +126,11 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     if wanted.pending:
         shares = pending.creation_refusal(spec, seen, cdi_device=wanted.cdi_device) or ()
     else:
-        shares = admit.put(wanted.shares, state, claim=for_claim) if wanted.shares else admit.place(spec, seen)
+        shares = (
+            admit.put(wanted.shares, state, claim=for_claim, tolerates_drain=wanted.tolerates_drain)
+            if wanted.shares
+            else admit.place(spec, seen)
+        )
     if isinstance(shares, Denied):
         return shares
     # what Kubernetes gives away is counted by its own quotas

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from itertools import takewhile
 
 from vgpud.core.model import Device, Share, Slice, State
 from vgpud.core.observed import DeviceSample, QueueSample, Reading, SliceSample, SliceStats, Snapshot, Standing
+from vgpud.core.slices import pod_of_claim
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
@@ -22,9 +24,12 @@ def take_snapshot(
     """Everything at one moment. `stats`: of a slice (its serial number) on a device; `standing`: of its arbiter."""
     nothing = Reading(None, None)
     devices = [_device(d, readings.get(d.uuid, nothing), state, standing(d.uuid)) for d in state.devices.values()]
+    names: dict[str, set[str]] = {}
+    for one in state.containers.values():
+        names.setdefault(one.slice_name, set()).add(one.engine_name.rpartition("/")[2])
     slices = [
-        _slice(made, share, state.devices.get(share.device_uuid), stats(made.serial, share.device_uuid))
-        for made in state.slices.values()
+        _slice(made, labels, share, state.devices.get(share.device_uuid), stats(made.serial, share.device_uuid))
+        for made, labels in ((made, _pod_labels(made, names.get(made.name, ()))) for made in state.slices.values())
         for share in made.shares
     ]
     clients = sum(not p.holder for p in state.processes.values())
@@ -48,7 +53,17 @@ def _device(device: Device, reading: Reading, state: State, arbiter: Standing) -
     )
 
 
-def _slice(made: Slice, share: Share, device: Device | None, now: SliceStats) -> SliceSample:
+def _pod_labels(made: Slice, containers: Collection[str]) -> tuple[str, ...]:
+    """(namespace, pod, container) of a claim's slice, as far as each is the only one. containers: names of those that
+    use it now; "" for one that has none."""
+    namespace, pod = pod_of_claim(made)
+    container = next(iter(containers)) if pod and len(containers) == 1 else ""
+    return tuple(takewhile(bool, (namespace, pod, container)))
+
+
+def _slice(
+    made: Slice, pod_labels: tuple[str, ...], share: Share, device: Device | None, now: SliceStats
+) -> SliceSample:
     return SliceSample(
         slice_name=made.name,
         uuid=share.device_uuid,
@@ -60,4 +75,5 @@ def _slice(made: Slice, share: Share, device: Device | None, now: SliceStats) ->
         owner_uid=made.owner_uid,
         queue=made.queue,
         service_class=made.spec.service_class,
+        pod_labels=pod_labels,
     )

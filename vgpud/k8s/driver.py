@@ -91,6 +91,8 @@ class Driver:
                 )
             case ev.Health():
                 self._health.set(command.devices)
+            case ev.Report():
+                self._tasks.spawn(self._api.write_event(command, _now(parts="microseconds")))
             case ev.Log():
                 log.info("%s", command.text)
 
@@ -108,5 +110,7 @@ def dated(devices: Sequence[dict[str, Any]], now: str) -> list[dict[str, Any]]:
     return [one | {"conditions": [{SINCE: now} | condition for condition in one["conditions"]]} for one in devices]
 
 
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _now(parts: str = "seconds") -> str:
+    """The time as the API writes it: of conditions in seconds, of Events in microseconds."""
+    now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    return f"{now.isoformat(timespec=parts)}Z"

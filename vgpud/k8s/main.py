@@ -56,6 +56,7 @@ _CHANNEL: list[tuple[str, Any]] = [
     default=True,
     help="Publish halves, quarters and tenths, too, where Kubernetes is 1.35 or later.",
 )
+@click.option("--monitors/--no-monitors", default=False, help="Publish a device per GPU for claims with adminAccess.")
 @click.option("--evict-on-fault", is_flag=True, help="Evict pods from a GPU that has a fatal Xid or is lost.")
 @click.option(
     "--priority-max", type=click.IntRange(0, 1000), default=0, show_default=True, help="Of claims' own config."
@@ -84,6 +85,7 @@ def main(
     kubeconfig: Path | None,
     slices_max: int,
     fixed_sizes: bool,
+    monitors: bool,
     evict_on_fault: bool,
     priority_max: int,
     device_plugin: bool,
@@ -103,7 +105,7 @@ def main(
     if check:
         running = plugin_answers(kubelet_dir) if device_plugin else answers(kubelet_dir / "plugins_registry")
         raise SystemExit(0 if running else 1)
-    publish = published.Policy(slices_max, fixed_sizes, evict_on_fault)
+    publish = published.Policy(slices_max, fixed_sizes, monitors, evict_on_fault)
 
     def made(channel: grpc.aio.Channel, ended: Ended) -> Server:
         if device_plugin:

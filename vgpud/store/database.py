@@ -79,6 +79,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # jobs have notifications
     jobs.RESERVATIONS_TABLE,
     (),  # containers have a name
+    jobs.USAGE_OF_PODS,  # and claims have the names of their pods
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

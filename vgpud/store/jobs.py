@@ -51,7 +51,8 @@ TABLES = (
 )
 
 
-#: a later migration
+#: later migrations
+USAGE_OF_PODS = tuple(f"ALTER TABLE usage ADD COLUMN {name} TEXT NOT NULL DEFAULT ''" for name in ("namespace", "pod"))
 RESERVATIONS_TABLE = ("CREATE TABLE reservations (name TEXT PRIMARY KEY, body TEXT NOT NULL)",)
 #: the jobs of an array run the same, which its first has: the others have @ and its number instead
 _JOBS = (
@@ -401,7 +402,7 @@ def _summary(
 
 def _save_rows(db: Any, rows: Sequence[Row]) -> None:
     values = [astuple(part) for row in rows for part in _parts(row)]
-    db.executemany("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    db.executemany("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _parts(row: Row) -> list[Row]:

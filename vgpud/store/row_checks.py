@@ -262,7 +262,7 @@ BULK: dict[str, tuple[dict[str, str], str]] = {
     "usage": (
         {
             **dict.fromkeys(("begin_ns", "end_ns", "job_id", "uid", "asked", "granted", "used"), "integer"),
-            **dict.fromkeys(("slice_uid", "slice", "queue"), "text"),
+            **dict.fromkeys(("slice_uid", "slice", "queue", "namespace", "pod"), "text"),
         },
         "begin_ns < 0 OR end_ns < begin_ns OR asked < 0 OR granted < 0 OR used < 0 OR job_id < 0 OR uid < -1",
     ),

@@ -247,7 +247,7 @@ class Slice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ..., queue: _Optional[str] = ..., job_id: _Optional[int] = ..., suspended: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., job_name: _Optional[str] = ...) -> None: ...
 
 class Claim(_message.Message):
-    __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids")
+    __slots__ = ("uid", "namespace", "name", "pod_uids", "granted", "boot_id", "device_ids", "pod_names")
     UID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +255,7 @@ class Claim(_message.Message):
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
+    POD_NAMES_FIELD_NUMBER: _ClassVar[int]
     uid: str
     namespace: str
     name: str
@@ -262,7 +263,8 @@ class Claim(_message.Message):
     granted: _containers.RepeatedCompositeFieldContainer[ClaimShare]
     boot_id: str
     device_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, uid: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pod_uids: _Optional[_Iterable[str]] = ..., granted: _Optional[_Iterable[_Union[ClaimShare, _Mapping]]] = ..., boot_id: _Optional[str] = ..., device_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    pod_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, uid: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pod_uids: _Optional[_Iterable[str]] = ..., granted: _Optional[_Iterable[_Union[ClaimShare, _Mapping]]] = ..., boot_id: _Optional[str] = ..., device_ids: _Optional[_Iterable[str]] = ..., pod_names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClaimShare(_message.Message):
     __slots__ = ("device_uuid", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")
@@ -655,18 +657,20 @@ class ListProcessesResponse(_message.Message):
     def __init__(self, processes: _Optional[_Iterable[_Union[Process, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class PrepareClaimRequest(_message.Message):
-    __slots__ = ("node", "claim", "service_class", "weight", "priority")
+    __slots__ = ("node", "claim", "service_class", "weight", "priority", "tolerates_drain")
     NODE_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     SERVICE_CLASS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    TOLERATES_DRAIN_FIELD_NUMBER: _ClassVar[int]
     node: str
     claim: Claim
     service_class: str
     weight: int
     priority: int
-    def __init__(self, node: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., service_class: _Optional[str] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
+    tolerates_drain: bool
+    def __init__(self, node: _Optional[str] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., service_class: _Optional[str] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., tolerates_drain: bool = ...) -> None: ...
 
 class PrepareClaimResponse(_message.Message):
     __slots__ = ("slice",)
@@ -1301,7 +1305,7 @@ class DeleteQueueResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submitted_at", "started_at", "ended_at", "gpus_milli", "members", "ran", "state")
+    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submitted_at", "started_at", "ended_at", "gpus_milli", "members", "ran", "state", "namespace", "pod")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1318,6 +1322,8 @@ class Usage(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     RAN_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
     queue: str
     uid: int
     job_id: int
@@ -1334,7 +1340,9 @@ class Usage(_message.Message):
     members: int
     ran: _duration_pb2.Duration
     state: str
-    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., ran: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
+    namespace: str
+    pod: str
+    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., ran: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ..., namespace: _Optional[str] = ..., pod: _Optional[str] = ...) -> None: ...
 
 class GetUsageRequest(_message.Message):
     __slots__ = ("since", "until", "by", "page_size", "page_token", "uid")

@@ -1668,7 +1668,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetUsage(self, request, context):
-        """GPU time by job, user or queue.
+        """GPU time by job, user or queue, or of Kubernetes' claims by namespace or pod.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -550,7 +550,7 @@ class QueueServiceStub:
     DeleteQueue: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteQueueRequest, _vgpud_pb2.DeleteQueueResponse]
     """Deletes a queue; the default queue stays."""
     GetUsage: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.GetUsageRequest, _vgpud_pb2.GetUsageResponse]
-    """GPU time by job, user or queue."""
+    """GPU time by job, user or queue, or of Kubernetes' claims by namespace or pod."""
     ListReservations: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListReservationsRequest, _vgpud_pb2.ListReservationsResponse]
     """Reservations that have not ended, by begin and name."""
     CreateReservation: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.CreateReservationRequest, _vgpud_pb2.CreateReservationResponse]
@@ -570,7 +570,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     DeleteQueue: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteQueueRequest, _vgpud_pb2.DeleteQueueResponse]  # type: ignore[assignment]
     """Deletes a queue; the default queue stays."""
     GetUsage: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.GetUsageRequest, _vgpud_pb2.GetUsageResponse]  # type: ignore[assignment]
-    """GPU time by job, user or queue."""
+    """GPU time by job, user or queue, or of Kubernetes' claims by namespace or pod."""
     ListReservations: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListReservationsRequest, _vgpud_pb2.ListReservationsResponse]  # type: ignore[assignment]
     """Reservations that have not ended, by begin and name."""
     CreateReservation: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.CreateReservationRequest, _vgpud_pb2.CreateReservationResponse]  # type: ignore[assignment]
@@ -611,7 +611,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.GetUsageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.GetUsageResponse, _abc.Awaitable[_vgpud_pb2.GetUsageResponse]]:
-        """GPU time by job, user or queue."""
+        """GPU time by job, user or queue, or of Kubernetes' claims by namespace or pod."""
 
     @_abc_1.abstractmethod
     def ListReservations(

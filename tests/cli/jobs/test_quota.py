@@ -195,6 +195,26 @@ def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], mon
     assert sums[1] == "team,,5,0.0,9000.0,0.0"
 
 
+def test_usage_of_pods(vgpu: Any, daemon: Any) -> None:
+    daemon.queue.rows = [
+        pb.Usage(uid=-1, gpu_seconds_used=HOUR, namespace="lab"),
+        pb.Usage(uid=-1, gpu_seconds_granted=9000, namespace="team", pod="train-0"),
+    ]
+    lines = vgpu("usage", "--by", "pod", host=daemon.host).stdout.splitlines()
+    assert daemon.queue.requests[-1].by == "pod"
+    assert [line.split() for line in lines] == [
+        ["NAMESPACE", "POD", "ASKED", "GRANTED", "USED"],
+        ["lab", "-", "0s", "0s", "1.0h"],
+        ["team", "train-0", "0s", "2.5h", "0s"],
+    ]
+    csv_ = vgpu("usage", "--by", "pod", "-o", "csv", host=daemon.host).stdout.splitlines()
+    assert csv_[0].startswith("namespace,pod,gpu_seconds_asked") and csv_[2] == "team,train-0,0.0,9000.0,0.0"
+    answer = vgpu("usage", "--by", "namespace", "-o", "json", host=daemon.host).json
+    assert [(row["namespace"], row["pod"]) for row in answer["usage"]] == [("lab", None), ("team", "train-0")]
+    refused = vgpu("usage", "--by", "pod", "--cluster", host=daemon.host)
+    assert refused.code == 2 and "--by pod is for claims of Kubernetes" in refused.stderr
+
+
 def test_moments(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
     assert vgpu("usage", "--since", "7d", "--until", "1h", host=daemon.host).code == 0
     request = daemon.queue.requests[-1]

@@ -129,7 +129,8 @@ def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
                 continue
             if shape.named and {d.uuid for d in chosen} != shape.named:
                 continue
-            if any(s.mem_max_bytes < admit.smallest_limit_bytes(d) for s, d in zip(shares, chosen, strict=True)):
+            least = [admit.smallest_limit_bytes(d.context_bytes, d.granule_bytes) for d in chosen]
+            if any(s.mem_max_bytes < size for s, size in zip(shares, least, strict=True)):
                 continue
             place = Place(n.name, shares, wanted.cpu_milli, wanted.ram_bytes)
             if cluster.suits(one := job(wanted), cluster.noted(one, (place,))):

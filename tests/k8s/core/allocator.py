@@ -23,11 +23,12 @@ Amounts = dict[str, int]
 
 @dataclass(frozen=True)
 class Request:
-    """capacity: as in a claim; size: what the DeviceClass selects."""
+    """capacity: as in a claim; size: what the DeviceClass selects; admin: with adminAccess."""
 
     capacity: Mapping[str, str] = field(default_factory=dict)
     count: int = 1
     size: str = FREE
+    admin: bool = False
 
 
 def whole(text: str) -> int:
@@ -59,6 +60,7 @@ class Allocator:
         self.devices = {one["name"]: one for spec in specs for one in spec.get("devices", [])}
         self._counters = {one["name"]: one["counters"] for spec in specs for one in spec.get("sharedCounters", [])}
         self.claims: dict[str, list[tuple[str, Amounts]]] = {}
+        self.admins: set[str] = set()  # claims of which nothing counts
 
     def allocate(self, name: str, *requests: Request, distinct: str = "") -> list[tuple[str, Amounts]] | None:
         """(device, what is consumed of it) for each device of the claim; None: it stays pending. distinct: an attribute
@@ -67,6 +69,7 @@ class Allocator:
         found = next(self._solutions(wanted, [], distinct), None)
         if found is not None:
             self.claims[name] = found
+            self.admins |= {name} if any(request.admin for request in requests) else set()
         return found
 
     def claim(self, name: str, pod: str) -> dict[str, Any]:
@@ -91,13 +94,15 @@ class Allocator:
         device = self.devices[name]
         if device["attributes"][SIZE]["string"] != request.size or device.get("taints"):
             return None
-        shares = [*(share for claim in self.claims.values() for share in claim), *taken]
+        shares = [*(share for name, claim in self.claims.items() if name not in self.admins for share in claim), *taken]
         others = [amounts for used, amounts in shares if used == name]
         shared = device.get("allowMultipleAllocations", False)
-        if (others and not shared) or request.capacity.keys() - device["capacity"].keys():
+        capacities = device.get("capacity", {})
+        # adminAccess ignores who has a device, but neither its capacity nor its counters
+        if (others and not shared and not request.admin) or request.capacity.keys() - capacities.keys():
             return None
         amounts: Amounts = {}
-        for key, capacity in device["capacity"].items():
+        for key, capacity in capacities.items():
             amount = consumed(request.capacity.get(key), capacity)
             if amount is None or sum(one.get(key, 0) for one in others) + amount > whole(capacity["value"]):
                 return None

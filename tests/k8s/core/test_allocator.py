@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +15,13 @@ from tests.core.test_machine import answer, device, started
 from tests.examples import examples
 from tests.k8s.core.allocator import Allocator, Request, consumed
 from vgpud.core import events as core
-from vgpud.core.model import ALL_DEVICES, Claim, Share, Slice
+from vgpud.core.machine import step
+from vgpud.core.model import ALL_DEVICES, Claim, Denied, Device, Share, Slice, State
+from vgpud.core.model import Policy as NodePolicy
 from vgpud.k8s.core.claims import read_claim
 from vgpud.k8s.core.model import Asked, Gpu, Ref
 from vgpud.k8s.core.published import Policy, offers, specs
+from vgpud.k8s.core.quantities import memory_unit_bytes
 
 NODE = "n1"
 MIB = 1 << 20
@@ -26,8 +31,7 @@ UUID = "uuid"
 
 
 def gpus(count: int) -> list[Gpu]:
-    given = [device(n) for n in range(count)]
-    return [Gpu(one.uuid, one.index, one.name, one.memory_bytes, one.granule_bytes) for one in given]
+    return published([device(n) for n in range(count)])
 
 
 def allocator(count: int = 1, **policy: Any) -> Allocator:
@@ -56,8 +60,8 @@ def places(made: list[tuple[str, dict[str, int]]] | None) -> list[str]:
         ("sm", "-1", 0),
         ("sm", "1001", None),
         ("memory", None, MEMORY_MIB * MIB),
-        ("memory", "1", 2 * MIB),  # the least
-        ("memory", "3Mi", 4 * MIB),  # whole granules
+        ("memory", "1", 514 * MIB),  # the least: a context and a granule
+        ("memory", "515Mi", 516 * MIB),  # whole granules
         ("memory", f"{MEMORY_MIB}Mi", MEMORY_MIB * MIB),
         ("memory", f"{MEMORY_MIB + 2}Mi", None),
         ("slices", None, 1),
@@ -127,14 +131,24 @@ def test_a_gpu_is_used_by_amounts_or_in_fixed_parts() -> None:
     assert places(made.allocate("g", Request(size="half"))) == ["gpu-0-half-0"]
 
 
+@pytest.mark.parametrize("size", ["free", "half"])
+def test_monitors_see_a_gpu_that_is_full_and_take_nothing_of_it(size: str) -> None:
+    made = allocator(monitors=True)
+    assert made.allocate("full", Request({} if size == "half" else {"sm": "1k"}, 2 if size == "half" else 1, size))
+    assert made.allocate("looks", Request(admin=True)) is None, "the scheduler asks for capacity, and counters"
+    for number in range(3):
+        assert places(made.allocate(f"m{number}", Request(size="monitor", admin=True))) == ["gpu-0-monitor"]
+    del made.claims["full"]
+    assert places(made.allocate("next", Request())) == ["gpu-0"]
+
+
 # ---- the node has room for whatever the scheduler allocates ----
 
 amounts = st.fixed_dictionaries(
     {},
     optional={
         "sm": st.integers(0, 1000).map(str),
-        # enough for a context
-        "memory": st.integers(1024, MEMORY_MIB).map(lambda size: f"{size}Mi"),
+        "memory": st.integers(0, MEMORY_MIB).map(lambda size: f"{size}Mi"),
         "smMax": st.integers(0, 1000).map(str),
         "memoryMax": st.integers(0, MEMORY_MIB).map(lambda size: f"{size}Mi"),
     },
@@ -158,6 +172,28 @@ def shares(asked: Asked) -> tuple[Share, ...]:
     )
 
 
+def published(nodes: Sequence[Device]) -> list[Gpu]:
+    """As the driver sees these devices."""
+    return [
+        Gpu(one.uuid, one.index, one.name, whole(one), one.granule_bytes, context_bytes=one.context_bytes)
+        for one in nodes
+    ]
+
+
+def whole(one: Device) -> int:
+    return one.memory_bytes - one.memory_bytes % memory_unit_bytes(one.granule_bytes)
+
+
+def prepare(state: State, given_: Mapping[str, Any], gpus_: Sequence[Gpu]) -> tuple[Asked, Slice | Denied | None]:
+    """What the driver reads in an allocated claim, and what vgpud says to it."""
+    uid, name = given_["metadata"]["uid"], given_["metadata"]["name"]
+    read = read_claim(given_, Ref(uid, "team", name), offers(gpus_), NODE, 0)
+    claim = Claim(uid, "team", name, ("pod",), shares(read), "boot")
+    event = core.PrepareClaim(claim, service_class="batch", weight=0, priority=0, uid=f"u-{uid}", wall_ns=1)
+    event = replace(event, tolerates_drain=read.tolerates_drain)
+    return read, answer(send(state, event))
+
+
 @settings(max_examples=examples(60))
 @given(st.lists(st.tuples(requests.filter(consistent), st.integers(0, 3)), min_size=1, max_size=12))
 def test_the_node_admits_what_the_scheduler_allocates(steps: list[tuple[Request, int]]) -> None:
@@ -171,14 +207,47 @@ def test_the_node_admits_what_the_scheduler_allocates(steps: list[tuple[Request,
         name = f"c{number}"
         if made.allocate(name, asked, distinct=UUID) is None:
             continue
-        given = made.claim(name, "pod")
-        uid = uids[name] = given["metadata"]["uid"]
-        read = read_claim(given, Ref(uid, "team", name), offers(gpus(3)), NODE, 0)
-        claim = Claim(uid, "team", name, ("pod",), shares(read), "boot")
-        event = core.PrepareClaim(claim, service_class="batch", weight=0, priority=0, uid=f"u-{uid}", wall_ns=1)
-        result = answer(send(state, event))
+        given_ = made.claim(name, "pod")
+        uids[name] = given_["metadata"]["uid"]
+        read, result = prepare(state, given_, gpus(3))
         assert isinstance(result, Slice), result
         assert result.shares == shares(read)
+
+
+KIB = 1 << 10
+
+
+@settings(max_examples=examples(200))
+@given(
+    st.integers(0, 8192 * KIB),  # memory of the device, contexts on it, in kibibytes: odd sizes, too
+    st.integers(0, 2048 * KIB),
+    st.sampled_from([64, 1024, 1536, 2048, 32 * KIB]),
+    st.sampled_from(["", "1g.18gb"]),
+    st.one_of(st.none(), st.integers(0, 4096 * KIB)),
+    st.sampled_from(["free", "mig", "half", "quarter", "tenth"]),
+)
+def test_what_is_published_can_be_prepared_on_devices_of_any_size(
+    memory: int, context: int, granule: int, profile: str, asked: int | None, size: str
+) -> None:
+    one = replace(
+        device(0),
+        memory_bytes=memory * KIB,
+        context_bytes=context * KIB,
+        granule_bytes=granule * KIB,
+        profile=profile,
+        parent_uuid="GPU-9" if profile else "",
+    )
+    state = State()
+    step(state, core.Started(NodePolicy(kubernetes_devices=(ALL_DEVICES,)), (one,), (), ()), 0)
+    given_gpus = [replace(gpu, profile=profile, parent_uuid=one.parent_uuid) for gpu in published([one])]
+    made = Allocator(specs(given_gpus, NODE, Policy()))
+    amounts_ = {"sm": "1"} | ({} if asked is None else {"memory": f"{asked}Ki"})
+    claimed = made.allocate("c", Request({} if size in ("half", "quarter", "tenth") else amounts_, 1, size))
+    if claimed is None:
+        return
+    read, result = prepare(state, made.claim("c", "pod"), given_gpus)
+    assert isinstance(result, Slice), result
+    assert result.shares == shares(read)
 
 
 @pytest.mark.parametrize("slices_max", [1, 100, 128])

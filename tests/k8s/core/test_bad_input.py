@@ -128,7 +128,7 @@ def test_two_prepares_at_once_make_one_slice_and_get_one_answer() -> None:
     first, second = world.call(ref), world.call(ref)
     assert world.run() and world.made == 1
     one, two = world.answers[first], world.answers[second]
-    assert (one.cdi_device, one.results, one.error) == (two.cdi_device, two.results, two.error)
+    assert (one.cdi_devices, one.results, one.error) == (two.cdi_devices, two.results, two.error)
 
 
 @pytest.mark.parametrize("steps", range(4))

@@ -37,7 +37,7 @@ def test_prepare_makes_one_slice_and_answers_with_one_cdi_id() -> None:
     world = ready()
     ref = claim(world)
     answer = world.prepare(ref)
-    assert (answer.error, answer.cdi_device) == ("", f"vgpu.dev/gpu=k-{ref.uid}")
+    assert (answer.error, answer.cdi_devices) == ("", (f"vgpu.dev/gpu=k-{ref.uid}",))
     assert [result.device for result in answer.results] == ["gpu-0"]
     assert list(world.slices) == [ref.uid] and len(world.status) == 1
 
@@ -219,7 +219,7 @@ def test_a_driver_that_dies_after_any_step_is_made_good_by_kubelets_next_call(
         assert not world.unprepare(ref).error and not world.slices
         return
     answer = world.prepare(ref)
-    assert answer.cdi_device == f"vgpu.dev/gpu=k-{ref.uid}" and list(world.slices) == [ref.uid]
+    assert answer.cdi_devices == (f"vgpu.dev/gpu=k-{ref.uid}",) and list(world.slices) == [ref.uid]
     assert world.made == 1
 
 

@@ -86,12 +86,26 @@ def test_gpus_that_are_not_given_to_kubernetes_take_no_slices_from_those_that_ar
 
 
 @pytest.mark.parametrize(
-    ("context_mib", "least"), [(0, "2Mi"), (1, "2Mi"), (559, "560Mi"), (560, "560Mi"), (200_000, "140400Mi")]
+    ("context_mib", "least"), [(0, "2Mi"), (1, "4Mi"), (559, "562Mi"), (560, "562Mi"), (140_396, "140398Mi")]
 )
-def test_the_least_memory_is_that_of_one_programs_context(context_mib: int, least: str) -> None:
+def test_the_least_memory_is_that_of_one_programs_context_and_a_granule(context_mib: int, least: str) -> None:
     (spec,) = specs(gpus(context_bytes=context_mib * MIB), NODE, Policy(fixed_sizes=False))
     policy = spec["devices"][0]["capacity"]["memory"]["requestPolicy"]
     assert policy["validRange"] == {"min": least, "max": "140400Mi", "step": "2Mi"}
+
+
+def test_a_device_that_holds_one_context_alone_is_given_away_as_a_whole() -> None:
+    (spec,) = specs(gpus(context_bytes=140_398 * MIB), NODE, Policy())[1:]
+    (device,) = spec["devices"]
+    policy = device["capacity"]["memory"]["requestPolicy"]
+    assert policy["validRange"] == {"min": "140400Mi", "max": "140400Mi"}, "the API refuses a step beyond the value"
+
+
+def test_parts_that_are_too_small_for_a_program_are_not_published() -> None:
+    small = replace(gpus()[0], memory_bytes=4096 * MIB, context_bytes=512 * MIB)
+    names = [one["name"] for one in specs([small], NODE, Policy())[1]["devices"]]
+    assert len(names) == 1 + 2 + 4 and not [name for name in names if "tenth" in name]
+    assert specs([replace(small, memory_bytes=512 * MIB)], NODE, Policy()) == []
 
 
 def test_fixed_and_free_devices_of_a_gpu_consume_its_counters() -> None:
@@ -163,7 +177,7 @@ def test_the_bounds_of_the_api_are_kept() -> None:
     [
         ({"drained": "a fan: broken!"}, Policy(), ("vgpu.dev/drained", "a-fan--broken", "NoSchedule")),
         ({"fault": "Xid 79"}, Policy(), ("vgpu.dev/faulty", "Xid-79", "NoSchedule")),
-        ({"fault": "Xid 79"}, Policy(evict_on_fault=True), ("vgpu.dev/faulty", "Xid-79", "NoExecute")),
+        ({"fault": "Xid 79"}, Policy(evict_on_fault=True, monitors=True), ("vgpu.dev/faulty", "Xid-79", "NoExecute")),
         ({"taken_by": "MPS"}, Policy(), ("vgpu.dev/taken", "MPS", "NoSchedule")),
     ],
 )
@@ -171,7 +185,19 @@ def test_a_device_that_is_not_offered_is_tainted(
     state: dict[str, Any], policy: Policy, taint: tuple[str, str, str]
 ) -> None:
     made = specs(gpus(**state), NODE, policy)[-1]["devices"]
+    made = [one for one in made if not one["name"].endswith("monitor")]
     assert {tuple(one["taints"][0].values()) for one in made} == {taint} and len(made[0]["taints"]) == 1
+
+
+def test_the_device_for_monitors_has_nothing_that_is_used_up() -> None:
+    given = [*gpus(drained="a fan"), replace(gpus()[0], uuid="MIG-0", index=100, profile="1g.18gb")]
+    made = [one for spec in specs(given, NODE, Policy(monitors=True)) for one in spec.get("devices", [])]
+    monitors = [one for one in made if one["attributes"]["size"]["string"] == "monitor"]
+    assert [one["name"] for one in monitors] == ["gpu-0-monitor", "mig-100-monitor"]
+    assert all(one.keys() == {"name", "attributes"} for one in monitors)
+    assert [one["attributes"]["uuid"]["string"] for one in monitors] == ["GPU-0", "MIG-0"]
+    names = [offer.name for offer in devices(given, Policy())]
+    assert not [name for name in names if "monitor" in name], "unless the site wants it"
 
 
 # ---- when ----

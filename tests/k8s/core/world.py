@@ -32,6 +32,7 @@ class World:
         self.status: list[ev.WriteStatus] = []
         self.resized: dict[str, tuple[Granted, ...]] = {}  # by `vgpu slice set`, by the claim's uid
         self.logs: list[str] = []
+        self.reports: list[ev.Report] = []
         self.health: tuple[tuple[str, bool, str], ...] = ()
         self.made = 0  # slices in all: one that is found again does not count
         self.writes = 0  # of ResourceSlices
@@ -56,7 +57,16 @@ class World:
 
     def node_seen(self) -> ev.NodeSeen:
         claims = [
-            Known(uid, one.namespace, one.name, f"k-{uid}", one.pods, self.granted(one), one.granted)
+            Known(
+                uid,
+                one.namespace,
+                one.name,
+                f"k-{uid}",
+                one.pods,
+                self.granted(one),
+                one.granted,
+                pod_names=one.pod_names,
+            )
             for uid, one in ((uid, made.asked) for uid, made in self.slices.items())
         ]
         return ev.NodeSeen(self.gpus, tuple(claims))
@@ -96,6 +106,8 @@ class World:
                 self.post(self._write_status(command))
             case ev.Health():
                 self.health = command.devices
+            case ev.Report():
+                self.reports.append(command)
             case ev.Log():
                 self.logs.append(command.text)
 

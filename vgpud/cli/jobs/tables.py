@@ -281,12 +281,16 @@ def usage_grid(rows: Sequence[View], by: str) -> Grid:
     if by == "job":
         titles = (">JOB", "USER", "QUEUE", "STATE", ">GPUS", *amounts)
         grid = Grid(titles, first_to_go=("GPUS", "QUEUE", "STATE", "ASKED"))
+    elif by in ("namespace", "pod"):
+        grid = Grid((*(("NAMESPACE", "POD") if by == "pod" else ("NAMESPACE",)), *amounts))
     else:
         grid = Grid(("USER" if by == "user" else "QUEUE", ">JOBS", *amounts))
     for row in rows:
         times = [gpu_time(row[f"gpu_seconds_{what}"]) for what in ("asked", "granted", "used")]
         user = "-" if row["uid"] is None else user_name(row["uid"])
-        if by != "job":
+        if by in ("namespace", "pod"):
+            grid.rows.append((row["namespace"], *([row["pod"] or "-"] if by == "pod" else []), *times))
+        elif by != "job":
             grid.rows.append((user if by == "user" else row["queue"] or "-", str(row["jobs"]), *times))
         elif "job_id" in row:
             gpus = gpus_label(row)

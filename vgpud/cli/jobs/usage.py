@@ -1,4 +1,4 @@
-"""`vgpu usage`: GPU time asked for, granted and used, by job, user or queue."""
+"""`vgpu usage`: GPU time asked for, granted and used, by job, user or queue, or of pods."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: columns that the simulator reads (`vgpu simulate --trace`), and the GPU time
 _JOB_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "started_s", "ended_s", "gpus_milli", "members", "duration_s")
 _SUM_COLUMNS = ("queue", "uid", "jobs")
+_POD_COLUMNS = ("namespace", "pod")
 _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
 
 
@@ -29,7 +30,9 @@ _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
 )
 @click.option("--until", type=When(), metavar="MOMENT", help="End (default: now).")
 @click.option(
-    "--by", type=click.Choice(("job", "user", "queue")), help="One row per job (for csv), or sums (default: user)."
+    "--by",
+    type=click.Choice(("job", "user", "queue", "namespace", "pod")),
+    help="One row per job (for csv), or sums (default: user). Kubernetes' claims by namespace or pod.",
 )
 @filters.user_option("Only of this user (users other than admins see their own only).")
 @filters.state_option(filters.JOB_STATES, "With --by job, only jobs in this state")
@@ -59,6 +62,9 @@ def usage(
 
     `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`, and so it is with --cluster, where GPU time used is
     not known: the nodes count it.
+
+    Slices of Kubernetes' claims are root's: --by namespace and --by pod divide them. A claim that several pods share
+    is that of its namespace alone.
     """
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since must be before --until: exchange them")
@@ -67,6 +73,8 @@ def usage(
     if states and by != "job":
         raise click.UsageError("--state is for single jobs: add --by job")
     if cluster_option.check({}, only=("state_dir",)):
+        if by in _POD_COLUMNS:
+            raise click.UsageError(f"--by {by} is for claims of Kubernetes, and --cluster for jobs of Slurm: drop one")
         from vgpud.cli.cluster import usage as ended
 
         ended.show(settings, state_dir, ended.Asked(since, until, by, uid, states))
@@ -81,7 +89,7 @@ def usage(
     if settings.output == "csv":
         _csv(rows, by, settings.headers)
         return
-    key = {"job": "job_id", "user": "uid", "queue": "queue"}[by]
+    key = {"job": "job_id", "user": "uid"}.get(by, by)
     names = [row.get(key) or row.get("slice") for row in rows]
     emit(settings, {"by": by, "usage": rows}, names, lambda: tables.usage_grid(rows, by))
 
@@ -95,7 +103,8 @@ def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
 
 def csv_rows(rows: Sequence[View], by: str) -> Iterator[Sequence[object]]:
     """The header and the lines of a report. With `by` job only jobs: slices without a job were not queued."""
-    columns = (*_JOB_COLUMNS, "state", *_AMOUNTS) if by == "job" else (*_SUM_COLUMNS, *_AMOUNTS)
+    sums = _POD_COLUMNS if by in _POD_COLUMNS else _SUM_COLUMNS
+    columns = (*_JOB_COLUMNS, "state", *_AMOUNTS) if by == "job" else (*sums, *_AMOUNTS)
     yield columns
     for row in rows:
         if by != "job" or "job_id" in row:

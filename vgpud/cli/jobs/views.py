@@ -170,6 +170,8 @@ def usage_view(usage: pb.Usage) -> View:
     }
     if usage.slice:
         row |= {"node": usage.node, "slice": usage.slice}
+    if usage.namespace:
+        row |= {"namespace": usage.namespace, "pod": usage.pod or None}
     if usage.job_id:
         row |= {
             "job_id": usage.job_id,

@@ -148,3 +148,6 @@ class UsageRow:
     members: int = 0
     ran_ns: int = 0
     state: str = ""
+    # of the slice of a Kubernetes claim
+    namespace: str = ""
+    pod: str = ""

@@ -89,4 +89,5 @@ def _size_bytes(part: Part, device: Device) -> int:
     share = part.on(device)
     if max(share.mem_max_bytes, share.mem_min_bytes) > device.memory_bytes:
         return NEVER_BYTES
-    return NEVER_BYTES if share.mem_max_bytes < smallest_limit_bytes(device) else share.mem_min_bytes
+    least = smallest_limit_bytes(device.context_bytes, device.granule_bytes)
+    return NEVER_BYTES if share.mem_max_bytes < least else share.mem_min_bytes

@@ -14,10 +14,15 @@ from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.model import Slice
 from vgpud.core.quotas import width_milli
+from vgpud.core.slices import pod_of_claim
 
 #: a row is no longer than this, so that sums since a time are right to a few minutes
 ROW_NS = 3600 * 1_000_000_000
-BYS = ("job", "user", "queue")
+BYS = ("job", "user", "queue", "namespace", "pod")
+
+
+#: sums over slices of Kubernetes claims
+OF_PODS = ("namespace", "pod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class Row:
     asked: int
     granted: int
     used: int
+    namespace: str = ""  # of the slice of a Kubernetes claim, and its pod: core/slices.py: pod_of_claim
+    pod: str = ""
 
     def within(self, since_ns: int, until_ns: int) -> tuple[int, int, int]:
         """(asked, granted, used) of the part that lies in this time."""
@@ -62,7 +69,8 @@ class Ledger:
 
     def open(self, made: Slice, since_ns: int, used_ns: int = 0) -> None:
         """A slice is there since then; the arbiters count what it uses from `used_ns` on."""
-        row = Row(made.uid, since_ns, since_ns, made.name, made.job_id, made.queue, made.owner_uid, 0, 0, 0)
+        whose = (made.name, made.job_id, made.queue, made.owner_uid)
+        row = Row(made.uid, since_ns, since_ns, *whose, 0, 0, 0, *pod_of_claim(made))
         self._open[made.uid] = _Open(row, made, used_ns)
 
     def knows(self, slice_uid: str) -> bool:
@@ -73,8 +81,10 @@ class Ledger:
         known = self._open[made.uid]
         row = known.row
         passed_ns = max(0, now_ns - row.end_ns)
+        namespace, pod = pod_of_claim(known.made)
+        is_anothers = (namespace, pod) != (row.namespace, row.pod) and row.end_ns > row.begin_ns
         used_ns_more = max(0, used_ns - known.used_ns)
-        if row.end_ns - row.begin_ns >= ROW_NS:
+        if is_anothers or row.end_ns - row.begin_ns >= ROW_NS:
             row = replace(row, begin_ns=row.end_ns, asked=0, granted=0, used=0)
         known.row = replace(
             row,
@@ -82,6 +92,8 @@ class Ledger:
             asked=row.asked + known.made.spec.gpus_milli * passed_ns,
             granted=row.granted + width_milli(known.made) * passed_ns,
             used=row.used + used_ns_more * 1000,
+            namespace=namespace,
+            pod=pod,
         )
         known.made, known.used_ns = made, used_ns
         return known.row
@@ -113,11 +125,14 @@ def _key(row: Row, by: str) -> tuple[object, ...]:
         return (row.queue,)
     if by == "user":
         return (row.uid,)
+    if by in OF_PODS:
+        return (row.namespace,) if by == "namespace" else (row.namespace, row.pod)
     return (row.job_id,) if row.job_id else (0, row.slice_uid)
 
 
 class Sums:
-    """One for each job (and slice made otherwise), user or queue with usage in this period."""
+    """One for each job (and slice made otherwise), user, queue, namespace or pod with usage in this period. Sums of the
+    last two are over slices of Kubernetes claims alone."""
 
     def __init__(self, by: str, since_ns: int, until_ns: int) -> None:
         self._by, self._since_ns, self._until_ns = by, since_ns, until_ns
@@ -127,6 +142,8 @@ class Sums:
 
     def add(self, row: Row) -> None:
         if row.end_ns <= self._since_ns or row.begin_ns >= self._until_ns:
+            return
+        if self._by in OF_PODS and not row.namespace:
             return
         key = _key(row, self._by)
         self._first.setdefault(key, row)
@@ -153,6 +170,8 @@ def sums(rows: Iterable[Row], jobs: dict[int, Job], by: str, since_ns: int, unti
 def _order(row: Row, by: str) -> tuple[object, ...]:
     if by == "queue":
         return (row.queue,)
+    if by in OF_PODS:
+        return (row.namespace, row.pod)
     return (row.uid,) if by == "user" else (row.job_id, row.slice, row.slice_uid)
 
 
@@ -162,7 +181,11 @@ def _usage(row: Row, by: str, total: list[int], jobs: int, job: Job | None, now_
         return UsageRow(row.queue, -1, asked, granted, used, jobs)
     if by == "user":
         return UsageRow("", row.uid, asked, granted, used, jobs)
+    if by in OF_PODS:
+        pod = row.pod if by == "pod" else ""
+        return UsageRow("", -1, asked, granted, used, jobs, namespace=row.namespace, pod=pod)
     made = UsageRow(row.queue, row.uid, asked, granted, used, jobs, row.job_id, "" if row.job_id else row.slice)
+    made = replace(made, namespace=row.namespace, pod=row.pod)
     return made if job is None else replace(made, **_times(job, now_ns))
 
 

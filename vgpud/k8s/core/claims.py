@@ -8,18 +8,20 @@ claim has one slice and a slice has a GPU once. Fixed parts of a GPU are summed,
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result, Words
-from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI, FREE, MEMORY, MEMORY_MAX, SM, SM_MAX
-from vgpud.k8s.core.quantities import MEBIBYTE, QuantityError, parse_quantity
+from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI, FREE, MEMORY, MEMORY_MAX, MONITOR, SM, SM_MAX
+from vgpud.k8s.core.quantities import QuantityError, memory_unit_bytes, parse_quantity
 from vgpud.k8s.core.slice_config import FROM_CLAIM, ConfigError, words_of
+from vgpud.k8s.core.taints import tolerates_drain
 
 RESULTS_MAX = 32  # of a claim's allocation, in the API
 PODS = "pods"
+_POD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _AMOUNT_MAX = 1 << 60  # sums of all devices' are still numbers of 64 bits
 
 
@@ -50,28 +52,60 @@ def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], 
     found = [one for one in _list(allocation, "devices", "results") if one.get("driver") == DRIVER][:RESULTS_MAX]
     if not found:
         raise ClaimError(f"claim {ref} has no device of {DRIVER}")
-    if any(one.get("adminAccess") for one in found):
-        raise ClaimError(f"claim {ref} has adminAccess, which {DRIVER} does not have: `vgpu status` shows all GPUs")
     foreign = next((one.get("pool") for one in found if one.get("pool") != pool), None)
     if foreign is not None:
         raise ClaimError(f"claim {ref} has a device of pool {foreign}, and this node's is {pool}")
     _require_pods(ref, claim)
+    if any(one.get("adminAccess") for one in found):
+        return _monitor(ref, claim, found, offers)
     parts = [_granted(ref, one, offers) for one in found]
     results = tuple(_result(one, part.uuid) for one, part in zip(found, parts, strict=True))
     granted = _by_gpu(ref, parts, [str(one.get("device")) for one in found], offers)
     reckoned = (part.uuid for one, part in zip(found, parts, strict=True) if not one.get("consumedCapacity"))
     words = _words(ref, allocation, found, priority_max)
     pods = pods_of(claim)
-    return Asked(ref.uid, ref.namespace, ref.name, pods, results, granted, words, reckoned=frozenset(reckoned))
+    tolerant = tolerates_drain((one, _offer(ref, one, offers).gpu) for one in found)
+    return Asked(
+        ref.uid,
+        ref.namespace,
+        ref.name,
+        pods,
+        results,
+        granted,
+        words,
+        reckoned=frozenset(reckoned),
+        pod_names=tuple(sorted({pod.name for pod in pod_refs(claim)})),
+        tolerates_drain=tolerant,
+    )
 
 
-def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -> Granted:
+def _monitor(
+    ref: Ref, claim: Mapping[str, Any], found: Sequence[Mapping[str, Any]], offers: Mapping[str, Offer]
+) -> Asked:
+    """A claim with adminAccess: it has devices, and nothing of their capacity."""
+    if not all(one.get("adminAccess") for one in found):
+        text = f"claim {ref} has requests with adminAccess and without: those with it have no slice,"
+        raise ClaimError(f"{text} so make a claim for each")
+    gpus = [_offer(ref, one, offers).gpu for one in found]
+    results = tuple(_result(one, gpu.uuid) for one, gpu in zip(found, gpus, strict=True))
+    return Asked(ref.uid, ref.namespace, ref.name, pods_of(claim), results, (), Words(), monitor_gpus=tuple(gpus))
+
+
+def _offer(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -> Offer:
     name = str(result.get("device"))
     offer = offers.get(name)
     if offer is None:
         have = ", ".join(sorted(one.name for one in offers.values() if one.size == FREE)) or "none"
         raise ClaimError(f"claim {ref} has device {name[:80]}, which this node does not have: it has {have}")
-    whole = offer.gpu.memory_bytes
+    return offer
+
+
+def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -> Granted:
+    offer = _offer(ref, result, offers)
+    name, whole = offer.name, offer.gpu.memory_bytes
+    if offer.size == MONITOR:
+        text = f"claim {ref}, device {name}: it is for monitoring, by claims with adminAccess:"
+        raise ClaimError(f"{text} use the DeviceClass vgpu for a part of the GPU")
     if offer.size != FREE:
         milli = FIXED_MILLI[offer.size]
         memory = fixed_memory(offer.gpu, milli)
@@ -96,7 +130,7 @@ def _granted(ref: Ref, result: Mapping[str, Any], offers: Mapping[str, Offer]) -
 def fixed_memory(gpu: Gpu, milli: int) -> int:
     """The memory of a fixed part of a device, in whole granules and mebibytes."""
     part = gpu.memory_bytes * milli // MILLI_PER_DEVICE
-    return part - part % math.lcm(gpu.granule_bytes, MEBIBYTE)
+    return part - part % memory_unit_bytes(gpu.granule_bytes)
 
 
 def _amounts(ref: Ref, device: str, consumed: Any) -> dict[str, int]:
@@ -195,6 +229,13 @@ def pods_of(claim: Mapping[str, Any]) -> tuple[str, ...]:
     """The uids of the pods that may use the claim, sorted."""
     reserved = _list(claim, "status", "reservedFor")
     return tuple(sorted(str(one.get("uid")) for one in reserved if one.get("resource") == PODS and one.get("uid")))
+
+
+def pod_refs(claim: Mapping[str, Any]) -> list[Ref]:
+    """The same with their names, of those that have one as the API server allows it."""
+    namespace, reserved = str(_at(claim, "metadata", "namespace")), _list(claim, "status", "reservedFor")
+    named = ((one, str(one.get("name") or "")) for one in reserved if one.get("resource") == PODS and one.get("uid"))
+    return [Ref(str(one.get("uid")), namespace, name) for one, name in named if _POD_NAME.fullmatch(name)]
 
 
 def _at(found: Any, *path: str) -> Any:

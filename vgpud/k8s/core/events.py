@@ -140,13 +140,14 @@ class EndSlice:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To a call. error: one line that kubelet shows in the pod's events; else the devices, CDI ids on the first."""
+    """To a call. error: one line that kubelet shows in the pod's events; else the devices and, for their containers,
+    CDI devices."""
 
     call: int
     uid: str
     error: str = ""
     results: tuple[Result, ...] = ()
-    cdi_device: str = ""
+    cdi_devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +171,20 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """An Event of Kubernetes about a claim or a pod. subject: of that kind; note: one line."""
+
+    kind: str  # ResourceClaim or Pod
+    subject: Ref
+    reason: str
+    note: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     text: str
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-Command = ReadClaim | MakeSlice | EndSlice | Answer | WriteStatus | Publish | Health | Log
+Command = ReadClaim | MakeSlice | EndSlice | Answer | WriteStatus | Publish | Health | Report | Log

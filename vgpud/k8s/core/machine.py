@@ -10,11 +10,11 @@ Of one claim, one thing is done at a time; calls that come meanwhile wait for it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vgpud.k8s.core import published, status
+from vgpud.k8s.core import admin_access, published, reports, status
 from vgpud.k8s.core.claims import ClaimError, is_left, is_of, read_claim
 from vgpud.k8s.core.events import (
     Answer,
@@ -84,6 +84,15 @@ class Pool:
     error: str = ""  # of the last one
 
 
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What has happened to a device that a claim has."""
+
+    reason: str
+    note: str
+    is_warning: bool = False
+
+
 @dataclass(slots=True)
 class State:
     """Everything that step() reads and writes."""
@@ -102,11 +111,14 @@ class State:
     pool: Pool = field(default_factory=Pool)
     healthy: tuple[tuple[str, bool, str], ...] = ()
     reconciled_ns: int | None = None
+    #: what its claims' events are to say about a device, by the claim's uid, once the claim has been read
+    remarks: dict[str, Remark] = field(default_factory=dict)
+    report_log: reports.ReportLog = field(default_factory=reports.ReportLog)
 
 
 def step(state: State, event: Event, now_ns: int) -> list[Command]:
     """Applies one event and returns what the shells are to do. `now_ns`: CLOCK_MONOTONIC."""
-    return _HANDLERS[type(event)](state, event, now_ns)
+    return list(reports.limit_reports(state.report_log, _HANDLERS[type(event)](state, event, now_ns), now_ns))
 
 
 # ---- the node ----
@@ -115,7 +127,7 @@ def step(state: State, event: Event, now_ns: int) -> list[Command]:
 def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
     theirs = {share.uuid for one in event.claims if one.device_ids for share in one.granted}
     gpus = without_those_of_others(event.gpus, theirs, "device-plugin")
-    changed, before = state.gpus != gpus, state.claims
+    changed, before, gpus_before = state.gpus != gpus, state.claims, state.gpus
     state.gpus = gpus
     state.claims = {claim.uid: claim for claim in event.claims if not claim.device_ids}
     resized = [
@@ -123,13 +135,31 @@ def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
         for uid, one in state.claims.items()
         if uid in before and one.granted != before[uid].granted and uid not in state.telling
     ]
-    looks = [look for one in resized for look in _look(state, one)]
+    looks = [look for one in (*resized, *_remark(state, gpus_before or ())) for look in _look(state, one)]
     early, state.early = state.early, {}
     looks += [command for read, _ in early.values() for command in _on_claim_read(state, read, now_ns)]
     if not changed:
         return looks
     state.pool.repair_ns = None
     return [*_health(state), *_publish(state, now_ns), *looks]
+
+
+def _remark(state: State, before: Sequence[Gpu]) -> list[Known]:
+    """The claims on devices that have got a fault, or an operator has drained, since they were seen before."""
+    known = {gpu.uuid: gpu for gpu in before}
+    state.remarks = {uid: remark for uid, remark in state.remarks.items() if uid in state.claims}
+    found = []
+    for gpu in state.gpus or ():
+        old = known.get(gpu.uuid)
+        if old is None or (gpu.fault, gpu.drained) == (old.fault, old.drained) or not (gpu.fault or gpu.drained):
+            continue
+        remark = Remark("DeviceDrained", f"{gpu.name} is drained: {gpu.drained}; running pods keep it")
+        if gpu.fault:
+            remark = Remark("DeviceFaulty", f"{gpu.name} is faulty: {gpu.fault}", is_warning=True)
+        its = [one for one in state.claims.values() if gpu.uuid in {share.uuid for share in one.granted}]
+        state.remarks |= {one.uid: remark for one in its}
+        found += its
+    return found
 
 
 def _on_node_lost(state: State, event: NodeLost, now_ns: int) -> list[Command]:
@@ -188,7 +218,12 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
         work.asked = _read(state, event.claim, work.ref, known)
         work.claim = event.claim
     except ClaimError as error:
-        return _done(state, work, str(error))
+        return [reports.report_failure(work.ref, str(error)), *_done(state, work, str(error))]
+    if work.asked.monitor_gpus:
+        note = "it is prepared for monitoring, and has no slice"
+        log = Log(f"claim {work.ref}: {note}")
+        report = reports.report_claim(event.claim, "Prepared", note)
+        return [log, *report, *_done(state, work, "", admin_access.cdi_devices(work.asked.monitor_gpus))]
     work.remakes = known is not None and known.is_for_another(work.asked)
     return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
 
@@ -211,13 +246,13 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
         work.retried, work.waits, work.asked = True, True, None
         return _reconcile(state, now_ns) or _concluded(state, "")
     if event.error:
-        return _done(state, work, f"claim {asked}: {event.error}")
+        return [reports.report_failure(work.ref, event.error), *_done(state, work, f"claim {asked}: {event.error}")]
     names = (asked.uid, asked.namespace, asked.name)
-    known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted)
+    known = Known(*names, event.slice_name, asked.pods, event.granted, asked.granted, pod_names=asked.pod_names)
     state.claims[asked.uid] = known
     on = ", ".join(result.device for result in asked.results)
     log = Log(f"claim {asked} is prepared: slice {event.slice_name} on {on}")
-    return [log, *_done(state, work, "", f"{CDI_KIND}={event.slice_name}"), *_tell(state, work.claim, asked, known)]
+    return [log, *_done(state, work, "", (f"{CDI_KIND}={event.slice_name}",)), *_tell(state, work.claim, asked, known)]
 
 
 def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Command]:
@@ -234,11 +269,11 @@ def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Comman
     return [*told, *done, *_concluded(state, event.uid)]
 
 
-def _done(state: State, work: Work, error: str, cdi_device: str = "") -> list[Command]:
+def _done(state: State, work: Work, error: str, cdi_devices: tuple[str, ...] = ()) -> list[Command]:
     """Answers the calls, and begins with those that waited behind them."""
     uid, asked = work.ref.uid, work.asked
     results = asked.results if asked and not error else ()
-    answers: list[Command] = [Answer(call, uid, error, results, cdi_device if results else "") for call in work.calls]
+    answers: list[Command] = [Answer(call, uid, error, results, cdi_devices if results else ()) for call in work.calls]
     del state.work[uid]
     if not work.behind:
         return answers
@@ -257,7 +292,10 @@ def _tell(state: State, claim: Mapping[str, Any], asked: Asked, known: Known) ->
     if not devices or known.uid in state.telling:
         return []
     state.telling[known.uid] = known.granted
-    return [WriteStatus(Ref(known.uid, known.namespace, known.name), devices)]
+    # what the status says already has been reported, also by a driver before this one
+    reason = "Resized" if status.told(claim) else "Prepared"
+    report = reports.report_claim(claim, reason, reports.describe_slice(asked, known.granted, known.slice_name))
+    return [WriteStatus(Ref(known.uid, known.namespace, known.name), devices), *report]
 
 
 def _on_status_written(state: State, event: StatusWritten, now_ns: int) -> list[Command]:
@@ -289,22 +327,27 @@ def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
     """A claim that has gone, or is another one of the same name, has no use for its slice any more."""
     if event.error or known.uid in state.work:
         return _concluded(state, known.uid)
+    remark = state.remarks.pop(known.uid, None)
     if event.claim is None or not is_of(event.claim, known.uid):
         return _end_unused(state, known, "is gone: its")
     if is_left(event.claim, state.node, known.pods):
         return _end_unused(state, known, "is not allocated to this node any more: its")
     now = state.claims.get(known.uid)  # it may have been resized since it was asked for
+    remarks: list[Command] = []
+    if remark:
+        remarks += reports.report_claim(event.claim, remark.reason, remark.note, is_warning=remark.is_warning)
     if state.gpus is None or now is None:
-        return _concluded(state, known.uid)
+        return [*remarks, *_concluded(state, known.uid)]
     try:
         asked = _read(state, event.claim, Ref(known.uid, known.namespace, known.name), now)
     except ClaimError as error:
-        return [Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
+        return [*remarks, Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
     if now.is_for_another(asked):
         return _end_unused(state, known, "was allocated again, to other pods: its former")
-    if asked.pods != now.pods:
-        return [MakeSlice(asked)]
-    return [*_tell(state, event.claim, asked, now), *_concluded(state, known.uid)]
+    news = _tell(state, event.claim, asked, now)
+    if (asked.pods, asked.pod_names) != (now.pods, now.pod_names):
+        return [*remarks, *news, MakeSlice(asked)]
+    return [*remarks, *news, *_concluded(state, known.uid)]
 
 
 def _end_unused(state: State, known: Known, why: str) -> list[Command]:

@@ -19,7 +19,7 @@ class Gpu:
     uuid: str
     index: int
     product: str
-    memory_bytes: int  # what slices can have, in whole mebibytes
+    memory_bytes: int  # what slices can have, in whole granules and mebibytes
     granule_bytes: int
     context_bytes: int = 0  # of one program, 0 = not known
     simulated: bool = False
@@ -94,6 +94,11 @@ class Asked:
     device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
     #: GPUs whose memory the allocation does not name: it is reckoned from what the GPU has now
     reckoned: frozenset[str] = frozenset()
+    #: devices that a claim with adminAccess sees; it has nothing of them, and no slice
+    monitor_gpus: tuple[Gpu, ...] = ()
+    pod_names: tuple[str, ...] = ()  # for people
+    #: devices of it are drained, by an operator or a fault, and it tolerates the taint of each
+    tolerates_drain: bool = False
 
     def as_prepared(self, known: Known | None) -> Asked:
         """The same, with the memory that it was prepared with where that is reckoned: what NVIDIA's driver keeps of a
@@ -123,6 +128,7 @@ class Known:
     allocated: tuple[Granted, ...] = ()  # what it was prepared with
     device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
     in_use: bool = False  # by a container
+    pod_names: tuple[str, ...] = ()
 
     def is_for_another(self, asked: Asked) -> bool:
         """Whether the claim was allocated anew since it was prepared, for other pods: then nobody uses the slice."""

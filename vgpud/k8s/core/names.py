@@ -11,6 +11,8 @@ CAPACITIES = (SM, MEMORY, SLICES, SM_MAX, MEMORY_MAX)
 SIZE, FREE = "size", "free"
 #: the same attribute of a MIG instance, which is asked for by capacities, too: half of it is not half of a GPU
 MIG = "mig"
+#: the same attribute of a device that is looked at and not used, by claims with adminAccess
+MONITOR = "monitor"
 #: attribute that GPUs of a node have in common when NVLink joins them, for matchAttribute
 NVLINK_GROUP = "nvlinkGroup"
 #: fixed sizes in milli-GPU, for extended resources (limits: {vgpu.dev/half: 1})

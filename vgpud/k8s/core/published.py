@@ -3,7 +3,9 @@
 A GPU is published as a device with consumable capacity, which any number of claims share, and as devices of fixed sizes
 for extended resources. All of a GPU's devices consume its counters, so it is given away by amounts or in fixed parts at
 a time. A MIG instance has amounts only: those are of the instance, and a fixed part is one of a GPU. Maxima are
-capacities that cannot be used up: parameters that the API server checks (docs/kubernetes.md).
+capacities that cannot be used up: parameters that the API server checks (docs/kubernetes.md). The device for monitors
+has neither capacity nor counters nor taints, since kube-scheduler compares these for adminAccess, too: a monitor could
+not see a GPU that is full.
 
 Bounds of the API (resource/v1): 64 devices in a slice whose devices have counters or taints, 8 sets of counters in a
 slice, which has no devices then. Before 1.35 counters were in the slice of their devices and nowhere else, so fixed
@@ -17,10 +19,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vgpud.core.admit import smallest_limit_bytes
 from vgpud.core.model import SLICES_MAX
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.k8s.core.claims import fixed_memory
-from vgpud.k8s.core.model import NO_EXECUTE, NO_SCHEDULE, Gpu, Offer
+from vgpud.k8s.core.model import Gpu, Offer
 from vgpud.k8s.core.names import (
     DRIVER,
     FIXED_MILLI,
@@ -28,22 +31,20 @@ from vgpud.k8s.core.names import (
     MEMORY,
     MEMORY_MAX,
     MIG,
+    MONITOR,
     NVLINK_GROUP,
     SIZE,
     SLICES,
     SM,
     SM_MAX,
-    TAINT_DRAINED,
-    TAINT_FAULTY,
-    TAINT_TAKEN,
 )
-from vgpud.k8s.core.quantities import MEBIBYTE, QuantityError, format_memory, parse_quantity
+from vgpud.k8s.core.quantities import QuantityError, format_memory, memory_unit_bytes, parse_quantity
+from vgpud.k8s.core.taints import taints_of
 
 DEVICES_MAX = 64
 COUNTER_SETS_MAX = 8
 #: version of Kubernetes from which on counters may be in a ResourceSlice of their own
 FIXED_SIZES_SINCE = (1, 35)
-_LABEL_MAX = 63
 _VERSION = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?")
 
 
@@ -53,6 +54,7 @@ class Policy:
 
     slices_max: int = 96  # claims that may share one GPU; fewer where the node has many GPUs
     fixed_sizes: bool = True
+    monitors: bool = False  # a device per GPU for claims with adminAccess
     evict_on_fault: bool = False  # pods that do not tolerate it, when the driver reports a fatal Xid, or it is lost
 
 
@@ -60,7 +62,8 @@ def offers(gpus: Iterable[Gpu]) -> dict[str, Offer]:
     """All devices that a claim may have, by name: also those that were published before a setting was changed."""
     made: dict[str, Offer] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
-        made[gpu.name] = Offer(gpu.name, gpu)
+        for offer in (Offer(gpu.name, gpu), Offer(f"{gpu.name}-{MONITOR}", gpu, MONITOR)):
+            made[offer.name] = offer
         for size, milli in FIXED_MILLI.items() if not gpu.profile else ():
             for number in range(MILLI_PER_DEVICE // milli):
                 name = f"{gpu.name}-{size}-{number}"
@@ -69,17 +72,31 @@ def offers(gpus: Iterable[Gpu]) -> dict[str, Offer]:
 
 
 def devices(gpus: Iterable[Gpu], policy: Policy) -> list[Offer]:
-    """The devices that are published."""
-    sizes = {FREE, *FIXED_MILLI} if policy.fixed_sizes else {FREE}
-    return [offer for offer in offers(gpus).values() if offer.gpu.given and offer.size in sizes]
+    """The devices that are published: no part that is too small for a program, which no claim of it could be prepared
+    with."""
+    sizes = {FREE} | (FIXED_MILLI.keys() if policy.fixed_sizes else set()) | ({MONITOR} if policy.monitors else set())
+    there = [offer for offer in offers(gpus).values() if offer.gpu.given and offer.size in sizes]
+    return [offer for offer in there if offer.size == MONITOR or _memory_bytes(offer) >= _least_bytes(offer.gpu)]
+
+
+def _memory_bytes(offer: Offer) -> int:
+    gpu = offer.gpu
+    return gpu.memory_bytes if offer.size == FREE else fixed_memory(gpu, FIXED_MILLI[offer.size])
+
+
+def _least_bytes(gpu: Gpu) -> int:
+    """The least memory that vgpud prepares a claim with: what it admits, in the unit that is published."""
+    unit = memory_unit_bytes(gpu.granule_bytes)
+    return -(-smallest_limit_bytes(gpu.context_bytes, gpu.granule_bytes) // unit) * unit
 
 
 def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]]:
     """The specs of the node's ResourceSlices, without `pool`: first the counters, then the devices."""
-    ordered = sorted((gpu for gpu in gpus if gpu.given), key=lambda gpu: gpu.index)
+    wanted = devices(gpus, policy)
+    ordered = [offer.gpu for offer in wanted if offer.size == FREE]
     # a node has SLICES_MAX slices: the scheduler must not count on more
     bounded = replace(policy, slices_max=max(1, min(policy.slices_max, SLICES_MAX // max(1, len(ordered)))))
-    published = [_device(offer, bounded) for offer in devices(gpus, policy)]
+    published = [_device(offer, bounded) for offer in wanted]
     counters = [_counters(gpu) for gpu in ordered if not gpu.profile] if policy.fixed_sizes else []
     own = {"driver": DRIVER, "nodeName": node}
     made = [own | {"sharedCounters": part} for part in _parts(counters, COUNTER_SETS_MAX)]
@@ -100,18 +117,19 @@ def _counters(gpu: Gpu) -> dict[str, Any]:
 def _device(offer: Offer, policy: Policy) -> dict[str, Any]:
     gpu = offer.gpu
     made: dict[str, Any] = {"name": offer.name, "attributes": _attributes(offer)}
+    if offer.size == MONITOR:
+        return made  # it is there for monitors whatever the GPU's capacity and state are
     if offer.size == FREE:
         made["allowMultipleAllocations"] = True
         made["capacity"] = _capacity(gpu, policy)
-        milli, memory = MILLI_PER_DEVICE, format_memory(gpu.memory_bytes)
+        milli, memory = MILLI_PER_DEVICE, format_memory(_memory_bytes(offer))
     else:
-        milli = FIXED_MILLI[offer.size]
-        memory = format_memory(fixed_memory(gpu, milli))
+        milli, memory = FIXED_MILLI[offer.size], format_memory(_memory_bytes(offer))
         made["capacity"] = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
     if policy.fixed_sizes and not gpu.profile:
         counters = {SM: {"value": str(milli)}, MEMORY: {"value": memory}}
         made["consumesCounters"] = [{"counterSet": gpu.name, "counters": counters}]
-    if taints := _taints(gpu, policy):
+    if taints := taints_of(gpu, policy.evict_on_fault):
         made["taints"] = taints
     return made
 
@@ -122,7 +140,7 @@ def _attributes(offer: Offer) -> dict[str, Any]:
         "uuid": {"string": gpu.uuid[:64]},
         "index": {"int": gpu.index},
         "type": {"string": MIG if gpu.profile else "gpu"},
-        SIZE: {"string": MIG if gpu.profile else offer.size},
+        SIZE: {"string": MIG if gpu.profile and offer.size == FREE else offer.size},
         "productName": {"string": gpu.product[:64]},
         "simulated": {"bool": gpu.simulated},
     }
@@ -148,14 +166,14 @@ def _semantic(version: str) -> str:
 
 
 def _capacity(gpu: Gpu, policy: Policy) -> dict[str, Any]:
-    step_bytes = max(gpu.granule_bytes, MEBIBYTE)
-    # a slice with less has no room for the context of one program
-    least_bytes = min(gpu.memory_bytes, max(1, -(-gpu.context_bytes // step_bytes)) * step_bytes)
+    step_bytes, least_bytes = memory_unit_bytes(gpu.granule_bytes), _least_bytes(gpu)
     whole, step, least = format_memory(gpu.memory_bytes), format_memory(step_bytes), format_memory(least_bytes)
+    # the API refuses a step beyond the value, and with it the whole ResourceSlice
+    memory_step = step if least_bytes < gpu.memory_bytes else None
     most = policy.slices_max  # as many maxima as there can be claims do not use a value up
     return {
         SM: _range(str(MILLI_PER_DEVICE), str(MILLI_PER_DEVICE), "0", str(MILLI_PER_DEVICE), "1"),
-        MEMORY: _range(whole, whole, least, whole, step),
+        MEMORY: _range(whole, whole, least, whole, memory_step),
         SLICES: _range(str(most), "1", "1", "1", None),
         SM_MAX: _range(str(most * MILLI_PER_DEVICE), "0", "0", str(MILLI_PER_DEVICE), "1"),
         MEMORY_MAX: _range(format_memory(most * gpu.memory_bytes), "0", "0", whole, step),
@@ -165,24 +183,6 @@ def _capacity(gpu: Gpu, policy: Policy) -> dict[str, Any]:
 def _range(value: str, default: str, least: str, most: str, step: str | None) -> dict[str, Any]:
     valid = {"min": least, "max": most} | ({"step": step} if step else {})
     return {"value": value, "requestPolicy": {"default": default, "validRange": valid}}
-
-
-def _taints(gpu: Gpu, policy: Policy) -> list[dict[str, str]]:
-    made = []
-    if gpu.fault:
-        effect = NO_EXECUTE if policy.evict_on_fault else NO_SCHEDULE
-        made.append({"key": TAINT_FAULTY, "value": _label(gpu.fault), "effect": effect})
-    elif gpu.drained:
-        made.append({"key": TAINT_DRAINED, "value": _label(gpu.drained), "effect": NO_SCHEDULE})
-    if gpu.taken_by:
-        made.append({"key": TAINT_TAKEN, "value": _label(gpu.taken_by), "effect": NO_SCHEDULE})
-    return made
-
-
-def _label(text: str) -> str:
-    """The text as a label's value: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text)[:_LABEL_MAX]
-    return kept.strip("-_.")
 
 
 # ---- what is there against what is wanted ----

@@ -6,6 +6,7 @@ resource.Quantity, a decimal number with a binary or decimal suffix, or with an 
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -48,6 +49,6 @@ def format_memory(size_bytes: int) -> str:
     return f"{size_bytes // MEBIBYTE}Mi"
 
 
-def whole_mebibytes(size_bytes: int) -> int:
-    """The same size without the part of a mebibyte, in bytes."""
-    return size_bytes - size_bytes % MEBIBYTE
+def memory_unit_bytes(granule_bytes: int) -> int:
+    """The least memory that is both whole granules, as devices have it, and whole mebibytes, as it is published."""
+    return math.lcm(granule_bytes, MEBIBYTE)

@@ -19,7 +19,7 @@ from lightkube.config import client_adapter
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
-from vgpud.k8s.core.events import ClaimRead, PoolSeen, Published, StatusWritten
+from vgpud.k8s.core.events import ClaimRead, PoolSeen, Published, Report, StatusWritten
 from vgpud.k8s.core.model import Ref
 from vgpud.k8s.core.names import API, DRIVER
 from vgpud.k8s.core.published import Changes, Write, generate_name, generation, not_stored
@@ -31,6 +31,9 @@ _CLAIMS = "resourceclaims"
 Claim = create_namespaced_resource(_GROUP, _VERSION, "ResourceClaim", _CLAIMS)
 Slice = create_global_resource(_GROUP, _VERSION, "ResourceSlice", "resourceslices")
 Node = create_global_resource("", "v1", "Node", "nodes")
+Event = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
+#: API versions of what Events are about
+_API_OF = {"ResourceClaim": API, "Pod": "v1"}
 #: a call that takes longer has failed: kubelet waits 45 s for the whole of an answer
 CALL_S = 10.0
 #: between attempts to watch: the first, and the longest. An API server that comes back has many nodes waiting for it
@@ -126,6 +129,27 @@ class ApiServer:
         except Exception as error:
             return StatusWritten(ref.uid, reason_of(error))
         return StatusWritten(ref.uid)
+
+    async def write_event(self, report: Report, now: str) -> None:
+        """An Event, which is worth no second try: the log has what it says. now: as the API writes times."""
+        subject = report.subject
+        regarding = {"apiVersion": _API_OF[report.kind], "kind": report.kind, "namespace": subject.namespace}
+        body = {
+            "metadata": {"generateName": f"{subject.name[:200]}.", "namespace": subject.namespace},
+            "eventTime": now,
+            "reportingController": DRIVER,
+            "reportingInstance": self._node[:128],
+            "action": "PrepareClaim",
+            "reason": report.reason,
+            "type": "Warning" if report.is_warning else "Normal",
+            "note": report.note,
+            "regarding": {**regarding, "name": subject.name, "uid": subject.uid},
+        }
+        try:
+            event: Any = Event.from_dict(body)
+            await self._call(self._client.create(event))
+        except Exception as error:
+            log.debug("the Event %s of %s %s could not be written: %s", report.reason, report.kind, subject, error)
 
     # ---- ResourceSlices ----
 

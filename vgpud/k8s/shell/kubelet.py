@@ -90,11 +90,11 @@ def service(calls: Calls, pb: Any, base: type) -> Any:
             for number, result in enumerate(given.results):
                 first = number == 0
                 device = one.devices.add(
-                    # a container that names any request of the claim gets the id, and gets it once
+                    # a container that names any request of the claim gets the ids, and gets them once
                     request_names=dict.fromkeys(names) if first else [result.request],
                     pool_name=result.pool,
                     device_name=result.device,
-                    cdi_device_ids=[given.cdi_device] if first else [],
+                    cdi_device_ids=given.cdi_devices if first else [],
                 )
                 if result.share_id:
                     device.share_id = result.share_id

@@ -13,7 +13,7 @@ import grpc
 
 from vgpud.k8s.core.events import NodeLost, NodeSeen, PodUnknown, SliceEnded, SliceMade
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Known
-from vgpud.k8s.core.quantities import whole_mebibytes
+from vgpud.k8s.core.quantities import memory_unit_bytes
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
@@ -40,7 +40,9 @@ class NodeDaemon:
         self._events = stubs.EventServiceStub(channel)
 
     async def make_slice(self, asked: Asked) -> SliceMade:
-        claim = pb.Claim(uid=asked.uid, namespace=asked.namespace, name=asked.name, pod_uids=asked.pods)
+        claim = pb.Claim(uid=asked.uid, namespace=asked.namespace, name=asked.name)
+        claim.pod_uids.extend(asked.pods)
+        claim.pod_names.extend(asked.pod_names)
         claim.device_ids.extend(asked.device_ids)
         for one in asked.granted:
             claim.granted.add(
@@ -52,7 +54,11 @@ class NodeDaemon:
             )
         words = asked.words
         request = pb.PrepareClaimRequest(
-            claim=claim, service_class=words.service_class, weight=words.weight, priority=words.priority
+            claim=claim,
+            service_class=words.service_class,
+            weight=words.weight,
+            priority=words.priority,
+            tolerates_drain=asked.tolerates_drain,
         )
         try:
             answer = await patiently(self._claims.PrepareClaim, request)
@@ -148,6 +154,7 @@ def node_seen(answer: pb.WatchSlicesResponse, driver_version: str = "") -> NodeS
             _granted(one.claim.granted),
             tuple(one.claim.device_ids),
             bool(one.containers),
+            tuple(one.claim.pod_names),
         )
         for one in answer.slices
         if one.HasField("claim")
@@ -171,7 +178,7 @@ def _gpu(device: pb.Device, slices: Sequence[str], driver_version: str) -> Gpu:
         uuid=device.uuid,
         index=device.index,
         product=device.name,
-        memory_bytes=whole_mebibytes(device.memory_total_bytes - device.memory_total_bytes % device.granule_bytes),
+        memory_bytes=device.memory_total_bytes - device.memory_total_bytes % memory_unit_bytes(device.granule_bytes),
         granule_bytes=device.granule_bytes,
         context_bytes=device.context_bytes,
         simulated=device.simulated,

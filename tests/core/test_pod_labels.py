@@ -1,0 +1,98 @@
+"""Whose a slice of a Kubernetes claim is, for metrics and accounting: by names, as far as they are the only ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.test_claims import asked, kubernetes, share
+from tests.core.test_containers import send
+from tests.core.test_machine import answer, create, started
+from vgpud.core.model import Container, Denied, Slice, State
+from vgpud.core.observed import SliceStats, Standing
+from vgpud.core.queue.accounting import Ledger
+from vgpud.core.slices import pod_of_claim
+from vgpud.core.snapshot import take_snapshot
+
+
+def claimed(state: State, pods: tuple[str, ...], names: tuple[str, ...]) -> Slice:
+    event = asked(share())
+    claim = replace(event.claim, pods=pods, pod_names=names)
+    made = answer(send(state, replace(event, claim=claim)))
+    assert isinstance(made, Slice), made
+    return made
+
+
+def labels(state: State) -> dict[str, tuple[str, ...]]:
+    found = take_snapshot(state, "n", "1", {}, lambda *_: SliceStats(), lambda _: Standing())
+    return {one.slice_name: one.pod_labels for one in found.slices}
+
+
+def run(state: State, made: Slice, *names: str) -> None:
+    for number, name in enumerate(names):
+        container = Container(f"c{number}", made.name, False, 1, 1, "", 0, True, name)
+        state.containers[container.container_id] = container
+
+
+@pytest.mark.parametrize(
+    ("names", "containers", "expected"),
+    [
+        (("train-0",), ("train-0/main",), ("team", "train-0", "main")),
+        (("train-0",), ("train-0/main", "train-0/main"), ("team", "train-0", "main")),
+        (("train-0",), ("train-0/main", "train-0/side"), ("team", "train-0")),
+        (("train-0",), (), ("team", "train-0")),
+        (("train-0",), ("",), ("team", "train-0")),
+        ((), ("train-0/main",), ("team",)),
+    ],
+)
+def test_one_pod_is_named_and_its_only_container(
+    names: tuple[str, ...], containers: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    state = kubernetes()
+    made = claimed(state, ("p",), names)
+    run(state, made, *containers)
+    assert labels(state) == {made.name: expected}
+
+
+def test_several_pods_are_those_of_their_namespace() -> None:
+    state = kubernetes()
+    made = claimed(state, ("p", "q"), ("train-0", "train-1"))
+    run(state, made, "train-0/main")
+    assert labels(state) == {made.name: ("team",)} and pod_of_claim(made) == ("team", "")
+
+
+def test_a_second_pod_whose_name_is_not_known_counts() -> None:
+    assert pod_of_claim(claimed(kubernetes(), ("p", "q"), ("train-0",))) == ("team", "")
+
+
+def test_other_slices_have_no_pod() -> None:
+    state = started()
+    made = answer(send(state, create("a", 100)))
+    assert isinstance(made, Slice) and pod_of_claim(made) == ("", "") and labels(state) == {"a": ()}
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "-a", "a" * 254, 'a"} 1\n'])
+def test_a_name_that_no_pod_has_is_refused(name: str) -> None:
+    event = asked(share())
+    result = answer(send(kubernetes(), replace(event, claim=replace(event.claim, pod_names=(name,)))))
+    assert isinstance(result, Denied) and result.field == "claim.pod_names"
+
+
+def test_names_come_with_a_claim_that_is_prepared_again() -> None:
+    state = kubernetes()
+    claimed(state, ("p",), ())
+    made = claimed(state, ("p",), ("train-0",))
+    assert pod_of_claim(made) == ("team", "train-0") and made.revision == 2
+
+
+def test_time_is_counted_for_the_pods_that_had_the_slice_then() -> None:
+    state, ledger = kubernetes(), Ledger()
+    alone = claimed(state, ("p",), ("train-0",))
+    ledger.open(alone, 0)
+    both = claimed(state, ("p", "q"), ("train-0", "train-1"))
+    first, second = ledger.see(both, 10, 1000), ledger.see(both, 30, 3000)
+    assert (first.namespace, first.pod, first.begin_ns, first.end_ns) == ("team", "train-0", 0, 1000)
+    assert (second.namespace, second.pod, second.begin_ns, second.end_ns) == ("team", "", 1000, 3000)
+    assert (first.used, second.used) == (10_000, 20_000)
+    assert ledger.close(both, 30, 4000).granted == 500 * 3000

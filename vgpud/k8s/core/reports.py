@@ -1,0 +1,92 @@
+"""Events of Kubernetes (`kubectl describe`) about claims and their pods: what is said, and how often.
+
+A note may quote what others have written (names, reasons of operators), so it is one printable line of bounded length.
+kubelet asks for a claim that cannot be prepared every few seconds, so what was said of an object is not said again for
+a while, and a node says no more than its share: an event that is lost is in the driver's log.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgpud.core.units import format_bytes, format_gpus
+from vgpud.k8s.core.claims import pod_refs
+from vgpud.k8s.core.events import Command, Report
+from vgpud.k8s.core.model import Asked, Granted, Ref
+
+SECOND_NS = 1_000_000_000
+#: how long the same is not said again of an object; of how many such sayings the driver knows
+AGAIN_NS, KNOWN_MAX = 600 * SECOND_NS, 1000
+#: events at once, and how long it takes until there may be one more
+BURST, EVERY_NS = 50, 2 * SECOND_NS
+#: of a claim's pods that an event is written for; of a note, in the API
+PODS_MAX, NOTE_BYTES_MAX = 8, 1024
+
+
+@dataclass(slots=True)
+class ReportLog:
+    """What was said, by object and sentence, and what may still be said."""
+
+    until_ns: OrderedDict[tuple[str, str, str], int] = field(default_factory=OrderedDict)
+    tokens: int = BURST
+    refill_ns: int = 0
+
+
+def report_claim(claim: Mapping[str, Any], reason: str, note: str, *, is_warning: bool = False) -> list[Report]:
+    """One for the claim and for each of its pods."""
+    metadata = claim.get("metadata") or {}
+    ref = Ref(str(metadata.get("uid")), str(metadata.get("namespace")), str(metadata.get("name")))
+    pods = pod_refs(claim)[:PODS_MAX]
+    kinds = [("ResourceClaim", ref), *(("Pod", pod) for pod in pods)]
+    return [Report(kind, one, reason, printable_line(note), is_warning) for kind, one in kinds]
+
+
+def report_failure(ref: Ref, note: str) -> Report:
+    """A claim that could not be prepared. kubelet itself says it of the pod."""
+    return Report("ResourceClaim", ref, "PrepareFailed", printable_line(note), is_warning=True)
+
+
+def describe_slice(asked: Asked, granted: Iterable[Granted], slice_name: str) -> str:
+    """What a claim has, in one line."""
+    devices = {result.uuid: result.device for result in asked.results}
+    parts = [
+        f"{devices.get(one.uuid, one.uuid)}: {_range(format_gpus(one.min_milli), format_gpus(one.max_milli))} of the SM"
+        f" time, {_range(format_bytes(one.mem_min_bytes), format_bytes(one.mem_max_bytes))} of memory"
+        for one in granted
+    ]
+    return f"slice {slice_name} has {'; '.join(parts)}"
+
+
+def printable_line(text: str) -> str:
+    """One printable line of at most NOTE_BYTES_MAX bytes."""
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    return shown.encode()[:NOTE_BYTES_MAX].decode(errors="ignore")
+
+
+def limit_reports(known: ReportLog, commands: Iterable[Command], now_ns: int) -> Iterator[Command]:
+    """The commands without reports that were made a short while ago, or are too many."""
+    for command in commands:
+        if not isinstance(command, Report) or _may_say(known, command, now_ns):
+            yield command
+
+
+def _may_say(known: ReportLog, report: Report, now_ns: int) -> bool:
+    more = (now_ns - known.refill_ns) // EVERY_NS
+    known.tokens = min(BURST, known.tokens + more)
+    known.refill_ns += more * EVERY_NS
+    key = (report.subject.uid, report.reason, report.note)
+    if now_ns < known.until_ns.get(key, now_ns) or known.tokens < 1:
+        return False
+    known.tokens -= 1
+    known.until_ns[key] = now_ns + AGAIN_NS
+    known.until_ns.move_to_end(key)
+    while len(known.until_ns) > KNOWN_MAX:
+        known.until_ns.popitem(last=False)
+    return True
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"

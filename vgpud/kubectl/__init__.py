@@ -1,0 +1,1 @@
+"""`kubectl vgpu`: slices of a cluster's pods by the names of the pods."""
