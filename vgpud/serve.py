@@ -262,6 +262,8 @@ def serve_command(
     config = configuration.load(config_path, **overrides)
     if in_container:
         in_container_check((config.runtime, config.state, paths.cache_dir()))
+        overrides |= {} if config.front else {"front": str(paths.INSTALLED_FRONT)}
+        config = configuration.load(config_path, **overrides)
     serve(config, config_path, overrides)
 
 
