@@ -15,8 +15,8 @@ from lightkube import AsyncClient, KubeConfig
 from tests.k8s.parts import NODE, kubeconfig
 from vgpud.k8s.core.machine import State
 from vgpud.k8s.core.model import Ref
-from vgpud.k8s.driver import Driver
-from vgpud.k8s.shell import kubelet
+from vgpud.k8s.driver import WAIT_S, Driver
+from vgpud.k8s.shell import api_server, kubelet
 from vgpud.k8s.shell.sockets import listen
 
 REF = Ref("u", "team", "half")
@@ -63,6 +63,7 @@ def test_a_call_with_a_fault_is_answered_and_the_next_one_is_not_stuck_behind_it
 
 def test_an_answer_comes_within_kubelets_45_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kubelet.ANSWER_S + kubelet.ANSWER_S / 10 < 45
+    assert api_server.CALL_S + WAIT_S < kubelet.ANSWER_S, "the reason of a wait without result is said"
     monkeypatch.setattr(kubelet, "ANSWER_S", 0.05)
 
     async def story(driver: Driver) -> None:

@@ -24,6 +24,8 @@ from vgpud.k8s.tasks import Tasks
 log = logging.getLogger("vgpud.k8s")
 
 TICK_S = 1.0
+#: for a vgpud that is replaced: with the claim's reading before it, less than kubelet waits for the answer
+WAIT_S = 28.0
 
 
 class Driver:
@@ -42,7 +44,7 @@ class Driver:
         self._state = state
         self._ended = ended
         self._api = ApiServer(connect, state.node)
-        self._daemon = NodeDaemon(channel)
+        self._daemon = NodeDaemon(channel, WAIT_S)
         self._calls = Calls(self.post)
         self._health = Health(state.node)
         self._sockets = Sockets(registry, plugins, self._calls, self._health, self._refused)

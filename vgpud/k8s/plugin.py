@@ -16,7 +16,7 @@ import grpc
 
 from vgpud.k8s.core import plugin_events as ev
 from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, SliceEnded, SliceMade, Tick
-from vgpud.k8s.core.plugin import State, step
+from vgpud.k8s.core.plugin import SECOND_NS, WAIT_NS, State, step
 from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.device_plugin import PluginSocket, Service
 from vgpud.k8s.shell.node_daemon import NodeDaemon
@@ -41,7 +41,7 @@ class DevicePlugin:
         ended: Callable[[str], None],
     ) -> None:
         self._state = state
-        self._daemon = NodeDaemon(channel)
+        self._daemon = NodeDaemon(channel, WAIT_NS / SECOND_NS)
         self._api = api
         self._service = Service(self.post)
         self._socket = PluginSocket(kubelet_dir / "device-plugins", kubelet_dir / "pod-resources", self._service)

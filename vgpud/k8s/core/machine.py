@@ -51,7 +51,7 @@ REPAIR_NS = 30 * SECOND_NS
 #: after a write that failed; twice as long after each further one, up to the second time
 RETRY_NS, RETRY_MAX_NS = 2 * SECOND_NS, 30 * SECOND_NS
 #: for vgpud to be seen for the first time, before a claim is refused: they may have been started together
-FIRST_SEEN_NS = 10 * SECOND_NS
+FIRST_SEEN_NS = 25 * SECOND_NS
 #: between two writes that succeed, and until the watch must have shown one: it may lag, or be dead
 SETTLE_NS, SHOWN_NS = SECOND_NS, 30 * SECOND_NS
 
