@@ -93,6 +93,7 @@ def test_kubernetes_1_34_gets_what_it_can_store(cluster: FakeCluster) -> None:
     for one in cluster.api.slices():
         cluster.api.remove(f"{SLICES}/{one['metadata']['name']}")
     cluster.start()
+    cluster.kubelet.register()
     (made,) = cluster.published(1)
     assert [one["name"] for one in made["spec"]["devices"]] == ["gpu-0", "gpu-1"]
     assert "consumesCounters" not in made["spec"]["devices"][0] and "sharedCounters" not in made["spec"]
@@ -143,6 +144,7 @@ def test_killed_and_started_again_it_answers_the_same_and_writes_nothing(cluster
 def test_a_kubelet_that_starts_deletes_the_slices_and_they_come_back(cluster: FakeCluster) -> None:
     for one in cluster.api.slices():
         cluster.api.remove(f"/apis/resource.k8s.io/v1/resourceslices/{one['metadata']['name']}")
+    cluster.kubelet.register()
     cluster.published(2)
 
 

@@ -17,6 +17,9 @@ from vgpud.k8s.core.machine import State
 from vgpud.k8s.core.model import Ref
 from vgpud.k8s.driver import WAIT_S, Driver
 from vgpud.k8s.shell import api_server, kubelet
+from vgpud.k8s.shell.health_files import HealthFiles
+from vgpud.k8s.shell.kubelet import Paths
+from vgpud.k8s.shell.node_lock import NodeLock
 from vgpud.k8s.shell.sockets import listen
 
 REF = Ref("u", "team", "half")
@@ -30,7 +33,8 @@ def run(folder: Path, story: Any) -> list[str]:
     async def inner() -> None:
         async with grpc.aio.insecure_channel(f"unix:{folder}/none") as channel:
             connect = lambda: AsyncClient(config, trust_env=False)  # noqa: E731
-            driver = Driver(State(NODE), connect, channel, folder, folder, ended.append)
+            paths, lock = Paths(folder, folder, ""), NodeLock(folder)
+            driver = Driver(State(NODE), connect, channel, paths, lock, HealthFiles(None), ended.append)
             await story(driver)
             await driver.stop()
 

@@ -430,6 +430,7 @@ def test_a_kubelet_that_starts_deletes_them_and_they_come_back_within_two_second
     for name in list(world.pool):
         del world.pool[name]
         world.post(world.pool_seen())
+    world.post(ev.Registered())
     world.run()
     for _ in range(2):
         world.tick(1)
