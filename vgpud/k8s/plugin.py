@@ -97,7 +97,7 @@ class DevicePlugin:
             self.post(seen)
             self.post(Tick())
             if seen.serving:
-                self._files.write(self._state.registered is not None)
+                self._files.write(is_ready=True)  # kubelet is told of it when vgpud is there
             await asyncio.sleep(TICK_S)
 
     async def _clear_pool(self, api: ApiServer) -> None:

@@ -39,12 +39,14 @@ def test_while_one_is_replaced_the_former_one_publishes() -> None:
     assert world.run() and world.writes > 0 and world.state.is_ready
 
 
-def test_it_is_not_ready_without_vgpud() -> None:
+def test_it_is_ready_without_vgpud_and_not_without_the_api_server() -> None:
+    """A node without vgpud keeps no other one from its upgrade; a role that is too small does."""
     world = World()
-    world.run()
-    assert world.state.is_ready
-    world.state.gpus = None
+    world.state, world.commands = State(NODE), deque()
+    world.post(ev.Registered())
     assert not world.state.is_ready
+    world.post(world.pool_seen(listed=True))
+    assert world.state.is_ready
 
 
 def kubelet_starts(world: World) -> int:

@@ -112,9 +112,9 @@ class State:
 
     @property
     def is_ready(self) -> bool:
-        """Whether kubelet may send pods: it knows the driver, vgpud is there, and the devices are published."""
-        known = self.registered_ns is not None and self.gpus is not None and self.pool.stored is not None
-        return known and not (self.leads and (self.pool.behind or self.pool.writing))
+        """Whether a driver that it replaces may end: kubelet knows this one, and it reaches the API server. vgpud is no
+        part of it: one node without it would keep all others from their upgrade."""
+        return self.registered_ns is not None and self.pool.stored is not None
 
 
 def step(state: State, event: Event, now_ns: int) -> list[Command]:

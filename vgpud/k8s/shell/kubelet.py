@@ -194,7 +194,7 @@ class Paths:
 
     def remove_dead(self) -> None:
         """The sockets of drivers that were killed."""
-        remove_dead_sockets(self.registration, self._registry.glob(f"{DRIVER}*-reg.sock"))
+        remove_dead_sockets(self.registration, self._registry.glob(f"{DRIVER}-*reg.sock"))
         remove_dead_sockets(self.endpoint, self._own.glob("dra*.sock"))
 
 

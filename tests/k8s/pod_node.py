@@ -1,0 +1,110 @@
+"""A real node whose daemon is the chart's DaemonSet (`daemon.mode: pod`): kubelet runs its pod from an image.
+
+The node's folders that the chart names are this node's alone: containerd and kubelet see them in mounts of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightkube.types import PatchType
+
+from tests.k8s import control_plane as plane
+from tests.k8s.chart_image import chart_image
+from tests.k8s.charts import template
+from tests.k8s.control_plane import control_plane, free_port
+from tests.k8s.node import READY_S, SYSTEM, RealNode
+from tests.k8s.pods import build_programs
+from vgpud import __version__
+from vgpud.cli.demo.private_system import Part, wait_for
+
+NAME = "x-vgpud-daemon"
+DaemonSet = plane.kind_of("apps/v1", "DaemonSet")
+#: overlays keep what the machine has there, and take what the pod's folders add
+_MOUNTS = """
+for folder in usr/lib etc var/cache; do
+  mkdir -p $0/$folder.upper $0/$folder.work
+  mount -t overlay overlay -o lowerdir=/$folder,upperdir=$0/$folder.upper,workdir=$0/$folder.work /$folder || exit 1
+done
+touch $0/made
+exec sleep infinity
+"""
+
+
+class PodNode(RealNode):
+    """Use pod_node()."""
+
+    def start(self) -> None:
+        """A clean node: nothing of vgpud is on it before the chart."""
+        build_programs(self.pod_programs)
+        (self.system.folder / "run").mkdir(parents=True)
+        self.system.sim_dir = self.system.folder / "run" / "sim"
+        self.system._start_device()
+        self._start_world()
+        self.start_containerd()
+        image = chart_image(self.directory, __version__)
+        self.ctr("image", "import", str(image))
+        image.unlink()
+        self.start_kubelet()
+        self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+        for one in yaml.safe_load_all(template(*self._settings(), namespace=SYSTEM)):
+            if one and (one["kind"], one["metadata"]["name"]) != ("DaemonSet", "x-vgpud-driver"):  # it is a process
+                self.api.create(one)
+        self.start_driver("driver-1")
+        wait_for("the node", self._ready, READY_S)
+
+    def _settings(self) -> list[str]:
+        folder = self.system.folder
+        return [
+            "daemon.mode=pod",
+            f"daemon.runtimeDir={folder / 'run'}",
+            f"daemon.stateDir={folder / 'state'}",
+            f"daemon.metricsPort={free_port()}",
+            "daemon.runtimeClassName=",
+            'daemon.config=device = "sim"',
+            f"cdiDir={self.cdi}",
+        ]
+
+    def _start_world(self) -> None:
+        folder = self.directory / "world"
+        folder.mkdir()
+        command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", _MOUNTS, str(folder)]
+        self._mounts = Part("world", command, self.env, self.directory)
+        wait_for("the node's mounts", lambda: self._alive(self._mounts) and (folder / "made").exists())
+        self.world = ["nsenter", "-m", "-t", str(self._mounts.process.pid)]
+
+    def daemon_pods(self) -> list[dict[str, Any]]:
+        """Those that are not being deleted."""
+        pods = (dict(one) for one in self.api.client().list(plane.Pod, namespace=SYSTEM))
+        own = [one for one in pods if one["metadata"]["name"].startswith(NAME)]
+        return [one for one in own if not one["metadata"].get("deletionTimestamp")]
+
+    def upgrade_daemon(self) -> None:
+        """What `helm upgrade` does to the DaemonSet: another template of its pods."""
+        annotations = {"metadata": {"annotations": {"upgraded": "yes"}}}
+        patch = {"spec": {"template": annotations}}
+        self.api.client().patch(DaemonSet, NAME, patch, namespace=SYSTEM, patch_type=PatchType.MERGE)
+
+    def close(self) -> None:
+        super().close()
+        self._mounts.stop()
+
+
+@contextlib.contextmanager
+def pod_node(sim: Mapping[str, str]) -> Iterator[PodNode]:
+    """A control plane of its own with one such node."""
+    directory = Path(tempfile.mkdtemp(prefix="vgn-"))
+    with tempfile.TemporaryDirectory(prefix="vgp-") as name, control_plane(Path(name)) as api:
+        made = PodNode(directory, api, sim)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.close()
+            shutil.rmtree(directory, ignore_errors=True)
