@@ -127,7 +127,8 @@ class ControlPlane:
         )
         self.run("kube-scheduler", *common, f"--secure-port={free_port()}")
         keys = f"--service-account-private-key-file={self.directory / 'sa.key'}"
-        self.run("kube-controller-manager", *common, f"--secure-port={free_port()}", keys)
+        root = f"--root-ca-file={self.directory / 'certs' / 'apiserver.crt'}"  # that pods are given
+        self.run("kube-controller-manager", *common, f"--secure-port={free_port()}", keys, root)
 
     def _start_storage(self) -> None:
         client, peer = free_port(), free_port()

@@ -227,14 +227,10 @@ Root = "{folder / "runc"}"
         config = self.directory / "kubelet.yaml"
         config.write_text(yaml.safe_dump(self._kubelet_config()))
         token = self.api.kubeconfig_for("kubelet", plane.KUBELET)
-        # Its device plugins' socket is always there; a mount of its own keeps the machine's directory as it is.
-        own = ["unshare", "-m", "--propagation", "slave", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"']
+        # its device plugins' socket is always there; a mount of its own keeps the machine's directory as it is
         _KUBELET.mkdir(exist_ok=True)
         command = [
-            *self.world,
-            *own,
-            str(root),
-            str(_KUBELET),
+            *self._kubelet_world(root),
             str(self.programs / "kubelet"),
             "--config",
             str(config),
@@ -243,6 +239,11 @@ Root = "{folder / "runc"}"
         ]
         command += ["--root-dir", str(root), "--cert-dir", str(root / "pki"), "--hostname-override", NAME]
         self.kubelet = Part("kubelet", command, self.env, self.directory)
+
+    def _kubelet_world(self, root: Path) -> list[str]:
+        """The words by which kubelet is started where its usual directory is this one."""
+        own = ["unshare", "-m", "--propagation", "slave", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"']
+        return [*own, str(root), str(_KUBELET)]
 
     def _kubelet_config(self) -> dict[str, Any]:
         signals = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
@@ -321,7 +322,7 @@ Root = "{folder / "runc"}"
 
     def _ready(self) -> bool:
         """Whether the scheduler may place pods here and knows the devices."""
-        for part in (self.containerd, self.kubelet, self.driver):
+        for part in filter(None, (self.containerd, self.kubelet, self.driver)):
             self._alive(part)
         with contextlib.suppress(ApiError):
             node = self.api.client().get(plane.Node, NAME)
