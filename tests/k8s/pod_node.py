@@ -43,6 +43,8 @@ exec sleep infinity
 class PodNode(RealNode):
     """Use pod_node()."""
 
+    _mounts: Part | None = None
+
     def start(self) -> None:
         """A clean node: nothing of vgpud is on it before the chart."""
         build_programs(self.pod_programs)
@@ -88,8 +90,9 @@ class PodNode(RealNode):
         command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", _MOUNTS, str(folder)]
         command += [str(self.directory / "kubelet"), "/var/lib/kubelet"]
         self._mounts = Part("world", command, self.env, self.directory)
-        wait_for("the node's mounts", lambda: self._alive(self._mounts) and (folder / "made").exists())
-        self.world = ["nsenter", "-m", "-t", str(self._mounts.process.pid)]
+        made = self._mounts
+        wait_for("the node's mounts", lambda: self._alive(made) and (folder / "made").exists())
+        self.world = ["nsenter", "-m", "-t", str(made.process.pid)]
 
     def _kubelet_world(self, root: Path) -> list[str]:
         return self.world
@@ -111,7 +114,8 @@ class PodNode(RealNode):
 
     def close(self) -> None:
         super().close()
-        self._mounts.stop()
+        if self._mounts:
+            self._mounts.stop()
 
 
 @contextlib.contextmanager

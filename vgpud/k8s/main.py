@@ -114,7 +114,7 @@ def main(
     publish = published.Policy(slices_max, fixed_sizes, evict_on_fault)
 
     try:
-        lock, health = NodeLock(kubelet_dir / "plugins"), HealthFiles(health_dir)
+        lock, health = _lock(kubelet_dir / "plugins"), HealthFiles(health_dir)
         if (device_plugin or not pod_uid) and not lock.take():
             raise ConflictError(f"{HELD}: it has {lock.directory}")
 
@@ -134,6 +134,14 @@ def main(
             raise
         click.echo(f"vgpud-k8s: {missing}", err=True)
         raise SystemExit(int(ExitCode.USAGE)) from error
+
+
+def _lock(plugins: Path) -> NodeLock:
+    """Raises DeniedError."""
+    try:
+        return NodeLock(plugins)
+    except OSError as error:
+        raise DeniedError(f"{error.filename}: {error.strerror}") from error
 
 
 # the driver needs no device plugin, and the other way round: they are imported where they are used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from vgpud.host.beat import write_beat
@@ -18,10 +19,10 @@ class HealthFiles:
             (folder / READY).unlink(missing_ok=True)  # of a container of this pod that has ended
 
     def write(self, is_ready: bool) -> None:
-        """It works now. What was ready once stays so: readiness lets an upgrade go on to the next node. Raises
-        OSError."""
+        """It works now. What was ready once stays so: readiness lets an upgrade go on to the next node."""
         if self._folder is None:
             return
-        write_beat(self._folder)
-        if is_ready:
-            (self._folder / READY).touch()
+        with contextlib.suppress(OSError):  # a beat that does not come says it
+            write_beat(self._folder)
+            if is_ready:
+                (self._folder / READY).touch()

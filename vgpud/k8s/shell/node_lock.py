@@ -13,22 +13,18 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from vgpud.errors import DeniedError
 from vgpud.k8s.core.names import DRIVER
 
 HELD = f"another driver of {DRIVER} runs on this node"
 
 
 class NodeLock:
-    """plugins: kubelet's directory of that name. Raises DeniedError where the driver has none in it."""
+    """plugins: kubelet's directory of that name. Raises OSError where the driver can have none in it."""
 
     def __init__(self, plugins: Path) -> None:
         self.directory = plugins / DRIVER
-        try:
-            self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-            self._file = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise DeniedError(f"{self.directory}: {error.strerror}") from error
+        self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._file = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
 
     def take(self) -> bool:
         """Whether it is this process's now."""
