@@ -15,6 +15,8 @@ from pathlib import Path
 from vgpud.errors import DeniedError, VgpudError
 
 SOCKET_NAME = "vgpud.sock"
+#: vgpu-runtime, where `vgpu setup` installs it for the system
+INSTALLED_FRONT = Path("/usr/lib/vgpu/current/vgpu-runtime")
 
 
 def runtime_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
@@ -97,8 +99,9 @@ def front(host_root: Path = Path("/proc/1/root")) -> Path:
     """vgpu-runtime as the host's engines find it: where `vgpu setup` installs it, or the package's own.
 
     For a daemon in a container the package's own is not a file of the host, so there it is always the installed one.
+    `vgpud serve --in-container` says so; without it, it is seen where pid 1's files may be looked at.
     """
-    installed = Path("/usr/lib/vgpu/current/vgpu-runtime")
+    installed = INSTALLED_FRONT
     try:
         in_container = not host_root.samefile("/")
     except OSError:

@@ -28,6 +28,7 @@ from vgpud.core.events import Log
 from vgpud.core.model import ALL_DEVICES, Device
 from vgpud.errors import ConfigError, ExitCode, VgpudError
 from vgpud.host import descriptors
+from vgpud.host.beat import write_beat
 from vgpud.host.container_checks import check as in_container_check
 from vgpud.host.device_lock import DeviceLocks
 from vgpud.host.directories import DirectoryLock
@@ -149,6 +150,7 @@ async def run(
     loop.add_signal_handler(signal.SIGHUP, reload)
     daemon.chores.insert(0, ("the runtime directory's lock", lock.repair))
     daemon.chores.append(("the watchdog", lambda: notify("WATCHDOG=1")))
+    daemon.chores.append(("the beat", lambda: write_beat(config.runtime)))  # kubelet's probe looks at it
     try:
         gids = group_id("group", config.group), group_id("admin_group", config.admin_group)
         address = configuration.listen_address(config)
@@ -262,6 +264,8 @@ def serve_command(
     config = configuration.load(config_path, **overrides)
     if in_container:
         in_container_check((config.runtime, config.state, paths.cache_dir()))
+        overrides |= {} if config.front else {"front": str(paths.INSTALLED_FRONT)}
+        config = configuration.load(config_path, **overrides)
     serve(config, config_path, overrides)
 
 

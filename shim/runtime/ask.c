@@ -167,13 +167,13 @@ int vr_ask(const char *socket_path, const struct vr_request *request, const stru
   int header_bytes = vr_wire_header(request, header, sizeof header);
   if (header_bytes < 0)
     return vr_say(text, -header_bytes, "the container's id or bundle path holds a line break or is too long");
-  uint64_t start_ns = vr_now_ns(), gone_since_ns = 0;
+  uint64_t gone_since_ns = 0;
   bool was_there = false;
   for (;;) {
     int fd = -1, error = connected(socket_path, &fd);
     if (!error) {
       was_there = true;
-      error = converse(fd, header, (size_t)header_bytes, request, start_ns + patience->answer_ns, ret_reply);
+      error = converse(fd, header, (size_t)header_bytes, request, vr_now_ns() + patience->answer_ns, ret_reply);
       close(fd);
       if (!error) return 0;
     }
@@ -183,8 +183,8 @@ int vr_ask(const char *socket_path, const struct vr_request *request, const stru
     uint64_t allowed_ns = error == -EAGAIN ? patience->answer_ns
                           : was_there      ? patience->restart_ns
                                            : patience->missing_ns;
-    bool is_late = now - gone_since_ns >= allowed_ns || now - start_ns >= patience->answer_ns;
-    if (!may_pass(error) || is_late) return explain(error, socket_path, request->asker, patience->answer_ns, text);
+    if (!may_pass(error) || now - gone_since_ns >= allowed_ns)
+      return explain(error, socket_path, request->asker, patience->answer_ns, text);
     struct timespec pause = {.tv_nsec = RETRY_NS};
     nanosleep(&pause, NULL);
   }

@@ -15,8 +15,10 @@
 #define STATE_BYTES_MAX (1u << 20)
 #define S 1000000000ull
 
-/* Less than the 10 s that vgpud gives its hooks: our message says more than the low-level runtime's on a timeout. */
-static const struct vr_patience started_patience = {.answer_ns = 8 * S, .missing_ns = 1 * S, .restart_ns = 3 * S};
+/* Together less than the 60 s that vgpud gives this hook: our message says more than the low-level runtime's on a
+ * timeout. */
+static const struct vr_patience started_patience = {
+    .answer_ns = 8 * S, .missing_ns = 1 * S, .restart_ns = VR_RESTART_S * S};
 /* Short: it delays the deletion. */
 static const struct vr_patience stopped_patience = {.answer_ns = 3 * S, .missing_ns = S / 5, .restart_ns = 1 * S};
 

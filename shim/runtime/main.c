@@ -10,7 +10,7 @@
 
 #define S 1000000000ull
 
-static const struct vr_patience patience = {.answer_ns = 10 * S, .missing_ns = 1 * S, .restart_ns = 3 * S};
+static const struct vr_patience patience = {.answer_ns = 10 * S, .missing_ns = 1 * S, .restart_ns = VR_RESTART_S * S};
 
 /* Acts on vgpud's answer. 0: the low-level runtime may run. */
 static int follow(const struct vr_reply *reply, const struct vr_bundle *bundle, const struct vr_conf *conf,

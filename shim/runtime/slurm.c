@@ -16,8 +16,8 @@
 #define S 1000000000ull
 #define BODY_BYTES 4096
 
-/* Less than the 10 s that the plugin gives us: our message says more than its own. */
-static const struct vr_patience begin_patience = {.answer_ns = 8 * S, .missing_ns = 1 * S, .restart_ns = 3 * S};
+/* Together less than the 10 s that the plugin gives us: our message says more than its own. */
+static const struct vr_patience begin_patience = {.answer_ns = 6 * S, .missing_ns = 1 * S, .restart_ns = 3 * S};
 /* Short: it delays the end of the step, which vgpud also notices by itself. */
 static const struct vr_patience end_patience = {.answer_ns = 3 * S, .missing_ns = S / 5, .restart_ns = 1 * S};
 

@@ -126,15 +126,16 @@ def test_images_are_small_and_trainers_no_root(docker: engine.Docker, trainer: s
 def test_the_image_of_the_chart_runs_as_its_pods_do(docker: engine.Docker, k8s_image: str, tmp_path: Path) -> None:
     """Read-only, root without capabilities: the driver ends with one line where no API server is; and the daemon's init
     container, with the words of the chart."""
-    hardened = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "-v", f"{tmp_path}:/host/usr/lib"]
+    hardened = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
+    hardened += ["-v", f"{tmp_path}:/host/usr/lib/vgpu"]
     assert "vgpud" in docker.run(*hardened, k8s_image, "vgpud-k8s", "--version", runtime="runc").stdout
-    driver = ["vgpud-k8s", "--node=n", "--kubelet-dir=/host/usr/lib", "--check"]
-    assert docker.run(*hardened, k8s_image, *driver, runtime="runc").returncode == 1
+    driver = docker.run(*hardened, k8s_image, "vgpud-k8s", "--kubelet-dir=/host/usr/lib/vgpu", runtime="runc")
+    assert driver.returncode == 2 and "no API server is known" in driver.stderr, driver.stderr
     spec = next(o for o in rendered("daemon.mode=pod") if o["metadata"]["name"] == "x-vgpud-daemon")
     (front,) = spec["spec"]["template"]["spec"]["initContainers"]
     done = docker.run(*hardened, k8s_image, *front["command"], runtime="runc")
     assert done.returncode == 0, done.stderr
-    assert "socket = /run/vgpud/runtime.sock" in (tmp_path / "vgpu/current/vgpu-runtime.conf").read_text()
+    assert "socket = /run/vgpud/runtime.sock" in (tmp_path / "current/vgpu-runtime.conf").read_text()
 
 
 # ---- the trainer ----

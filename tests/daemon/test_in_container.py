@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.daemon.node import Node
-from vgpud import paths
+from vgpud import config as configuration
+from vgpud import paths, serve
 from vgpud.errors import ConfigError
 from vgpud.host import container_checks
 from vgpud.v1 import vgpud_pb2 as pb
@@ -111,6 +113,23 @@ def test_hooks_are_the_hosts_files(tmp_path: Path) -> None:
     assert paths.front(tmp_path) == installed
     for here in (Path("/"), tmp_path / "not to be looked at"):
         assert paths.front(here) == (installed if installed.exists() else paths.lib_dir() / "vgpu-runtime")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"), [("", paths.INSTALLED_FRONT), ('front = "/opt/front"', Path("/opt/front"))]
+)
+def test_in_a_container_hooks_need_no_look_at_the_hosts_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, wanted: Path
+) -> None:
+    """Where pid 1's root may not be opened, too: then the package's own file would be named, which no node has."""
+    served: list[configuration.Config] = []
+    monkeypatch.setattr(serve, "in_container_check", lambda folders: None)
+    monkeypatch.setattr(serve, "serve", lambda config, path, overrides: served.append(config))
+    monkeypatch.setattr(paths, "front", lambda: paths.lib_dir() / "vgpu-runtime")
+    (tmp_path / "vgpud.toml").write_text(line)
+    words = ["serve", "--config", str(tmp_path / "vgpud.toml"), "--in-container"]
+    assert CliRunner().invoke(serve.main, words, standalone_mode=False).exception is None
+    assert [Path(config.front) for config in served] == [wanted]
 
 
 #: vgpud in a pid namespace of its own; ends with the one that started it, and as it ends

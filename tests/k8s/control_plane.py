@@ -11,6 +11,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -32,6 +33,7 @@ from lightkube.types import PatchType
 
 from vgpud.k8s.shell import api_server
 
+ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "KUBEBUILDER_ASSETS"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
 #: a control plane on a busy machine
@@ -71,6 +73,11 @@ def missing(*more: str) -> str:
         return f"{VARIABLE} names no folder with {', '.join((*PROGRAMS, *more))}"
     absent = [name for name in (*PROGRAMS, *more) if not os.access(Path(folder) / name, os.X_OK)]
     return f"{folder} has no {', '.join(absent)}" if absent else ""
+
+
+def find_kubectl() -> str:
+    """Beside the other programs, or the machine's; "" where there is none."""
+    return shutil.which("kubectl", path=f"{os.environ.get(VARIABLE, '')}:{os.environ.get('PATH', os.defpath)}") or ""
 
 
 def free_port() -> int:
@@ -120,7 +127,8 @@ class ControlPlane:
         )
         self.run("kube-scheduler", *common, f"--secure-port={free_port()}")
         keys = f"--service-account-private-key-file={self.directory / 'sa.key'}"
-        self.run("kube-controller-manager", *common, f"--secure-port={free_port()}", keys)
+        root = f"--root-ca-file={self.directory / 'certs' / 'apiserver.crt'}"  # that pods are given
+        self.run("kube-controller-manager", *common, f"--secure-port={free_port()}", keys, root)
 
     def _start_storage(self) -> None:
         client, peer = free_port(), free_port()

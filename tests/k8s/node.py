@@ -66,6 +66,7 @@ class RealNode:
         self.env = {**os.environ, "PATH": f"{os.environ[plane.VARIABLE]}:{os.environ.get('PATH', '')}:{engine.SBIN}"}
         self.programs = Path(os.environ[plane.VARIABLE])
         self.pod_programs = directory / "programs"
+        self.world: list[str] = []  # the words by which containerd and kubelet are started in other mounts
         self._cgroup = directory.name
         self._sysctls: dict[Path, str] = {}
         self._logs = directory / "pods"
@@ -169,7 +170,7 @@ class RealNode:
         folder = self.directory / "containerd"
         if not folder.exists():
             self._configure_containerd(folder)
-        command = [str(self.programs / "containerd"), "--config", str(folder / "config.toml")]
+        command = [*self.world, str(self.programs / "containerd"), "--config", str(folder / "config.toml")]
         self.containerd = Part("containerd", command, self.env, self.directory)
         wait_for("containerd", lambda: self._alive(self.containerd) and not self.ctr("version", check=False).returncode)
         if IMAGE not in self.ctr("image", "ls", "-q").stdout.split():
@@ -226,13 +227,10 @@ Root = "{folder / "runc"}"
         config = self.directory / "kubelet.yaml"
         config.write_text(yaml.safe_dump(self._kubelet_config()))
         token = self.api.kubeconfig_for("kubelet", plane.KUBELET)
-        # Its device plugins' socket is always there; a mount of its own keeps the machine's directory as it is.
-        world = ["unshare", "-m", "--propagation", "slave", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"']
+        # its device plugins' socket is always there; a mount of its own keeps the machine's directory as it is
         _KUBELET.mkdir(exist_ok=True)
         command = [
-            *world,
-            str(root),
-            str(_KUBELET),
+            *self._kubelet_world(root),
             str(self.programs / "kubelet"),
             "--config",
             str(config),
@@ -241,6 +239,11 @@ Root = "{folder / "runc"}"
         ]
         command += ["--root-dir", str(root), "--cert-dir", str(root / "pki"), "--hostname-override", NAME]
         self.kubelet = Part("kubelet", command, self.env, self.directory)
+
+    def _kubelet_world(self, root: Path) -> list[str]:
+        """The words by which kubelet is started where its usual directory is this one."""
+        own = ["unshare", "-m", "--propagation", "slave", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"']
+        return [*own, str(root), str(_KUBELET)]
 
     def _kubelet_config(self) -> dict[str, Any]:
         signals = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
@@ -281,13 +284,17 @@ Root = "{folder / "runc"}"
                 if (root / name).exists():
                     (root / name).write_text((hierarchy / name).read_text())
 
-    def start_driver(self) -> None:
-        """The driver with the chart's own account, by the token of a pod on this node, as a DaemonSet gives it."""
+    def start_driver(self, uid: str = "") -> None:
+        """The driver with the chart's own account, by the token of a pod on this node, as a DaemonSet gives it. uid: of
+        its pod, so that the one that runs may be replaced by it; its health is in the folder of that name."""
         token = self.api.driver_token(ACCOUNT, NAME, SYSTEM, IMAGE)
-        config = self.api.kubeconfig_for("driver", token)
+        config = self.api.kubeconfig_for(f"driver{uid}", token)
         command = [sys.executable, "-m", "vgpud.k8s", "--node", NAME, "--kubelet-dir", str(self.directory / "kubelet")]
         command += ["--socket", self.system.host.removeprefix("unix://"), "--kubeconfig", str(config)]
-        self.driver = Part("driver", command, self.system.env, self.directory)
+        if uid:
+            (self.directory / uid).mkdir()
+            command += ["--pod-uid", uid, "--health-dir", str(self.directory / uid)]
+        self.driver = Part(f"driver{uid}", command, self.system.env, self.directory)
 
     def restart(self, part: str) -> None:
         """Kills kubelet, driver or vgpud, starts it again, and waits until kubelet would call the driver."""
@@ -315,7 +322,7 @@ Root = "{folder / "runc"}"
 
     def _ready(self) -> bool:
         """Whether the scheduler may place pods here and knows the devices."""
-        for part in (self.containerd, self.kubelet, self.driver):
+        for part in filter(None, (self.containerd, self.kubelet, self.driver)):
             self._alive(part)
         with contextlib.suppress(ApiError):
             node = self.api.client().get(plane.Node, NAME)

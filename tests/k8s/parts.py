@@ -27,14 +27,15 @@ MIB = 1 << 20
 
 
 class Kubelet:
-    """What kubelet does with the driver's sockets."""
+    """What kubelet does with a driver's sockets. instance: of the driver."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, instance: str = "") -> None:
         self.directory = directory
         for name in ("plugins", "plugins_registry"):
             (directory / name).mkdir(parents=True, exist_ok=True)
-        self.registration = directory / "plugins_registry" / f"{DRIVER}-reg.sock"
-        self.endpoint = directory / "plugins" / DRIVER / "dra.sock"
+        infix = f"-{instance}" if instance else ""
+        self.registration = directory / "plugins_registry" / f"{DRIVER}{infix}-reg.sock"
+        self.endpoint = directory / "plugins" / DRIVER / f"dra{infix}.sock"
 
     def register(self) -> registration_pb2.PluginInfo:
         """As when the registration's socket appears: GetInfo, then the verdict."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 from tests.k8s.charts import CHART, IMAGE, VERSION, helm, rendered, template, wrong
 from vgpud import __version__
 from vgpud import config as configuration
+from vgpud.host.beat import write_beat
 from vgpud.k8s.core import names
 from vgpud.k8s.core.manifest import DEVICE_CLASS
 from vgpud.k8s.main import main as vgpud_k8s
@@ -99,7 +101,6 @@ def test_selectors_select_their_own_pods_only(settings: tuple[str, ...]) -> None
         wanted = o["spec"]["selector"]["matchLabels"].items()
         fitting = [p["metadata"]["name"] for p in sets if wanted <= p["spec"]["template"]["metadata"]["labels"].items()]
         assert fitting == [o["metadata"]["name"]]
-        assert o["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
 
 
 def test_an_image_by_digest() -> None:
@@ -144,11 +145,12 @@ def test_nothing_of_the_role_is_a_star() -> None:
             assert "*" not in str(o["rules"])
 
 
-def test_the_drivers_pod_has_three_folders_and_no_capability() -> None:
+def test_the_drivers_pod_has_three_folders_of_the_node_and_no_capability() -> None:
     spec = pod(component="driver")
     (container,) = spec["containers"]
     kubelet = "/var/lib/kubelet"
     assert mounts(spec, container) == {
+        "/run/health": ("health", False),
         f"{kubelet}/plugins_registry": (f"{kubelet}/plugins_registry", False),
         f"{kubelet}/plugins/{names.DRIVER}": (f"{kubelet}/plugins/{names.DRIVER}", False),
         "/run/vgpud": ("/run/vgpud", True),
@@ -173,12 +175,63 @@ def test_the_drivers_pod_has_three_folders_and_no_capability() -> None:
 )
 def test_the_commands_exist(settings: tuple[str, ...]) -> None:
     (container,) = pod(*settings, component="driver")["containers"]
-    probe = container["livenessProbe"]["exec"]["command"]
-    for words in (container["command"] + container["args"], probe):
-        assert words[0] == "vgpud-k8s"
-        vgpud_k8s.make_context("vgpud-k8s", words[1:])  # raises where an option is unknown or its value is not
-        assert ("--device-plugin" in words) is (PLUGIN in settings)
-    assert ("--check" in probe) and container["env"][0]["name"] == "NODE_NAME"
+    words = container["command"] + container["args"]
+    assert words[0] == "vgpud-k8s"
+    vgpud_k8s.make_context("vgpud-k8s", words[1:])  # raises where an option is unknown or its value is not
+    assert ("--device-plugin" in words) is (PLUGIN in settings)
+    env = {one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"] for one in container["env"]}
+    assert env == {"NODE_NAME": "spec.nodeName", "POD_UID": "metadata.uid"}
+
+
+# ---- probes ----
+
+
+def test_probes_start_no_interpreter_and_have_patience() -> None:
+    """Of Python each took a quarter of a second of a processor: a busy node killed a driver that was well. The daemon's
+    startup alone asks the daemon itself."""
+    for component in ("driver", "daemon"):
+        (container,) = pod(POD_MODE, component=component)["containers"]
+        for name in ("livenessProbe", "readinessProbe"):
+            probe = container.get(name, {"exec": {"command": ["test"]}, "timeoutSeconds": 30})
+            assert probe["exec"]["command"][0] in ("sh", "test") and probe["timeoutSeconds"] >= 30
+        assert container["livenessProbe"]["failureThreshold"] >= 6
+
+
+@pytest.mark.parametrize("age_s", [0, 60, 120, None], ids=["now", "a minute ago", "two minutes ago", "never"])
+def test_the_probe_of_life_sees_how_old_the_beat_is(tmp_path: Path, age_s: int | None) -> None:
+    (container,) = pod(component="driver")["containers"]
+    command = [word.replace("/run/health", str(tmp_path)) for word in container["livenessProbe"]["exec"]["command"]]
+    write_beat(tmp_path)
+    beat = tmp_path / "beat"
+    if age_s is None:
+        beat.unlink()
+    else:
+        beat.write_text(f"{int(beat.read_text()) - age_s}\n")
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode == 0) is (age_s in (0, 60))
+
+
+# ---- replacing pods ----
+
+
+def test_a_driver_is_replaced_without_a_gap_and_what_can_run_only_once_is_not() -> None:
+    def strategy(component: str, *settings: str) -> Object:
+        found: Object = one(rendered(*settings), "DaemonSet", f"-{component}")["spec"]["updateStrategy"]
+        return found
+
+    once = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    assert strategy("driver")["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert strategy("driver", PLUGIN) == strategy("daemon", POD_MODE) == once
+    assert strategy("driver", "driver.updateStrategy.rollingUpdate.maxSurge=20%")["rollingUpdate"]["maxSurge"] == "20%"
+    assert strategy("daemon", POD_MODE, "daemon.updateStrategy.type=OnDelete")["type"] == "OnDelete"
+
+
+def test_affinity_is_that_of_both_pods() -> None:
+    path = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
+    settings = [f"{path}.matchExpressions[0].{key}" for key in ("key=gpu", "operator=Exists")]
+    for component in ("driver", "daemon"):
+        assert "gpu" in str(pod(POD_MODE, *settings, component=component)["affinity"])
+        assert "affinity" not in pod(POD_MODE, component=component)
 
 
 # ---- the device plugin, for clusters before 1.34 ----
@@ -189,6 +242,7 @@ def test_the_device_plugins_pod_has_kubelets_folders_for_it_and_no_capability() 
     (container,) = spec["containers"]
     kubelet = "/var/lib/kubelet"
     assert mounts(spec, container) == {
+        "/run/health": ("health", False),
         f"{kubelet}/device-plugins": (f"{kubelet}/device-plugins", False),
         f"{kubelet}/pod-resources": (f"{kubelet}/pod-resources", True),
         f"{kubelet}/plugins/{names.DRIVER}": (f"{kubelet}/plugins/{names.DRIVER}", True),  # its lock
@@ -377,6 +431,9 @@ def test_a_quota_limits_what_it_does_not_name_to_nothing() -> None:
         ("daemon.mode=systemd", "daemon.mode"),
         ("daemon.runtimeDir=run/vgpud", "daemon.runtimeDir: Does not match pattern"),
         ("daemon.metricsPort=80", "daemon.metricsPort"),
+        ("daemon.updateStrategy.rollingUpdate.maxSurge=1", "daemon.updateStrategy.rollingUpdate.maxSurge"),
+        ("driver.updateStrategy.type=Recreate", "driver.updateStrategy.type"),
+        ("affinity=x", "affinity"),
         ("daemon.kubernetesDevices={first}", "daemon.kubernetesDevices.0"),
         ("daemon.kubernetesDevices={0,0}", "daemon.kubernetesDevices"),
         ("kubeletDir=kubelet", "kubeletDir"),

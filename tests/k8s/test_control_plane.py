@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -97,6 +99,20 @@ def test_the_server_stores_all_that_is_published(cluster: Cluster, cluster_api: 
     assert "does not store" not in cluster.log.read_text()
     versions = {one["metadata"]["name"]: one["metadata"]["generation"] for one in published()}
     assert set(versions.values()) == {1}
+
+
+@pytest.mark.skipif(not plane.find_kubectl(), reason="kubectl is not installed")
+@pytest.mark.parametrize("text", ["docs/kubernetes.md", "deploy/helm/vgpud/templates/NOTES.txt"])
+def test_the_documented_command_shows_the_gpus(cluster: Cluster, cluster_api: ControlPlane, text: str) -> None:
+    """`kubectl get resourceslices` alone, or with -o wide, names no device."""
+    (command,) = re.findall(r"kubectl (get resourceslices -o .*)$", (plane.ROOT / text).read_text(), re.MULTILINE)
+    words = [plane.find_kubectl(), "--kubeconfig", str(cluster_api.kubeconfig), *shlex.split(command)]
+
+    def shown() -> str:
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+    said: str = eventually(lambda: "gpu-0" in shown() and shown(), "the devices")
+    assert "gpu-2-tenth-9" in said and "SIMULATED" in said and NODE in said
 
 
 # ---- allocated ----

@@ -80,7 +80,7 @@ def test_events_are_read_from_the_first_one_when_vgpud_was_started_again(monkeyp
     async def story() -> list[PodUnknown]:
         found: list[PodUnknown] = []
         async with grpc.aio.insecure_channel("unix:/nowhere") as channel:
-            daemon = NodeDaemon(channel)
+            daemon = NodeDaemon(channel, 10.0)
             monkeypatch.setattr(daemon._events, "WatchEvents", watch_events)
             task = asyncio.create_task(daemon.watch_pods(found.append))
             while len(asked) < 3:

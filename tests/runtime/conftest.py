@@ -19,6 +19,8 @@ from tests.runtime.supervisors import WORLDS, World
 ROOT = Path(__file__).resolve().parents[2]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 FLAGS = ["-std=gnu11", "-iquote", "shim", "-Wall", "-Wextra", "-Werror"]
+#: of the build with sanitizers: tests of what is said at the end of waiting take it
+SHORT_WAIT = ["-DVR_RESTART_S=3"]
 #: the fake low-level runtime's exit status
 LOW_LEVEL_STATUS = 7
 #: a request as docker writes it
@@ -109,7 +111,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "shim" / "runtime").glob("*.c"))
     return {
         "shipped": folder / "vgpu-runtime",
-        "sanitized": compile_c(folder / "sanitized", sources, SANITIZE),
+        "sanitized": compile_c(folder / "sanitized", sources, [*SANITIZE, *SHORT_WAIT]),
         "low_level": compile_c(folder / "low_level", ["tests/runtime/lowlevel.c"]),
     }
 

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from tests.runtime.conftest import LOW_LEVEL_STATUS, PLAIN_CONFIG, Front
 from tests.runtime.fake_daemon import Asked, FakeDaemon, reply
 
 NEW = b'{"new":true}'
+#: a daemon's pod that is replaced on a busy node
+AWAY_S = 12.0
 GARBAGE = {
     "http": b"HTTP/1.1 400 Bad Request\r\n\r\n",
     "zeros": bytes(5000),
@@ -72,7 +75,7 @@ def test_no_socket(front: Front) -> None:
     assert "systemctl start vgpud" in line
 
 
-@pytest.mark.parametrize("front", ["shipped"], indirect=True)
+@pytest.mark.parametrize("front", ["sanitized"], indirect=True)
 def test_socket_that_nobody_serves(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket):
@@ -103,6 +106,27 @@ def test_daemon_that_comes_while_we_wait(front: Front, stale: bool) -> None:
         daemon.stop()
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
     assert (front.bundle / "config.json").read_bytes() == NEW
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front", ["shipped"], indirect=True)
+def test_daemon_that_is_away_for_an_upgrade(front: Front) -> None:
+    """A container that fails in these seconds would be a failure of its pod: neither the creation nor the hook at the
+    start gives up."""
+    front.write()
+    with FakeDaemon(front.socket):
+        pass  # the socket is left behind, as by a daemon that has ended
+    daemon = FakeDaemon(front.socket)
+    daemon.answer = lambda asked: reply("config", NEW) if asked.op == "create" else reply("ok")
+    later = threading.Timer(AWAY_S, daemon.start)
+    later.start()
+    with ThreadPoolExecutor(2) as pool:
+        created = pool.submit(front.create)
+        started = pool.submit(front.hook, "started", '{"id": "c1", "bundle": "/b"}')
+    later.join()
+    daemon.stop()
+    assert created.result().returncode == LOW_LEVEL_STATUS, created.result().stderr
+    assert started.result().returncode == 0, started.result().stderr
 
 
 @pytest.mark.parametrize("half", [b"", b"vgpu-run", reply("config", NEW)[:25], reply("config", NEW)[:-3]])
@@ -138,7 +162,7 @@ def test_socket_that_is_gone_for_a_moment_after_the_daemon_was_there(front: Fron
     assert done.returncode == LOW_LEVEL_STATUS, done.stderr
 
 
-@pytest.mark.parametrize("front", ["shipped"], indirect=True)
+@pytest.mark.parametrize("front", ["sanitized"], indirect=True)
 def test_daemon_that_always_dies(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket, b"") as daemon:

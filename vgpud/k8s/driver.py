@@ -7,7 +7,6 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,42 +16,50 @@ from vgpud.k8s.core import events as ev
 from vgpud.k8s.core.machine import State, step
 from vgpud.k8s.core.status import SINCE
 from vgpud.k8s.shell.api_server import ApiServer
-from vgpud.k8s.shell.kubelet import Calls, Health, Sockets
+from vgpud.k8s.shell.health_files import HealthFiles
+from vgpud.k8s.shell.kubelet import Calls, Health, Paths, Registration, Sockets
 from vgpud.k8s.shell.node_daemon import NodeDaemon
+from vgpud.k8s.shell.node_lock import HELD, NodeLock
 from vgpud.k8s.tasks import Tasks
 
 log = logging.getLogger("vgpud.k8s")
 
 TICK_S = 1.0
+#: for a vgpud that is replaced: with the claim's reading before it, less than kubelet waits for the answer
+WAIT_S = 28.0
+#: for the driver that is replaced to end, after which two releases are installed
+REPLACED_S = 600.0
 
 
 class Driver:
-    """One node's driver. connect: makes a client of the API server; registry, plugins: kubelet's directories; ended:
-    called with the reason when it cannot go on."""
+    """One node's driver. connect: makes a client of the API server; lock: of the driver that publishes; ended: called
+    with the reason when it cannot go on."""
 
     def __init__(
         self,
         state: State,
         connect: Callable[[], AsyncClient],
         channel: grpc.aio.Channel,
-        registry: Path,
-        plugins: Path,
+        paths: Paths,
+        lock: NodeLock,
+        health: HealthFiles,
         ended: Callable[[str], None],
     ) -> None:
         self._state = state
-        self._ended = ended
+        self._paths, self._lock, self._files, self._ended = paths, lock, health, ended
         self._api = ApiServer(connect, state.node)
-        self._daemon = NodeDaemon(channel)
+        self._daemon = NodeDaemon(channel, WAIT_S)
         self._calls = Calls(self.post)
         self._health = Health(state.node)
-        self._sockets = Sockets(registry, plugins, self._calls, self._health, self._refused)
+        registration = Registration(paths.endpoint, lambda: self.post(ev.Registered()), self._refused)
+        self._sockets = Sockets(paths, self._calls, self._health, registration)
         self._tasks = Tasks(ended)
 
     async def start(self) -> None:
         """Registers with kubelet; a claim waits a while for vgpud. Raises OSError."""
         watches = (self._daemon.watch(self.post), self._daemon.watch_pods(self.post), self._api.watch_pool(self.post))
-        for for_ever in (*watches, self._ticks()):
-            self._tasks.spawn(for_ever)
+        for work in (*watches, self._ticks(), self._lead()):
+            self._tasks.spawn(work)
         await self._sockets.start()
 
     async def stop(self) -> None:
@@ -100,6 +107,19 @@ class Driver:
         while True:
             await asyncio.sleep(TICK_S)
             self.post(ev.Tick())
+            if self._paths.are_there:
+                self._files.write(self._state.is_ready)
+
+    async def _lead(self) -> None:
+        """Publishes as soon as no other driver does."""
+        until_s = time.monotonic() + REPLACED_S
+        while not self._lock.take():
+            if time.monotonic() > until_s:
+                self._ended(f"{HELD}: it has {self._lock.directory}")
+                return
+            await asyncio.sleep(TICK_S)
+        self._paths.remove_dead()
+        self.post(ev.Leads())
 
     def _refused(self, why: str) -> None:
         self._ended(f"kubelet refuses the driver: {why}")

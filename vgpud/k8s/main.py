@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import logging
 import os
 import signal
@@ -21,13 +19,15 @@ from vgpud.core.model import SLICES_MAX
 from vgpud.errors import ConfigError, ConflictError, DeniedError, ExitCode, VgpudError, missing_part
 from vgpud.k8s.core import published
 from vgpud.k8s.core.machine import Policy, State
-from vgpud.k8s.core.names import DRIVER
-from vgpud.k8s.kubelet_api import registration_pb2, registration_pb2_grpc
-from vgpud.k8s.shell.kubelet import registration_socket
+from vgpud.k8s.shell.health_files import HealthFiles
+from vgpud.k8s.shell.kubelet import Paths
+from vgpud.k8s.shell.node_lock import HELD, NodeLock
 
 log = logging.getLogger("vgpud.k8s")
 
 KUBELET = Path("/var/lib/kubelet")
+#: of a pod's uid, in the names of its sockets, whose paths have 107 bytes
+_INSTANCE_CHARS = 8
 Ended = Callable[[str], None]
 _CHANNEL: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
@@ -75,7 +75,17 @@ _CHANNEL: list[tuple[str, Any]] = [
     help="With --device-plugin: maximum of SM time on each GPU of a container, in thousandths; 0 = its tenths, 1000 ="
     " whatever is free.",
 )
-@click.option("--check", is_flag=True, help="Ask the running driver by kubelet's way whether it answers, and exit.")
+@click.option(
+    "--pod-uid",
+    envvar="POD_UID",
+    default="",
+    help="Of the driver's pod ($POD_UID): with it a second driver may run beside this one while it replaces it.",
+)
+@click.option(
+    "--health-dir",
+    type=click.Path(path_type=Path),
+    help="Folder for the files `beat`, written each second (seconds since boot), and `ready`, for kubelet's probes.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @click.version_option(__version__)
 def main(
@@ -90,32 +100,34 @@ def main(
     priority_max: int,
     device_plugin: bool,
     tenth_max_milli: int,
-    check: bool,
+    pod_uid: str,
+    health_dir: Path | None,
     verbose: bool,
 ) -> None:
     """The DRA driver of a Kubernetes node: publishes vgpud's GPUs, prepares the claims of pods.
 
     With --device-plugin it counts GPUs instead, for clusters without ResourceClaims. A node has one of the two.
 
-    Exit codes: 0 stopped, 1 it could not go on, or --check had no answer, 2 usage, 5 no permission, 8 another driver
-    runs on this node. A service manager should try again after 1 and 8.
+    Exit codes: 0 stopped, 1 it could not go on, 2 usage, 5 no permission, 8 another driver runs on this node. A service
+    manager should try again after 1 and 8.
     """
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    if check:
-        running = plugin_answers(kubelet_dir) if device_plugin else answers(kubelet_dir / "plugins_registry")
-        raise SystemExit(0 if running else 1)
     publish = published.Policy(slices_max, fixed_sizes, monitors, evict_on_fault)
 
-    def made(channel: grpc.aio.Channel, ended: Ended) -> Server:
-        if device_plugin:
-            return _plugin(tenth_max_milli, node, kubelet_dir, kubeconfig, channel, ended)
-        state = State(node, Policy(publish, priority_max))
-        return _driver(state, kubelet_dir, kubeconfig, channel, ended)
-
     try:
-        with only_one(kubelet_dir / "plugins"):
-            asyncio.run(_serve(made, kubelet_dir, host or paths.default_host(os.environ)))
+        lock, health = _lock(kubelet_dir / "plugins"), HealthFiles(health_dir)
+        if (device_plugin or not pod_uid) and not lock.take():
+            raise ConflictError(f"{HELD}: it has {lock.directory}")
+
+        def made(channel: grpc.aio.Channel, ended: Ended) -> Server:
+            if device_plugin:
+                return _plugin(tenth_max_milli, node, kubelet_dir, kubeconfig, channel, health, ended)
+            state = State(node, Policy(publish, priority_max))
+            where = Paths(kubelet_dir / "plugins_registry", kubelet_dir / "plugins", pod_uid[:_INSTANCE_CHARS])
+            return _driver(state, where, lock, kubeconfig, channel, health, ended)
+
+        asyncio.run(_serve(made, kubelet_dir, host or paths.default_host(os.environ)))
     except VgpudError as error:
         click.echo(f"vgpud-k8s: {error}", err=True)
         raise SystemExit(int(error.exit_code)) from error
@@ -126,55 +138,15 @@ def main(
         raise SystemExit(int(ExitCode.USAGE)) from error
 
 
-@contextlib.contextmanager
-def only_one(plugins: Path) -> Any:
-    """Two drivers on a node would take each other's socket. Raises VgpudError."""
-    directory = plugins / DRIVER
+def _lock(plugins: Path) -> NodeLock:
+    """Raises DeniedError."""
     try:
-        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        return NodeLock(plugins)
     except OSError as error:
-        raise DeniedError(f"{directory}: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise ConflictError(f"another driver of {DRIVER} runs on this node: it has {directory}") from None
-    try:
-        yield
-    finally:
-        os.close(lock)
+        raise DeniedError(f"{error.filename}: {error.strerror}") from error
 
 
-def answers(registry: Path) -> bool:
-    """Whether the driver answers at the socket by which kubelet finds it, and its own socket is there."""
-    with grpc.insecure_channel(f"unix://{registration_socket(registry)}") as channel:
-        stub = registration_pb2_grpc.RegistrationStub(channel)
-        try:
-            info = stub.GetInfo(registration_pb2.InfoRequest(), timeout=5)
-        except grpc.RpcError:
-            return False
-    return Path(info.endpoint).exists()
-
-
-def plugin_answers(kubelet_dir: Path) -> bool:
-    """Whether the device plugin answers at the socket that kubelet calls."""
-    from vgpud.k8s.kubelet_api import device_plugin_pb2, device_plugin_pb2_grpc
-    from vgpud.k8s.shell.device_plugin import plugin_sockets
-
-    there = [path for path in plugin_sockets(kubelet_dir / "device-plugins") if path.exists()]
-    for path in there:
-        with grpc.insecure_channel(f"unix://{path}") as channel:
-            try:
-                empty = device_plugin_pb2.Empty()
-                device_plugin_pb2_grpc.DevicePluginStub(channel).GetDevicePluginOptions(empty, timeout=5)
-            except grpc.RpcError:
-                continue
-            return True
-    return False
-
-
-# --check, which runs often, needs no lightkube, and the driver no device plugin: they are imported where they are used
+# the driver needs no device plugin, and the other way round: they are imported where they are used
 
 
 class Server(Protocol):
@@ -198,12 +170,17 @@ def _connect(kubeconfig: Path | None) -> Any:
 
 
 def _driver(
-    state: State, kubelet_dir: Path, kubeconfig: Path | None, channel: grpc.aio.Channel, ended: Ended
+    state: State,
+    where: Paths,
+    lock: NodeLock,
+    kubeconfig: Path | None,
+    channel: grpc.aio.Channel,
+    health: HealthFiles,
+    ended: Ended,
 ) -> Server:
     from vgpud.k8s.driver import Driver
 
-    registry, plugins = kubelet_dir / "plugins_registry", kubelet_dir / "plugins"
-    return Driver(state, lambda: _connect(kubeconfig), channel, registry, plugins, ended)
+    return Driver(state, lambda: _connect(kubeconfig), channel, where, lock, health, ended)
 
 
 def _plugin(
@@ -212,6 +189,7 @@ def _plugin(
     kubelet_dir: Path,
     kubeconfig: Path | None,
     channel: grpc.aio.Channel,
+    health: HealthFiles,
     ended: Ended,
 ) -> Server:
     """The device plugin. It does without an API server. max_milli: of each slice, see plugin.State."""
@@ -224,7 +202,7 @@ def _plugin(
         api = ApiServer(lambda: _connect(kubeconfig), node)
     except ConfigError as error:
         log.info("ResourceSlices of this node are not looked for: %s", error)
-    return DevicePlugin(PluginState(max_milli), channel, kubelet_dir, api, ended)
+    return DevicePlugin(PluginState(max_milli), channel, kubelet_dir, api, health, ended)
 
 
 async def _serve(made: Callable[[grpc.aio.Channel, Ended], Server], kubelet_dir: Path, host: str) -> None:

@@ -16,9 +16,10 @@ import grpc
 
 from vgpud.k8s.core import plugin_events as ev
 from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, SliceEnded, SliceMade, Tick
-from vgpud.k8s.core.plugin import State, step
+from vgpud.k8s.core.plugin import SECOND_NS, WAIT_NS, State, step
 from vgpud.k8s.shell.api_server import ApiServer
 from vgpud.k8s.shell.device_plugin import PluginSocket, Service
+from vgpud.k8s.shell.health_files import HealthFiles
 from vgpud.k8s.shell.node_daemon import NodeDaemon
 from vgpud.k8s.tasks import Tasks
 
@@ -38,10 +39,12 @@ class DevicePlugin:
         channel: grpc.aio.Channel,
         kubelet_dir: Path,
         api: ApiServer | None,
+        health: HealthFiles,
         ended: Callable[[str], None],
     ) -> None:
         self._state = state
-        self._daemon = NodeDaemon(channel)
+        self._files = health
+        self._daemon = NodeDaemon(channel, WAIT_NS / SECOND_NS)
         self._api = api
         self._service = Service(self.post)
         self._socket = PluginSocket(kubelet_dir / "device-plugins", kubelet_dir / "pod-resources", self._service)
@@ -90,8 +93,11 @@ class DevicePlugin:
 
     async def _ticks(self) -> None:
         while True:
-            self.post(self._socket.seen())
+            seen = self._socket.seen()
+            self.post(seen)
             self.post(Tick())
+            if seen.serving:
+                self._files.write(is_ready=True)  # kubelet is told of it when vgpud is there
             await asyncio.sleep(TICK_S)
 
     async def _clear_pool(self, api: ApiServer) -> None:

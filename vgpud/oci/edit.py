@@ -22,7 +22,8 @@ SIM_AT = "/run/vgpu-sim"
 PRELOAD_AT = "/etc/ld.so.preload"
 #: the argument that identifies vgpud's hooks in config.json: vgpu-runtime's mode
 HOOK_WORD = "vgpu-hook"
-_HOOK_SECONDS = 10
+#: at its start a container waits for a vgpud that restarts, longer than any other hook may take (shim/runtime/hook.c)
+_STARTED_S, _STOPPED_S = 60, 10
 _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
 _NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit", "oci-nvidia-hook", "nvidia-container-cli")
@@ -138,8 +139,8 @@ def _is_mount_of(mount: Config, destinations: set[str], folders: tuple[str, ...]
 def add_hooks(config: Config, front: str) -> None:
     """Adds vgpud's hooks: `started` before all others of its stage, `stopped` after them."""
     started, stopped = (
-        {"path": front, "args": [posixpath.basename(front), HOOK_WORD, word], "timeout": _HOOK_SECONDS}
-        for word in ("started", "stopped")
+        {"path": front, "args": [posixpath.basename(front), HOOK_WORD, word], "timeout": seconds}
+        for word, seconds in (("started", _STARTED_S), ("stopped", _STOPPED_S))
     )
     objects(config, "hooks", "createRuntime", make=True).insert(0, started)
     objects(config, "hooks", "poststop", make=True).append(stopped)

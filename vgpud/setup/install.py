@@ -107,8 +107,9 @@ def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> 
             )
         plan.changes.append(SwapLink(site.lib / CURRENT, link, vgpud.__version__))
     if plan.changes:
-        site.check_writable(site.lib, engine)
+        # the folders that files are put into, and not the one above: site.lib may be a volume in a read-only tree
         site.check_writable(target, engine)
+        site.check_writable(target / RUNTIME, engine)
     return plan
 
 

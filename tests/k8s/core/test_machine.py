@@ -14,7 +14,7 @@ from tests.k8s.core.world import World
 from tests.k8s.parts import allocated
 from vgpud.k8s.core import events as ev
 from vgpud.k8s.core import published
-from vgpud.k8s.core.machine import Policy
+from vgpud.k8s.core.machine import FIRST_SEEN_NS, SECOND_NS, Policy
 from vgpud.k8s.core.model import Granted, Known, Ref
 
 POD, POD_2 = "pod-1", "pod-2"
@@ -169,7 +169,7 @@ def test_a_claim_waits_for_a_vgpud_that_starts_together_with_the_driver() -> Non
     world = ready()
     world.state.gpus = None
     number = world.call(claim(world))
-    world.tick(9.9)
+    world.tick(FIRST_SEEN_NS / SECOND_NS - 0.1)
     assert world.run() and number not in world.answers
     world.post(world.node_seen())
     assert world.run() and not world.answers[number].error
@@ -180,7 +180,7 @@ def test_a_claim_is_refused_when_vgpud_is_not_seen_for_long() -> None:
     world.state.gpus = None
     number = world.call(claim(world))
     world.run()
-    world.tick(10)
+    world.tick(FIRST_SEEN_NS / SECOND_NS)
     assert world.run() and "vgpud on this node does not answer" in world.answers[number].error
     world.post(world.node_seen())
     assert world.run() and not world.slices
@@ -430,6 +430,7 @@ def test_a_kubelet_that_starts_deletes_them_and_they_come_back_within_two_second
     for name in list(world.pool):
         del world.pool[name]
         world.post(world.pool_seen())
+    world.post(ev.Registered())
     world.run()
     for _ in range(2):
         world.tick(1)

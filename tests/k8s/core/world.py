@@ -46,9 +46,11 @@ class World:
     # ---- the driver ----
 
     def start(self) -> None:
-        """A driver without a past."""
+        """A driver without a past, which kubelet registers."""
         self.state = State(NODE)
         self.commands: deque[ev.Command] = deque()
+        self.post(ev.Leads())
+        self.post(ev.Registered())
         self.post(self.node_seen())
         self.post(self.pool_seen(listed=True))
 

@@ -26,6 +26,16 @@ class NodeLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Registered:
+    """kubelet has registered this driver: it calls it from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """No other driver publishes this node's devices: this one does."""
+
+
+@dataclass(frozen=True, slots=True)
 class Called:
     """kubelet asks to prepare a claim, or to end it (`ending`). call: the number that Answer names."""
 
@@ -107,6 +117,8 @@ class Tick:
 Event = (
     NodeSeen
     | NodeLost
+    | Registered
+    | Leads
     | Called
     | ClaimRead
     | SliceMade

@@ -24,6 +24,7 @@ from vgpud.k8s.core.events import (
     EndSlice,
     Event,
     Health,
+    Leads,
     Log,
     MakeSlice,
     NodeLost,
@@ -33,6 +34,7 @@ from vgpud.k8s.core.events import (
     Publish,
     Published,
     ReadClaim,
+    Registered,
     SliceEnded,
     SliceMade,
     StatusWritten,
@@ -51,7 +53,9 @@ REPAIR_NS = 30 * SECOND_NS
 #: after a write that failed; twice as long after each further one, up to the second time
 RETRY_NS, RETRY_MAX_NS = 2 * SECOND_NS, 30 * SECOND_NS
 #: for vgpud to be seen for the first time, before a claim is refused: they may have been started together
-FIRST_SEEN_NS = 10 * SECOND_NS
+FIRST_SEEN_NS = 25 * SECOND_NS
+#: for a kubelet that starts and has deleted our ResourceSlices, to register the driver before they are written again
+REGISTER_NS = 10 * SECOND_NS
 #: between two writes that succeed, and until the watch must have shown one: it may lag, or be dead
 SETTLE_NS, SHOWN_NS = SECOND_NS, 30 * SECOND_NS
 
@@ -75,6 +79,7 @@ class Pool:
     behind: bool = False  # it is not what is wanted, so that time alone can make a write due
     not_before_ns: int = 0  # no write before
     repair_ns: int | None = None  # when what somebody else changed is put right
+    register_by_ns: int = 0  # no write before, unless kubelet registers the driver
     newest: int = 0  # generation that was written
     #: by name: generations that the watch has shown since a write began; those written that it has still to show
     shown: dict[str, int] = field(default_factory=dict)
@@ -100,6 +105,8 @@ class State:
     node: str
     policy: Policy = field(default_factory=Policy)
     gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
+    registered_ns: int | None = None  # when kubelet did so last; None: it does not know the driver
+    leads: bool = False  # this driver publishes the devices
     claims: dict[str, Known] = field(default_factory=dict)  # by uid: those that vgpud has slices for
     work: dict[str, Work] = field(default_factory=dict)  # by uid
     #: claims that were read before vgpud had been seen, by uid, and until when they wait for it
@@ -114,6 +121,12 @@ class State:
     #: what its claims' events are to say about a device, by the claim's uid, once the claim has been read
     remarks: dict[str, Remark] = field(default_factory=dict)
     report_log: reports.ReportLog = field(default_factory=reports.ReportLog)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a driver that it replaces may end: kubelet knows this one, and it reaches the API server. vgpud is no
+        part of it: one node without it would keep all others from their upgrade."""
+        return self.registered_ns is not None and self.pool.stored is not None
 
 
 def step(state: State, event: Event, now_ns: int) -> list[Command]:
@@ -377,10 +390,25 @@ def _on_pod_unknown(state: State, event: PodUnknown, now_ns: int) -> list[Comman
 # ---- what is published ----
 
 
+def _on_registered(state: State, event: Registered, now_ns: int) -> list[Command]:
+    """A pod that was placed before kubelet knows the driver would be tried again a minute later: so nothing is
+    published before."""
+    state.registered_ns, state.pool.register_by_ns = now_ns, 0
+    return _publish(state, now_ns)
+
+
+def _on_leads(state: State, event: Leads, now_ns: int) -> list[Command]:
+    state.leads = True
+    return _publish(state, now_ns)
+
+
 def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
-    """Deletions are repaired at once, since a kubelet that starts makes them; edits later, so that two that disagree
-    do not write all the time."""
+    """Deletions are repaired as soon as kubelet has registered the driver, since a kubelet that starts makes them, or
+    if it does not for a while; edits later, so that two that disagree do not write all the time."""
     pool = state.pool
+    if pool.stored is not None and len(event.slices) < len(pool.stored) and not pool.writing:
+        is_recent = state.registered_ns is not None and now_ns - state.registered_ns < REGISTER_NS
+        pool.register_by_ns = 0 if is_recent else now_ns + REGISTER_NS
     told = _on_server(state, event.server)
     deleted = pool.stored is None or len(event.slices) < len(pool.stored)
     settled = not (pool.writing or pool.pending or pool.behind)
@@ -438,7 +466,10 @@ def _publish(state: State, now_ns: int) -> list[Command]:
     if not found:
         pool.repair_ns = None
         return []
-    if pool.writing or now_ns < max(pool.not_before_ns, pool.repair_ns or 0, pool.shown_by_ns if pool.pending else 0):
+    if not state.leads or state.registered_ns is None or pool.writing:
+        return []
+    shown_by_ns = pool.shown_by_ns if pool.pending else 0
+    if now_ns < max(pool.not_before_ns, pool.repair_ns or 0, shown_by_ns, pool.register_by_ns):
         return []
     pool.writing, pool.repair_ns = True, None
     pool.shown, pool.pending = {}, {}
@@ -486,6 +517,8 @@ def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
 _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     NodeSeen: _on_node_seen,
     NodeLost: _on_node_lost,
+    Registered: _on_registered,
+    Leads: _on_leads,
     Called: _on_called,
     ClaimRead: _on_claim_read,
     SliceMade: _on_slice_made,

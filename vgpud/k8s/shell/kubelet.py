@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import datetime
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from vgpud.k8s.kubelet_api import (
     registration_pb2,
     registration_pb2_grpc,
 )
+from vgpud.k8s.shell.node_lock import remove_dead_sockets
 from vgpud.k8s.shell.sockets import listen, make_server
 
 log = logging.getLogger("vgpud.k8s")
@@ -38,13 +40,9 @@ log = logging.getLogger("vgpud.k8s")
 ANSWER_S = 40.0
 #: how often kubelet is told of the devices' health although nothing changed, and after which it is unknown
 HEALTH_S, HEALTH_TIMEOUT_S = 20.0, 60
-SOCKET = "dra.sock"
+#: for calls under way when the driver ends; kubelet would make them again a minute later
+DRAIN_S = 20.0
 _NOT_YET = "vgpud's driver did not finish in time: kubelet tries again"
-
-
-def registration_socket(registry: Path) -> Path:
-    """Where kubelet looks for the driver."""
-    return registry / f"{DRIVER}-reg.sock"
 
 
 class Calls:
@@ -54,6 +52,11 @@ class Calls:
         self._post = post
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._next = 1
+
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
 
     async def ask(self, ref: Ref, ending: bool) -> Answer:
         call, self._next = self._next, self._next + 1
@@ -151,11 +154,12 @@ class Health(health_pb2_grpc.DRAResourceHealthServicer):
 
 
 class Registration(registration_pb2_grpc.RegistrationServicer):
-    """Tells kubelet what the driver is. refused: is given kubelet's reason when it will not have it."""
+    """Tells kubelet what the driver is. registered: called each time that kubelet takes it; refused: is given kubelet's
+    reason when it will not have it."""
 
-    def __init__(self, endpoint: Path, refused: Callable[[str], None]) -> None:
+    def __init__(self, endpoint: Path, registered: Callable[[], None], refused: Callable[[str], None]) -> None:
         self._endpoint = endpoint
-        self._refused = refused
+        self._registered, self._refused = registered, refused
 
     async def GetInfo(self, request: registration_pb2.InfoRequest, context: Any) -> registration_pb2.PluginInfo:
         versions = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
@@ -168,35 +172,52 @@ class Registration(registration_pb2_grpc.RegistrationServicer):
     ) -> registration_pb2.RegistrationStatusResponse:
         if request.plugin_registered:
             log.info("kubelet has registered %s", DRIVER)
+            self._registered()
         else:
             self._refused(request.error or "no reason given")
         return registration_pb2.RegistrationStatusResponse()
 
 
-class Sockets:
-    """Both servers. registry: kubelet's directory of registrations; plugins: the driver's own directory."""
+class Paths:
+    """Where one driver listens. registry: kubelet's directory of registrations; plugins: of drivers' own files;
+    instance: sets drivers apart that run side by side while one replaces the other, "" for one that does not."""
 
-    def __init__(
-        self, registry: Path, plugins: Path, calls: Calls, health: Health, refused: Callable[[str], None]
-    ) -> None:
-        self._paths = (plugins / DRIVER / SOCKET, registration_socket(registry))
-        self._calls, self._health, self._refused = calls, health, refused
+    def __init__(self, registry: Path, plugins: Path, instance: str) -> None:
+        self._registry, self._own = registry, plugins / DRIVER
+        infix = f"-{instance}" if instance else ""
+        #: where kubelet calls, and where it looks for the driver
+        self.endpoint, self.registration = self._own / f"dra{infix}.sock", registry / f"{DRIVER}{infix}-reg.sock"
+
+    @property
+    def are_there(self) -> bool:
+        return self.endpoint.exists() and self.registration.exists()
+
+    def remove_dead(self) -> None:
+        """The sockets of drivers that were killed."""
+        remove_dead_sockets(self.registration, self._registry.glob(f"{DRIVER}-*reg.sock"))
+        remove_dead_sockets(self.endpoint, self._own.glob("dra*.sock"))
+
+
+class Sockets:
+    """Both servers."""
+
+    def __init__(self, paths: Paths, calls: Calls, health: Health, registration: Registration) -> None:
+        self._paths, self._calls, self._health, self._registration = paths, calls, health, registration
         self._servers: list[grpc.aio.Server] = []
 
     async def start(self) -> None:
         """Raises OSError where a socket cannot be made."""
-        endpoint, registration = self._paths
-        endpoint.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._paths.endpoint.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         serving = make_server()
         v1 = service(self._calls, dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginServicer)
         v1beta1 = service(self._calls, dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginServicer)
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(v1, serving)
         dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(v1beta1, serving)
         health_pb2_grpc.add_DRAResourceHealthServicer_to_server(self._health, serving)
-        await self._listen(serving, endpoint)
+        await self._listen(serving, self._paths.endpoint)
         registering = make_server()
-        registration_pb2_grpc.add_RegistrationServicer_to_server(Registration(endpoint, self._refused), registering)
-        await self._listen(registering, registration)
+        registration_pb2_grpc.add_RegistrationServicer_to_server(self._registration, registering)
+        await self._listen(registering, self._paths.registration)
 
     async def _listen(self, server: grpc.aio.Server, path: Path) -> None:
         listen(server, path)
@@ -204,8 +225,12 @@ class Sockets:
         self._servers.append(server)
 
     async def stop(self) -> None:
-        """Removes the registration first: kubelet calls no more."""
-        self._paths[1].unlink(missing_ok=True)
+        """Lets calls under way end first: kubelet closes its connection, and with it their answers, when the
+        registration has gone. New ones go to the driver that has registered last, if another one is there."""
+        until_s = time.monotonic() + DRAIN_S
+        while self._calls.count and time.monotonic() < until_s:
+            await asyncio.sleep(0.05)
+        self._paths.registration.unlink(missing_ok=True)
         for server in reversed(self._servers):
             await server.stop(grace=5.0)
-        self._paths[0].unlink(missing_ok=True)
+        self._paths.endpoint.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from vgpud.v1 import vgpud_pb2_grpc as stubs
 
 log = logging.getLogger("vgpud.k8s")
 
-#: for a call, in which a vgpud that is restarted may come back
+#: for a question that is put again anyway
 CALL_S = 10.0
 AGAIN_S = 1.0
 #: how often vgpud says what there is while nothing changes
@@ -31,9 +31,11 @@ _PCI = Path("/sys/bus/pci/devices")
 
 
 class NodeDaemon:
-    """The calls that the driver makes, and the two streams. None of them raises."""
+    """The calls that the driver makes, and the two streams. None of them raises. wait_s: for a call, in which a vgpud
+    that is restarted may come back."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, wait_s: float) -> None:
+        self._wait_s = wait_s
         self._node = stubs.NodeServiceStub(channel)
         self._slices = stubs.SliceServiceStub(channel)
         self._claims = stubs.ClaimServiceStub(channel)
@@ -61,7 +63,7 @@ class NodeDaemon:
             tolerates_drain=asked.tolerates_drain,
         )
         try:
-            answer = await patiently(self._claims.PrepareClaim, request)
+            answer = await patiently(self._claims.PrepareClaim, request, self._wait_s)
         except grpc.aio.AioRpcError as error:
             full = error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             text = said(error)
@@ -70,7 +72,7 @@ class NodeDaemon:
 
     async def end_slice(self, uid: str) -> SliceEnded:
         try:
-            await patiently(self._claims.UnprepareClaim, pb.UnprepareClaimRequest(claim_uid=uid))
+            await patiently(self._claims.UnprepareClaim, pb.UnprepareClaimRequest(claim_uid=uid), self._wait_s)
         except grpc.aio.AioRpcError as error:
             return SliceEnded(uid, error=said(error))
         return SliceEnded(uid)
@@ -107,9 +109,9 @@ class NodeDaemon:
             await asyncio.sleep(AGAIN_S)
 
 
-async def patiently(call: Any, request: Any) -> Any:
-    """An idempotent call, made again when vgpud ends during it and is started anew. Raises AioRpcError."""
-    until_s = time.monotonic() + CALL_S
+async def patiently(call: Any, request: Any, wait_s: float) -> Any:
+    """An idempotent call, made again when vgpud ends during it and is started again. Raises AioRpcError."""
+    until_s = time.monotonic() + wait_s
     while True:
         left_s = max(0.1, until_s - time.monotonic())
         try:

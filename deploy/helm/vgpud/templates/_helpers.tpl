@@ -27,6 +27,10 @@ imagePullSecrets:
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .Values.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
@@ -34,6 +38,18 @@ tolerations:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- end }}
+
+{{- /* whether the process in this folder's file was seen to work within 90 s; a shell alone, which costs a busy node little */}}
+{{- define "vgpud.beats" -}}
+exec:
+  command:
+    - sh
+    - -c
+    - read -r now _ </proc/uptime && read -r beat <{{ . }}/beat && [ $((${now%.*} - beat)) -lt 90 ]
+periodSeconds: 30
+timeoutSeconds: 30
+failureThreshold: 6
 {{- end }}
 
 {{- /* "true" where fixed sizes are published: before 1.35 counters cannot be in a ResourceSlice of their own */}}
