@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import http.server
 import json
+import re
 import threading
 import time
 import urllib.parse
@@ -18,6 +19,8 @@ from typing import Any
 
 GROUP = "/apis/resource.k8s.io/v1"
 SLICES = f"{GROUP}/resourceslices"
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 class FakeApi:
@@ -118,6 +121,9 @@ class FakeApi:
             if wrong := self._refused(given):
                 return 422, status(422, wrong)
             metadata = given["metadata"]
+            # as a real one: what it is a prefix of must be a name
+            if not _SUBDOMAIN.fullmatch(metadata.get("name") or re.sub("-$", "a", metadata["generateName"])):
+                return 422, status(422, f"metadata.generateName: Invalid value: {metadata}")
             name = metadata.get("name") or metadata["generateName"] + uuid.uuid4().hex[:5]
             metadata["name"] = name
             self.writes.append(("create", f"{path}/{name}"))

@@ -112,7 +112,7 @@ def test_the_documented_command_shows_the_gpus(cluster: Cluster, cluster_api: Co
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
     said: str = eventually(lambda: "gpu-0" in shown() and shown(), "the devices")
-    assert "gpu-2-tenth-9" in said and "SIMULATED" in said and NODE in said
+    assert "gpu-2-quarter-3" in said and "SIMULATED" in said and NODE in said
 
 
 # ---- allocated ----
@@ -418,7 +418,7 @@ def test_a_driver_writes_events_of_its_own_about_claims_and_pods_only(cluster_ap
     event: dict[str, Any] = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"generateName": "p.", "namespace": "default"},
+        "metadata": {"generateName": "p-", "namespace": "default"},
         "eventTime": "2026-11-29T00:00:00.000000Z",
         "reportingController": "gpu.vgpu.dev",
         "reportingInstance": NODE,

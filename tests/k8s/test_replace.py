@@ -73,7 +73,8 @@ def test_the_next_one_answers_before_the_former_one_ends(two: list[Instance]) ->
         claim = half(one, one.uid[:8])
         (answer,) = one.kubelet.prepare(claim).values()
         assert not answer.error
-    assert [write[0] for write in former.api.writes[writes:]] == ["patch"] * 2, "one of them publishes"
+    written = [write[0] for write in former.api.writes[writes:] if "/events/" not in write[1]]
+    assert written == ["patch"] * 2, "one of them publishes"
     assert former.stop(signal.SIGTERM) == 0
     assert not former.kubelet.registration.exists() and following.kubelet.registration.exists()
     following.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid="0", reason="a fan"))

@@ -135,7 +135,7 @@ class ApiServer:
         subject = report.subject
         regarding = {"apiVersion": _API_OF[report.kind], "kind": report.kind, "namespace": subject.namespace}
         body = {
-            "metadata": {"generateName": f"{subject.name[:200]}.", "namespace": subject.namespace},
+            "metadata": {"generateName": f"{subject.name[:200].rstrip('.-')}-", "namespace": subject.namespace},
             "eventTime": now,
             "reportingController": DRIVER,
             "reportingInstance": self._node[:128],
