@@ -13,9 +13,9 @@ import contextlib
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from vgpud.core import events as ev
 from vgpud.core import quotas
@@ -33,6 +33,7 @@ from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs.changes import Changes
 from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of
+from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.notices import Notifier
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
@@ -48,6 +49,8 @@ from vgpud.store.flush import while_busy
 from vgpud.store.jobs import JobStore, Request, forget_environment
 
 log = logging.getLogger("vgpud")
+
+T = TypeVar("T")
 
 #: how often the accounting's rows are brought up to now
 ROWS_S = 10.0
@@ -70,14 +73,6 @@ HOWS = (How.PAUSE, How.EVICT, How.REQUEUE)
 
 def _ram_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-@dataclass(eq=False, slots=True)
-class JobLock:
-    """A job's lock, with a count of its users: a lock does not say that it is waited for."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
 
 
 def _has_processes(job: Job) -> bool:
@@ -123,8 +118,8 @@ class JobController:
         self._pending: list[qe.Event] = []
         self._capacity: qe.RoomChanged | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._locks: dict[int, JobLock] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._locks = JobLocks()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self.counts = JobCounts()
         self._ended: deque[int] = deque()
         self.changes = Changes()
@@ -418,11 +413,15 @@ class JobController:
 
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
+        await self.written(job_ids)
+        if denied := await self.host.saved():
+            raise StoreError(denied.message)
+
+    async def written(self, job_ids: Iterable[int]) -> None:
+        """Waits until the store has what was decided on these jobs; the disk may not. Raises StoreError."""
         wanted = set(job_ids)
         if not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_groups)):
             await while_busy(lambda: self._write({}))
-        if denied := await self.host.saved():
-            raise StoreError(denied.message)
 
     def _wake_at(self, at_ns: int) -> None:
         if self._timer:
@@ -438,28 +437,20 @@ class JobController:
             if len(self._ended) > ENDED_MAX:
                 self.machine.forget([self._ended.popleft()])
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("a job's step failed; continuing", exc_info=error)
 
-    @contextlib.asynccontextmanager
-    async def job_lock(self, job_id: int) -> AsyncIterator[None]:
+    def job_lock(self, job_id: int) -> contextlib.AbstractAsyncContextManager[None]:
         """Held for all that is done to one job, in the order in which it was decided."""
-        lock = self._locks.setdefault(job_id, JobLock())
-        lock.users += 1
-        try:
-            async with lock.lock:
-                yield
-        finally:
-            lock.users -= 1
-            if not lock.users:
-                del self._locks[job_id]
+        return self._locks.hold(job_id)
 
     async def _notify(self, job: Job, event: str) -> None:
         """`job`: a copy of the moment."""
