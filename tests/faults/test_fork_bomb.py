@@ -15,6 +15,7 @@ from tests.daemon.node import eventually, settled_descriptors
 from tests.faults.programs import HERE, TENANT, build
 from vgpud.cli.demo.private_system import OwnSystem, Part
 from vgpud.simdevice import state_page
+from vgpud.v1 import vgpud_pb2 as pb
 
 BOUND = 12
 PROCESSES = 90
@@ -88,11 +89,11 @@ def test_a_fork_bomb_is_bounded_and_harms_no_other_tenant(
     assert bomb.running and system.daemon.running and newest(neighbour) > 0
 
 
-def slices(system: OwnSystem) -> list[object]:
+def slices(system: OwnSystem) -> list[pb.Slice]:
     with system.client() as client:
-        return list(client.slices())
+        return client.slices()
 
 
-def processes(system: OwnSystem, name: str) -> list[object]:
+def processes(system: OwnSystem, name: str) -> list[pb.Process]:
     with system.client() as client:
-        return list(client.processes(name))
+        return client.processes(name)
