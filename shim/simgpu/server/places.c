@@ -48,7 +48,7 @@ uint64_t places_late_ns(void) {
 void places_close_late(uint64_t now_ns) {
   if (!server.silent) return;
   for (struct process *process = server.processes; process; process = process->next)
-    if (!process->spoke && !process->dead && process->accepted_ns + GREETING_NS <= now_ns) client_died(process);
+    if (!process->spoke && !process->dead && process->accepted_ns + GREETING_NS <= now_ns) server.process_died(process);
 }
 
 /* The connection would stay in the backlog, and the listener would be ready for ever. */

@@ -31,13 +31,14 @@ from vgpud.core.policy import registry
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs.changes import Changes
+from vgpud.daemon.jobs.clock import FILE_NAME, Clock
 from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.notices import Notifier
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
-from vgpud.daemon.jobs.recorder import Clock, Recorder
+from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.daemon.jobs.reservations import ReservationRegistry
 from vgpud.daemon.jobs.slices import Host, JobSlices
 from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
@@ -91,7 +92,8 @@ class JobController:
         self.next_id = kept.next_id
         self._kept = kept.jobs
         self._histories, self._history_at_ns = kept.histories, kept.history_at_ns
-        self.clock = Clock(kept.latest_ns)
+        runs = any(_has_processes(job) for job in kept.jobs) or bool(host.state.slices)
+        self.clock = Clock(kept.latest_ns, host.config.runtime / FILE_NAME, continues=runs)
         self._loop = asyncio.get_running_loop()
         self._unsaved_groups: dict[int, str | None] = {}
         self._unsaved_notes: list[Noted] = []
@@ -214,6 +216,8 @@ class JobController:
     def tick(self) -> None:
         """Once a second: progress of jobs, what the store could not take, and every ROWS_S the accounting."""
         self.progress.tick()
+        if news := self.clock.news():
+            self.host.note(ev.Log("node.clock", news))
         try:
             waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
             if any(waiting) or self.queues.unsaved:

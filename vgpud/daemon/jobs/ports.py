@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import Job
 from vgpud.core.queue.machine import Machine
-from vgpud.daemon.jobs.recorder import Clock
+from vgpud.daemon.jobs.clock import Clock
 from vgpud.daemon.jobs.slices import Host, JobSlices
 from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Jobs
