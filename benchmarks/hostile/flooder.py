@@ -23,7 +23,7 @@ from benchmarks.hostile.attacker import BEGIN, END
 
 CONNECTIONS = 2000
 REPORT_S = 0.05
-REFUSED_PAUSE_S = 0.05
+REFUSED_PAUSE_S = 0.25
 HALF = b"GET /metrics HTTP/1.1\r\nHost: "
 LARGE = b"a" * 65_536
 Manner = Callable[[socket.socket], Awaitable[None]]
@@ -52,10 +52,11 @@ async def send_slowly(sock: socket.socket) -> None:
 async def send_without_end(sock: socket.socket) -> None:
     while True:
         await asyncio.get_running_loop().sock_sendall(sock, LARGE)
+        await asyncio.sleep(0)
 
 
 async def hang_up(_sock: socket.socket) -> None:
-    await asyncio.sleep(REFUSED_PAUSE_S / 5)
+    await asyncio.sleep(REFUSED_PAUSE_S / 25)
 
 
 MANNERS: tuple[Manner, ...] = (stay_silent, send_half, send_slowly, send_without_end, hang_up)

@@ -198,6 +198,7 @@ class RemoteListener:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             turns.charge(STRANGER, ACCEPT_NS)
+            await asyncio.sleep(0)  # while connections wait, accepting does not: one of them in a turn of the loop
             try:
                 source = listeners.source(sock)
             except OSError:  # it has gone
