@@ -36,6 +36,8 @@ WHOLE=9999999
 counts=$(timeout 5 scontrol -o show job -d "$SLURM_JOB_ID" 2>/dev/null | awk -v node="${SLURMD_NODENAME:-}" -v whole=$WHOLE '
   function note(nodes, gres,  count) {
     if (nodes != node && nodes !~ /[[,]/) return
+    # of another form than Slurm writes: it would be an option, or spoil the list that it is put into
+    if (nodes !~ /^[A-Za-z0-9_]([A-Za-z0-9._,-]|\[[0-9,-]+\])*$/) return
     if (match(gres, /(^|,)shard(:[^:(,]*)?:[0-9]+/)) {
       count = substr(gres, RSTART, RLENGTH)
       sub(/.*:/, "", count)

@@ -33,6 +33,8 @@ log = logging.getLogger("vgpud.api")
 
 #: account of everybody whose certificate is not known yet, or not valid. A handshake is paid by who makes it
 STRANGER = -2
+#: of sources
+ACCOUNTS = 256
 #: what accepting a connection takes, and closing it where its source has too many
 ACCEPT_NS = 100_000
 #: processor time of a handshake, with all that happens before the first call: 3.2 to 5.3 ms were measured
@@ -309,8 +311,8 @@ def _words(source: int | str) -> str:
 
 
 def _account(source: int | str) -> int:
-    """Below those of users and of STRANGER."""
-    return STRANGER - 1 - zlib.crc32(_words(source).encode())
+    """Below those of users and of STRANGER. Few, since who has many addresses could push users' accounts out."""
+    return STRANGER - 1 - zlib.crc32(_words(source).encode()) % ACCOUNTS
 
 
 def _refused(sha256: str, why: str) -> Peer:

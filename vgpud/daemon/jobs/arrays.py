@@ -60,6 +60,8 @@ class Arrays:
         try:
             for begin in [*range(PART_JOBS, len(ids), PART_JOBS), 0]:
                 part, began_s = slice(begin, begin + PART_JOBS), time.monotonic()
+                if denied := jobs.machine.check(spec, len(ids[part])):  # its queue may have gone meanwhile
+                    raise StoreError(denied.message)
                 event = Submitted(ids[part], spec, submission.held, indices[part], ids[0], at_ns)
                 jobs.process_events(event, request=None if begin else kept)
                 entered += ids[part]
