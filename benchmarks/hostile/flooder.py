@@ -132,6 +132,7 @@ def serve_own() -> str:
             await server.serve_forever()
 
         asyncio.run(serve())
+        os._exit(0)
     port = listening.getsockname()[1]
     listening.close()
     return f"tcp:127.0.0.1:{port}"
