@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 
 from benchmarks.hostile import users
 from benchmarks.hostile.frame import Attack, Case
+from benchmarks.hostile.listeners import flood
 from benchmarks.hostile.page import page_attack
 from benchmarks.hostile.service import hoard, read
 from benchmarks.sharing.bench import Tenant
@@ -89,6 +90,14 @@ CASES: dict[str, Case] = {
             (LARGE, SMALL),
             read,
             users.why_not,
+        ),
+        Case(
+            "listeners",
+            "a user makes 2,000 connections to all listeners, silent, half, slow, huge and looping ones",
+            (LARGER, SMALL),
+            flood,
+            users.why_not,
+            calls_percent=100.0,
         ),
     )
 }

@@ -5,15 +5,22 @@ Prints a JSON line for each: when it began, what it took, and why it was refused
 attach WHERE  attaches to the slice of this socket, from a new process each time: a known one has its place already
 list WHERE    ListSlices at this target of the API
 submit WHERE  SubmitJob there, of a job that is held
+metrics WHERE the metrics at HOST:PORT; page: the console's log-in page there; tls: a TLS handshake there
+link WHERE    a one-time link of the console at this socket
+device WHERE  a request to the simulated device in this folder
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import google.rpc.error_details_pb2  # type: ignore[import-untyped]  # noqa: F401  for the words of a refusal
 import grpc_status.rpc_status  # noqa: F401
@@ -23,6 +30,10 @@ from tests.attach import client as wire
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
+from vgpud.console.login import wire as wire_errors
+from vgpud.console.login.broker import link
+from vgpud.errors import DriverError
+from vgpud.simdevice import control
 from vgpud.v1 import vgpud_pb2 as pb
 
 PAUSE_S = 0.01
@@ -49,10 +60,43 @@ def held_job(milli: int = 100) -> pb.JobSpec:
     return pb.JobSpec(slice=pb.SliceSpec(gpus_milli=milli), command=["/bin/true"], directory="/", hold=True)
 
 
+def get_once(where: str, path: str) -> None:
+    """Raises Refused, OSError."""
+    connection = http.client.HTTPConnection(where, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+    except http.client.HTTPException as error:
+        raise Refused(f"{where}{path}: {error!r}") from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise Refused(f"{where}{path}: {answer.status}")
+
+
+def shake_hands(where: str) -> None:
+    """Up to where a certificate would be asked for. Raises OSError."""
+    host, _, port = where.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as sock, context.wrap_socket(sock):
+        pass
+
+
 def caller(kind: str, where: str) -> Callable[[], object]:
     """The call. A client's methods raise CliError."""
     if kind == "attach":
         return lambda: attach_once(where)
+    if kind in ("metrics", "page"):
+        return lambda: get_once(where, "/metrics" if kind == "metrics" else "/login")
+    if kind == "link":
+        return lambda: link(Path(where), TIMEOUT_S)
+    if kind == "tls":
+        return lambda: shake_hands(where)
+    if kind == "device":
+        return lambda: control.tell_mode(Path(where), 0, "shared")
     client = JobClient(Settings(host=where, timeout_s=TIMEOUT_S))
     return client.slices if kind == "list" else lambda: client.submit(held_job())
 
@@ -62,7 +106,7 @@ def measure(call: Callable[[], object]) -> None:
     begin_ns, refused = time.monotonic_ns(), ""
     try:
         call()
-    except (Refused, CliError) as error:
+    except (Refused, CliError, DriverError, OSError, ValueError, wire_errors.GoneError) as error:
         refused = str(error) or "no reason given"
     took_ms = (time.monotonic_ns() - begin_ns) / 1e6
     print(json.dumps({"time_ns": begin_ns, "took_ms": took_ms, "refused": refused}), flush=True)

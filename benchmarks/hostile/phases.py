@@ -223,7 +223,9 @@ class Judge:
             ),
         ]
 
-    def latencies(self, name: str, points: Sequence[tuple[int, float]]) -> list[Figure]:
+    def latencies(
+        self, name: str, points: Sequence[tuple[int, float]], goal_percent: float = GOAL_PERCENT
+    ) -> list[Figure]:
         """What the attack does to a neighbour's calls: points are (time_ns of the call, ms that it took)."""
 
         def values(phase: Phase) -> list[float]:
@@ -231,7 +233,7 @@ class Judge:
 
         return [
             self.pooled(f"{name} p50, ms", 0.50, values, more_is_worse=True),
-            self.pooled(f"{name} p99, ms", 0.99, values, more_is_worse=True, goal_percent=GOAL_PERCENT),
+            self.pooled(f"{name} p99, ms", 0.99, values, more_is_worse=True, goal_percent=goal_percent),
         ]
 
     def rate(self, what: str, points: Sequence[tuple[int, float]], **goal: Any) -> Figure:

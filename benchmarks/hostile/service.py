@@ -16,7 +16,7 @@ MILLI = 5
 MEM_BYTES = 1 << 30
 
 
-def _slice(own: OwnSystem, name: str, uid: int) -> str:
+def make_slice(own: OwnSystem, name: str, uid: int) -> str:
     """Makes a small slice of a user and returns the path of its socket."""
     spec = pb.SliceSpec(gpus_milli=MILLI, mem_min_bytes=MEM_BYTES, mem_max_bytes=MEM_BYTES)
     with own.client() as client:
@@ -26,10 +26,10 @@ def _slice(own: OwnSystem, name: str, uid: int) -> str:
 @contextlib.contextmanager
 def hoard(own: OwnSystem) -> Iterator[Attacker]:
     """The user who hoards attaches, beside another user and root who attach now and then. Raises PartError."""
-    sockets = [_slice(own, f"hoard-{number}", users.ATTACKER_UID) for number in range(HOARDED_SLICES)]
+    sockets = [make_slice(own, f"hoard-{number}", users.ATTACKER_UID) for number in range(HOARDED_SLICES)]
     whose = {"another user's attach": users.NEIGHBOUR_UID, "root's attach": os.geteuid()}
     probes = {
-        name: users.start(own, "neighbour", str(uid), "attach", _slice(own, f"neighbour-{uid}", uid))
+        name: users.start(own, "neighbour", str(uid), "attach", make_slice(own, f"neighbour-{uid}", uid))
         for name, uid in whose.items()
     }
     attacker = "the attacker's own attach"

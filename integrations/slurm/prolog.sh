@@ -28,29 +28,55 @@ refuse "Prolog was ended before job $SLURM_JOB_ID had its slice: submit it again
 daemon=$(readlink "/proc/$PPID/exe")
 case $daemon in */sbin/slurm*) export PATH="${daemon%/sbin/*}/bin:$PATH" ;; esac
 # Prolog gets the devices and not the number of shards: slurmctld is asked, once for a job.
-details=$(timeout 5 scontrol -o show job -d "$SLURM_JOB_ID" 2>/dev/null)
+# " Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:600(...)" for each node, or for several that are alike. The job's name and comment
+# are of its user and may look the same: of all the least counts, so they can only make the slice smaller. Made of that are
+# lines "COUNT NODES,NODES,...", the least first and one for each count, so that Slurm is asked a few times for names of
+# nodes, whatever is in the comment. 0 is a form that is not understood, WHOLE a GPU without shards.
+WHOLE=9999999
+counts=$(timeout 5 scontrol -o show job -d "$SLURM_JOB_ID" 2>/dev/null | awk -v node="${SLURMD_NODENAME:-}" -v whole=$WHOLE '
+  function note(nodes, gres,  count) {
+    if (nodes != node && nodes !~ /[[,]/) return
+    # of another form than Slurm writes: it would be an option, or spoil the list that it is put into
+    if (nodes !~ /^[A-Za-z0-9_]([A-Za-z0-9._,-]|\[[0-9,-]+\])*$/) return
+    if (match(gres, /(^|,)shard(:[^:(,]*)?:[0-9]+/)) {
+      count = substr(gres, RSTART, RLENGTH)
+      sub(/.*:/, "", count)
+      count = count + 0 < whole ? count + 0 : whole - 1
+    } else if (gres ~ /shard/) count = 0
+    else if (gres ~ /(^|,)gpu:/) count = whole
+    else return
+    if ((count, nodes) in seen) return
+    seen[count, nodes] = 1
+    lists[count] = lists[count] "," nodes
+    if (++different > 1000) exit
+  }
+  { for (i = 1; i <= NF; i++)
+      if ($i ~ /^Nodes=/) nodes = substr($i, 7)
+      else if ($i ~ /^GRES=/ && nodes != "") note(nodes, substr($i, 6)) }
+  END { if (different > 1000) exit
+        for (count in lists) print count, substr(lists[count], 2) }' | sort -n)
+
+# Whether a list has this node; another status where Slurm does not say, or not in time: then nothing is known.
+has_node() {
+  case ,$1, in *",$SLURMD_NODENAME,"*) return 0 ;; esac
+  case $1 in *[[,]*) ;; *) return 1 ;; esac
+  [ "$((SECONDS - began))" -lt 5 ] || return 2
+  found=$(timeout 2 scontrol show hostnames "$1" 2>/dev/null | grep -cxF "$SLURMD_NODENAME"; exit "${PIPESTATUS[0]}") || return 2
+  [ "$found" != 0 ]
+}
+
 shards=
 is_known=
-# " Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:600(...)" for each node, or for several that are alike. The job's name and comment
-# are of its user and may look the same: of all the least counts, so they can only make the slice smaller.
-while read -r nodes gres; do
-  case $nodes in
-  "${SLURMD_NODENAME:-}") ;;
-  *[[,]*) timeout 5 scontrol show hostnames "$nodes" | grep -qxF "${SLURMD_NODENAME:-}" || continue ;;
-  *) continue ;;
+began=$SECONDS
+while [ -n "${SLURMD_NODENAME:-}" ] && read -r count nodes; do
+  has_node "$nodes"
+  case $? in
+  0) is_known=1 shards=$count && break ;;
+  1) ;;
+  *) break ;;
   esac
-  if [[ $gres =~ (^|,)shard(:[^:\(,]*)?:([0-9]+) ]]; then
-    count=$((10#${BASH_REMATCH[3]}))
-    [[ -n $shards && $shards -le $count ]] || shards=$count
-  elif [[ $gres == *shard* ]]; then
-    shards=0 # of a form that is not understood
-  elif [[ ! $gres =~ (^|,)gpu: ]]; then
-    continue
-  fi
-  is_known=1
-done < <(printf '%s\n' "$details" | awk '{ for (i = 1; i <= NF; i++)
-  if ($i ~ /^Nodes=/) nodes = substr($i, 7)
-  else if ($i ~ /^GRES=/ && nodes != "") print nodes, substr($i, 6) }')
+done <<<"$counts"
+[ "$shards" != $WHOLE ] || shards=
 # A job with shards whose number is not known must not get the whole device.
 if [ -z "$is_known" ] || [ "$shards" = 0 ]; then
   refuse "slurmctld did not say what job $SLURM_JOB_ID has: the job gets no GPU, submit it again"

@@ -48,6 +48,20 @@ static ssize_t look_at_message(int socket_fd, struct vg_attach_request *ret_requ
   return recv(socket_fd, ret_request, sizeof *ret_request, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 }
 
+/* Nothing of this protocol, whatever its version. */
+static bool is_foreign(const struct vg_attach_request *request, ssize_t length) {
+  return length > 0 && (length < (ssize_t)sizeof request->magic || request->magic != VG_ABI_MAGIC);
+}
+
+/* Python takes half a millisecond to say what is wrong with a message, and who sends them without end would keep it
+ * from others' work, and the listeners from accepting: then they are closed without a reason. */
+static bool are_many_handed(struct vg_admission *admission) {
+  pthread_mutex_lock(&admission->mutex);
+  bool many = admission->queue.handed >= VG_FOREIGN_HANDED_MAX;
+  pthread_mutex_unlock(&admission->mutex);
+  return many;
+}
+
 static bool is_first_attach(const struct vg_attach_request *request, ssize_t length) {
   return length == sizeof *request && request->magic == VG_ABI_MAGIC && request->abi_version == VG_ABI_VERSION &&
          request->bytes == sizeof *request && request->resume == VG_ATTACH_FRESH &&
@@ -174,7 +188,7 @@ bool vg_answer(struct vg_admission *admission, uint32_t listener, int socket_fd)
   struct vg_peer peer;
   ssize_t length = look_at_message(socket_fd, &request);
   if (length < 0 && errno == EAGAIN) return false;
-  if (length == 0) {
+  if (length == 0 || (is_foreign(&request, length) && are_many_handed(admission))) {
     vg_prim_close(socket_fd);
     return true;
   }

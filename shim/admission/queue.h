@@ -10,6 +10,7 @@
 #define VG_QUEUE_MAX 4096
 /* Connections that wait for Python: it answers one in about a millisecond, and others' wait behind them. */
 #define VG_QUEUE_HANDED_MAX 32
+#define VG_FOREIGN_HANDED_MAX 4 /* then messages of no protocol of ours are closed unanswered */
 
 struct vg_queue {
   uint32_t begin, count, handed;

@@ -14,8 +14,11 @@
 #define VG_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define VG_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define VG_LOAD_RELAXED(p) __atomic_load_n((p), __ATOMIC_RELAXED)
-#define VG_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
-#define VG_STORE_RELAXED(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#ifndef VG_STORE_AS /* tests/faults/failpoints.h defines it: a process is killed before or after a store */
+#define VG_STORE_AS(p, v, order) __atomic_store_n((p), (v), (order))
+#endif
+#define VG_STORE(p, v) VG_STORE_AS(p, v, __ATOMIC_RELEASE)
+#define VG_STORE_RELAXED(p, v) VG_STORE_AS(p, v, __ATOMIC_RELAXED)
 
 #define VG_NS_PER_US 1000ull
 #define VG_NS_PER_MS 1000000ull

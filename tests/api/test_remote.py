@@ -277,6 +277,7 @@ def test_a_renewed_certificate_is_taken_over(site: Remote) -> None:
 def test_silent_connections_take_no_places_of_others(site: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "HANDSHAKES_PER_ADDRESS_MAX", 4)
     monkeypatch.setattr(tls, "HANDSHAKE_S", 1.0)
+    monkeypatch.setattr("vgpud.host.listeners.source", lambda sock: sock.getpeername()[0])  # as of other machines
     alice = site.certificate("alice")
 
     async def work(site: Remote) -> None:
@@ -341,6 +342,26 @@ def test_strangers_wait_for_strangers_only(site: Remote) -> None:
             waits_ns = [turns._accounts.wait_ns(key, now_ns) for key in (tls.STRANGER, 61001)]
             assert waits_ns[0] > 10 * waits_ns[1], waits_ns
             await asyncio.wait_for(call(b""), 30)
+
+    served(site, work)
+
+
+def test_handshakes_without_end_are_paid_by_who_makes_them(site: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were charged to one account of all strangers, which kept every new connection waiting for 10 s."""
+    monkeypatch.setattr("vgpud.host.listeners.source", lambda sock: sock.getpeername()[0])
+    alice = site.certificate("alice")
+
+    async def work(site: Remote) -> None:
+        host, _, port = site.host.rpartition(":")
+        took_s = []
+        for count in (0, 0, 1000):
+            for _ in range(count):  # made and closed again by another address
+                _, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.9", 0))
+                writer.close()
+            began_s = time.monotonic()
+            await asyncio.wait_for(site.who(alice), 60)
+            took_s.append(time.monotonic() - began_s)
+        assert took_s[2] < 10 * max(took_s[:2]), took_s
 
     served(site, work)
 

@@ -180,6 +180,34 @@ def test_silent_connections_of_one_user_keep_nobody_out(node: Node) -> None:
         sock.close()
 
 
+def test_who_sends_what_is_no_message_keeps_nobody_waiting(node: Node) -> None:
+    """Python answered each of them, and nothing was accepted while it did."""
+    node.start()
+    node.create("a", 100, spec=MEMORY)
+
+    def send(count: int) -> list[bytes]:
+        socks = []
+        for _ in range(count):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            sock.connect(node.socket())
+            sock.send(b"GET / HTTP/1.1")
+            socks.append(sock)
+        answers = []
+        for sock in socks:
+            sock.settimeout(60)
+            try:
+                answers.append(sock.recv(4096))
+            except ConnectionResetError:  # closed unread
+                answers.append(b"")
+            sock.close()
+        return answers
+
+    assert send(1) != [b""], "a single one reads why"
+    assert send(200).count(b"") > 100
+    assert client.attach(node.socket()).status == client.OK
+    eventually(lambda: send(1) != [b""], "the reason again")
+
+
 def test_a_daemon_with_few_descriptors_serves_as_many_as_it_says(node: Node) -> None:
     """What it prepares and connections that say nothing take none of the descriptors that are for programs."""
     node.start(preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)))

@@ -177,7 +177,8 @@ def test_garbage_does_not_harm(node: Node) -> None:
         sock = client.connect(node.socket())
         sock.send(bytes(raw[: choose.choice([len(raw), len(raw), choose.randrange(1, len(raw))])]))
         if choose.random() < 0.5:
-            client.receive(sock)
+            with contextlib.suppress(ConnectionResetError):  # where many wait, what has not our magic is closed unread
+                client.receive(sock)
         sock.close()
     assert client.attach(node.socket()).status == client.OK
     refused = node.kinds().count("attach.refused")

@@ -28,14 +28,16 @@ class OpenDoor:
         self.files: dict[str, bytes] = {}
         self.read: list[tuple[int, int, str]] = []
 
-    async def user(self, cookie: str) -> User | None:
+    async def user(self, cookie: str, source: str = "") -> User | None:
         name, _, uid = cookie.rpartition("-")
-        return User(int(uid), name, f"token-of-{cookie}", cookie) if name and cookie not in self.ended else None
+        if not name or cookie in self.ended:
+            return None
+        return User(int(uid), name, f"token-of-{cookie}", cookie, source)
 
     async def alive(self, uid: int) -> bool:
         return True
 
-    async def redeem(self, token: str, address: str) -> str:
+    async def redeem(self, token: str, source: str) -> str:
         if token != "good":  # noqa: S105
             raise RefusedError("this link was used before")
         return "alice-1"

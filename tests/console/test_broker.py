@@ -85,7 +85,7 @@ def running(short_dir: Path) -> Iterator[Running]:
 def test_a_link_logs_in_as_the_user_who_asked(running: Running) -> None:
     async def use() -> None:
         client = Client(running.web)
-        cookie = await client.redeem(running.token(), "127.0.0.1")
+        cookie = await client.redeem(running.token())
         user = await client.user(cookie)
         assert user and (user.uid, user.name) == (os.geteuid(), ME.pw_name)
         assert await client.alive(user.uid)
@@ -100,13 +100,13 @@ def test_a_link_works_once_and_bad_ones_keep_nobody_out(running: Running) -> Non
     async def use() -> list[str]:
         client = Client(running.web)
         token = running.token()
-        await client.redeem(token, "127.0.0.1")
+        await client.redeem(token)
         said = []
         for _ in range(100):
             with pytest.raises(RefusedError) as refused:
-                await client.redeem(token, "127.0.0.1")
+                await client.redeem(token)
             said.append(str(refused.value))
-        await client.redeem(running.token(), "127.0.0.1")
+        await client.redeem(running.token())
         return said
 
     said = asyncio.run(use())
@@ -116,7 +116,7 @@ def test_a_link_works_once_and_bad_ones_keep_nobody_out(running: Running) -> Non
 def test_without_a_session_there_is_no_agent(running: Running) -> None:
     async def use() -> None:
         client = Client(running.web)
-        cookie = await client.redeem(running.token(), "a")
+        cookie = await client.redeem(running.token())
         user = await client.user(cookie)
         assert user
         await client.logout(cookie)
@@ -132,7 +132,7 @@ def test_an_agent_connects_and_opens_files_as_its_user(running: Running, short_d
 
     async def use() -> tuple[bytes, int]:
         client = Client(running.web)
-        user = await client.user(await client.redeem(running.token(), "a"))
+        user = await client.user(await client.redeem(running.token()))
         assert user
         its = await client.agent(user)
         with await its.connect() as sock:
@@ -149,7 +149,7 @@ def test_an_agent_connects_and_opens_files_as_its_user(running: Running, short_d
 def test_an_agent_ends_with_the_last_session(running: Running) -> None:
     async def use() -> str:
         client = Client(running.web)
-        first = await client.redeem(running.token(), "a")
+        first = await client.redeem(running.token())
         user = await client.user(first)
         assert user
         its = await client.agent(user)
@@ -184,7 +184,7 @@ def test_a_user_whose_agent_does_not_end_holds_up_nobody(short_dir: Path, monkey
 
     async def use() -> None:
         client = Client(running.web)
-        cookie = await client.redeem(running.token(), "a")
+        cookie = await client.redeem(running.token())
         user = await client.user(cookie)
         assert user
         its = await client.agent(user)
@@ -301,14 +301,14 @@ NOISE = {
 
 def is_logged_in(running: Running, cookie: str) -> bool:
     """Asked by the web server's socket, behind what was sent before."""
-    wire.send(running.web, {"do": "session", "cookie": cookie})
+    wire.send(running.web, {"do": "session", "cookie": cookie, "source": ""})
     return bool(wire.receive_answer(running.web)[0])
 
 
 @pytest.mark.parametrize("what", NOISE)
 def test_nothing_that_is_sent_ends_the_broker(running: Running, what: str) -> None:
     running.web.settimeout(5)
-    wire.send(running.web, {"do": "redeem", "token": running.token(), "address": "a"})
+    wire.send(running.web, {"do": "redeem", "token": running.token(), "source": ""})
     cookie = wire.receive_answer(running.web)[0]["cookie"]
     running.web.send(NOISE[what])
     wire.receive_answer(running.web)
@@ -346,9 +346,9 @@ def test_what_is_too_long_is_refused_and_sessions_go_on(running: Running) -> Non
 
     async def use() -> None:
         client = Client(running.web)
-        cookie = await client.redeem(running.token(), "a")
+        cookie = await client.redeem(running.token())
         long = "a" * 20_000
-        for asked in (client.redeem(long, "a"), client.password(long, "b", "a"), client.redeem(high, "a")):
+        for asked in (client.redeem(long), client.password(long, "b", "a"), client.redeem(high)):
             with pytest.raises(RefusedError, match="too long"):
                 await asked
         assert await client.user(high) is None and await client.user("a" * 1000) is None
@@ -367,8 +367,9 @@ def test_what_is_too_long_is_refused_and_sessions_go_on(running: Running) -> Non
 
 def test_an_agent_answers_whatever_it_is_sent(running: Running) -> None:
     running.web.settimeout(5)
-    wire.send(running.web, {"do": "redeem", "token": running.token(), "address": "a"})
-    wire.send(running.web, {"do": "agent", "cookie": wire.receive_answer(running.web)[0]["cookie"]})
+    wire.send(running.web, {"do": "redeem", "token": running.token(), "source": ""})
+    cookie = wire.receive_answer(running.web)[0]["cookie"]
+    wire.send(running.web, {"do": "agent", "cookie": cookie, "source": ""})
     with socket.socket(fileno=wire.receive_answer(running.web)[1]) as its:
         its.settimeout(5)
         for noise in NOISE.values():
@@ -422,7 +423,7 @@ def test_failed_passwords_keep_no_other_user_out(short_dir: Path, address: str) 
         await client.password(ME.pw_name, "secret", "10.0.0.1" if address == "10.0.0.9" else address)
         if os.geteuid() == 0:
             await client.password("games", "secret", "10.0.0.2")
-        await client.redeem(running.token(), address)
+        await client.redeem(running.token())
         return said
 
     try:
@@ -481,7 +482,7 @@ def test_another_users_agent_has_its_rights_only(running: Running, short_dir: Pa
 
     async def use() -> None:
         client = Client(running.web)
-        user = await client.user(await client.redeem(url.rpartition("=")[2], "a"))
+        user = await client.user(await client.redeem(url.rpartition("=")[2]))
         assert user and (user.uid, user.name) == (GAMES, "games")
         its = await client.agent(user)
         thread = threading.Thread(target=accept)
@@ -494,7 +495,7 @@ def test_another_users_agent_has_its_rights_only(running: Running, short_dir: Pa
         assert read_tail(await client.read_as(user, user.uid, str(own)), 9)[0] == b"text"
         with pytest.raises(RefusedError, match="Permission denied"):
             await client.read_as(user, 0, str(secret))  # whatever the web server says: it is no root session
-        root = await client.user(await client.redeem(running.token(), "a"))
+        root = await client.user(await client.redeem(running.token()))
         assert root
         with pytest.raises(RefusedError, match="Permission denied"):
             await client.read_as(root, GAMES, str(short_dir / "trap"))  # with the owner's rights, not with root's

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import http.cookiejar
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -272,9 +273,9 @@ def test_the_console_needs_a_unix_socket(capfd: pytest.CaptureFixture[str]) -> N
     assert "unix socket" in capfd.readouterr().err
 
 
-def _log_in(url: str) -> None:
+def _log_in(url: str, jar: http.cookiejar.CookieJar | None = None) -> None:
     """As a browser does, until a page with the user's data is there."""
-    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
     token = url.rpartition("=")[2]
     until_s = time.monotonic() + 20
     while True:
@@ -286,6 +287,52 @@ def _log_in(url: str) -> None:
         except urllib.error.URLError:
             assert time.monotonic() < until_s
             time.sleep(0.05)
+
+
+def _status(url: str, cookie: str) -> int:
+    """Of the console's first page, for who sends this cookie."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    connection.request("GET", "/", headers={"Cookie": cookie})
+    return connection.getresponse().status
+
+
+def _as_user(uid: int, work: Callable[[], int]) -> int:
+    """What it returns as a process of this user."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        agent.become(uid)
+        os.write(writer, str(work()).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        found = pipe.read()
+    os.waitpid(pid, 0)
+    return int(found)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_cookie_that_went_to_another_users_port_is_worth_nothing(
+    served: tuple[subprocess.Popen[bytes], Path, str],
+) -> None:
+    """A browser sends the cookies of 127.0.0.1 to every port of it."""
+    url = served[2]
+    jar = http.cookiejar.CookieJar()
+    _log_in(url, jar)
+    with socket.create_server(("127.0.0.1", 0)) as theirs:
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+        port = theirs.getsockname()[1]
+        visit = threading.Thread(target=lambda: browser.open(f"http://127.0.0.1:{port}/", timeout=20).read())
+        visit.start()
+        sock, _ = theirs.accept()
+        with sock:
+            said = sock.recv(65536).decode()
+            sock.send(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        visit.join()
+    cookie = next(line.partition(": ")[2] for line in said.splitlines() if line.lower().startswith("cookie:"))
+    assert _status(url, cookie) == 200, "its own user's programs may use it"
+    assert _as_user(main.DEFAULT_UID, lambda: _status(url, cookie)) == 303, "the log-in"
+    assert _status(url, cookie) == 200
 
 
 def _connected_by_nobody(web: int, folder: Path) -> list[str]:

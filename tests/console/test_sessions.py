@@ -56,6 +56,15 @@ def test_a_session_ends_after_a_day_of_use() -> None:
     assert known.uids() == set()
 
 
+def test_a_cookie_is_for_the_source_that_logged_in() -> None:
+    known = table()
+    cookie = known.redeem(known.link(1000, "alice", 0), 0, "1000")
+    assert cookie and known.get(cookie, 0, "1000")
+    assert known.get(cookie, 0, "1001") is None and known.get(cookie, 0) is None
+    anywhere = known.open(1000, "alice", 0)
+    assert known.get(anywhere, 0, "1001"), "over TLS a browser keeps the cookie to itself"
+
+
 def test_the_oldest_session_of_a_user_makes_way() -> None:
     known = table()
     cookies = [known.open(1, "a", n) for n in range(sessions.SESSIONS_MAX + 1)]

@@ -497,7 +497,7 @@ def test_wall_clock_is_for_display_only() -> None:
     paths = [p.relative_to(root) for p in root.rglob("*.py") if "time.time_ns()" in p.read_text()]
     readers = {str(path) for path in paths if path.parts[0] not in users}
     # the queue's clock, which never goes back, and when an attempt was found lost
-    queue = {"daemon/jobs/recorder.py", "jobs/runner.py"}
+    queue = {"daemon/jobs/clock.py", "jobs/runner.py"}
     queue |= {"daemon/jobs/notices.py"}  # numbers that no former daemon has used
     validity = {"certs/issue.py", "serve.py"}  # certificates say from when and until when
     stamps = {

@@ -145,6 +145,44 @@ def test_a_jobs_name_and_comment_give_it_no_more(site: Site, name: str, lines: t
     assert site.calls("helper") == [f"vgpu-slurm begin job=12 uid=1000 gpus=0 shards={shards}"]
 
 
+@pytest.mark.parametrize(
+    ("comment", "calls", "shards"),
+    [
+        (" ".join(f"Nodes=m[{i}-{i + 1}] GRES=shard:900" for i in range(900)), 1, "250"),
+        (" ".join("Nodes=n[0-1] GRES=shard:900" for _ in range(20_000)), 1, "250"),
+        (" ".join("Nodes=m[0-1] GRES=shard:900" for _ in range(20_000)), 0, "250"),
+        (" ".join(f"Nodes=m[0-1] GRES=shard:{i}" for i in range(1, 200)), 199, "250"),
+        (" ".join(f"Nodes=m[{i}-{i + 1}] GRES=shard:900" for i in range(20_000)), 0, None),
+        ("Nodes=bad[9-1] GRES=shard:1", 1, None),
+    ],
+    ids=["lists", "same", "others", "counts", "many", "bad"],
+)
+def test_a_comment_holds_prolog_up_for_no_longer_than_others(
+    site: Site, comment: str, calls: int, shards: str | None
+) -> None:
+    """It is as long as its user likes, and each list of nodes in it was a question to Slurm."""
+    text = f"JobId=12 Nodes=n1 CPU_IDs=0 Mem=0 GRES=shard:250(IDX:0) Comment=a {comment}"
+    (site.folder / "job").write_text(text)
+    names = "case $3 in *bad*) exit 1 ;; *n\\[0*) echo n1 ;; *) echo m1 ;; esac"
+    site.program("scontrol", f"[ $2 = hostnames ] || exec cat {site.folder}/job\n{names}")
+    site.run("prolog.sh")
+    asked = [call for call in site.calls("scontrol") if "hostnames" in call]
+    assert len(asked) <= calls
+    begun = [f"vgpu-slurm begin job=12 uid=1000 gpus=0 shards={shards}"] if shards else []
+    assert site.calls("helper") == begun
+
+
+@pytest.mark.parametrize("lie", ["--help[0-1]", "-h,", "x[1,", "x]", "n1,[", "a;b,c"])
+def test_no_list_of_nodes_in_a_name_hides_what_the_job_has(site: Site, lie: str) -> None:
+    """Lists with the same number of shards are asked about together."""
+    lies = f"Nodes={lie} GRES=shard:250 Nodes=n1 GRES=shard:1000"
+    (site.folder / "job").write_text(f"JobId=12 JobName=a {lies} Nodes=n[0-1] CPU_IDs=0 GRES=shard:250(IDX:0)")
+    names = "case $3 in -*) exit 0 ;; n\\[0-1]) printf 'n0\\nn1\\n' ;; *) echo invalid; exit 0 ;; esac"
+    site.program("scontrol", f"[ $2 = hostnames ] || exec cat {site.folder}/job\n{names}")
+    site.run("prolog.sh")
+    assert site.calls("helper") == ["vgpu-slurm begin job=12 uid=1000 gpus=0 shards=250"]
+
+
 def test_a_job_whose_prolog_left_nothing_ends(site: Site) -> None:
     """A folder that cannot be written, a Prolog that was never run: the task would have the whole device."""
     site.state.write_text("no folder")

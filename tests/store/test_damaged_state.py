@@ -228,6 +228,24 @@ def test_an_array_outlives_its_first_row(tmp_path: Path) -> None:
     store.close()
 
 
+def test_an_array_whose_first_row_was_never_written_was_not_submitted(tmp_path: Path) -> None:
+    """It is the last that is written: a daemon was killed before."""
+
+    def member(number: int, state: JobState = JobState.PENDING) -> Any:
+        one = secret_job(number, state)
+        one.spec = replace(one.spec, array=3, index=number)
+        return one
+
+    store = Store(tmp_path)
+    JobStore(store).save([secret_job(1), secret_job(2), member(4), member(5), member(6, JobState.CANCELLED)])
+    store.close()
+    store = Store(tmp_path)
+    assert store.told == ["3 jobs of an array that had not been submitted as a whole were removed"]
+    jobs = JobStore(store)
+    assert [one.job_id for one in jobs.load().jobs] == [1, 2] and jobs.find(6) is None
+    store.close()
+
+
 def test_a_daemon_starts_with_the_rest(node: Node) -> None:
     """And nobody gets into what was set aside without limits."""
     node.start()

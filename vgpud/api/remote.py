@@ -17,21 +17,26 @@ import os
 import socket
 import ssl
 import time
+import zlib
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
 from vgpud.api.peer_proxy import LOG_EVERY_S, Peer, PeerProxy
 from vgpud.certs.register import SERVER, USER, Issued, Register, when
 from vgpud.errors import ConfigError, ConflictError, DeniedError, VgpudError
-from vgpud.host import users
+from vgpud.host import listeners, users
 from vgpud.host.listeners import REMOTE
 
 log = logging.getLogger("vgpud.api")
 
-#: account of everybody whose certificate is not known yet, or not valid
+#: account of everybody whose certificate is not known yet, or not valid. A handshake is paid by who makes it
 STRANGER = -2
+#: of sources
+ACCOUNTS = 256
+#: what accepting a connection takes, and closing it where its source has too many
+ACCEPT_NS = 100_000
 #: processor time of a handshake, with all that happens before the first call: 3.2 to 5.3 ms were measured
 HANDSHAKE_NS = 4_000_000
 HANDSHAKE_S = REMOTE.deadline_s
@@ -77,17 +82,17 @@ def why_no_user(issued: Issued, user: users.User | None) -> str:
 
 @dataclass
 class _Handshakes:
-    """Those under way, by address."""
+    """Those under way, by user of this machine or address."""
 
-    by_address: Counter[str] = field(default_factory=Counter)
+    by_address: Counter[Hashable] = field(default_factory=Counter)
 
-    def begin(self, address: str) -> bool:
+    def begin(self, address: Hashable) -> bool:
         if self.by_address.total() >= HANDSHAKES_MAX or self.by_address[address] >= HANDSHAKES_PER_ADDRESS_MAX:
             return False
         self.by_address[address] += 1
         return True
 
-    def end(self, address: str) -> None:
+    def end(self, address: Hashable) -> None:
         self.by_address[address] -= 1
         self.by_address += Counter()  # removes zero counts
 
@@ -189,22 +194,32 @@ class RemoteListener:
             try:
                 if not turns.is_free(STRANGER):
                     await turns.wait_apart(STRANGER, arriving=True)
-                sock, address = await loop.sock_accept(listening)
+                sock, _ = await loop.sock_accept(listening)
             except OSError as error:  # no descriptors, or the client has gone already
                 self._log(f"no connection was accepted: {error.strerror}")
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            turns.charge(STRANGER, HANDSHAKE_NS)
-            if self._handshakes.begin(address[0]):
-                self._start(self._shake_hands(sock, address[0]))
+            turns.charge(STRANGER, ACCEPT_NS)
+            await asyncio.sleep(0)  # while connections wait, accepting does not: one of them in a turn of the loop
+            try:
+                source = listeners.source(sock)
+            except OSError:  # it has gone
+                sock.close()
+                continue
+            if self._handshakes.begin(source):
+                self._start(self._shake_hands(sock, source))
             else:
                 sock.close()
-                self._log(f"a connection from {address[0]} was closed: too many handshakes are under way")
+                self._log(f"a connection from {_words(source)} was closed: too many handshakes are under way")
 
-    async def _shake_hands(self, sock: socket.socket, address: str) -> None:
-        loop = asyncio.get_running_loop()
+    async def _shake_hands(self, sock: socket.socket, source: int | str) -> None:
+        """Each source waits for its own account: one that makes handshakes without end delays no other's."""
+        loop, turns, account = asyncio.get_running_loop(), self._proxy.turns, _account(source)
         client = self._proxy.remote_client(self._identify, self._admitted)
         try:
+            if not turns.is_free(account):
+                await turns.wait_apart(account, arriving=True)
+            turns.charge(account, HANDSHAKE_NS)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.connect_accepted_socket(
                 lambda: client, sock, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S
@@ -212,9 +227,9 @@ class RemoteListener:
         except (OSError, ssl.SSLError, asyncio.TimeoutError) as error:
             sock.close()
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            self._log(f"a connection from {address} was refused in the TLS handshake: {reason}")
+            self._log(f"a connection from {_words(source)} was refused in the TLS handshake: {reason}")
         finally:
-            self._handshakes.end(address)
+            self._handshakes.end(source)
 
     async def _identify(self, transport: asyncio.Transport) -> Peer:
         """Whose the connection is, or why its calls are refused."""
@@ -289,6 +304,15 @@ class RemoteListener:
         if not self._logged_s or now_s - self._logged_s > LOG_EVERY_S:
             self._logged_s = now_s
             log.warning("%s", text)
+
+
+def _words(source: int | str) -> str:
+    return source if isinstance(source, str) else f"uid {source} of this machine"
+
+
+def _account(source: int | str) -> int:
+    """Below those of users and of STRANGER. Few, since who has many addresses could push users' accounts out."""
+    return STRANGER - 1 - zlib.crc32(_words(source).encode()) % ACCOUNTS
 
 
 def _refused(sha256: str, why: str) -> Peer:

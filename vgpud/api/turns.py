@@ -212,6 +212,12 @@ async def breathe() -> None:
         await turn.breathe()
 
 
+def charged(work: Awaitable[T]) -> Awaitable[T]:
+    """The same work, for a task that outlives this call: its user is charged for it all the same."""
+    turn = _turn.get(None)
+    return turn.run(work) if turn else work
+
+
 async def received() -> None:
     """After each message that a stream's own task has read: charges it, and waits for the turn of the next one."""
     turn = _turn.get(None)

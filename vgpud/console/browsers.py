@@ -1,4 +1,5 @@
-"""uvicorn's HTTP with deadlines: it waits without end for a request that has begun, and for who reads no answer."""
+"""uvicorn's HTTP with deadlines: it waits without end for a request that has begun, and for who reads no answer. Each
+request knows whose connection it has come over: request.state.source."""
 
 from __future__ import annotations
 
@@ -7,8 +8,17 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from vgpud.host import listeners
+
 #: a browser that takes nothing of a page, or of a stream of events, for so long is gone
 STALLED_S = 60.0
+
+
+def _source(transport: Any) -> int | str:
+    try:
+        return listeners.source(transport.get_extra_info("socket"))
+    except OSError:
+        return "gone"
 
 
 def browser_protocol(deadline_s: float) -> type[H11Protocol]:
@@ -21,6 +31,7 @@ def browser_protocol(deadline_s: float) -> type[H11Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            self.app_state = {**self.app_state, "source": _source(transport)}
             self._late = self.loop.call_later(deadline_s, transport.abort)
 
         def _is_idle(self) -> bool:

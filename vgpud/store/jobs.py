@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +30,8 @@ from vgpud.store.elastic import Noted
 FORGET_MAX = 1000
 #: of SQLite
 INTEGER_MAX = (1 << 63) - 1
+#: of a row, in the order of its columns
+_VALUES = attrgetter(*(one.name for one in fields(Row)))
 #: where the similarity classes are in a stored job
 _CLASSES = "'$.kinds'"
 #: the store's migration to these tables; jobs.ended is when, in ns, 0 = not yet
@@ -401,7 +404,7 @@ def _summary(
 
 
 def _save_rows(db: Any, rows: Sequence[Row]) -> None:
-    values = [astuple(part) for row in rows for part in _parts(row)]
+    values = [_VALUES(part) for row in rows for part in _parts(row)]
     db.executemany("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 

@@ -53,6 +53,17 @@ def _damaged(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, 
             yield table, rowid, "a value is of another type, or out of range", values
 
 
+def _drop_unfinished(db: sqlite3.Connection) -> list[str]:
+    """Removes jobs of arrays that were being submitted when the daemon was killed: the row of the first, which says
+    what they run, is written last. Once it is there it stays as long as they do, or is set aside with them."""
+    lost = "substr(launch, 1, 1) = '@' AND NOT EXISTS"
+    lost += " (SELECT 1 FROM jobs AS first WHERE first.id = CAST(substr(jobs.launch, 2) AS INTEGER))"
+    if not db.execute(f"SELECT 1 FROM jobs WHERE {lost} LIMIT 1").fetchone():  # noqa: S608  our own text
+        return []
+    count = db.execute(f"DELETE FROM jobs WHERE {lost}").rowcount  # noqa: S608  the same
+    return [f"{count} jobs of an array that had not been submitted as a whole were removed"]
+
+
 def _followers_without_first(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
     """Jobs of an array whose first job, which says what they run, is missing."""
     lost = "WHERE substr(launch, 1, 1) = '@' AND NOT EXISTS (SELECT 1 FROM jobs AS first"
@@ -101,9 +112,10 @@ def _pass_on(db: sqlite3.Connection, values: dict[str, Any]) -> None:
 
 def quarantine(db: sqlite3.Connection, wall_ns: int) -> list[str]:
     """Sets damaged rows aside, in one transaction; a sentence for each. Raises sqlite3.Error."""
+    dropped = _drop_unfinished(db)
     found = list(_damaged(db))
     if not found and not any(True for _ in _followers_without_first(db)):
-        return []
+        return dropped
     db.execute("BEGIN IMMEDIATE")
     try:
         for one in found:
@@ -119,7 +131,8 @@ def quarantine(db: sqlite3.Connection, wall_ns: int) -> list[str]:
     except BaseException:
         db.execute("ROLLBACK")
         raise
-    told = [f"{_name(table, values)} was set aside in table quarantine: {why}" for table, _, why, values in found]
+    told = [*dropped]
+    told += [f"{_name(table, values)} was set aside in table quarantine: {why}" for table, _, why, values in found]
     told += [f"{_name(table, values)} was set aside in table quarantine: {why}" for table, _, why, values in followers]
     more = len(told) - TOLD_MAX
     return told if more <= 0 else [*told[:TOLD_MAX], f"{more} more rows were set aside in table quarantine"]

@@ -4,6 +4,7 @@
  * its memory and contexts are free at once.
  */
 #define _GNU_SOURCE
+#include "simgpu/server/places.h"
 #include "simgpu/server/server.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -23,15 +24,21 @@ static void watch(int fd, struct process *process) {
 
 int client_accept(int listener) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return -errno;
+  if (fd < 0) {
+    int error = errno;
+    if (error == EMFILE || error == ENFILE) places_refuse_one(listener);
+    return -error;
+  }
   struct ucred peer;
   socklen_t size = sizeof peer;
-  struct process *process = calloc(1, sizeof *process);
-  if (!process || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
-    free(process);
+  struct process *process = NULL;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || !places_free(peer.uid) ||
+      !(process = calloc(1, sizeof *process))) {
     close(fd);
-    return -ENOMEM;
+    return 0; /* others wait behind it */
   }
+  process->accepted_ns = vg_prim_now_ns();
+  server.silent++;
   process->socket = fd;
   process->pid = peer.pid;
   process->uid = peer.uid;
@@ -251,6 +258,8 @@ void client_request(struct process *process) {
     bool carries = fd >= 0 && size == sizeof request && request.kind == SIM_REQUEST_ARENA;
     if (fd >= 0 && !carries) close(fd);
     if (!carries) fd = -1;
+    if (!process->spoke) server.silent--;
+    process->spoke = true;
     if (size != sizeof request || request.magic != SIM_WIRE_MAGIC) {
       client_died(process);
       return;
@@ -284,6 +293,7 @@ void client_died(struct process *process) {
   if (process->dead) return;
   process->dead = true;
   server.died = true;
+  if (!process->spoke) server.silent--;
   for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++)
     if (process->streams[i]) queue_drop(process->streams[i]);
   for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++) {

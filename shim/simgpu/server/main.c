@@ -4,6 +4,7 @@
  * when it is ready; without --foreground it goes to the background at that moment.
  */
 #define _GNU_SOURCE
+#include "simgpu/server/places.h"
 #include "simgpu/server/server.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -142,7 +143,10 @@ static void sleep_until_next(uint64_t now_ns) {
   uint64_t next_ns = engine_next_ns();
   if (next_ns == NEVER && now_ns > server.last_command_ns + LINGER_NS) {
     report_round(now_ns, true);
-    if (queue_doze_all()) return;
+    if (queue_doze_all()) {
+      if (places_late_ns() != NEVER) timer_set(places_late_ns());
+      return;
+    }
   }
   uint64_t at_ns = now_ns + ROUND_NS;
   if (next_ns != NEVER) {
@@ -156,7 +160,7 @@ static void sleep_until_next(uint64_t now_ns) {
 static bool handle(void *mark) { /* false: the end */
   uint64_t count;
   if (mark == &mark_listener) {
-    while (client_accept(options.listener) == 0) {
+    for (int i = 0; i < ACCEPTED_AT_ONCE && client_accept(options.listener) == 0; i++) {
     }
   } else if (mark == &mark_timer) {
     if (read(options.timer, &count, sizeof count) < 0) return true;
@@ -181,8 +185,9 @@ static void loop(void) {
     sleep_until_next(vg_prim_now_ns());
     int count = epoll_wait(server.epoll, events, 64, -1);
     for (int i = 0; i < count; i++) goes_on = handle(events[i].data.ptr) && goes_on;
-    client_reap();
     uint64_t now_ns = vg_prim_now_ns();
+    places_close_late(now_ns);
+    client_reap();
     engine_round(now_ns);
     report_round(now_ns, !goes_on);
   }
@@ -207,7 +212,7 @@ int main(int argc, char **argv) {
   server.page->server_pid = getpid();
   /* Here, not in the process that has ended: the peer that clients see is the process that called listen(). */
   if (listen(options.listener, 128) < 0) return fail("cannot listen in", options.directory), 1;
-  if (loop_open() < 0) return 1;
+  if (loop_open() < 0 || places_open() < 0) return fail("cannot start in", options.directory), 1;
   priority_raise();
   printf("vgpu-simd: ready: %u device%s in %s\n", server.config.device_count,
          server.config.device_count == 1 ? "" : "s", options.directory);

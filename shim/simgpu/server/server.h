@@ -1,11 +1,11 @@
 /*
  * server.h - the inside of vgpu-simd. One thread; a round (engine_round) takes new commands from all rings and decides
  * the simulation up to now plus a small look-ahead. From the top: main.c: loop and sockets; client.c: processes,
- * requests, death; checkpoint.c: processes that are moved off; fault.c: kernels that fault; engine.c: a round over SMs
- * and copy engines; meet.c: kernels that run only together; sm.c: decided SM time; queue.c: streams; ready.c: heads
- * that are with an engine; meeting.c: lists of kernels that meet; share.c: memory of several processes; config.c:
- * configuration; instances.c: GPUs in MIG mode; report.c: busy log and state page; state.c: the structure that all of
- * them work on.
+ * requests, death; places.c: bounds of connections; checkpoint.c: processes that are moved off; fault.c: kernels that
+ * fault; engine.c: a round over SMs and copy engines; meet.c: kernels that run only together; sm.c: decided SM time;
+ * queue.c: streams; ready.c: heads that are with an engine; meeting.c: lists of kernels that meet; share.c: memory of
+ * several processes; config.c: configuration; instances.c: GPUs in MIG mode; report.c: busy log and state page;
+ * state.c: the structure that all of them work on.
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
@@ -154,6 +154,8 @@ struct process {
   pid_t group;         /* its process group: whose kernels may meet */
   struct arena *arena; /* what its device memory is made of, once it shares some; else NULL */
   bool greeted;
+  bool spoke; /* has sent a request */
+  uint64_t accepted_ns;
   bool dead;    /* to be removed at the end of the loop */
   bool decided; /* the bell is to be rung */
   bool awake;   /* its ring is looked at */
@@ -183,6 +185,7 @@ struct server {
   struct process *processes;
   struct process *awake;                         /* of them: a few of maybe a thousand; rounds look at no others */
   bool died;                                     /* some are to be removed */
+  uint32_t silent;                               /* of them: those that have sent nothing yet */
   void (*process_died)(struct process *process); /* client_died(), for the files that client.c builds on */
   int epoll;
   int tickets; /* epoll of share.c, within the other one */

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.core.queue.world import Shell, gpus, queue, shell
-from vgpud.core.jobs.events import Cancelled, Held, Released, Submitted
+from vgpud.core.jobs.events import ArrayThere, Cancelled, Held, Released, Submitted
 from vgpud.core.jobs.model import JobSpec
 from vgpud.core.queue.check import ARRAY_JOBS_MAX
 
@@ -102,3 +102,20 @@ def test_a_job_comes_after_all_of_the_largest_array() -> None:
     after = at.submit(gpus(1, after=tuple(range(first, first + ARRAY_JOBS_MAX))))
     assert at.machine.check(gpus(1, after=tuple(range(1, ARRAY_JOBS_MAX + 2)))) is not None
     assert "it waits for jobs 1, 2, 3 and 9997 more to complete" in at.reason(after)
+
+
+def test_an_array_that_arrives_in_parts_starts_when_it_is_whole() -> None:
+    at = shell(0.2)
+    before = at.submit(gpus(0.15))
+    spec = gpus(0.1, after=(before,))
+    parts = [Submitted(ids, spec, indices=ids, array=11, submitted_ns=at.now_ns) for ids in ((13, 14), (11, 12))]
+    at.send(parts[0])
+    at.end(before)
+    at.sleep(1)
+    assert at.running == set(), "the daemon may be killed now, and then there is no array"
+    at.send(Held(14), parts[1])
+    at.send(Released(14))
+    assert at.running == set()
+    assert {(at.job(i).spec.array, at.job(i).submitted_ns) for i in range(11, 15)} == {(11, parts[0].submitted_ns)}
+    at.send(ArrayThere((11, 12)), ArrayThere((13, 14)))
+    assert at.running == {11, 12}, "in the order of their numbers"

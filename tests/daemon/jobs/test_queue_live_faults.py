@@ -29,6 +29,7 @@ from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec
 from vgpud.daemon.daemon import Daemon
 from vgpud.daemon.jobs import controller
 from vgpud.daemon.jobs.controller import JobController
+from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.jobs.messages import Result
 from vgpud.store.database import FILE_NAME, Store
@@ -157,7 +158,7 @@ def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
 def test_steps_of_one_job_never_overlap() -> None:
     """Three who come one after another, the third while the second has been let in but does not run yet."""
     jobs = JobController.__new__(JobController)
-    jobs._locks = {}
+    jobs._locks = JobLocks()
     inside: list[int] = []
     order: list[int] = []
 
@@ -177,7 +178,7 @@ def test_steps_of_one_job_never_overlap() -> None:
 
     asyncio.run(all_of_them())
     assert order == list(range(1, 9))
-    assert not jobs._locks
+    assert not jobs._locks._locks
 
 
 class Suspending:
@@ -210,7 +211,7 @@ class Suspending:
 def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "RESUME_S", 0.01)
     jobs = JobController.__new__(JobController)
-    jobs._locks = {}
+    jobs._locks = JobLocks()
     host = jobs.host = Suspending(2)  # type: ignore[assignment]
     jobs.slices = JobSlices(jobs.host, lambda: 0)
     jobs.machine, jobs.clock, jobs.elastic, jobs._unsaved_notes = MagicMock(), MagicMock(), MagicMock(), []

@@ -215,7 +215,7 @@ class Broker:
             log.warning("a request was refused: %s: %.200s", type(error).__name__, error)
 
     def _found(self, request: wire.Message) -> Session | None:
-        return self.sessions.get(str(request["cookie"]), time.monotonic_ns())
+        return self.sessions.get(str(request["cookie"]), time.monotonic_ns(), str(request["source"]))
 
     def _session(self, request: wire.Message) -> tuple[wire.Message, int]:
         found = self._found(request)
@@ -226,7 +226,7 @@ class Broker:
 
     def _redeem(self, request: wire.Message) -> tuple[wire.Message, int]:
         """Failures are not limited: a token of 256 bits is not guessed, and a limit would keep others out."""
-        cookie = self.sessions.redeem(str(request["token"]), time.monotonic_ns())
+        cookie = self.sessions.redeem(str(request["token"]), time.monotonic_ns(), str(request["source"]))
         if cookie is None:
             return {
                 "error": "this link was used before or is older than a minute: vgpu console open makes a new one"

@@ -21,12 +21,13 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """The user of a session."""
+    """The user of a session. source: whose connection the cookie has come over, "" where it does not matter."""
 
     uid: int
     name: str
     csrf: str
     cookie: str
+    source: str
 
 
 class _Line:
@@ -107,21 +108,21 @@ class Broker:
         self._line = _Line(sock)
         self._agents: dict[int, Agent] = {}
 
-    async def user(self, cookie: str) -> User | None:
-        """The user of a session; None: there is none, or it has ended."""
+    async def user(self, cookie: str, source: str = "") -> User | None:
+        """The user of a session; None: there is none, it has ended, or it is of another source."""
         if len(cookie) > COOKIE_CHARS_MAX:
             return None
-        found, _ = await self._line.ask({"do": "session", "cookie": cookie})
-        return User(found["uid"], found["name"], found["csrf"], cookie) if found else None
+        found, _ = await self._line.ask({"do": "session", "cookie": cookie, "source": source})
+        return User(found["uid"], found["name"], found["csrf"], cookie, source) if found else None
 
     async def alive(self, uid: int) -> bool:
         """Whether the user has a session; that of this request does not count as used."""
         answer, _ = await self._line.ask({"do": "alive", "uid": uid})
         return bool(answer["alive"])
 
-    async def redeem(self, token: str, address: str) -> str:
+    async def redeem(self, token: str, source: str = "") -> str:
         """The cookie of a new session for a one-time link. Raises RefusedError."""
-        answer, _ = await self._line.ask({"do": "redeem", "token": token, "address": address})
+        answer, _ = await self._line.ask({"do": "redeem", "token": token, "source": source})
         return str(answer["cookie"])
 
     async def password(self, name: str, password: str, address: str) -> str:
@@ -137,7 +138,7 @@ class Broker:
         """The process that acts as this user. Raises RefusedError."""
         known = self._agents.get(user.uid)
         if known is None or known.closed:
-            _, fd = await self._line.ask({"do": "agent", "cookie": user.cookie})
+            _, fd = await self._line.ask({"do": "agent", "cookie": user.cookie, "source": user.source})
             known = self._agents[user.uid] = Agent(fd)
         return known
 
@@ -151,7 +152,8 @@ class Broker:
         """A file opened with the rights of its owner, for the owner or for root; with the user's own for others."""
         if user.uid != 0 or owner_uid == 0:
             return await self._open(await self.agent(user), user.uid, path)
-        _, fd = await self._line.ask({"do": "agent", "cookie": user.cookie, "uid": owner_uid})
+        request = {"do": "agent", "cookie": user.cookie, "source": user.source, "uid": owner_uid}
+        _, fd = await self._line.ask(request)
         agent = Agent(fd)
         try:
             return await agent.open(path)

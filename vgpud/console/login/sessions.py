@@ -24,11 +24,12 @@ REMEMBERED_MAX = 4096
 
 @dataclass
 class Session:
-    """A browser that has logged in as this user."""
+    """A browser that has logged in as this user. source: whose connections may use it, "" = all."""
 
     uid: int
     name: str
     csrf: str
+    source: str
     began_ns: int
     used_ns: int
 
@@ -58,27 +59,27 @@ class Sessions:
         self._links[_digest(token)] = uid, name, now_ns
         return token
 
-    def redeem(self, token: str, now_ns: int) -> str | None:
+    def redeem(self, token: str, now_ns: int, source: str = "") -> str | None:
         """Uses a link up. Returns the cookie of the new session; None: it was used before, is too old or unknown."""
         link = self._links.pop(_digest(token), None)
         if link is None or now_ns - link[2] > LINK_NS:
             return None
-        return self.open(link[0], link[1], now_ns)
+        return self.open(link[0], link[1], now_ns, source)
 
-    def open(self, uid: int, name: str, now_ns: int) -> str:
-        """Begins a session. Returns its cookie."""
+    def open(self, uid: int, name: str, now_ns: int, source: str = "") -> str:
+        """Begins a session for connections of this source. Returns its cookie."""
         self.expire(now_ns)
         own = [key for key, session in self._sessions.items() if session.uid == uid]
         for key in own[: max(0, len(own) - SESSIONS_MAX + 1)]:
             del self._sessions[key]
         cookie = self._make_token()
-        self._sessions[_digest(cookie)] = Session(uid, name, self._make_token(), now_ns, now_ns)
+        self._sessions[_digest(cookie)] = Session(uid, name, self._make_token(), source, now_ns, now_ns)
         return cookie
 
-    def get(self, cookie: str, now_ns: int) -> Session | None:
-        """The session of a cookie, which counts as used now."""
+    def get(self, cookie: str, now_ns: int, source: str = "") -> Session | None:
+        """The session of a cookie that has come from this source; it counts as used now."""
         session = self._sessions.get(_digest(cookie))
-        if session is None or session.ended(now_ns):
+        if session is None or session.ended(now_ns) or session.source not in ("", source):
             return None
         session.used_ns = now_ns
         return session

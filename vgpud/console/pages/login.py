@@ -63,7 +63,7 @@ async def login(request: Request) -> Response:
     address = request.client.host if request.client else "unix"
     try:
         if form.get("token"):
-            cookie = await site.broker.redeem(form["token"], address)
+            cookie = await site.broker.redeem(form["token"], site.source(request))
         else:
             cookie = await site.broker.password(form.get("name", ""), form.get("password", ""), address)
     except RefusedError as error:

@@ -70,7 +70,12 @@ class Site:
 
     async def user(self, request: Request) -> User | None:
         cookie = request.cookies.get(self.cookie, "")
-        return await self.broker.user(cookie) if cookie else None
+        return await self.broker.user(cookie, self.source(request)) if cookie else None
+
+    def source(self, request: Request) -> str:
+        """Whose connection a request has come over. Without TLS a browser sends the cookie to every port of the host,
+        so to servers of other users, too; over their connections it is worth nothing. "" where that does not matter."""
+        return "" if self.secure else str(getattr(request.state, "source", ""))
 
     def page(self, request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A whole page for a user who is logged in."""

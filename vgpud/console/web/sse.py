@@ -60,7 +60,7 @@ async def _events(
             began_s = time.monotonic()
             if began_s - looked_s > ALIVE_S:
                 looked_s = began_s
-                known = await site.broker.user(user.cookie)
+                known = await site.broker.user(user.cookie, user.source)
                 if known is None:
                     return
                 await site.boards.of(known)

@@ -18,6 +18,16 @@ class Submitted:
     spec: JobSpec
     held: bool = False
     indices: tuple[int, ...] = ()  # of an array, one for each job; () = from spec.index on
+    # of a large array's part: the first job of the array, and when it was submitted. None starts before ArrayThere
+    array: int = 0
+    submitted_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayThere:
+    """All parts of an array have been submitted: these of its jobs may start."""
+
+    job_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +203,7 @@ class Woken:
 
 Event = (
     Submitted
+    | ArrayThere
     | Cancelled
     | Held
     | Released

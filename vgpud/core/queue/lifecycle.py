@@ -75,18 +75,26 @@ class Lifecycle:
 
     def submitted(self, event: Submitted, now_ns: int) -> None:
         array = len(event.job_ids) > 1 or event.spec.index > 0 or bool(event.indices)
+        at_ns = event.submitted_ns if event.array else now_ns
+        if event.array:
+            self._world.incomplete_arrays.add(event.array)
         for number, job_id in enumerate(event.job_ids):
             spec = self._world.room.shared(event.spec)
             if array:
                 index = event.indices[number] if event.indices else spec.index + number
-                spec = replace(spec, array=event.job_ids[0], index=index)
-            job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns, not_before_ns=spec.begin_ns)
+                spec = replace(spec, array=event.array or event.job_ids[0], index=index)
+            job = Job(job_id, spec, at_ns, waiting_since_ns=at_ns, not_before_ns=spec.begin_ns)
             self.jobs[job_id] = job
             if event.held:
                 enter(job, JobEvent.HOLD)
             estimate.expect(self._world, job, now_ns)
             self._save(job)
             self._depend(job, now_ns)
+            self.admit(job, now_ns)
+
+    def array_there(self, job_ids: tuple[int, ...], now_ns: int) -> None:
+        for job in [self.jobs[job_id] for job_id in job_ids if job_id in self.jobs]:
+            self._world.incomplete_arrays.discard(job.spec.array)
             self.admit(job, now_ns)
 
     def _depend(self, job: Job, now_ns: int) -> None:
@@ -116,7 +124,7 @@ class Lifecycle:
         world = self._world
         if job.state not in WAITING or job.job_id in world.unmet or world.waits(job):
             return
-        if job.job_id in world.claims or job.job_id in world.going:
+        if job.job_id in world.claims or job.job_id in world.going or job.spec.array in world.incomplete_arrays:
             return
         if job.not_before_ns > now_ns:
             world.deadlines.add(job.not_before_ns, Due.BACKOFF, job.job_id, job.not_before_ns)

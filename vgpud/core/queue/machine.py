@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 
 from vgpud.core.estimates import Estimate
 from vgpud.core.jobs.events import (
+    ArrayThere,
     Cancelled,
     Changed,
     Command,
@@ -119,6 +120,8 @@ class Machine:
         match event:
             case Submitted():
                 self._lives.submitted(event, now_ns)
+            case ArrayThere(job_ids):
+                self._lives.array_there(job_ids, now_ns)
             case Cancelled(job_id, why):
                 self._lives.end(self.jobs[job_id], JobState.CANCELLED, why, now_ns)
             case Held(job_id):

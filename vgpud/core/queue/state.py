@@ -55,6 +55,7 @@ class QueueState:
         #: reservations that keep a job from their devices now; set by the machine, which knows when jobs end
         self.reserved_from: Callable[[Job], list[Reservation]] = lambda job: []
         self.arrays = Arrays()  # those of which only so many jobs run at once
+        self.incomplete_arrays: set[int] = set()  # those whose last part has not been submitted, by their first job
         self.unmet: dict[int, set[int]] = {}  # job -> jobs that it depends on
         self.dependents: dict[int, dict[int, None]] = {}  # job -> jobs that depend on it, in order
         self.unmet_of: Counter[int] = Counter()  # by uid: number of dependencies of all its jobs

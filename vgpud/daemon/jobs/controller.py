@@ -13,9 +13,9 @@ import contextlib
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from vgpud.core import events as ev
 from vgpud.core import quotas
@@ -31,12 +31,14 @@ from vgpud.core.policy import registry
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs.changes import Changes
+from vgpud.daemon.jobs.clock import FILE_NAME, Clock
 from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of
+from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.notices import Notifier
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
-from vgpud.daemon.jobs.recorder import Clock, Recorder
+from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.daemon.jobs.reservations import ReservationRegistry
 from vgpud.daemon.jobs.slices import Host, JobSlices
 from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
@@ -48,6 +50,8 @@ from vgpud.store.flush import while_busy
 from vgpud.store.jobs import JobStore, Request, forget_environment
 
 log = logging.getLogger("vgpud")
+
+T = TypeVar("T")
 
 #: how often the accounting's rows are brought up to now
 ROWS_S = 10.0
@@ -72,14 +76,6 @@ def _ram_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-@dataclass(eq=False, slots=True)
-class JobLock:
-    """A job's lock, with a count of its users: a lock does not say that it is waited for."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
-
-
 def _has_processes(job: Job) -> bool:
     """Whether an attempt has processes, running or suspended."""
     return job.state is JobState.RUNNING or (job.state is JobState.SUSPENDED and job.suspended_how is not None)
@@ -96,7 +92,8 @@ class JobController:
         self.next_id = kept.next_id
         self._kept = kept.jobs
         self._histories, self._history_at_ns = kept.histories, kept.history_at_ns
-        self.clock = Clock(kept.latest_ns)
+        runs = any(_has_processes(job) for job in kept.jobs) or bool(host.state.slices)
+        self.clock = Clock(kept.latest_ns, host.config.runtime / FILE_NAME, continues=runs)
         self._loop = asyncio.get_running_loop()
         self._unsaved_groups: dict[int, str | None] = {}
         self._unsaved_notes: list[Noted] = []
@@ -123,8 +120,8 @@ class JobController:
         self._pending: list[qe.Event] = []
         self._capacity: qe.RoomChanged | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._locks: dict[int, JobLock] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._locks = JobLocks()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self.counts = JobCounts()
         self._ended: deque[int] = deque()
         self.changes = Changes()
@@ -219,6 +216,8 @@ class JobController:
     def tick(self) -> None:
         """Once a second: progress of jobs, what the store could not take, and every ROWS_S the accounting."""
         self.progress.tick()
+        if news := self.clock.news():
+            self.host.note(ev.Log("node.clock", news))
         try:
             waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
             if any(waiting) or self.queues.unsaved:
@@ -418,11 +417,15 @@ class JobController:
 
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
+        await self.written(job_ids)
+        if denied := await self.host.saved():
+            raise StoreError(denied.message)
+
+    async def written(self, job_ids: Iterable[int]) -> None:
+        """Waits until the store has what was decided on these jobs; the disk may not. Raises StoreError."""
         wanted = set(job_ids)
         if not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_groups)):
             await while_busy(lambda: self._write({}))
-        if denied := await self.host.saved():
-            raise StoreError(denied.message)
 
     def _wake_at(self, at_ns: int) -> None:
         if self._timer:
@@ -438,28 +441,20 @@ class JobController:
             if len(self._ended) > ENDED_MAX:
                 self.machine.forget([self._ended.popleft()])
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("a job's step failed; continuing", exc_info=error)
 
-    @contextlib.asynccontextmanager
-    async def job_lock(self, job_id: int) -> AsyncIterator[None]:
+    def job_lock(self, job_id: int) -> contextlib.AbstractAsyncContextManager[None]:
         """Held for all that is done to one job, in the order in which it was decided."""
-        lock = self._locks.setdefault(job_id, JobLock())
-        lock.users += 1
-        try:
-            async with lock.lock:
-                yield
-        finally:
-            lock.users -= 1
-            if not lock.users:
-                del self._locks[job_id]
+        return self._locks.hold(job_id)
 
     async def _notify(self, job: Job, event: str) -> None:
         """`job`: a copy of the moment."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import Job
 from vgpud.core.queue.machine import Machine
-from vgpud.daemon.jobs.recorder import Clock
+from vgpud.daemon.jobs.clock import Clock
 from vgpud.daemon.jobs.slices import Host, JobSlices
 from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Jobs
 from vgpud.store.jobs import JobStore
+
+T = TypeVar("T")
 
 
 class JobPort(Protocol):
@@ -25,7 +28,7 @@ class JobPort(Protocol):
 
     def note(self, kind: str, job: Job, text: str) -> None: ...
     def enqueue_event(self, event: qe.Event) -> None: ...
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
 
 class WorkerPort(JobPort, Protocol):

@@ -1,4 +1,4 @@
-"""The queue's clock, and the recording of its machine's events and decisions (config key record_queue).
+"""The recording of the events and decisions of the queue's machine (config key record_queue).
 
 A recording can be replayed by `vgpu simulate`: the same events give the same decisions in the same order.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
@@ -19,16 +18,6 @@ from vgpud.core.queue.record import encode, to_plain
 from vgpud.host.private_files import opener
 
 log = logging.getLogger("vgpud")
-
-
-class Clock:
-    """Wall time that never goes back: it begins after all times in the store and ignores later clock changes."""
-
-    def __init__(self, latest_ns: int) -> None:
-        self._offset_ns = max(time.time_ns(), latest_ns + 1) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-    def now_ns(self) -> int:
-        return self._offset_ns + time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class Recorder:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from vgpud.api.turns import breathe
@@ -31,6 +31,7 @@ from vgpud.core.offered import find, with_uuids
 from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.quota import HISTORY_BITS
 from vgpud.core.quotas import used_milli
+from vgpud.daemon.jobs.arrays import PART_JOBS, Arrays
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.explain import Known, explain
 from vgpud.daemon.jobs.queues import WAITING
@@ -61,6 +62,7 @@ class JobRequests:
         self.node = host.node
         self._host = host
         self._jobs = jobs
+        self._arrays = Arrays(jobs)
 
     def observe(self, method: str, code: str, seconds: float) -> None:
         self._host.observe(method, code, seconds)
@@ -174,6 +176,7 @@ class JobRequests:
         """All of the array or nothing."""
         jobs, spec = self._jobs, submission.spec
         spec = replace(spec, ask=replace(spec.ask, spec=with_uuids(spec.ask.spec, self._host.state)))
+        await self._arrays.wait_for_same(spec.uid, submission.request_id)
         now_ns = jobs.clock.now_ns()
         try:
             known = jobs.requested(spec.uid, submission.request_id) if submission.request_id else None
@@ -191,6 +194,9 @@ class JobRequests:
         ids = tuple(range(jobs.next_id, jobs.next_id + submission.count))
         jobs.next_id += submission.count
         request = Request(spec.uid, submission.request_id, submission.fingerprint, ids, now_ns + REQUEST_MEMORY_NS)
+        if len(ids) > PART_JOBS:
+            fault = await self._arrays.submit(replace(submission, spec=spec), request)
+            return _unavailable(fault) if fault else ids
         jobs.process_events(
             Submitted(ids, spec, submission.held, submission.indices),
             request=request if submission.request_id else None,
@@ -206,8 +212,9 @@ class JobRequests:
 
     def _too_many(self, uid: int, count: int) -> Denied | None:
         """So that no user fills the daemon's memory."""
-        config, total = self._host.config, self._jobs.counts.total
-        mine = self._jobs.counts.of_user(uid)
+        config, to_come = self._host.config, self._arrays.to_come
+        total = self._jobs.counts.total + to_come.total()
+        mine = self._jobs.counts.of_user(uid) + to_come[uid]
         if mine + count > config.jobs_per_user_max:
             text = f"uid {uid} has {mine} jobs that have not ended, {count} more are above jobs_per_user_max"
             text += f" ({config.jobs_per_user_max}): let some end, or cancel them"
@@ -236,8 +243,11 @@ class JobRequests:
             if denied:
                 return self._better(event, denied)
         self._jobs.process_events(*events)
+        return await self._kept(event.job_id for event in events if hasattr(event, "job_id"))
+
+    async def _kept(self, job_ids: Iterable[int]) -> Denied | None:
         try:
-            await self._jobs.on_disk(event.job_id for event in events if hasattr(event, "job_id"))
+            await self._jobs.on_disk(job_ids)
         except StoreError as error:
             return Denied(Reason.UNAVAILABLE, f"done, but perhaps not kept: {error}")
         return None
@@ -253,8 +263,8 @@ class JobRequests:
     async def cancel_jobs(self, job_ids: Sequence[int], why: str) -> Denied | None:
         if len(job_ids) == 1:
             return await self._request(Cancelled(job_ids[0], why))
-        known = self._jobs.machine.jobs
-        return await self._request(*(Cancelled(i, why) for i in job_ids if i in known and not known[i].state.ended))
+        await self._arrays.cancel(job_ids, why)
+        return await self._kept(job_ids)
 
     async def hold_job(self, job_id: int) -> Denied | None:
         return await self._request(Held(job_id))

@@ -1,0 +1,105 @@
+"""The machine's clock is set while the daemon runs, by hours and by a year, forward and back."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
+from tests.daemon.node import Node, eventually
+from tests.faults.programs import HERE, ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING, reason="vgpu-job is not built: run make")]
+HOUR_S = 3600
+YEAR_S = 365 * 24 * HOUR_S
+
+
+class Machine:
+    """A daemon on a machine whose clock a test sets."""
+
+    def __init__(self, queue: QueueNode, metrics: str) -> None:
+        self.queue, self.metrics = queue, metrics
+        self._off = queue.node.directory / "off"
+        self.set_clock(0)
+        library = queue.node.directory / "clock.so"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, HERE / "clock.c"], check=True)
+        queue.node.env |= {"LD_PRELOAD": str(library), "CLOCK_OFF": str(self._off)}
+
+    def set_clock(self, off_s: int) -> None:
+        """Off from the host's by so much from now on."""
+        fresh = self._off.with_suffix(".new")
+        fresh.write_text(str(off_s))
+        fresh.rename(self._off)
+
+    def told(self) -> list[str]:
+        return self.queue.node.messages("node.clock")
+
+
+@pytest.fixture
+def machine(node: Node) -> Iterator[Machine]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with queue_node(node, metrics=f'"127.0.0.1:{port}"') as queue:
+        made = Machine(queue, f"127.0.0.1:{port}")
+        queue.start()
+        yield made
+
+
+def metrics(machine: Machine) -> dict[str, float]:
+    """Counters by their whole names."""
+    with urllib.request.urlopen(f"http://{machine.metrics}/metrics", timeout=30) as answer:
+        lines = [line.rpartition(" ") for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines if name.partition("{")[0].endswith("_total")}
+
+
+@pytest.mark.parametrize("off_s", [2 * HOUR_S, -2 * HOUR_S, YEAR_S, -YEAR_S])
+def test_times_of_jobs_do_not_follow_a_clock_that_is_set(machine: Machine, off_s: int) -> None:
+    queue = machine.queue
+    (ended,) = queue.submit("true")
+    queue.ended(ended)
+    (limited,) = queue.submit("sleep 1000", 500, time_limit={"seconds": 1800})
+    (short,) = queue.submit("sleep 1000", 500, time_limit={"seconds": 6})
+    for job in (limited, short):
+        queue.until(job, "running")
+    begun_s = time.monotonic()
+    begin = Timestamp()
+    begin.FromNanoseconds(time.time_ns() + 3_000_000_000)
+    (later,) = queue.submit("true", 1000, begin=begin)
+    machine.set_clock(off_s)
+    eventually(machine.told, "the event")
+    assert ("ahead of" if off_s > 0 else "behind") in machine.told()[0]
+    assert queue.get(limited).state == "running"
+    assert queue.until(short, "timed_out", "failed").state == "timed_out"
+    assert time.monotonic() - begun_s > 5, "not before its time"
+    queue.ended(later)
+    queue.restart(15)
+    assert queue.get(limited).state == "running", "also for the next daemon"
+    assert queue.get(ended).state == "completed", "nothing is forgotten earlier"
+    ran = queue.get(limited)
+    assert 0 < ran.started_at.seconds - ran.submitted_at.seconds + 1 < HOUR_S
+    machine.set_clock(0)
+    assert queue.get(limited).state == "running"
+
+
+def test_metrics_only_count_up(machine: Machine) -> None:
+    before = metrics(machine)
+    for off_s in (YEAR_S, -YEAR_S, 0):
+        machine.set_clock(off_s)
+        after = metrics(machine)
+        assert before.keys() <= after.keys() and all(after[name] >= before[name] for name in before)
+        before = after
+
+
+def test_what_decides_on_the_device_looks_at_no_clock_that_is_set() -> None:
+    folders = ("arbiter", "admission", "gate", "ledger", "attach", "base", "hooks", "session", "context")
+    sources = [path for folder in folders for path in Path(ROOT / "shim" / folder).glob("*.[ch]")]
+    assert len(sources) > 50
+    assert [str(path) for path in sources if re.search(r"CLOCK_REALTIME|gettimeofday|\btime\(", path.read_text())] == []
