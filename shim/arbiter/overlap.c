@@ -4,18 +4,29 @@
 #include "base/prim.h"
 
 #define KEPT_NS VG_NS_PER_S /* what ended so long ago overlaps nothing that is shown now */
-#define UNCOUNTED_MOST_NS (10 * (int64_t)VG_NS_PER_S)
+/* How much of the processes' time, beyond what the clock has, may wait for it to be known when they ran. */
+#define EXCESS_MOST_NS (100 * VG_NS_PER_MS)
+/* How much of what the clock has is taken off where it shows that two ran at the same time: a part, and so much at
+ * once. Pages may lie. */
+#define CREDIT_PART 4
+#define CREDIT_MOST_NS (20 * VG_NS_PER_MS)
+#define RUNS_A_LOOK 16 /* that are read of a page at once */
 
 /* More of what it has reported is going to be counted. */
 static bool is_late(const struct vg_span *busy) {
   return (int64_t)(busy->told_ns - busy->left_out_ns - busy->counted_ns) > 0;
 }
 
+/* A set that is full forgets the oldest run: pauses that were joined would count as work. */
+static void add_run(struct vg_runs *ran, uint64_t begin_ns, uint64_t end_ns) {
+  if (ran->count == VG_RUNS) vg_runs_forget(ran, ran->of[0].end_ns);
+  vg_runs_add(ran, begin_ns, end_ns);
+}
+
 /* Returns whether the run is done with. It counts only as far as its process has been counted for it: else a second
  * process that shows the same runs would have the first one's time counted for nothing. */
-static bool read_run(struct vg_lane *lane, struct vg_process *process, const struct vg_run_shown *shown,
+static bool read_run(struct vg_lane *lane, struct vg_process *process, uint64_t begin_ns, uint64_t end_ns,
                      uint64_t now_ns) {
-  uint64_t begin_ns = VG_LOAD_RELAXED(&shown->begin_ns), end_ns = VG_LOAD_RELAXED(&shown->end_ns);
   if (begin_ns < process->run_end_ns) begin_ns = process->run_end_ns;
   if (end_ns > now_ns || end_ns <= begin_ns) return true;
   bool whole = end_ns - begin_ns <= process->unshown_ns || !is_late(&process->busy);
@@ -23,36 +34,48 @@ static bool read_run(struct vg_lane *lane, struct vg_process *process, const str
     end_ns = begin_ns + process->unshown_ns;
   else if (end_ns - begin_ns > process->unshown_ns)
     begin_ns = end_ns - process->unshown_ns;
-  lane->uncounted_ns -= (int64_t)vg_runs_within(&lane->ran, begin_ns, end_ns);
-  vg_runs_add(&lane->ran, begin_ns, end_ns);
+  lane->overlap_ns += vg_runs_within(&lane->ran, begin_ns, end_ns);
+  add_run(&lane->ran, begin_ns, end_ns);
   process->unshown_ns -= end_ns - begin_ns;
   process->run_end_ns = end_ns;
   return whole;
 }
 
-void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t more_ns, uint64_t now_ns) {
+/* Returns whether another run may be read. */
+static bool read_next(struct vg_lane *lane, struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
-  uint64_t count = VG_LOAD(&report->run_count);
-  lane->uncounted_ns += (int64_t)more_ns;
+  const struct vg_run_shown *shown = &report->runs[process->runs_read % VG_RUNS_SHOWN];
+  uint64_t begin_ns = VG_LOAD_RELAXED(&shown->begin_ns), end_ns = VG_LOAD(&shown->end_ns);
+  bool is_overwritten = VG_LOAD(&report->run_count) - process->runs_read >= VG_RUNS_SHOWN;
+  if (!is_overwritten && !read_run(lane, process, begin_ns, end_ns, now_ns)) return false;
+  process->runs_read++;
+  return true;
+}
+
+void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t more_ns, uint64_t now_ns,
+                      uint32_t *budget) {
+  uint64_t count = VG_LOAD(&process->report->run_count);
+  lane->more_ns += more_ns;
   process->unshown_ns += more_ns;
-  if (process->unshown_ns > UNCOUNTED_MOST_NS) process->unshown_ns = UNCOUNTED_MOST_NS;
   if (!lane->first->next || count < process->runs_read) { /* nothing to overlap with; or the page lies */
     process->runs_read = count;
     process->unshown_ns = 0;
   }
   if (count == process->runs_read) return;
-  if (count - process->runs_read > VG_RUNS_SHOWN) process->runs_read = count - VG_RUNS_SHOWN;
-  while (process->runs_read < count &&
-         read_run(lane, process, &report->runs[process->runs_read % VG_RUNS_SHOWN], now_ns))
-    process->runs_read++;
+  if (count - process->runs_read >= VG_RUNS_SHOWN) process->runs_read = count - VG_RUNS_SHOWN + 1;
+  for (int i = 0; i < RUNS_A_LOOK && *budget && process->runs_read != count; i++, --*budget)
+    if (!read_next(lane, process, now_ns)) break;
   if (now_ns > KEPT_NS) vg_runs_forget(&lane->ran, now_ns - KEPT_NS);
 }
 
+static uint64_t least(uint64_t one, uint64_t other) {
+  return one < other ? one : other;
+}
+
 void vg_overlap_forget(struct vg_lane *lane, const struct vg_process *process) {
-  int64_t unshown_ns = (int64_t)process->unshown_ns;
-  if (lane->uncounted_ns > 0) lane->uncounted_ns -= lane->uncounted_ns < unshown_ns ? lane->uncounted_ns : unshown_ns;
+  lane->excess_ns -= least(lane->excess_ns, process->unshown_ns);
   if (lane->first) return;
-  lane->uncounted_ns = 0;
+  lane->excess_ns = lane->overlap_ns = lane->credit_ns = 0;
   lane->ran.count = 0;
 }
 
@@ -63,14 +86,34 @@ static bool shows_runs(const struct vg_lane *lane) {
   return true;
 }
 
+/* What is lost may not be taken off once more when it shows when it ran. */
+static void lose_excess(struct vg_lane *lane) {
+  lane->excess_ns = 0;
+  for (struct vg_process *process = lane->first; process; process = process->next) process->unshown_ns = 0;
+}
+
+/* Takes the overlap off what the clock did not have, and then, as far as there is credit, off what it had. Returns what
+ * is left of that. */
+static uint64_t take_off(struct vg_lane *lane, uint64_t clock_ns) {
+  uint64_t beyond_ns = least(lane->overlap_ns, lane->excess_ns);
+  lane->excess_ns -= beyond_ns;
+  lane->overlap_ns -= beyond_ns;
+  lane->credit_ns = least(lane->credit_ns + clock_ns / CREDIT_PART, CREDIT_MOST_NS);
+  lane->overlap_ns = least(lane->overlap_ns, lane->credit_ns);
+  uint64_t off_ns = least(lane->overlap_ns, clock_ns);
+  lane->overlap_ns -= off_ns;
+  lane->credit_ns -= off_ns;
+  lane->counted_ahead |= off_ns > 0;
+  return clock_ns - off_ns;
+}
+
 uint64_t vg_overlap_take(struct vg_lane *lane, uint64_t passed_ns) {
-  int64_t more_ns = lane->uncounted_ns < (int64_t)passed_ns ? lane->uncounted_ns : (int64_t)passed_ns;
-  if (more_ns < 0) more_ns = 0;
-  lane->uncounted_ns -= more_ns;
-  if (!lane->uncounted_ns) return (uint64_t)more_ns;
-  lane->counted_ahead |= lane->uncounted_ns < 0;
-  if (lane->uncounted_ns > UNCOUNTED_MOST_NS) lane->uncounted_ns = UNCOUNTED_MOST_NS;
-  if (lane->uncounted_ns < -UNCOUNTED_MOST_NS) lane->uncounted_ns = -UNCOUNTED_MOST_NS;
-  if (lane->uncounted_ns > 0 && !shows_runs(lane)) lane->uncounted_ns = 0;
-  return (uint64_t)more_ns;
+  if (!lane->more_ns && !lane->excess_ns) return 0;
+  uint64_t clock_ns = least(lane->more_ns, passed_ns);
+  lane->excess_ns += lane->more_ns - clock_ns;
+  lane->more_ns = 0;
+  uint64_t taken_ns = take_off(lane, clock_ns), late_ns = least(lane->excess_ns, passed_ns - taken_ns);
+  lane->excess_ns -= late_ns;
+  if (lane->excess_ns > EXCESS_MOST_NS || (lane->excess_ns && !shows_runs(lane))) lose_excess(lane);
+  return taken_ns + late_ns;
 }

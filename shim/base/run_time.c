@@ -1,4 +1,4 @@
-/* run_time.c - see run_time.h. */
+/* run_time.c - see run_time.h. What is added and asked is mostly of late, so the set is looked through from its end. */
 #include "base/run_time.h"
 
 #include <string.h>
@@ -21,11 +21,11 @@ static void join_nearest(struct vg_runs *runs) {
 void vg_runs_add(struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns) {
   if (end_ns <= begin_ns) return;
   if (runs->count == VG_RUNS) join_nearest(runs);
-  uint32_t first = 0, last;
-  while (first < runs->count && runs->of[first].end_ns < begin_ns) first++;
-  for (last = first; last < runs->count && runs->of[last].begin_ns <= end_ns; last++) {
-    if (runs->of[last].begin_ns < begin_ns) begin_ns = runs->of[last].begin_ns;
-    if (runs->of[last].end_ns > end_ns) end_ns = runs->of[last].end_ns;
+  uint32_t last = runs->count, first; /* those from first to before last meet it */
+  while (last && runs->of[last - 1].begin_ns > end_ns) last--;
+  for (first = last; first && runs->of[first - 1].end_ns >= begin_ns; first--) {
+    if (runs->of[first - 1].begin_ns < begin_ns) begin_ns = runs->of[first - 1].begin_ns;
+    if (runs->of[first - 1].end_ns > end_ns) end_ns = runs->of[first - 1].end_ns;
   }
   if (last > first) {
     take_out(runs, first + 1, last - first - 1);
@@ -42,9 +42,9 @@ void vg_runs_add_all(struct vg_runs *runs, const struct vg_runs *more) {
 
 uint64_t vg_runs_within(const struct vg_runs *runs, uint64_t begin_ns, uint64_t end_ns) {
   uint64_t sum_ns = 0;
-  for (uint32_t i = 0; i < runs->count; i++) {
-    uint64_t from_ns = runs->of[i].begin_ns > begin_ns ? runs->of[i].begin_ns : begin_ns;
-    uint64_t to_ns = runs->of[i].end_ns < end_ns ? runs->of[i].end_ns : end_ns;
+  for (uint32_t i = runs->count; i && runs->of[i - 1].end_ns > begin_ns; i--) {
+    uint64_t from_ns = runs->of[i - 1].begin_ns > begin_ns ? runs->of[i - 1].begin_ns : begin_ns;
+    uint64_t to_ns = runs->of[i - 1].end_ns < end_ns ? runs->of[i - 1].end_ns : end_ns;
     if (to_ns > from_ns) sum_ns += to_ns - from_ns;
   }
   return sum_ns;
@@ -60,5 +60,5 @@ uint64_t vg_runs_last(const struct vg_runs *runs, uint64_t until_ns) {
 void vg_runs_forget(struct vg_runs *runs, uint64_t until_ns) {
   uint32_t over = 0;
   while (over < runs->count && runs->of[over].end_ns <= until_ns) over++;
-  take_out(runs, 0, over);
+  if (over) take_out(runs, 0, over);
 }

@@ -6,7 +6,7 @@
 #define VG_BASE_RUN_TIME_H
 #include <stdint.h>
 
-#define VG_RUNS 64
+#define VG_RUNS 256
 
 struct vg_run {
   uint64_t begin_ns, end_ns;

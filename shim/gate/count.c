@@ -98,7 +98,8 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
   if (VG_LIKELY(!stream->stale)) VG_STORE_RELAXED(&work->outstanding_ns, work->outstanding_ns + cost_ns);
   stream->unmarked_ns += cost_ns;
   work->launched++;
-  if (VG_UNLIKELY(work->clock != NULL) && stream->cost_ns == cost_ns) vg_stream_note_launch(stream, vg_prim_now_ns());
+  if (VG_UNLIKELY(work->clock != NULL) && stream->cost_ns == cost_ns)
+    vg_work_note_launch(work, stream, vg_prim_now_ns());
   bool due = timing_begin || estimate->most_us || stream->unmarked_ns >= mark_after(work, stream, bound_ns, cost_ns) ||
              ((!estimate->count || captures || stream->shared) && !stream->programmatic);
   return VG_UNLIKELY(due) && vg_work_mark(work, stream, estimate, timing_begin, cost_ns);

@@ -24,7 +24,7 @@ struct vg_estimate {  /* what each launch looks at comes first; a cache line, so
   uint32_t most_us;     /* of a graph that waits for something else: its kernels' time; 0: no limit */
   uint8_t postponed;    /* timings put off because the stream was empty */
   uint8_t collective;   /* enum vg_collective: looked up for gangs only */
-  uint8_t spoilt;       /* timings in a row in which the thread was held up */
+  uint8_t spoilt;       /* timings in which the thread was held up */
   uint64_t *samples_ns; /* the last VG_ESTIMATE_SAMPLES */
 } __attribute__((aligned(16)));
 _Static_assert(sizeof(struct vg_estimate) == 64, "a power of two");

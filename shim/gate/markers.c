@@ -2,6 +2,7 @@
  * and what they show when they complete. */
 #include <stdlib.h>
 
+#include "base/run_delay.h"
 #include "context/context.h"
 #include "gate/event.h"
 #include "gate/stream_books.h"
@@ -10,8 +11,10 @@
 #define AHEAD_NS 40000      /* work ahead of a timed launch, so that the host's part is not timed, too */
 #define AHEAD_OF_NS 4000000 /* not ahead of a longer one, of which the host's part is a hundredth */
 #define POSTPONED_MOST 16
-#define HELD_UP_NS 50000ull /* a launch and its two events take less, or the thread had no processor */
+#define HELD_UP_NS 50000ull /* a launch and its two events take less, else it is worth to ask for the reason */
 #define HELD_UP_PART 8      /* of a timing: what the thread lost may be left in it */
+/* So many first timings of functions are spoilt at most, in the whole process: a program can be short of a processor on
+ * purpose, with work that runs meanwhile. */
 #define SPOILT_MOST 16
 #define STALE_LEGACY_NS VG_NS_PER_S
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
@@ -43,6 +46,7 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
   estimate->postponed = 0;
   CUevent begin = vg_event_new(CU_EVENT_DEFAULT);
   stream->timed_ns = vg_prim_now_ns();
+  stream->timed_delay_ns = vg_run_delay_ns();
   if (!begin || vg_event_record(begin, stream) == CUDA_SUCCESS) return begin;
   vg_event_drop(begin);
   return NULL;
@@ -50,16 +54,18 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
 
 /* The thread had no processor between the two events, for a good part of the time between them. */
 static bool is_spoilt(const struct vg_marker *marker, uint64_t elapsed_ns) {
-  return !marker->row && marker->held_up_ns * HELD_UP_PART > elapsed_ns && marker->estimate->spoilt < SPOILT_MOST;
+  static uint32_t unknown; /* in the whole process; a race loses one */
+  if (marker->row || marker->held_up_ns * HELD_UP_PART <= elapsed_ns) return false;
+  if (marker->estimate->count) return ++marker->estimate->spoilt % SPOILT_MOST != 0;
+  return VG_LOAD_RELAXED(&unknown) < SPOILT_MOST && __atomic_add_fetch(&unknown, 1, __ATOMIC_RELAXED) <= SPOILT_MOST;
 }
 
-/* It took that long at most, and this is the least. The next launch is timed again, or soon one. */
+/* It took that long at most, and this is the least. One of the next launches is timed again. */
 static uint64_t cost_of_spoilt(const struct vg_marker *marker, uint64_t elapsed_ns) {
   struct vg_estimate *estimate = marker->estimate;
-  uint64_t least_ns = elapsed_ns > marker->held_up_ns ? elapsed_ns - marker->held_up_ns : 0;
-  estimate->spoilt++;
-  if (!estimate->count) vg_estimate_set_cost(estimate, 0); /* a guess that was raised meanwhile */
-  return least_ns > estimate->cost_ns ? least_ns : estimate->cost_ns;
+  if (estimate->count) return vg_estimate_cost(estimate);
+  vg_estimate_set_cost(estimate, 0); /* a guess that was raised meanwhile */
+  return elapsed_ns > marker->held_up_ns ? elapsed_ns - marker->held_up_ns : 0;
 }
 
 /* The cost of a launch that was timed. */
@@ -76,7 +82,6 @@ static uint64_t calibrate(const struct vg_marker *marker) {
   if (marker->row) return vg_estimate_cost(marker->estimate);
   if (!known) return marker->last_ns;
   if (is_spoilt(marker, elapsed_ns)) return cost_of_spoilt(marker, elapsed_ns);
-  marker->estimate->spoilt = 0;
   return vg_estimate_sample(marker->estimate, elapsed_ns);
 }
 
@@ -207,8 +212,8 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
     return false;
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
-  bool held_up = marker.timing_begin && now_ns > stream->timed_ns + HELD_UP_NS;
-  marker.held_up_ns = held_up ? now_ns - stream->timed_ns : 0;
+  if (marker.timing_begin && !marker.row && now_ns > stream->timed_ns + HELD_UP_NS)
+    marker.held_up_ns = vg_run_delay_ns() - stream->timed_delay_ns;
   marker.put_ns = now_ns;
   marker.cost_ns = stream->unmarked_ns;
   marker.ends_wait |= stream->wait_lost;

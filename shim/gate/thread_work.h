@@ -28,10 +28,10 @@ struct vg_marker {
   uint64_t cost_ns;             /* estimated work since the marker before */
   uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
   uint64_t put_ns;              /* when it was recorded */
-  uint64_t held_up_ns; /* the pair was recorded so far apart that the thread had lost its processor; 0: it was not */
-  uint32_t row;        /* not 0: the pair of events brackets so many launches of estimate */
-  bool ends_wait;      /* it completes when what the stream waits for has come */
-  bool has_time;       /* the event is a timing event */
+  uint64_t held_up_ns;          /* between the two events the thread had no processor for so long */
+  uint32_t row;                 /* not 0: the pair of events brackets so many launches of estimate */
+  bool ends_wait;               /* it completes when what the stream waits for has come */
+  bool has_time;                /* the event is a timing event */
 };
 
 struct vg_stream {
@@ -56,7 +56,7 @@ struct vg_stream {
   uint64_t run_from_ns;  /* while the work measures: since when what is outstanding may have run */
   bool run_begins_later; /* that is when the stream became empty; the launches since are not known by time */
   uint64_t launched_ns;  /* not 0: its first launch was held up, and may have begun as late as that */
-  uint64_t timed_ns;     /* when a timing last began */
+  uint64_t timed_ns, timed_delay_ns; /* when a timing last began, and the thread's run delay then */
   struct vg_row row;
   struct vg_marker markers[VG_WORK_MARKERS];
   uint32_t head, tail;
@@ -103,6 +103,7 @@ struct vg_work {
   /* While the process measures when its work runs, see work_runs.c. */
   struct vg_context_clock *clock; /* NULL: it does not */
   struct vg_runs runs;            /* not taken yet */
+  uint64_t run_delay_ns;          /* of its thread, when a launch last took long */
 
   struct vg_stream *last;        /* the stream of the last launch */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
@@ -226,8 +227,8 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its eve
 void vg_work_begin_measuring(struct vg_work *work, struct vg_context_clock *clock, uint64_t now_ns);
 void vg_stream_begin_run(struct vg_stream *stream,
                          uint64_t now_ns); /* the next launch is the first that is outstanding */
-/* The first launch has been made. */
-void vg_stream_note_launch(struct vg_stream *stream, uint64_t now_ns);
+/* The first launch has been made, by the thread whose work it is. */
+void vg_work_note_launch(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns);
 /* Adds when the work has run since this was last asked. *sure_ns, which is now or earlier: reduced to the time up to
  * which that is certain. */
 void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sure_ns);

@@ -6,12 +6,13 @@
  * Markers are timing events then, whose completion is known by the device's clock (event_clock.h), however late it is
  * seen.
  */
+#include "base/run_delay.h"
 #include "gate/stream_books.h"
 
 #define AT_ONCE_NS (50 * VG_NS_PER_US) /* a marker in an idle stream completes within this time */
 /* The work before such a marker has ended earlier: it counts as so much longer than by its cost. */
 #define UNSEEN_NS (200 * VG_NS_PER_US)
-#define LAUNCH_NS (200 * VG_NS_PER_US) /* a launch that takes longer was held up: its thread had no processor */
+#define LAUNCH_NS (200 * VG_NS_PER_US) /* of one that takes longer the thread may have had no processor */
 
 void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
   stream->run_from_ns = now_ns;
@@ -19,8 +20,11 @@ void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
   stream->launched_ns = 0;
 }
 
-void vg_stream_note_launch(struct vg_stream *stream, uint64_t now_ns) {
-  if (now_ns > stream->run_from_ns + LAUNCH_NS) stream->launched_ns = now_ns;
+void vg_work_note_launch(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+  if (now_ns <= stream->run_from_ns + LAUNCH_NS) return;
+  uint64_t before_ns = work->run_delay_ns;
+  work->run_delay_ns = vg_run_delay_ns();
+  if (before_ns && 2 * (work->run_delay_ns - before_ns) > now_ns - stream->run_from_ns) stream->launched_ns = now_ns;
 }
 
 /* For how long work counts as running at most whose begin or end nothing shows: estimates may be too short, and a
@@ -34,12 +38,11 @@ static uint64_t less(uint64_t time_ns, uint64_t by_ns) {
 }
 
 /* A guess says nothing of how long it runs. */
-static uint64_t known_cost(const struct vg_marker *marker) {
-  return marker->estimate && !marker->estimate->count ? 0 : marker->cost_ns;
+static bool is_known(const struct vg_marker *marker) {
+  return !marker->estimate || marker->estimate->count;
 }
 
-/* Since when the oldest piece has run, of this cost as far as known, which was launched before until_ns and may have
- * run until then. */
+/* Since when the oldest piece has run, which was launched before until_ns and may have run until then. */
 static uint64_t begin_of(const struct vg_stream *stream, uint64_t until_ns, uint64_t cost_ns) {
   uint64_t latest_ns = 0;
   if (stream->run_begins_later || stream->shared) {
@@ -73,8 +76,8 @@ static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
 }
 
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns) {
-  uint64_t cost_ns = stream->launched_ns ? known_cost(marker) : marker->cost_ns;
-  uint64_t begin_ns = begin_of(stream, at_ns, cost_ns);
+  if (!is_known(marker)) stream->launched_ns = 0;
+  uint64_t begin_ns = begin_of(stream, at_ns, marker->cost_ns);
   if (marker->cost_ns) vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
   begin_next(stream, at_ns, stream->cost_ns == marker->cost_ns);
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/prim.h"
+#include "base/run_delay.h"
 #include "check.h"
 #include "context/context.h"
 #include "gate/gate.h"
@@ -26,6 +27,11 @@ static bool fake_serial;                          /* the streams share the devic
 static uint64_t fake_events;                      /* alive */
 static uint32_t fake_capturing; /* streams that capture, a bit for each; the rules are those of CUDA */
 static struct vg_device *fake_device;
+static uint64_t fake_run_delay_ns;
+
+uint64_t vg_run_delay_ns(void) {
+  return fake_run_delay_ns;
+}
 
 void *vg_real_slots[VG_ENTRY_COUNT];
 
