@@ -116,6 +116,17 @@ void vg_prim_eventfd_drain_shared(int fd) {
   errno = saved;
 }
 
+int vg_prim_read_file(const char *path, char *ret_text, size_t bytes) {
+  int saved = errno;
+  long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), got = -1;
+  if (fd >= 0) got = syscall(SYS_read, fd, ret_text, bytes - 1);
+  int result = got < 0 ? -errno : 0;
+  ret_text[got < 0 ? 0 : got] = 0;
+  if (fd >= 0) syscall(SYS_close, fd);
+  errno = saved;
+  return result;
+}
+
 int vg_prim_fstat(int fd, struct stat *ret_status) {
   int saved = errno;
   long rc = syscall(SYS_fstat, fd, ret_status); /* on 64-bit machines the kernel's structure is glibc's */

@@ -1,19 +1,13 @@
 /* run_delay.c - see run_delay.h. */
 #include "base/run_delay.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#include "base/prim.h"
 
 uint64_t vg_run_delay_ns(void) {
-  int saved = errno;
-  char text[96] = {0}; /* time on a processor, time without one, turns */
+  char text[96]; /* time on a processor, time without one, turns */
   unsigned long long delay_ns = 0;
-  long fd = syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-  if (fd >= 0 && syscall(SYS_read, fd, text, sizeof text - 1) > 0) sscanf(text, "%*u %llu", &delay_ns);
-  if (fd >= 0) syscall(SYS_close, fd);
-  errno = saved;
+  if (vg_prim_read_file("/proc/thread-self/schedstat", text, sizeof text) == 0) sscanf(text, "%*u %llu", &delay_ns);
   return delay_ns;
 }
