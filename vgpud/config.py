@@ -207,6 +207,8 @@ class Config:
     container_gpus_max: str = key("4", _gpus, live=True)
     #: highest priority of containers, and of slices of users who are no admins
     container_priority_max: int = key(0, within(0, PRIORITY_MAX), live=True)
+    #: the slice of a container that its engine starts again is kept for this long; 0 = not at all
+    container_restart_grace_s: int = key(60, within(0, 3600, " seconds"), live=True)
     #: whether these may be of the latency class
     container_latency: bool = key(False, live=True)
     #: where the daemon's CDI files go; "" = /var/run/cdi for the system's daemon, none for others

@@ -79,6 +79,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # jobs have notifications
     jobs.RESERVATIONS_TABLE,
     (),  # containers have a name
+    (),  # and the directory that docker has for them
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain
