@@ -27,7 +27,7 @@ def job_id(system: OwnSystem) -> Iterator[Callable[[], str]]:
     made: list[str] = []
 
     def submit() -> str:
-        made.append(vgpu(system, "submit", "--gpus", "1", "--", "sleep", "600").split()[0])
+        made.append(vgpu(system, "submit", "--gpus", "1", "--log", "/dev/null", "--", "sleep", "600").split()[0])
         return made[-1]
 
     yield submit

@@ -46,7 +46,8 @@ def forget(db: Any, job_ids: Iterable[int]) -> bool:
             continue
         kept = without_environment(row[0])
         if kept is not None:
-            db.execute("UPDATE jobs SET launch = ? WHERE id = ?", (kept, job_id))
+            shorter = len(row[0]) - len(kept)
+            db.execute("UPDATE jobs SET launch = ?, bytes = max(0, bytes - ?) WHERE id = ?", (kept, shorter, job_id))
             taken = True
     return taken
 

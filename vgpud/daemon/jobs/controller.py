@@ -14,7 +14,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from vgpud.core import events as ev
@@ -33,7 +33,9 @@ from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs.changes import Changes
 from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of
+from vgpud.daemon.jobs.lock import JobLock
 from vgpud.daemon.jobs.notices import Notifier
+from vgpud.daemon.jobs.past import Past
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Clock, Recorder
@@ -50,12 +52,11 @@ from vgpud.store.jobs import JobStore, Request, forget_environment
 log = logging.getLogger("vgpud")
 
 #: how often the accounting's rows are brought up to now
-ROWS_S = 10.0
+ROWS_NS = 10 * 1_000_000_000
 #: how long a daemon that starts waits at most for the repairs of what it found
 SETTLE_S = 5.0
 #: delay before a running job whose slices are still suspended is resumed again
 RESUME_S, RESUME_MAX_S = 1.0, 60.0
-DAY_NS = 86_400_000_000_000
 #: jobs that have ended from which a daemon that starts learns how long jobs take
 DURATIONS_MAX = 2000
 #: jobs that have ended and are still in memory; all are in the store
@@ -70,14 +71,6 @@ HOWS = (How.PAUSE, How.EVICT, How.REQUEUE)
 
 def _ram_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-@dataclass(eq=False, slots=True)
-class JobLock:
-    """A job's lock, with a count of its users: a lock does not say that it is waited for."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
 
 
 def _has_processes(job: Job) -> bool:
@@ -129,6 +122,7 @@ class JobController:
         self._ended: deque[int] = deque()
         self.changes = Changes()
         self._rows_at_ns = 0
+        self._past = Past(host, store)
 
     # ---- life ----
 
@@ -223,11 +217,12 @@ class JobController:
             waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
             if any(waiting) or self.queues.unsaved:
                 self._write({})
-            if self.clock.now_ns() >= self._rows_at_ns:
-                self._rows_at_ns = self.clock.now_ns() + int(ROWS_S * 1e9)
+            now_ns = self.clock.now_ns()
+            if now_ns >= self._rows_at_ns:
+                self._rows_at_ns = now_ns + ROWS_NS
                 self.queues.save()
                 self._save_history()
-                self.store.forget_before(self.clock.now_ns() - self.host.config.accounting_days * DAY_NS)
+            self._past.forget(now_ns, self.machine.jobs)
             self._save_fault = ""
         except StoreError as error:
             if str(error) != self._save_fault:
