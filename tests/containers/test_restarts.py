@@ -106,10 +106,13 @@ def test_dockerd_and_vgpud_are_away_at_the_same_time(
             system.start_daemon()
         return bool(waited)
 
-    # dockerd may begin to answer before its containers run, or after that
-    monkeypatch.setattr(docker, "_answers", lambda: [vgpud_comes(), answers()][1])
+    def answers_then() -> bool:
+        """Not asked before: a dockerd answers when it has started its containers, or given them up."""
+        until("vgpu-runtime", vgpud_comes)
+        return answers()
+
+    monkeypatch.setattr(docker, "_answers", answers_then)
     docker.start()
-    until("vgpu-runtime", vgpud_comes)
     assert waited == [True]
     until_again(docker, system, container, pid)
     assert state(system, job) == "pending"
