@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vgpud.cli.common.text import duration
+from vgpud.cli.common.text import duration, natural
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,8 @@ def test_a_longer_duration_never_reads_as_a_shorter_one() -> None:
     assert values == sorted(values)
     off = max(abs(value - seconds / 2) / (seconds / 2) for seconds, value in enumerate(values) if seconds > 3)
     assert off <= 0.34, "three halves are shown as two"
+
+
+def test_numbers_in_names_count_as_numbers() -> None:
+    names = ["j-10", "b", "j-2", "run-1a", "j-1", "1", "j-2-10", "j-2-9", "run-01a", ""]
+    assert sorted(names, key=natural) == ["", "1", "b", "j-1", "j-2", "j-2-9", "j-2-10", "j-10", "run-01a", "run-1a"]
