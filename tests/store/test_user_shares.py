@@ -118,6 +118,15 @@ def test_of_usage_only_the_detail_is_forgotten(tmp_path: Path) -> None:
     assert len([one for one in all_rows(jobs) if one.uid == ANN]) == 10
 
 
+def test_rows_of_many_days_are_summed_up_to_the_last(tmp_path: Path) -> None:
+    jobs, day_s = JobStore(Store(tmp_path)), DAY_NS // S
+    begins = [day * day_s + part for day in range(1500) for part in (100, 200)]
+    jobs.save_rows([replace(row(n, 5, "x", at, at + 1), uid=EVE) for n, at in enumerate(begins, 1)])
+    assert until_enough(jobs, 1, now_ns=3000 * DAY_NS) == {EVE: 1500}
+    left = all_rows(jobs)
+    assert len(left) == 1500 and {one.used for one in left} == {2 * row(1, 5, "x", 0, 1).used}
+
+
 def test_rows_that_may_still_grow_are_left(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     jobs.save_rows([replace(row(n, 5, "x", n % 100, n % 100 + 1), uid=EVE) for n in range(1, 5001)])

@@ -7,7 +7,7 @@ user's rows of a queue and a day become one, so that no one loses the sums by wr
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,12 +30,12 @@ TABLES = (
     "ALTER TABLE jobs ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0",
     "UPDATE jobs SET bytes = length(spec) + coalesce(length(launch), 0) + length(state) + 200",  # JOB_BYTES
     "CREATE INDEX jobs_of_user ON jobs (uid, ended, id, bytes)",
+    "CREATE INDEX jobs_that_follow ON jobs (launch) WHERE substr(launch, 1, 1) = '@'",
     "CREATE INDEX usage_of_user ON usage (uid, end_ns)",
 )
 #: the first job of an array has what the others run
 NOT_NEEDED = (
-    "NOT (json_extract(spec, '$.array') > 0 AND EXISTS (SELECT 1 FROM jobs AS other"
-    " WHERE other.id > jobs.id AND other.id < jobs.id + 10000 AND other.launch = '@' || jobs.id))"
+    "NOT EXISTS (SELECT 1 FROM jobs AS other WHERE substr(other.launch, 1, 1) = '@' AND other.launch = '@' || jobs.id)"
 )
 
 
@@ -57,11 +57,12 @@ def forget_excess(db: Any, most_bytes: int, now_ns: int, needed: Collection[int]
     held = dict(db.execute("SELECT uid, sum(bytes) FROM jobs GROUP BY uid").fetchall())
     for uid, rows in db.execute("SELECT uid, count(*) FROM usage GROUP BY uid").fetchall():
         held[uid] = held.get(uid, 0) + rows * ROW_BYTES
-    forgotten = {}
+    forgotten: dict[int, int] = {}
     # of each byte, since pages are larger than what is in them
     kept = (most_bytes - most_bytes // SPARE_PART) / used_bytes(db)
     for uid, more in _above_share(held, int(sum(held.values()) * kept)).items():
-        count = _forget_jobs(db, uid, more, needed) or _sum_rows(db, uid, now_ns)
+        left = FORGET_MAX - sum(forgotten.values())
+        count = left > 0 and (_forget_jobs(db, uid, more, needed, left) or _sum_rows(db, uid, now_ns, left))
         if count:
             forgotten[uid] = count
     return forgotten
@@ -78,15 +79,15 @@ def _above_share(held: dict[int, int], most: int) -> dict[int, int]:
     return above
 
 
-def _forget_jobs(db: Any, uid: int, more_bytes: int, needed: Collection[int]) -> int:
+def _forget_jobs(db: Any, uid: int, more_bytes: int, needed: Collection[int], most: int) -> int:
     """The oldest of a user, until so many bytes are free."""
     oldest = db.execute(
         f"SELECT id, bytes FROM jobs WHERE uid = ? AND ended AND {NOT_NEEDED} ORDER BY ended, id LIMIT ?",  # noqa: S608
-        (uid, FORGET_MAX + len(needed)),
+        (uid, most + len(needed)),
     ).fetchall()
     gone: list[tuple[int]] = []
     for job_id, size in oldest:
-        if more_bytes <= 0 or len(gone) >= FORGET_MAX:
+        if more_bytes <= 0 or len(gone) >= most:
             break
         if job_id not in needed:
             gone.append((job_id,))
@@ -96,28 +97,35 @@ def _forget_jobs(db: Any, uid: int, more_bytes: int, needed: Collection[int]) ->
     return len(gone)
 
 
-def _sum_rows(db: Any, uid: int, now_ns: int) -> int:
+def _sum_rows(db: Any, uid: int, now_ns: int, most: int) -> int:
     """The oldest rows of a user, one for each queue and day in their place; how many fewer there are."""
     found = db.execute(
-        "SELECT rowid, * FROM usage WHERE uid = ? AND end_ns < ? ORDER BY end_ns LIMIT ?",
-        (uid, now_ns - CLOSED_NS, FORGET_MAX),
+        "SELECT rowid, * FROM usage WHERE uid = ? AND end_ns < ? AND slice_uid NOT GLOB 'sum-*' ORDER BY end_ns LIMIT ?",
+        (uid, now_ns - CLOSED_NS, most),
     ).fetchall()
-    sums: dict[tuple[str, int], Row] = {}
-    for _, *values in found:
+    by_sum: dict[str, list[tuple[int, Row]]] = {}
+    for rowid, *values in found:
         row = Row(*values)
-        day = row.queue, row.end_ns // DAY_NS
-        name = f"sum-{uid}-{row.queue}-{row.end_ns // DAY_NS}"
-        one = sums.get(day) or replace(row, slice_uid=name, slice="sum", job_id=0, asked=0, granted=0, used=0)
-        sums[day] = replace(
-            one,
-            begin_ns=min(one.begin_ns, row.begin_ns),
-            end_ns=max(one.end_ns, row.end_ns),
-            asked=one.asked + row.asked,
-            granted=one.granted + row.granted,
-            used=one.used + row.used,
-        )
-    if len(sums) == len(found):
-        return 0
-    db.executemany("DELETE FROM usage WHERE rowid = ?", [(rowid,) for rowid, *_ in found])
-    usage.save(db, sums.values())
-    return len(found) - len(sums)
+        by_sum.setdefault(f"sum-{uid}-{row.queue}-{row.end_ns // DAY_NS}", []).append((rowid, row))
+    fewer = 0
+    for name, rows in by_sum.items():
+        before = db.execute("SELECT rowid, * FROM usage WHERE slice_uid = ?", (name,)).fetchall()
+        rows += [(rowid, Row(*values)) for rowid, *values in before]
+        db.executemany("DELETE FROM usage WHERE rowid = ?", [(rowid,) for rowid, _ in rows])
+        usage.save(db, [_sum(name, [row for _, row in rows])])
+        fewer += len(rows) - 1
+    return fewer
+
+
+def _sum(name: str, rows: Sequence[Row]) -> Row:
+    return replace(
+        rows[0],
+        slice_uid=name,
+        slice="sum",
+        job_id=0,
+        begin_ns=min(row.begin_ns for row in rows),
+        end_ns=max(row.end_ns for row in rows),
+        asked=sum(row.asked for row in rows),
+        granted=sum(row.granted for row in rows),
+        used=sum(row.used for row in rows),
+    )
