@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from vgpud.cli.common.text import natural
+from vgpud.cli.common.text import natural_key
 from vgpud.console.pages import alerts, bars
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -56,7 +56,7 @@ def test_slices_lie_in_their_natural_order() -> None:
 def test_neighbours_have_different_colours() -> None:
     slices = [item(f"s{n}", "d", 10) for n in range(60)]
     found = bars.colors(slices)
-    names = sorted(found, key=natural)
+    names = sorted(found, key=natural_key)
     assert all(found[a] != found[b] for a, b in itertools.pairwise(names))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.oci.engine_name import docker_folder
+from vgpud.oci.engine_name import find_docker_folder
 from vgpud.oci.restart_policy import will_restart
 
 RUNS = {"Running": True, "Restarting": False, "RemovalInProgress": False, "Dead": False, "ExitCode": 0}
@@ -58,7 +58,7 @@ def test_its_folder_is_where_docker_mounts_from() -> None:
     def config(source: str) -> bytes:
         return json.dumps({"mounts": [{"destination": "/etc/hosts", "source": source}]}).encode()
 
-    assert docker_folder(config("/data/containers/abc/hosts"), "abc") == "/data/containers/abc"
-    assert docker_folder(config("/home/user/hosts"), "abc") == ""
-    assert docker_folder(config("abc/hosts"), "abc") == ""
-    assert docker_folder(b"[]", "abc") == docker_folder(b"{", "abc") == ""
+    assert find_docker_folder(config("/data/containers/abc/hosts"), "abc") == "/data/containers/abc"
+    assert find_docker_folder(config("/home/user/hosts"), "abc") == ""
+    assert find_docker_folder(config("abc/hosts"), "abc") == ""
+    assert find_docker_folder(b"[]", "abc") == find_docker_folder(b"{", "abc") == ""

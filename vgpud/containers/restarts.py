@@ -43,7 +43,7 @@ class Restarts:
 
     def note_monitor(self, container_id: str, pid: int) -> None:
         """A container has started; `pid`: a process that its monitor, if it has one, is an ancestor of."""
-        monitor = processes.ancestor(pid, MONITOR, DISTANCE_MAX)
+        monitor = processes.find_ancestor(pid, MONITOR, DISTANCE_MAX)
         if monitor:
             self._monitors[container_id] = monitor, processes.start_time(monitor)
 

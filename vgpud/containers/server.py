@@ -39,7 +39,7 @@ from vgpud.host import cgroups, processes
 from vgpud.host.listeners import RUNTIME
 from vgpud.libraries.tree import library_tree
 from vgpud.oci import mount_points
-from vgpud.oci.engine_name import docker_folder, engine_name
+from vgpud.oci.engine_name import engine_name, find_docker_folder
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Limits, Request, RequestError, parse_request
 from vgpud.oci.rootfs import Root
@@ -503,7 +503,7 @@ def _created(
         uid=str(uuid.uuid4()),
         wall_ns=time.time_ns(),
         pod=pod_of(paths),
-        engine_dir=docker_folder(raw_config, container_id),
+        engine_dir=find_docker_folder(raw_config, container_id),
     )
 
 

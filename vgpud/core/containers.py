@@ -74,7 +74,7 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
         return [Answer(wrong)]
     old = state.containers.get(event.container_id)
     away = state.restarts.get(event.container_id)
-    kept = _kept_slice(state, old, event) if old and away and away.ended else None
+    kept = _find_kept_slice(state, old, event) if old and away and away.is_away else None
     before = _forget(state, old) if old and kept else release(state, old, "it is created again") if old else []
     if len(state.containers) >= state.policy.containers_max:
         text = f"this node has {state.policy.containers_max} containers with slices, which is its limit: end one"
@@ -99,14 +99,14 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
         engine_dir=event.engine_dir,
     )
     state.containers[container.container_id] = container
-    if away and away.ended:
+    if away and away.is_away:
         used_ns = away.used_ns + now_ns - away.since_ns
-        state.restarts[container.container_id] = Restart(used_ns, now_ns, ended=False)
+        state.restarts[container.container_id] = Restart(used_ns, now_ns, is_away=False)
     log = Log("container.created", f"container {shown(container)} has slice {used.name}", used.name)
     return [*before, *commands, SaveContainer(container), log, Answer(used)]
 
 
-def _kept_slice(state: State, old: Container, event: ContainerCreated) -> Slice | None:
+def _find_kept_slice(state: State, old: Container, event: ContainerCreated) -> Slice | None:
     """The slice that was kept for a container that is created again, as it has been resized meanwhile; None if the
     container asks for another one now, or the slice has lost its device."""
     name = event.join or (event.name if old.own_slice else "")
@@ -212,7 +212,7 @@ def on_ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
     if not (event.restarts and known.started):
         return release(state, known, event.why)
     before = state.restarts.get(known.container_id)
-    if before and before.ended:
+    if before and before.is_away:
         return []
     most_ns = state.policy.restart_grace_ns
     was_up = before is None or now_ns - before.since_ns >= most_ns
@@ -220,7 +220,7 @@ def on_ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
     if used_ns >= most_ns:
         text = "; its slice is not kept again" if most_ns else ""
         return release(state, known, event.why + text)
-    state.restarts[known.container_id] = Restart(used_ns, now_ns, ended=True)
+    state.restarts[known.container_id] = Restart(used_ns, now_ns, is_away=True)
     state.containers[known.container_id] = replace(known, cgroup="")  # the engine may give it to another one
     text = f"container {shown(known)}: {event.why}; its slice is kept for {(most_ns - used_ns) // _NS_PER_S} s,"
     return [Log("container.away", f"{text} since its engine starts it again", known.slice_name)]
@@ -229,7 +229,7 @@ def on_ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
 def on_tick(state: State, now_ns: int) -> list[Command]:
     """Ends the containers whose engine has not started them again in time."""
     most_ns = state.policy.restart_grace_ns
-    away = [(key, one.used_ns + now_ns - one.since_ns) for key, one in state.restarts.items() if one.ended]
+    away = [(key, one.used_ns + now_ns - one.since_ns) for key, one in state.restarts.items() if one.is_away]
     commands: list[Command] = []
     for container_id in [key for key, used_ns in away if used_ns >= most_ns]:
         if container_id in state.containers:  # else it has gone with another's slice

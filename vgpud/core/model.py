@@ -238,7 +238,7 @@ class Restart:
 
     used_ns: int
     since_ns: int  # when it ended, or was created again
-    ended: bool  # it is away now
+    is_away: bool
 
 
 @dataclass(frozen=True, slots=True)

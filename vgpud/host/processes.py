@@ -116,7 +116,7 @@ def start_time(pid: int, proc: Path = Path("/proc")) -> int:
     return int(fields[_START]) if len(fields) > _START else 0
 
 
-def ancestor(pid: int, name: str, distance_max: int, proc: Path = Path("/proc")) -> int:
+def find_ancestor(pid: int, name: str, distance_max: int, proc: Path = Path("/proc")) -> int:
     """The nearest of a process and its ancestors, so many at most, whose program has this name; 0 = none."""
     for _ in range(distance_max + 1):
         fields = _stat(pid, proc)

@@ -37,14 +37,14 @@ def engine_name(raw_config: bytes, container_id: str, bundle: str, root: Path) -
         return ""
     try:
         with Root.at(root) as opened:
-            folder = docker_folder(raw_config, container_id)
+            folder = find_docker_folder(raw_config, container_id)
             beside = _of_docker(folder, opened) or _of_podman(container_id, bundle, opened)
     except OSError:
         beside = ""
     return beside or _of_annotations(config)
 
 
-def docker_folder(raw_config: bytes, container_id: str) -> str:
+def find_docker_folder(raw_config: bytes, container_id: str) -> str:
     """The directory that docker has for a container, by the files that it mounts from there; "" under other engines."""
     config = read_json(raw_config)
     for mount in edit.entries(config, "mounts") if isinstance(config, dict) else []:

@@ -15,7 +15,7 @@ from vgpud.libraries import elf
 
 MARK = b"vgpu-sim-entries"
 #: their bodies only tell the program why they are not supported
-_TOLD = ("cuGetExportTable",)
+_REFUSALS = ("cuGetExportTable",)
 
 
 def coverage(library: Path | None = None) -> dict[str, bool]:
@@ -30,4 +30,4 @@ def coverage(library: Path | None = None) -> dict[str, bool]:
         raise elf.ElfError(f"{read.path} is not the simulated driver")
     distances = struct.iter_unpack("<ii", read.data[start + len(MARK) :][: 8 * len(names)])
     found = {name: body != lacking + 4 for name, (body, lacking) in zip(names, distances, strict=True)}
-    return found | dict.fromkeys(_TOLD, False)
+    return found | dict.fromkeys(_REFUSALS, False)

@@ -295,13 +295,15 @@ class JobStore:
         if self._db.read(is_there):
             self._db.write(forget, outlive=False)
 
-    def forget_excess(self, most_bytes: int, now_ns: int, needed: Callable[[], Collection[int]]) -> dict[int, int]:
-        """Forgets a part of what is above that size, of the users who have most. `needed`: jobs that stay, asked only
-        then. Returns how many jobs, or rows of usage, by user."""
+    def forget_excess(
+        self, most_bytes: int, now_ns: int, dependencies: Callable[[], Collection[int]]
+    ) -> dict[int, int]:
+        """Forgets a part of what is above that size, of the users who have most. `dependencies`: jobs that stay, asked
+        for only then. Returns how many jobs, or rows of usage, by user."""
         forgotten: dict[int, int] = {}
 
         def forget(db: Any) -> None:
-            forgotten.update(user_shares.forget_excess(db, most_bytes, now_ns, needed()))
+            forgotten.update(user_shares.forget_excess(db, most_bytes, now_ns, dependencies()))
 
         if self._db.read(user_shares.used_bytes) > most_bytes:
             self._db.write(forget, outlive=False)

@@ -51,9 +51,9 @@ def used_bytes(db: Any) -> int:
     return int((pages - free) * size)
 
 
-def forget_excess(db: Any, most_bytes: int, now_ns: int, needed: Collection[int]) -> dict[int, int]:
-    """Forgets a part of what is above the bound. `needed`: jobs that stay. Returns how many jobs were forgotten, and
-    rows summed up, by user."""
+def forget_excess(db: Any, most_bytes: int, now_ns: int, dependencies: Collection[int]) -> dict[int, int]:
+    """Forgets a part of what is above the bound. `dependencies`: jobs that stay. Returns how many jobs were forgotten,
+    or rows of usage summed up, by user."""
     held = dict(db.execute("SELECT uid, sum(bytes) FROM jobs GROUP BY uid").fetchall())
     for uid, rows in db.execute("SELECT uid, count(*) FROM usage GROUP BY uid").fetchall():
         held[uid] = held.get(uid, 0) + rows * ROW_BYTES
@@ -62,7 +62,7 @@ def forget_excess(db: Any, most_bytes: int, now_ns: int, needed: Collection[int]
     kept = (most_bytes - most_bytes // SPARE_PART) / used_bytes(db)
     for uid, more in _above_share(held, int(sum(held.values()) * kept)).items():
         left = FORGET_MAX - sum(forgotten.values())
-        count = left > 0 and (_forget_jobs(db, uid, more, needed, left) or _sum_rows(db, uid, now_ns, left))
+        count = left > 0 and (_forget_jobs(db, uid, more, dependencies, left) or _sum_rows(db, uid, now_ns, left))
         if count:
             forgotten[uid] = count
     return forgotten
@@ -79,17 +79,17 @@ def _above_share(held: dict[int, int], most: int) -> dict[int, int]:
     return above
 
 
-def _forget_jobs(db: Any, uid: int, more_bytes: int, needed: Collection[int], most: int) -> int:
+def _forget_jobs(db: Any, uid: int, more_bytes: int, dependencies: Collection[int], most: int) -> int:
     """The oldest of a user, until so many bytes are free."""
     oldest = db.execute(
         f"SELECT id, bytes FROM jobs WHERE uid = ? AND ended AND {NOT_NEEDED} ORDER BY ended, id LIMIT ?",  # noqa: S608
-        (uid, most + len(needed)),
+        (uid, most + len(dependencies)),
     ).fetchall()
     gone: list[tuple[int]] = []
     for job_id, size in oldest:
         if more_bytes <= 0 or len(gone) >= most:
             break
-        if job_id not in needed:
+        if job_id not in dependencies:
             gone.append((job_id,))
             more_bytes -= size
     db.executemany("DELETE FROM jobs WHERE id = ?", gone)
@@ -100,7 +100,8 @@ def _forget_jobs(db: Any, uid: int, more_bytes: int, needed: Collection[int], mo
 def _sum_rows(db: Any, uid: int, now_ns: int, most: int) -> int:
     """The oldest rows of a user, one for each queue and day in their place; how many fewer there are."""
     found = db.execute(
-        "SELECT rowid, * FROM usage WHERE uid = ? AND end_ns < ? AND slice_uid NOT GLOB 'sum-*' ORDER BY end_ns LIMIT ?",
+        "SELECT rowid, * FROM usage WHERE uid = ? AND end_ns < ? AND slice_uid NOT GLOB 'sum-*'"
+        " ORDER BY end_ns LIMIT ?",
         (uid, now_ns - CLOSED_NS, most),
     ).fetchall()
     by_sum: dict[str, list[tuple[int, Row]]] = {}

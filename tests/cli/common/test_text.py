@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vgpud.cli.common.text import duration, natural
+from vgpud.cli.common.text import duration, natural_key
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,15 @@ def test_a_longer_duration_never_reads_as_a_shorter_one() -> None:
 
 def test_numbers_in_names_count_as_numbers() -> None:
     names = ["j-10", "b", "j-2", "run-1a", "j-1", "1", "j-2-10", "j-2-9", "run-01a", ""]
-    assert sorted(names, key=natural) == ["", "1", "b", "j-1", "j-2", "j-2-9", "j-2-10", "j-10", "run-01a", "run-1a"]
+    assert sorted(names, key=natural_key) == [
+        "",
+        "1",
+        "b",
+        "j-1",
+        "j-2",
+        "j-2-9",
+        "j-2-10",
+        "j-10",
+        "run-01a",
+        "run-1a",
+    ]

@@ -11,7 +11,7 @@ def plain(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def natural(name: str) -> list[tuple[bool, int, str]]:
+def natural_key(name: str) -> list[tuple[bool, int, str]]:
     """A key that sorts j-2 before j-10: numbers in names count as numbers."""
     parts = re.split(r"(\d+)", name)
     return [(True, int(part), part) if part.isdecimal() else (False, 0, part) for part in parts]

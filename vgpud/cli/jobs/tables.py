@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.tables import device_label, parse_time
-from vgpud.cli.common.text import duration, gpu_time, natural, plain
+from vgpud.cli.common.text import duration, gpu_time, natural_key, plain
 from vgpud.cli.common.times import format_span
 from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
@@ -227,7 +227,7 @@ def queues_grid(queues: Sequence[View]) -> Grid:
     grid = Grid(
         (*titles, "POLICY", "PLACEMENT", "RULES", "MEMBERS"), first_to_go=least, names=("QUEUE", "PARENT", "MEMBERS")
     )
-    for queue in sorted(queues, key=lambda queue: natural(queue["name"])):
+    for queue in sorted(queues, key=lambda queue: natural_key(queue["name"])):
         grid.rows.append(
             (
                 queue["name"],

@@ -167,10 +167,10 @@ class Broker:
             raise RefusedError(f"{path} could not be opened in time") from error
 
 
-def source(far: tuple[str, int], near: tuple[str, int]) -> str:
+def find_source(peer: tuple[str, int], own: tuple[str, int]) -> str:
     """Who has made a TCP connection with these two ends, ours the second: "uid 1000" of this machine, or a network."""
     try:
-        who = listeners.source_between(far, near)
+        who = listeners.source_between(peer, own)
     except OSError:  # no addresses
         return "unix"
     return f"uid {who}" if isinstance(who, int) else who

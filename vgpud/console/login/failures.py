@@ -24,11 +24,11 @@ REMEMBERED_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A log-in by password. `shared`: several people may be at this source."""
+    """A log-in by password. `is_shared`: several people may be at this source."""
 
     name: str
     source: str
-    shared: bool
+    is_shared: bool
 
 
 class Failures:
@@ -38,7 +38,7 @@ class Failures:
         self._own: OrderedDict[Hashable, deque[int]] = OrderedDict()  # by name and source
         self._all: deque[tuple[int, str]] = deque()
         self._by_source: Counter[str] = Counter()  # of _all
-        self._logged_in: OrderedDict[Hashable, None] = OrderedDict()  # the newest last
+        self._log_ins: OrderedDict[Hashable, None] = OrderedDict()  # the newest last
 
     def wait_ns(self, attempt: Attempt, now_ns: int) -> int:
         """How long it must wait; 0 = not at all."""
@@ -51,10 +51,10 @@ class Failures:
         if len(own) >= OWN_MAX:
             return own[0] + WINDOW_NS - now_ns
         failed = self._by_source[source]
-        if failed >= (SHARED_MAX if attempt.shared else OWN_MAX):
+        if failed >= (SHARED_MAX if attempt.is_shared else OWN_MAX):
             first_ns = next(at_ns for at_ns, whose in self._all if whose == source)
             return first_ns + WINDOW_NS - now_ns
-        if len(self._all) >= (KNOWN_FAIL_MAX if failed else ALL_MAX) and key not in self._logged_in:
+        if len(self._all) >= (KNOWN_FAIL_MAX if failed else ALL_MAX) and key not in self._log_ins:
             return self._all[0][0] + WINDOW_NS - now_ns
         return 0
 
@@ -71,10 +71,10 @@ class Failures:
     def log_in(self, attempt: Attempt) -> None:
         """It has succeeded."""
         key = (attempt.name, attempt.source)
-        self._logged_in[key] = None
-        self._logged_in.move_to_end(key)
-        if len(self._logged_in) > REMEMBERED_MAX:
-            self._logged_in.popitem(last=False)
+        self._log_ins[key] = None
+        self._log_ins.move_to_end(key)
+        if len(self._log_ins) > REMEMBERED_MAX:
+            self._log_ins.popitem(last=False)
 
     def _subtract(self, source: str) -> None:
         self._by_source[source] -= 1

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpud.cli.common.text import natural
+from vgpud.cli.common.text import natural_key
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -69,7 +69,7 @@ def colors(slices: Iterable[pb.Slice]) -> dict[str, int]:
     """By name; neighbours on a device differ. The same slices have the same colours on every page."""
     found: dict[str, int] = {}
     last: dict[str, int] = {}  # by device
-    for item in sorted(slices, key=lambda item: natural(item.name)):
+    for item in sorted(slices, key=lambda item: natural_key(item.name)):
         chosen = zlib.crc32(item.name.encode()) % COLORS
         taken = {last.get(part.device_uuid) for part in item.devices}
         while chosen in taken and len(taken) < COLORS:
@@ -92,7 +92,7 @@ def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]], painted
     parts, at, mem_at = [], 0.0, 0.0
     total = max(1, device.memory_total_bytes)
     used = 0.0
-    for item, part in sorted(here, key=lambda pair: natural(pair[0].name)):
+    for item, part in sorted(here, key=lambda pair: natural_key(pair[0].name)):
         width = float(part.min_milli)
         mem_width = 1000 * part.mem_min_bytes / total
         used += part.share_ratio

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from vgpud.console.login.client import RefusedError, source
+from vgpud.console.login.client import RefusedError, find_source
 from vgpud.console.web.site import Form, back_to, post, read_form, site_of, user_of
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
@@ -60,10 +60,10 @@ async def login_page(request: Request) -> Response:
 
 def _source(request: Request) -> str:
     """Whose failures a failed log-in is: a user of this machine (also one that tunnels), an address, "unix"."""
-    far, near = request.client, request.scope.get("server")
-    if far is None or near is None or near[1] is None:
+    peer, own = request.client, request.scope.get("server")
+    if peer is None or own is None or own[1] is None:
         return "unix"
-    return source((far.host, far.port), (near[0], near[1]))
+    return find_source((peer.host, peer.port), (own[0], own[1]))
 
 
 async def login(request: Request) -> Response:

@@ -32,11 +32,11 @@ class Past:
             self._looked_ns = now_ns
             self._store.forget_before(now_ns - self._host.config.accounting_days * DAY_NS, now_ns)
 
-        def needed() -> set[int]:
+        def dependencies() -> set[int]:
             return {job_id for job in jobs.values() if not job.state.ended for job_id in job.spec.after}
 
         most_bytes = self._host.config.state_bytes_max
-        for uid, count in self._store.forget_excess(most_bytes, now_ns, needed).items():
+        for uid, count in self._store.forget_excess(most_bytes, now_ns, dependencies).items():
             if now_ns - self._said_ns.get(uid, -SAY_NS) < SAY_NS:
                 continue
             recent = {one: at_ns for one, at_ns in self._said_ns.items() if now_ns - at_ns < SAY_NS}

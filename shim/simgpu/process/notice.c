@@ -1,8 +1,8 @@
 /*
- * told.c - what a program is told on stderr, each once: that CUDA's runtime does not start on this device, and that its
- * kernels compute nothing. Otherwise it only sees an error without a reason, or results without sense.
+ * notice.c - what a program is told on stderr, each once: that CUDA's runtime does not start on this device, and that
+ * its kernels compute nothing. Otherwise it only sees an error without a reason, or results without sense.
  */
-#include "simgpu/process/told.h"
+#include "simgpu/process/notice.h"
 #include "simgpu/process/process.h"
 #include <ctype.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 
 #define NAME_MAX_BYTES 60
 
-bool sim_told_kernel;
+bool sim_has_notified;
 
 /* NVIDIA's runtime asks for the driver's private tables before anything else, and starts on no driver without them. */
 SIM_PUBLIC CUresult cuGetExportTable(const void **ret_table, const CUuuid *id) {
@@ -24,10 +24,10 @@ SIM_PUBLIC CUresult cuGetExportTable(const void **ret_table, const CUuuid *id) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-void sim_tell_kernel(const char *name) {
+void sim_notify_of_kernel(const char *name) {
   static atomic_flag told = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&told)) return;
-  __atomic_store_n(&sim_told_kernel, true, __ATOMIC_RELAXED);
+  __atomic_store_n(&sim_has_notified, true, __ATOMIC_RELAXED);
   char shown[NAME_MAX_BYTES + 1];
   size_t bytes = 0;
   for (; name[bytes] && bytes < NAME_MAX_BYTES; bytes++)
