@@ -1,4 +1,4 @@
-"""The shell of restarts: while a container is away its engine is asked, and the core learns when it changes its mind."""
+"""The shell of restarts: while a container is away its engine is asked, and the core learns when it thinks again."""
 
 from __future__ import annotations
 

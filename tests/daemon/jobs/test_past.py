@@ -10,8 +10,10 @@ from typing import Any
 from tests.store.test_user_shares import EVE, MOST, ended, of
 from vgpud.config import Config
 from vgpud.core.events import Log
+from vgpud.core.jobs.counts import JobCounts
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.daemon.jobs.past import SAY_NS, Past
+from vgpud.daemon.jobs.requests import JobRequests
 from vgpud.store.database import Store
 from vgpud.store.jobs import JobStore
 
@@ -49,3 +51,17 @@ def test_what_a_waiting_job_comes_after_stays(tmp_path: Path) -> None:
     for second in range(5):
         past.forget(NOW_NS + second * S, {9000: waits})
     assert of(store, EVE)[0] == 3
+
+
+def test_what_a_users_live_jobs_run_is_bounded() -> None:
+    """Ten thousand jobs of 192 KiB each were allowed, in memory and in the database."""
+    counts = JobCounts()
+    host: Any = SimpleNamespace(node="n", config=Config())
+    requests = JobRequests(host, SimpleNamespace(counts=counts))  # type: ignore[arg-type]
+    number = 0
+    while (denied := requests._too_large(ended(1, size=95_000).spec)) is None and number < 1000:
+        number += 1
+        counts.see(replace(ended(number, size=95_000), state=JobState.PENDING))
+    assert denied and 64 << 20 > counts.bytes_of_user(EVE) > 63 << 20
+    assert f"uid {EVE}" in denied.message and "64MiB" in denied.message
+    assert requests._too_large(ended(1, uid=1).spec) is None
