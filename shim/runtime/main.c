@@ -11,8 +11,7 @@
 #define S 1000000000ull
 
 static const struct vr_patience patience = {.answer_ns = 10 * S, .missing_ns = 1 * S, .restart_ns = 3 * S};
-/* An engine that starts such a container again gives it up once it is refused; so this waits for a vgpud that is away.
- */
+/* Of a container that an engine starts again: once it is refused the engine gives it up. */
 static const struct vr_patience known_patience = {.answer_ns = 30 * S, .missing_ns = 30 * S, .restart_ns = 30 * S};
 
 /* Acts on vgpud's answer. 0: the low-level runtime may run. */

@@ -38,6 +38,9 @@ def test_a_shared_source_has_more_and_each_name_its_own() -> None:
     assert failures.wait_ns(proxy[1], 0) == 0
     assert OWN_MAX + sum(fail(failures, one, 1) for one in proxy[1:]) == SHARED_MAX
     assert failures.wait_ns(proxy[1], 1) == WINDOW_NS - 1
+    failures.log_in(proxy[99])
+    assert failures.wait_ns(proxy[99], 1) == 0, "whoever has logged in there does not wait for others"
+    assert fail(failures, proxy[99], 100, 1) == OWN_MAX
 
 
 def test_one_attacker_keeps_nobody_else_out() -> None:

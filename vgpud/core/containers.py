@@ -76,10 +76,10 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
     away = state.restarts.get(event.container_id)
     kept = _find_kept_slice(state, old, event) if old and away and away.is_away else None
     before = _forget(state, old) if old and kept else release(state, old, "it is created again") if old else []
-    if len(state.containers) >= state.policy.containers_max:
+    if not kept and len(state.containers) >= state.policy.containers_max:
         text = f"this node has {state.policy.containers_max} containers with slices, which is its limit: end one"
         return [*before, Answer(Denied(Reason.NO_CAPACITY, text))]
-    full = None if event.slurm_uid is None else bounds.step_refusal(state, event.slurm_uid)
+    full = None if kept or event.slurm_uid is None else bounds.step_refusal(state, event.slurm_uid)
     answer = full or ((kept, []) if kept else _joined(state, event) if event.join else _own(state, event))
     if isinstance(answer, Denied):
         # the DRA driver watches for this event and reads the claim again

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 WINDOW_NS = 60 * 10**9
 #: failures within the window: of a name at a source, and of an address; of a source that several people may share
-OWN_MAX, SHARED_MAX = 5, 20
+OWN_MAX, SHARED_MAX = 5, 40
 #: of all together: beyond the first, sources that have failed wait; beyond the second, those that never logged in
 KNOWN_FAIL_MAX, ALL_MAX = 60, 120
 #: names at their sources: whose failures, and whose log-ins, are remembered
@@ -50,11 +50,11 @@ class Failures:
             own.popleft()
         if len(own) >= OWN_MAX:
             return own[0] + WINDOW_NS - now_ns
-        failed = self._by_source[source]
-        if failed >= (SHARED_MAX if attempt.is_shared else OWN_MAX):
+        failed, is_known = self._by_source[source], key in self._log_ins
+        if failed >= (SHARED_MAX if attempt.is_shared else OWN_MAX) and not (attempt.is_shared and is_known):
             first_ns = next(at_ns for at_ns, whose in self._all if whose == source)
             return first_ns + WINDOW_NS - now_ns
-        if len(self._all) >= (KNOWN_FAIL_MAX if failed else ALL_MAX) and key not in self._log_ins:
+        if len(self._all) >= (KNOWN_FAIL_MAX if failed else ALL_MAX) and not is_known:
             return self._all[0][0] + WINDOW_NS - now_ns
         return 0
 
