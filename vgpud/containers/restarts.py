@@ -17,7 +17,7 @@ from vgpud.host import processes
 from vgpud.oci.restart_policy import will_restart
 
 #: interval of looking whether a container that was to be started again has been stopped or removed
-LOOK_S = 0.5
+LOOK_S = 0.2
 #: what reading docker's two files may take
 READ_S = 5.0
 #: podman's, and how many processes may be between it and the runtime's hook
