@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from tests.store.test_jobs import EVERY, S, all_rows, job, launch, row
 from vgpud.core.jobs.facts import JobFilter
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.store import user_shares
-from vgpud.store.database import Store
+from vgpud.store.database import FILE_NAME, MIGRATIONS, Store
 from vgpud.store.elastic import Noted
 from vgpud.store.jobs import JobStore, Request
 from vgpud.store.user_shares import CLOSED_NS, DAY_NS, ROW_BYTES
@@ -154,3 +156,16 @@ def test_submissions_are_forgotten_when_they_are_not_remembered_any_more(tmp_pat
     jobs.forget_before(0, 60 * S)
     assert jobs.database.read(lambda db: db.execute(count).fetchone()) == (0,)
     assert [found.job_id for found in jobs.ended_after(0, 9, EVERY)] == [1]
+
+
+def test_jobs_of_before_have_their_size(tmp_path: Path) -> None:
+    JobStore(Store(tmp_path)).save([ended(1)])
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+        (size,) = db.execute("SELECT bytes FROM jobs").fetchone()
+        for index in ("jobs_of_user", "jobs_that_follow", "usage_of_user"):
+            db.execute(f"DROP INDEX {index}")
+        db.execute("ALTER TABLE jobs DROP COLUMN bytes")
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+        db.commit()
+    sizes = JobStore(Store(tmp_path)).database.read(lambda db: db.execute("SELECT bytes FROM jobs").fetchall())
+    assert sizes == [(size,)] and size > 2000

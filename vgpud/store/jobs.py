@@ -170,7 +170,10 @@ class JobStore:
             nonlocal erased
             for job in jobs:
                 _save_job(db, job)
-            erased = environments.forget(db, [job.job_id for job in jobs if job.state.ended])
+            over = [job.job_id for job in jobs if job.state.ended]
+            erased = environments.forget(db, over)
+            if erased:
+                user_shares.measure(db, {environments.find_holder(db, job_id) for job_id in over})
             if next_id:
                 db.execute("UPDATE job_ids SET next = max(next, ?)", (next_id,))
             for request in requests:

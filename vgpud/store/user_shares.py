@@ -7,7 +7,7 @@ user's rows of a queue and a day become one, so that no one loses the sums by wr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,14 @@ NOT_NEEDED = (
 def size_bytes(spec: str, launch: str | None, state: str) -> int:
     """What a job takes, for `jobs.bytes`."""
     return len(spec) + len(launch or "") + len(state) + JOB_BYTES
+
+
+def measure(db: Any, job_ids: Iterable[int]) -> None:
+    """Brings `jobs.bytes` of jobs whose texts have become shorter up to now."""
+    for job_id in job_ids:
+        row = db.execute("SELECT spec, launch, state FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        if row:
+            db.execute("UPDATE jobs SET bytes = ? WHERE id = ?", (size_bytes(*row), job_id))
 
 
 def used_bytes(db: Any) -> int:
