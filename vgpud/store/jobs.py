@@ -289,11 +289,13 @@ class JobStore:
             return any(db.execute(statement, (before_ns,)).fetchone() for statement, before_ns in asked)
 
         def forget(db: Any) -> None:
+            gone = 0
             for table, column, more in (("jobs", "ended", f" AND {user_shares.NOT_NEEDED}"), ("usage", "end_ns", "")):
                 old = f"SELECT rowid FROM {table} WHERE {column} AND {column} < ?{more} LIMIT {FORGET_MAX}"  # noqa: S608
-                db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (wall_ns,))  # noqa: S608
+                gone += db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (wall_ns,)).rowcount  # noqa: S608
             db.execute("DELETE FROM job_requests WHERE until_ns < ?", (now_ns,))
-            elastic.forget(db)
+            if gone:
+                elastic.forget(db)
 
         if self._db.read(is_there):
             self._db.write(forget, outlive=False)
