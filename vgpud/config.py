@@ -207,6 +207,8 @@ class Config:
     container_gpus_max: str = key("4", _gpus, live=True)
     #: highest priority of containers, and of slices of users who are no admins
     container_priority_max: int = key(0, within(0, PRIORITY_MAX), live=True)
+    #: the slice of a container that its engine starts again is kept for this long; 0 = not at all
+    container_restart_grace_s: int = key(60, within(0, 3600, " seconds"), live=True)
     #: whether these may be of the latency class
     container_latency: bool = key(False, live=True)
     #: where the daemon's CDI files go; "" = /var/run/cdi for the system's daemon, none for others
@@ -224,6 +226,8 @@ class Config:
     job_priority_max: int = key(0, within(-PRIORITY_MAX, PRIORITY_MAX), live=True)
     #: how long ended jobs and usage are kept
     accounting_days: int = key(400, within(1, 36_500))
+    #: of the database: above, what is oldest of the users who have most is forgotten earlier
+    state_bytes_max: int = key(2 << 30, within(16 << 20, 1 << 44, " bytes"), live=True)
     #: file to which all events and commands of the queue are written, for replay; "" = none
     record_queue: str = key("", _absolute_path)
     #: vgpu-runtime on the host, for the hooks of our CDI devices; "" = as `vgpu setup` installs it

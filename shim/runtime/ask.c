@@ -5,8 +5,10 @@
 #define _GNU_SOURCE
 #include "runtime/runtime.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,6 +18,7 @@
 
 #define HEADER_BYTES (4 * PATH_MAX)
 #define REPLY_BYTES_MAX (VR_BODY_BYTES_MAX + HEADER_BYTES)
+#define SCRATCH_ID_BYTES 64 /* of an id in a directory's name */
 #define RETRY_NS (20 * VR_NS_PER_MS)
 
 static int wait_for(int fd, short events, uint64_t deadline_ns) {
@@ -147,6 +150,22 @@ static int explain(int error, const char *path, const char *asker, uint64_t answ
   default:
     return vr_say(text, -error, "cannot reach vgpud at %s: %s", path, vr_reason(-error));
   }
+}
+
+bool vr_has_scratch(const char *socket_path, const char *id) {
+  char folder[PATH_MAX], begin[SCRATCH_ID_BYTES + 1];
+  const char *slash = strrchr(socket_path, '/');
+  int bytes = snprintf(folder, sizeof folder, "%.*s/containers", slash ? (int)(slash - socket_path) : 0, socket_path);
+  if (bytes >= (int)sizeof folder) return false;
+  snprintf(begin, sizeof begin, "%s", id);
+  DIR *entries = opendir(folder);
+  bool is_there = false;
+  for (struct dirent *entry; entries && !is_there && (entry = readdir(entries));) {
+    const char *dash = strchr(entry->d_name, '-');
+    is_there = dash && !strcmp(dash + 1, begin);
+  }
+  if (entries) closedir(entries);
+  return is_there;
 }
 
 int vr_refusal(const struct vr_reply *reply, char *text) {

@@ -11,6 +11,9 @@
 #define S 1000000000ull
 
 static const struct vr_patience patience = {.answer_ns = 10 * S, .missing_ns = 1 * S, .restart_ns = VR_RESTART_S * S};
+/* Of a container that an engine starts again: once it is refused the engine gives it up. */
+static const struct vr_patience known_patience = {
+    .answer_ns = 30 * S, .missing_ns = 30 * S, .restart_ns = VR_RESTART_S * S};
 
 /* Acts on vgpud's answer. 0: the low-level runtime may run. */
 static int follow(const struct vr_reply *reply, const struct vr_bundle *bundle, const struct vr_conf *conf,
@@ -37,7 +40,8 @@ static int prepare(const struct vr_call *call, const struct vr_conf *conf, char 
   struct vr_request request = {"create",    call->id,          bundle.path, conf->self,
                                bundle.json, bundle.json_bytes, "container"};
   struct vr_reply reply;
-  int error = vr_ask(conf->socket, &request, &patience, &reply, text);
+  bool is_known = vr_has_scratch(conf->socket, call->id);
+  int error = vr_ask(conf->socket, &request, is_known ? &known_patience : &patience, &reply, text);
   if (!error) error = follow(&reply, &bundle, conf, text);
   free(reply.buffer);
   free(bundle.json);

@@ -115,6 +115,10 @@ int vr_wire_reply(char *buffer, size_t bytes, struct vr_reply *ret_reply);
 int vr_ask(const char *socket_path, const struct vr_request *request, const struct vr_patience *patience,
            struct vr_reply *ret_reply, char *text);
 
+/* Whether vgpud had this container when it went away: it leaves the directory of a container's own files behind, beside
+ * its socket (vgpud/containers/server.py: scratch_of). */
+bool vr_has_scratch(const char *socket_path, const char *id);
+
 /* Copies the text of a refusal. Returns -EPERM. */
 int vr_refusal(const struct vr_reply *reply, char *text);
 

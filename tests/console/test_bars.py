@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from vgpud.cli.common.text import natural_key
 from vgpud.console.pages import alerts, bars
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -35,10 +36,27 @@ def test_parts_lie_side_by_side() -> None:
     assert bar.parts[0].color != bar.parts[1].color
 
 
+def test_what_others_have_is_not_drawn_as_free() -> None:
+    """A user who is no admin sees the slices of other users in the devices' sums alone."""
+    there = device("d", 800, memory_reserved_bytes=50 * GIB)
+    (bar,) = bars.bars([there], [item("a", "d", 500)])
+    others = bar.others
+    assert (others.at, others.width, others.mem_at, others.mem_width) == (500, 300, 100, 400)
+    assert others.label
+    (bar,) = bars.bars([there], [item("a", "d", 500), item("b", "d", 300, limit=40 * GIB)])
+    assert (bar.others.width, bar.others.mem_width, bar.others.label) == (0, 0, "")
+
+
+def test_slices_lie_in_their_natural_order() -> None:
+    names = ["j-10", "j-2", "j-1", "j-2-10", "j-2-9", "a"]
+    (bar,) = bars.bars([device("d", 0)], [item(name, "d", 10) for name in names])
+    assert [part.name for part in bar.parts] == ["a", "j-1", "j-2", "j-2-9", "j-2-10", "j-10"]
+
+
 def test_neighbours_have_different_colours() -> None:
     slices = [item(f"s{n}", "d", 10) for n in range(60)]
     found = bars.colors(slices)
-    names = sorted(found)
+    names = sorted(found, key=natural_key)
     assert all(found[a] != found[b] for a, b in itertools.pairwise(names))
 
 

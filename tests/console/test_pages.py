@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+import time
 
 import pytest
 from starlette.testclient import TestClient
@@ -189,6 +191,50 @@ def test_a_job_shows_reasons_and_its_log(alice: TestClient, daemon: FakeDaemon, 
     assert "the last 65536 of 70009 bytes" in text
     assert door.read == [(1, 5, "/logs/7")], "the owner's rights are asked for"
     assert "No such file" in text_of(alice.get("/job/7/log").text.replace("x", "")) or door.files
+
+
+def test_a_page_of_a_job_in_another_state_is_asked_for_again(alice: TestClient, daemon: FakeDaemon) -> None:
+    """Cancel and Change stayed on the page of a job that had ended, and Hold on that of one that had started."""
+    add_job(daemon, 7, "running")
+    page = alice.get("/job/7").text
+    assert 'hx-get="/job/7/part?state=running"' in page and "/job/7/cancel" in page
+    assert "hx-refresh" not in alice.get("/job/7/part?state=running").headers
+    daemon.queue.jobs[7].state = "completed"
+    assert alice.get("/job/7/part?state=running").headers["hx-refresh"] == "true"
+    page = alice.get("/job/7").text
+    assert not any(word in page for word in ("/job/7/part", "/job/7/cancel", "/job/7/requeue", "/job/7/change"))
+
+
+def test_the_pages_name_the_zone_of_their_times(
+    alice: TestClient, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts are on the node's clock, and the browser draws curves on the same."""
+    for zone, name, offset_s in (
+        ("Asia/Kolkata", "UTC+05:30", 19_800),
+        ("<-03>3", "UTC-03:00", -10_800),
+        ("UTC0", "UTC", 0),
+    ):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        try:
+            page = alice.get("/events").text
+        finally:
+            monkeypatch.undo()
+            time.tzset()
+        assert f"the node's clock, {name}." in text_of(page) and f'data-offset="{offset_s}"' in page
+
+
+def test_a_long_name_is_cut_in_its_cell_and_is_all_there(alice: TestClient, daemon: FakeDaemon) -> None:
+    add_job(daemon, 7, "pending")
+    daemon.queue.jobs[7].spec.name = "n" * 90
+    assert f'<td class="name" title="{"n" * 90}">' in alice.get("/queue").text
+
+
+def test_slices_are_listed_in_their_natural_order(alice: TestClient, daemon: FakeDaemon) -> None:
+    for name in ("run-1", "run-10", "run-2"):
+        add_slice(daemon, name)
+    rows = re.findall(r'<td class="name" title="(run-\d+)">', alice.get("/").text)
+    assert rows == ["run-1", "run-2", "run-10"]
 
 
 def test_a_progress_bar_in_a_log_is_its_last_state(alice: TestClient, daemon: FakeDaemon, door: OpenDoor) -> None:

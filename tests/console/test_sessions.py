@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from vgpud.console.login import sessions
-from vgpud.console.login.sessions import IDLE_NS, LINK_NS, SESSION_NS, Failures, Sessions
+from vgpud.console.login.sessions import IDLE_NS, LINK_NS, SESSION_NS, Sessions
 
 
 def table() -> Sessions:
@@ -84,29 +84,3 @@ def test_a_closed_session_is_gone() -> None:
     cookie = known.open(1, "a", 0)
     known.close(cookie)
     assert known.get(cookie, 0) is None
-
-
-def test_failures_of_a_name_make_it_wait() -> None:
-    failures = Failures()
-    keys = (("name", "alice"), ("address", "10.0.0.1"))
-    for _ in range(sessions.FAILURES_MAX):
-        assert failures.wait_ns(keys, 0) == 0
-        failures.add(keys, 0)
-    assert failures.wait_ns(keys, 1) == sessions.WINDOW_NS - 1
-    assert failures.wait_ns((("name", "alice"),), 1) > 0, "from another address"
-    assert failures.wait_ns((("name", "bob"), ("address", "10.0.0.2")), 1) == 0
-    assert failures.wait_ns(keys, sessions.WINDOW_NS + 1) == 0
-
-
-def test_failures_of_all_names_together_make_everyone_wait() -> None:
-    failures = Failures()
-    for n in range(sessions.ALL_FAILURES_MAX):
-        failures.add((("name", str(n)),), 0)
-    assert failures.wait_ns((("name", "new"),), 1) > 0
-
-
-def test_remembered_names_are_bounded() -> None:
-    failures = Failures()
-    for n in range(2 * sessions.REMEMBERED_MAX):
-        failures.add((("name", str(n)),), n * sessions.WINDOW_NS)
-    assert len(failures._by_key) == sessions.REMEMBERED_MAX

@@ -357,7 +357,7 @@ class Backend:
     async def start_container(self, event: ContainerStarted) -> Slice | Denied:
         return SLICE
 
-    def end_container(self, container_id: str, why: str) -> None:
+    def end_container(self, container_id: str, why: str, restarts: bool = False) -> None:
         self.known.pop(container_id, None)
         self.ended.append(why)
 

@@ -129,6 +129,27 @@ def test_daemon_that_is_away_for_an_upgrade(front: Front) -> None:
     assert started.result().returncode == 0, started.result().stderr
 
 
+@pytest.mark.parametrize("stale", [False, True], ids=["no socket", "stale socket"])
+def test_a_container_that_vgpud_had_waits_for_longer(front: Front, stale: bool) -> None:
+    """An engine that starts it again gives it up when it is refused."""
+    front.write()
+    (front.socket.parent / "containers" / "18c2-other").mkdir(parents=True)
+    (front.socket.parent / "containers" / "18c3-c1").mkdir()
+    daemon = FakeDaemon(front.socket, reply("config", NEW))
+    if stale:
+        with FakeDaemon(front.socket):
+            pass
+    later = threading.Timer(4, daemon.start)  # longer than a new one waits for a socket that refuses
+    later.start()
+    try:
+        done = front.create()
+    finally:
+        later.join()
+        daemon.stop()
+    assert done.returncode == LOW_LEVEL_STATUS, done.stderr
+    assert (front.bundle / "config.json").read_bytes() == NEW
+
+
 @pytest.mark.parametrize("half", [b"", b"vgpu-run", reply("config", NEW)[:25], reply("config", NEW)[:-3]])
 def test_daemon_that_restarts_meanwhile(front: Front, half: bytes) -> None:
     """Its connection ends without a whole answer; the same question is put to the next one."""

@@ -101,7 +101,7 @@ def test_notes_go_with_their_job(store: Store) -> None:
     jobs, elastic = JobStore(store), ElasticStore(store)
     ended = Job(1, JobSpec(Ask(Spec(250))), 0, state=JobState.COMPLETED, ended_ns=5)
     jobs.save([ended, Job(2, ended.spec, 0)], notes=[Noted(1, 1, "job.completed", ""), Noted(2, 1, "job.started", "")])
-    jobs.forget_before(10)
+    jobs.forget_before(10, 10)
     assert elastic.notes(1) == []
     assert len(elastic.notes(2)) == 1
 

@@ -20,7 +20,8 @@ from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.store import database as store_module
 from vgpud.store.database import Store
-from vgpud.store.jobs import INTEGER_MAX, JobStore, Request
+from vgpud.store.jobs import JobStore, Request
+from vgpud.store.usage import INTEGER_MAX
 
 S = 1_000_000_000
 SHARE = Share("GPU-0", 500, 1000, 1, 1 << 30)
@@ -123,7 +124,7 @@ def test_what_is_old_is_forgotten_and_numbers_are_not(tmp_path: Path) -> None:
         [job(1, JobState.COMPLETED, ended_ns=10 * S), job(2, JobState.FAILED, ended_ns=20 * S), job(5)], next_id=6
     )
     jobs.save_rows([row(1, 5, "x", 0, 10), row(2, 5, "x", 10, 20)])
-    jobs.forget_before(15 * S)
+    jobs.forget_before(15 * S, 15 * S)
     assert [found.job_id for found in jobs.ended_after(0, 9, EVERY)] == [2]
     assert [found.job_id for found in all_rows(jobs)] == [2]
     assert [found.job_id for found in jobs.load().jobs] == [5]
@@ -144,12 +145,12 @@ def test_the_jobs_of_an_array_share_what_they_run(tmp_path: Path) -> None:
     assert sizes[0] > 100_000 and sizes[1:] == [2, 2]
     kept = launch(command=("sh", "-c", "x" * 100_000), environment=())
     assert [found.spec.run for found in jobs.ended_after(0, 9, EVERY)] == [kept] * 3
-    jobs.forget_before(3 * S)
+    jobs.forget_before(3 * S, 3 * S)
     assert [found.job_id for found in jobs.ended_after(0, 9, EVERY)] == [1, 3], "the first for the last's sake"
     last = reopened(tmp_path).find(3)
     assert last and last.spec.run == kept
     for _ in range(2):
-        jobs.forget_before(9 * S)
+        jobs.forget_before(9 * S, 9 * S)
     assert not jobs.ended_after(0, 9, EVERY)
 
 

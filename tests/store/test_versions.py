@@ -9,7 +9,7 @@ from vgpud.store.database import MIGRATIONS
 
 FIELDS = {
     Claim: "boot_id device_ids granted lent name namespace pod_names pods uid",
-    Container: "cgroup container_id created_wall_ns engine_name own_slice pid pid_start slice_name started",
+    Container: "cgroup container_id created_wall_ns engine_dir engine_name own_slice pid pid_start slice_name started",
     Share: "device_uuid max_milli mem_max_bytes mem_min_bytes min_milli",
     Slice: "cdi_device cdi_used claim created_wall_ns ephemeral job_id name owner_uid queue revision serial shares spec"
     " suspended uid",
@@ -22,4 +22,4 @@ def test_a_further_field_is_a_further_version() -> None:
     """An older daemon sets aside what has a field that it does not know, whereas it leaves a newer version alone."""
     stored = {kind: " ".join(sorted(field.name for field in fields(kind))) for kind in FIELDS}
     assert stored == FIELDS, "add an entry to MIGRATIONS, and change both here"
-    assert len(MIGRATIONS) == 16
+    assert len(MIGRATIONS) == 18

@@ -295,7 +295,7 @@ class RemoteListener:
         left_s = server.not_after_s - self._now_s() if server else 0.0
         if left_s < WARN_S and time.monotonic() - self._warned_s > WARN_EVERY_S:
             self._warned_s = time.monotonic()
-            days = max(0, int(left_s / 86_400))
+            days = max(0, round(left_s / 86_400))
             log.warning("the server's certificate expires in %d days: run `vgpu cert init --renew`", days)
 
     def _log(self, text: str) -> None:

@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeVar
 from vgpud.containers import messages as wire
 from vgpud.containers.disk_work import Work
 from vgpud.containers.messages import Header, WireError
+from vgpud.containers.restarts import Restarts
 from vgpud.containers.steps import StepBackend, Steps, task_variables
 from vgpud.containers.watch import ContainerWatch
 from vgpud.core.claims import pod_of
@@ -38,7 +39,7 @@ from vgpud.host import cgroups, processes
 from vgpud.host.listeners import RUNTIME
 from vgpud.libraries.tree import library_tree
 from vgpud.oci import mount_points
-from vgpud.oci.engine_name import engine_name
+from vgpud.oci.engine_name import engine_name, find_docker_folder
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Limits, Request, RequestError, parse_request
 from vgpud.oci.rootfs import Root
@@ -133,7 +134,8 @@ class Containers:
         self._backend = backend
         self._loop = asyncio.get_running_loop()
         self._bundles = Work()
-        self._watch = ContainerWatch(backend.end_container)
+        self._restarts = Restarts(backend, self._bundles, self._spawn)
+        self._watch = ContainerWatch(self._restarts.end)
         self._steps = Steps(backend, self._watch)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
@@ -214,10 +216,15 @@ class Containers:
 
     def adopt(self, containers: Iterable[Container]) -> None:
         """Restores a former daemon's containers: live ones are watched again, ended ones are released."""
+        containers = list(containers)
+        for container in containers:
+            if processes.start_time(container.pid) == container.pid_start:
+                self._restarts.note_monitor(container.container_id, container.pid)
         self._watch.adopt(containers)
 
     def forget(self, container_id: str) -> None:
         """The core has removed the container: ends its watch and removes its files."""
+        self._restarts.forget(container_id)
         container = self._watch.forget(container_id)
         if container:
             self._spawn(asyncio.to_thread(mount_points.remove, [scratch_of(self._backend.site(), container)]))
@@ -320,7 +327,7 @@ class Containers:
         state = wire.parse_state(body)
         if header.operation == "started":
             return await self._started(peer, state)
-        self._backend.end_container(state.container_id, "stopped")
+        self._restarts.end(state.container_id, "stopped")
         return wire.reply(wire.OK)
 
     async def _work(self, what: str, work: Callable[..., T], *arguments: Any) -> T:
@@ -350,7 +357,7 @@ class Containers:
         if asked is None:
             return wire.reply(wire.PASS)
         begun = processes.start_time(peer.pid)
-        event = _created(header.container_id, name, asked, peer.uid, peer.pid, begun, (cgroup,))
+        event = _created(header.container_id, name, asked, peer.uid, peer.pid, begun, (cgroup,), body)
         made = await self._admitted(event)
         container = self._backend.container(header.container_id)
         if isinstance(made, Denied) or container is None:
@@ -387,6 +394,8 @@ class Containers:
                 front=header.front,
                 mode=site.mode,
             )
+            # also without a file in it: by its directory vgpu-runtime knows the container while vgpud is away
+            plan.scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
             return prepare(body, header.bundle, peer.root_path, plan)
 
         return await self._work("preparing the container", work)
@@ -404,6 +413,7 @@ class Containers:
         if isinstance(answer, Denied) or container is None:
             raise Refusal(answer.message if isinstance(answer, Denied) else "the container has ended")
         self._watch.begin(container, processes.open_process(state.pid, started))
+        self._restarts.note_monitor(container.container_id, peer.pid)
         return wire.reply(wire.OK)
 
     async def _take_in(self, peer: Peer, state: wire.OciState, started: int, cgroup: str) -> None:
@@ -432,7 +442,7 @@ class Containers:
         if asked is None:
             raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
         paths = cgroups.paths_of(state.pid)
-        event = _created(state.container_id, name, asked, peer.uid, state.pid, started, paths)
+        event = _created(state.container_id, name, asked, peer.uid, state.pid, started, paths, raw)
         made = await self._admitted(event)
         if isinstance(made, Denied):
             raise Refusal(made.message)
@@ -470,7 +480,14 @@ def _has_mount(raw: bytes, source: str) -> bool:
 
 
 def _created(
-    container_id: str, engine_name: str, asked: Request, caller_uid: int, pid: int, pid_start: int, paths: Iterable[str]
+    container_id: str,
+    engine_name: str,
+    asked: Request,
+    caller_uid: int,
+    pid: int,
+    pid_start: int,
+    paths: Iterable[str],
+    raw_config: bytes,
 ) -> ContainerCreated:
     return ContainerCreated(
         container_id=container_id,
@@ -486,6 +503,7 @@ def _created(
         uid=str(uuid.uuid4()),
         wall_ns=time.time_ns(),
         pod=pod_of(paths),
+        engine_dir=find_docker_folder(raw_config, container_id),
     )
 
 

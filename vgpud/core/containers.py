@@ -4,6 +4,9 @@ handlers.
 A container is known from its creation by the engine until its cgroup is empty, so its slice exists before its first
 program and is not given away before the last one has ended. Nothing that a container reports about itself is used: its
 id comes from the engine, its cgroup from the kernel.
+
+A container that its engine starts again keeps its slice while it is away: restart_grace_ns together, until it has once
+stayed up for as long. So one that ends again and again holds nothing for ever.
 """
 
 from __future__ import annotations
@@ -24,13 +27,14 @@ from vgpud.core.events import (
     SaveContainer,
     SaveSlice,
 )
-from vgpud.core.model import Asker, Container, Denied, Reason, Slice, State
+from vgpud.core.model import Asker, Container, Denied, Reason, Restart, Slice, State
 from vgpud.core.slices import end, in_use, make, owner_refusal, short, shown, unknown
 
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
 _ID_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
 ID_BYTES_MAX = 256
 _HEX = frozenset("0123456789abcdef")
+_NS_PER_S = 1_000_000_000
 
 
 def id_error(container_id: str) -> Denied | None:
@@ -63,18 +67,20 @@ def id_in(cgroups: Iterable[str]) -> str:
 
 
 def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Command]:
-    """Gives the container its slice, or answers why not. A known id (`docker restart`) means that the former container
-    has ended."""
+    """Gives the container its slice, or answers why not. A known id means that the former container has ended: by
+    itself, then its slice was kept for it, or by its user (`docker restart`)."""
     wrong = id_error(event.container_id)
     if wrong:
         return [Answer(wrong)]
     old = state.containers.get(event.container_id)
-    before = release(state, old, "it is created again") if old else []
-    if len(state.containers) >= state.policy.containers_max:
+    away = state.restarts.get(event.container_id)
+    kept = _find_kept_slice(state, old, event) if old and away and away.is_away else None
+    before = _forget(state, old) if old and kept else release(state, old, "it is created again") if old else []
+    if not kept and len(state.containers) >= state.policy.containers_max:
         text = f"this node has {state.policy.containers_max} containers with slices, which is its limit: end one"
         return [*before, Answer(Denied(Reason.NO_CAPACITY, text))]
-    full = None if event.slurm_uid is None else bounds.step_refusal(state, event.slurm_uid)
-    answer = full or (_joined(state, event) if event.join else _own(state, event))
+    full = None if kept or event.slurm_uid is None else bounds.step_refusal(state, event.slurm_uid)
+    answer = full or ((kept, []) if kept else _joined(state, event) if event.join else _own(state, event))
     if isinstance(answer, Denied):
         # the DRA driver watches for this event and reads the claim again
         unknown_pod = [Log("claim.pod_unknown", answer.message, answer.subject)] if answer.field == "pod" else []
@@ -90,10 +96,21 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
         cgroup="",
         created_wall_ns=event.wall_ns,
         engine_name=event.engine_name,
+        engine_dir=event.engine_dir,
     )
     state.containers[container.container_id] = container
+    if away and away.is_away:
+        used_ns = away.used_ns + now_ns - away.since_ns
+        state.restarts[container.container_id] = Restart(used_ns, now_ns, is_away=False)
     log = Log("container.created", f"container {shown(container)} has slice {used.name}", used.name)
     return [*before, *commands, SaveContainer(container), log, Answer(used)]
+
+
+def _find_kept_slice(state: State, old: Container, event: ContainerCreated) -> Slice | None:
+    """The slice that was kept for a container that is created again, as it has been resized meanwhile; None if the
+    container asks for another one now, or the slice has lost its device."""
+    name = event.join or (event.name if old.own_slice else "")
+    return state.slices[name] if name == old.slice_name and name not in state.waiting else None
 
 
 def _joined(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] | Denied:
@@ -190,15 +207,48 @@ def on_started(state: State, event: ContainerStarted, now_ns: int) -> list[Comma
 def on_ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
     """It has ended, or was never started. An unknown id has no effect: engines report an end twice."""
     known = state.containers.get(event.container_id)
-    return release(state, known, event.why) if known else []
+    if known is None:
+        return []
+    if not (event.restarts and known.started):
+        return release(state, known, event.why)
+    before = state.restarts.get(known.container_id)
+    if before and before.is_away:
+        return []
+    most_ns = state.policy.restart_grace_ns
+    was_up = before is None or now_ns - before.since_ns >= most_ns
+    used_ns = 0 if before is None or was_up else before.used_ns
+    if used_ns >= most_ns:
+        text = "; its slice is not kept again" if most_ns else ""
+        return release(state, known, event.why + text)
+    state.restarts[known.container_id] = Restart(used_ns, now_ns, is_away=True)
+    state.containers[known.container_id] = replace(known, cgroup="")  # the engine may give it to another one
+    text = f"container {shown(known)}: {event.why}; its slice is kept for {(most_ns - used_ns) // _NS_PER_S} s,"
+    return [Log("container.away", f"{text} since its engine starts it again", known.slice_name)]
+
+
+def on_tick(state: State, now_ns: int) -> list[Command]:
+    """Ends the containers whose engine has not started them again in time."""
+    most_ns = state.policy.restart_grace_ns
+    away = [(key, one.used_ns + now_ns - one.since_ns) for key, one in state.restarts.items() if one.is_away]
+    commands: list[Command] = []
+    for container_id in [key for key, used_ns in away if used_ns >= most_ns]:
+        if container_id in state.containers:  # else it has gone with another's slice
+            commands += release(state, state.containers[container_id], "its engine did not start it again in time")
+    return commands
+
+
+def _forget(state: State, old: Container) -> list[Command]:
+    """Forgets a container, and keeps its slice."""
+    del state.containers[old.container_id]
+    state.restarts.pop(old.container_id, None)
+    for process in [p for p in state.processes.values() if p.container_id == old.container_id]:
+        state.processes[process.process_id] = replace(process, container_id="")  # its own end will be noticed, too
+    return [ForgetContainer(old.container_id)]
 
 
 def release(state: State, old: Container, why: str) -> list[Command]:
     """Forgets a container; a slice of its own goes with it unless another container is in there."""
-    del state.containers[old.container_id]
-    for process in [p for p in state.processes.values() if p.container_id == old.container_id]:
-        state.processes[process.process_id] = replace(process, container_id="")  # its own end will be noticed, too
-    commands: list[Command] = [ForgetContainer(old.container_id)]
+    commands = _forget(state, old)
     commands.append(Log("container.ended", f"container {shown(old)}: {why}", old.slice_name))
     left = state.slices.get(old.slice_name)
     if left is None or state.containers_of(left.name):

@@ -172,6 +172,7 @@ class ContainerCreated:
     pod: str = ""  # uid of the pod whose cgroup it is in; "" outside Kubernetes
     engine_name: str = ""  # for people; "" = not known
     slurm_uid: int | None = None  # it is a step of a Slurm job: the job's user, who owns its slice
+    engine_dir: str = ""  # where docker keeps what it knows of it; "" = another engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,7 @@ class ContainerStarted:
 class ContainerEnded:
     container_id: str
     why: str
+    restarts: bool = False  # its engine starts it again
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ def _check_containers(state: State) -> None:
         _require(
             container.started or not container.cgroup, f"container {container_id} has a cgroup once it has started"
         )
+    _require(state.restarts.keys() <= state.containers.keys(), "only containers are started again")
     for process in state.processes.values():
         made = state.slices[process.slice_name]
         _require(process.holder or not made.pending, f"process {process.process_id} is in a slice with devices")

@@ -148,10 +148,11 @@ def _on_devices_reserved(state: State, event: DevicesReserved, now_ns: int) -> l
 
 
 def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
-    """Ends ephemeral slices to which no program attached in time, and forgets old request ids."""
+    """Ends ephemeral slices to which no program attached in time, containers that were not started again in time, and
+    forgets old request ids."""
     while state.requests and next(iter(state.requests.values())).until_ns <= now_ns:
         state.requests.popitem(last=False)
-    commands: list[Command] = []
+    commands = containers.on_tick(state, now_ns)
     for name in [name for name, until_ns in state.grace_ns.items() if until_ns <= now_ns]:
         commands += end(state, state.slices[name], "no program attached to it in time")
     return commands

@@ -230,6 +230,16 @@ class Container:
     created_wall_ns: int  # display only
     started: bool = False
     engine_name: str = ""  # for people; "" = not known
+    engine_dir: str = ""  # where docker keeps its restart policy and state; "" = another engine
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A container that its engine starts again. `used_ns`: for how long its slice was kept for it, not counting now."""
+
+    used_ns: int
+    since_ns: int  # when it ended, or was created again
+    is_away: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +302,7 @@ class Policy:
     name_bytes_max: int = 40
     daemon_uid: int = 0
     grace_ns: int = 60_000_000_000  # an ephemeral slice to which no process attaches ends after this
+    restart_grace_ns: int = 60_000_000_000  # the slice of a container that its engine starts again is kept for this
     request_memory_ns: int = 600_000_000_000  # how long a request_id is known
     requests_max: int = 4096
     #: what is done (one of enforce.VERBS) about a program that uses a device and is attached to no slice, and about one
@@ -327,6 +338,8 @@ class State:
     containers: dict[str, Container] = field(default_factory=dict)  # by the engine's id
     #: ephemeral slices to which no process has attached yet -> when they end
     grace_ns: dict[str, int] = field(default_factory=dict)
+    #: containers that their engine starts again, or has started again
+    restarts: dict[str, Restart] = field(default_factory=dict)
     #: slices whose devices are missing or have become smaller: kept, but without reservation, arbiter or socket
     waiting: set[str] = field(default_factory=set)
     requests: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)  # oldest first
@@ -345,6 +358,7 @@ class State:
             processes=dict(self.processes),
             containers=dict(self.containers),
             grace_ns=dict(self.grace_ns),
+            restarts=dict(self.restarts),
             waiting=set(self.waiting),
             requests=OrderedDict(self.requests),
             quotas=dict(self.quotas),

@@ -199,6 +199,7 @@ def end(state: State, old: Slice, why: str) -> list[Command]:
         commands.append(DropProcess(process.process_id))
     for container in state.containers_of(old.name):
         del state.containers[container.container_id]
+        state.restarts.pop(container.container_id, None)
         text = f"container {shown(container)} has lost its slice: {why}"
         commands += [ForgetContainer(container.container_id), Log("container.warning", text, old.name)]
     del state.slices[old.name]

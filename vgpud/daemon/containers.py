@@ -124,8 +124,8 @@ class ContainerBackend:
             await self._host.wait_change(left_s)
         return is_named()
 
-    def end_container(self, container_id: str, why: str) -> None:
-        self._host.run(ev.ContainerEnded(container_id, why))
+    def end_container(self, container_id: str, why: str, restarts: bool = False) -> None:
+        self._host.run(ev.ContainerEnded(container_id, why, restarts))
 
     def indices(self, made: Slice) -> tuple[int, ...]:
         devices = self._host.state.devices

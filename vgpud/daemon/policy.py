@@ -29,6 +29,7 @@ def policy_of(config: Config) -> Policy:
         name_bytes_max=min(40, _SOCKET_PATH_MAX - directory),
         daemon_uid=os.geteuid(),
         grace_ns=config.grace_s * 1_000_000_000,
+        restart_grace_ns=config.container_restart_grace_s * 1_000_000_000,
         on_stranger=config.on_stranger,
         on_excess=config.on_excess,
         direct=config.direct,

@@ -81,7 +81,12 @@ def source(sock: socket.socket) -> int | str:
     """Who is at the other end of an accepted connection: a uid of this machine, or an address. Raises OSError."""
     if sock.family == socket.AF_UNIX:
         return processes.credentials(sock)[1]
-    (host, port), (own_host, own_port) = sock.getpeername()[:2], sock.getsockname()[:2]
+    return source_between(sock.getpeername()[:2], sock.getsockname()[:2])
+
+
+def source_between(peer: tuple[str, int], own: tuple[str, int]) -> int | str:
+    """The same of a TCP connection with these two ends, ours the second. Raises OSError: they are no addresses."""
+    (host, port), (own_host, own_port) = peer, own
     host, own_host = host.removeprefix(_MAPPED), own_host.removeprefix(_MAPPED)
     uid = _uid_of_socket(host, port, own_host, own_port)
     return _network(host) if uid is None else uid

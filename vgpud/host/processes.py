@@ -116,6 +116,18 @@ def start_time(pid: int, proc: Path = Path("/proc")) -> int:
     return int(fields[_START]) if len(fields) > _START else 0
 
 
+def find_ancestor(pid: int, name: str, distance_max: int, proc: Path = Path("/proc")) -> int:
+    """The nearest of a process and its ancestors, so many at most, whose program has this name; 0 = none."""
+    for _ in range(distance_max + 1):
+        fields = _stat(pid, proc)
+        if not fields or pid <= 1:
+            return 0
+        if program(pid, proc) == name:
+            return pid
+        pid = int(fields[1])
+    return 0
+
+
 def runs(pid: int, proc: Path = Path("/proc")) -> bool:
     """Whether there is such a process and it has not ended: one whose first thread is a zombie still runs."""
     fields = _stat(pid, proc)

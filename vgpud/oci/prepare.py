@@ -34,7 +34,7 @@ class Plan:
 
     attach_dir: Path  # host directory for /run/vgpu
     tree: Path  # host directory for /usr/lib/vgpu (libraries/tree.py)
-    scratch: Path  # host directory for this container's own files; created when needed
+    scratch: Path  # host directory for this container's own files
     uuids: tuple[str, ...]  # the slice's devices
     indices: tuple[int, ...]  # their NVML indices
     sim_dir: str  # "" on real devices

@@ -204,7 +204,10 @@ def _openb(row: Row) -> TraceJob:
 
 
 def _usage(row: Row) -> TraceJob | None:
-    """Jobs that have not run are left out; one that runs still counts as long as it has run so far."""
+    """Jobs that have not run are left out, and slices that are no jobs'; one that runs still counts as long as it has
+    run so far."""
+    if not row.text("job_id"):
+        return None
     duration_ns = row.ns("duration_s")
     if not duration_ns:
         return None

@@ -34,7 +34,7 @@ from vgpud.core.model import Container, Drain, Remembered, Slice
 from vgpud.core.observed import Entry
 from vgpud.errors import StoreBusyError, StoreError, StoreFlushingError, StoreUnwritableError
 from vgpud.host import private_files
-from vgpud.store import backups, elastic, jobs
+from vgpud.store import backups, elastic, jobs, user_shares
 from vgpud.store import quarantine as quarantined
 from vgpud.store.connecting import connect
 from vgpud.store.opening import Opened, open_state, reopen
@@ -80,6 +80,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     jobs.RESERVATIONS_TABLE,
     (),  # containers have a name
     jobs.USAGE_OF_PODS,  # and claims have the names of their pods
+    (),  # and the directory that docker has for them
+    user_shares.TABLES,
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

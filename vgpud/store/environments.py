@@ -40,7 +40,7 @@ def forget(db: Any, job_ids: Iterable[int]) -> bool:
     """Removes the environments of those of these jobs that have ended, where no other job needs them. Returns whether
     any was removed."""
     taken = False
-    for job_id in sorted({_holder(db, job_id) for job_id in job_ids}):
+    for job_id in sorted({find_holder(db, job_id) for job_id in job_ids}):
         row = db.execute(_ENDED, (job_id,)).fetchone()
         if row is None or db.execute(_LIVE_FOLLOWER, (job_id, ARRAY_JOBS_MAX)).fetchone():
             continue
@@ -51,7 +51,7 @@ def forget(db: Any, job_ids: Iterable[int]) -> bool:
     return taken
 
 
-def _holder(db: Any, job_id: int) -> int:
+def find_holder(db: Any, job_id: int) -> int:
     """The job whose row says what this one runs: itself, or the first of its array."""
     row = db.execute("SELECT launch FROM jobs WHERE id = ?", (job_id,)).fetchone()
     follows = row is not None and isinstance(row[0], str) and row[0][:1] == "@" and row[0][1:].isdecimal()

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from operator import attrgetter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -22,16 +21,12 @@ from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec, Reserv
 from vgpud.core.model import Spec
 from vgpud.core.queue.accounting import Row
 from vgpud.core.queue.record import decode, encode
-from vgpud.store import elastic, environments
+from vgpud.store import elastic, environments, usage, user_shares
 from vgpud.store.connection import Database
 from vgpud.store.elastic import Noted
 
 #: rows that are forgotten at once
 FORGET_MAX = 1000
-#: of SQLite
-INTEGER_MAX = (1 << 63) - 1
-#: of a row, in the order of its columns
-_VALUES = attrgetter(*(one.name for one in fields(Row)))
 #: where the similarity classes are in a stored job
 _CLASSES = "'$.kinds'"
 #: the store's migration to these tables; jobs.ended is when, in ns, 0 = not yet
@@ -61,11 +56,6 @@ RESERVATIONS_TABLE = ("CREATE TABLE reservations (name TEXT PRIMARY KEY, body TE
 _JOBS = (
     "SELECT spec, CASE WHEN substr(launch, 1, 1) = '@' THEN (SELECT first.launch FROM jobs AS first"
     " WHERE first.id = CAST(substr(jobs.launch, 2) AS INTEGER)) ELSE launch END, state FROM jobs"
-)
-#: so it stays as long as one of them does; their numbers follow its own (at most check.ARRAY_JOBS_MAX)
-_NOT_NEEDED = (
-    " AND NOT (json_extract(spec, '$.array') > 0 AND EXISTS (SELECT 1 FROM jobs AS other"
-    " WHERE other.id > jobs.id AND other.id < jobs.id + 10000 AND other.launch = '@' || jobs.id))"
 )
 
 
@@ -181,7 +171,10 @@ class JobStore:
             nonlocal erased
             for job in jobs:
                 _save_job(db, job)
-            erased = environments.forget(db, [job.job_id for job in jobs if job.state.ended])
+            over = [job.job_id for job in jobs if job.state.ended]
+            erased = environments.forget(db, over)
+            if erased:
+                user_shares.measure(db, {environments.find_holder(db, job_id) for job_id in over})
             if next_id:
                 db.execute("UPDATE job_ids SET next = max(next, ?)", (next_id,))
             for request in requests:
@@ -189,7 +182,7 @@ class JobStore:
                 row_sum = checksum(*row, request.until_ns)
                 statement = "INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?, ?)"
                 db.execute(statement, (*row, request.until_ns, row_sum))
-            _save_rows(db, rows)
+            usage.save(db, rows)
             elastic.save(db, groups, notes)
 
         if jobs or requests or rows or groups or notes:
@@ -231,7 +224,7 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def ended_after(self, job_id: int, count: int, wanted: JobFilter, last: int = INTEGER_MAX) -> list[Job]:
+    def ended_after(self, job_id: int, count: int, wanted: JobFilter, last: int = usage.INTEGER_MAX) -> list[Job]:
         """Jobs that have ended, with greater numbers up to `last`, in their order."""
         states = json.dumps([state.value for state in wanted.states])
 
@@ -284,22 +277,43 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def forget_before(self, wall_ns: int) -> None:
-        """Jobs that ended and what was used before that time, a part at a time. Their numbers are not given again."""
+    def forget_before(self, wall_ns: int, now_ns: int) -> None:
+        """Jobs that ended and what was used before that time, a part at a time, and submissions that are not remembered
+        any more. Numbers of jobs are not given again."""
 
         def is_there(db: Any) -> bool:
-            ended = db.execute("SELECT 1 FROM jobs WHERE ended AND ended < ? LIMIT 1", (wall_ns,)).fetchone()
-            return bool(ended or db.execute("SELECT 1 FROM usage WHERE end_ns < ? LIMIT 1", (wall_ns,)).fetchone())
+            asked = (
+                ("SELECT 1 FROM jobs WHERE ended AND ended < ? LIMIT 1", wall_ns),
+                ("SELECT 1 FROM usage WHERE end_ns < ? LIMIT 1", wall_ns),
+                ("SELECT 1 FROM job_requests WHERE until_ns < ? LIMIT 1", now_ns),
+            )
+            return any(db.execute(statement, (before_ns,)).fetchone() for statement, before_ns in asked)
 
         def forget(db: Any) -> None:
-            for table, column, more in (("jobs", "ended", _NOT_NEEDED), ("usage", "end_ns", "")):
+            gone = 0
+            for table, column, more in (("jobs", "ended", f" AND {user_shares.NOT_NEEDED}"), ("usage", "end_ns", "")):
                 old = f"SELECT rowid FROM {table} WHERE {column} AND {column} < ?{more} LIMIT {FORGET_MAX}"  # noqa: S608
-                db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (wall_ns,))  # noqa: S608
-            db.execute("DELETE FROM job_requests WHERE until_ns < ?", (wall_ns,))
-            elastic.forget(db)
+                gone += db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (wall_ns,)).rowcount  # noqa: S608
+            db.execute("DELETE FROM job_requests WHERE until_ns < ?", (now_ns,))
+            if gone:
+                elastic.forget(db)
 
         if self._db.read(is_there):
             self._db.write(forget, outlive=False)
+
+    def forget_excess(
+        self, most_bytes: int, now_ns: int, dependencies: Callable[[], Collection[int]]
+    ) -> dict[int, int]:
+        """Forgets a part of what is above that size, of the users who have most. `dependencies`: jobs that stay, asked
+        for only then. Returns how many jobs, or rows of usage, by user."""
+        forgotten: dict[int, int] = {}
+
+        def forget(db: Any) -> None:
+            forgotten.update(user_shares.forget_excess(db, most_bytes, now_ns, dependencies()))
+
+        if self._db.read(user_shares.used_bytes) > most_bytes:
+            self._db.write(forget, outlive=False)
+        return forgotten
 
     # ---- queues ----
 
@@ -332,7 +346,7 @@ class JobStore:
     def save_rows(self, rows: Sequence[Row]) -> None:
         """Rows that are new or have grown. The newest may be lost with the machine."""
         if rows:
-            self._db.write(lambda db: _save_rows(db, rows), outlive=False)
+            self._db.write(lambda db: usage.save(db, rows), outlive=False)
 
     def rows_from(self, end_ns: int, rowid: int, count: int) -> list[tuple[int, Row]]:
         """Rows in the order of their ends, each with its rowid, after the one that ends then and has that rowid."""
@@ -403,23 +417,6 @@ def _summary(
     )
 
 
-def _save_rows(db: Any, rows: Sequence[Row]) -> None:
-    values = [_VALUES(part) for row in rows for part in _parts(row)]
-    db.executemany("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-
-
-def _parts(row: Row) -> list[Row]:
-    """The amount in pieces that fit numbers of the database: 8 GPUs for 13 days do not."""
-    if max(row.asked, row.granted, row.used) <= INTEGER_MAX or row.end_ns - row.begin_ns < 2:
-        return [row]
-    middle_ns = (row.begin_ns + row.end_ns) // 2
-    asked, granted, used = row.within(row.begin_ns, middle_ns)
-    first = replace(row, end_ns=middle_ns, asked=asked, granted=granted, used=used)
-    asked, granted, used = row.asked - asked, row.granted - granted, row.used - used
-    rest = replace(row, begin_ns=middle_ns, asked=asked, granted=granted, used=used)
-    return [*_parts(first), *_parts(rest)]
-
-
 def _changes(spec: JobSpec) -> bool:
     """Whether a specification is not as it was submitted: it has the size of now, or what was measured."""
     return spec.elastic is not None or spec.ask.utilisation_milli >= 0
@@ -438,5 +435,8 @@ def _save_job(db: Any, job: Job) -> None:
     if isinstance(job.spec.run, Launch):
         follows = job.spec.array not in (0, job.job_id)
         launch = f"@{job.spec.array}" if follows else _launch_text(job.spec.run)
-    row = (job.job_id, ended_ns, job.spec.uid, job.spec.queue, seal(encode(job.spec)), launch, state)
-    db.execute("INSERT INTO jobs (id, ended, uid, queue, spec, launch, state) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    spec = seal(encode(job.spec))
+    size = user_shares.size_bytes(spec, launch, state)
+    row = (job.job_id, ended_ns, job.spec.uid, job.spec.queue, spec, launch, state, size)
+    names = "id, ended, uid, queue, spec, launch, state, bytes"
+    db.execute(f"INSERT INTO jobs ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608  our own names

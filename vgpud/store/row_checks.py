@@ -232,7 +232,7 @@ CHECKS: dict[str, tuple[dict[str, str], Callable[[Row], None]]] = {
     "queues": ({"name": "text", "spec": "text", "members": "text", "crc": "integer?"}, _queue),
     "jobs": (
         {
-            **dict.fromkeys(("id", "ended", "uid"), "integer"),
+            **dict.fromkeys(("id", "ended", "uid", "bytes"), "integer"),
             **dict.fromkeys(("queue", "spec", "state", "facts"), "text"),
             "launch": "text?",
         },

@@ -9,6 +9,7 @@
 #include "simgpu/cuda/model.h"
 #include "simgpu/cuda/module.h"
 #include "simgpu/memory/allocations.h"
+#include "simgpu/process/notice.h"
 #include "simgpu/process/process.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -65,6 +66,8 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   memcpy(launch.block, block, sizeof launch.block);
   result = copy_params(function, params, extra, &launch.params);
   if (result == CUDA_SUCCESS) *ret_launch = launch;
+  bool told = __atomic_load_n(&sim_has_notified, __ATOMIC_RELAXED) || !sim_model_is_default(function->rule);
+  if (result == CUDA_SUCCESS && !told) sim_notify_of_kernel(function->kernel.name);
   return result;
 }
 

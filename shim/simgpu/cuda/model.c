@@ -140,6 +140,10 @@ const struct sim_model_rule *sim_model_find(const char *kernel_name) {
   return &fallback;
 }
 
+bool sim_model_is_default(const struct sim_model_rule *rule) {
+  return rule == &fallback;
+}
+
 uint64_t sim_model_cost_ns(const struct sim_model_rule *rule, uint64_t blocks, uint64_t block_threads,
                            uint64_t device_threads) {
   uint64_t waves = (blocks * block_threads + device_threads - 1) / device_threads;

@@ -27,6 +27,8 @@ struct sim_model_rule {
 
 /* The first rule whose regular expression matches the kernel's name, else the default. Never NULL. Lives for ever. */
 const struct sim_model_rule *sim_model_find(const char *kernel_name);
+/* Whether it is the rule of kernels that no other one names: of a program that does not know this device. */
+bool sim_model_is_default(const struct sim_model_rule *rule);
 /* Device time of a launch. device_threads: resident threads of the whole device. */
 uint64_t sim_model_cost_ns(const struct sim_model_rule *rule, uint64_t blocks, uint64_t block_threads,
                            uint64_t device_threads);

@@ -47,6 +47,20 @@ def test_columns_go_in_their_order() -> None:
     assert "device 0" in lines[-1]
 
 
+def test_one_long_name_costs_no_column_and_no_reason_its_place() -> None:
+    """The column NAME went from all rows, and every reason to a line of its own."""
+    rows = [("1", "n" * 60, "alice", "running", "device 0"), ("2", "train", "bob", "pending", "device 0 has 0.25 free")]
+    titles = (">JOB", "NAME", "USER", "STATE", "WHY")
+    grid = Grid(titles, rows, first_to_go=("NAME",), below=("WHY",), names=("NAME", "USER"))
+    assert drawn(grid, 80) == [
+        "JOB  NAME                         USER   STATE    WHY",
+        "  1  " + "n" * 26 + "~  alice  running  device 0",
+        "  2  train                        bob    pending  device 0 has 0.25 free",
+    ]
+    assert drawn(grid, 40)[0].split() == ["JOB", "NAME", "USER", "STATE"]
+    assert drawn(grid, None)[1].split()[1] == "n" * 60, "a pipe gets all of it"
+
+
 def test_a_second_text_is_named_by_its_title() -> None:
     grid = Grid(
         ("RESULT", "FOUND", "FIX"), [("fail", "x " * 20, "do this"), ("ok", "fine", "-")], below=("FOUND", "FIX")

@@ -257,7 +257,7 @@ def test_usage_is_a_trace_for_the_simulator(real: Any, home: Path) -> None:
     assert real("queue", "wait", *ids).code == 0
     result = real("usage", "--since", "1h", "-o", "csv")
     lines = {line.split(",")[0]: line.split(",") for line in result.stdout.splitlines()}
-    asked, granted = (float(lines[ids[0]][i]) for i in (-3, -2))
+    asked, granted = (float(lines[ids[0]][i]) for i in (-4, -3))
     assert lines[ids[0]][6:8] == ["500", "2"] and 0.2 <= granted <= asked < 30
     (home / "month.csv").write_text(result.stdout)
     replayed = real("simulate", "--trace", "month.csv", "--cluster", "1x2", "--policy", "fifo", "-o", "json")

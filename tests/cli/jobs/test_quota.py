@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.cli.fake_queue import SUBMITTED_S
 from vgpud.cli.jobs import tables, views
+from vgpud.simulate import readers
 from vgpud.v1 import vgpud_pb2 as pb
 
 USAGE, NOT_FOUND = 2, 4
@@ -156,13 +158,22 @@ def test_a_month_of_jobs_is_one_answer(vgpu: Any, daemon: Any, rows: list[pb.Usa
     assert (result.code, result.stdout.count("\n")) == (0, 50_000)
 
 
-def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
+def _written(folder: Path, text: str) -> Path:
+    (folder / "month.csv").write_text(text)
+    return folder / "month.csv"
+
+
+def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage], tmp_path: Path) -> None:
     result = vgpu("usage", "-o", "csv", host=daemon.host)
     assert daemon.queue.requests[-1].by == "job"
     assert result.code == 0
     head = "job_id,queue,uid,submitted_s,started_s,ended_s,gpus_milli,members,duration_s,state"
-    assert result.stdout.splitlines()[0] == f"{head},gpu_seconds_asked,gpu_seconds_granted,gpu_seconds_used"
-    first, second = csv.DictReader(io.StringIO(result.stdout))  # the slice was not queued
+    assert result.stdout.splitlines()[0] == f"{head},gpu_seconds_asked,gpu_seconds_granted,gpu_seconds_used,slice"
+    first, second, direct = csv.DictReader(io.StringIO(result.stdout))
+    assert (direct["slice"], direct["state"], direct["job_id"], direct["duration_s"]) == ("run-1", "slice", "", "")
+    assert float(direct["gpu_seconds_granted"]) == HOUR, "what containers and `vgpu run` had is not left out"
+    jobs = readers.read(_written(tmp_path, result.stdout))
+    assert [job.spec.name for job in jobs] == ["7"], "and the simulator passes over it: it was not queued"
     assert (first["job_id"], first["queue"], first["uid"], first["state"]) == (
         "7",
         "team",
@@ -173,7 +184,7 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
     assert (first["gpus_milli"], first["members"], first["duration_s"]) == ("500", "4", "1800.000000")
     assert (float(first["gpu_seconds_asked"]), float(first["gpu_seconds_used"])) == (2 * HOUR, HOUR / 2)
     assert (second["started_s"], second["ended_s"], second["duration_s"]) == ("", "", "0.000000")
-    assert len(vgpu("usage", "--by", "job", "-o", "csv", "--no-headers", host=daemon.host).stdout.splitlines()) == 2
+    assert len(vgpu("usage", "--by", "job", "-o", "csv", "--no-headers", host=daemon.host).stdout.splitlines()) == 3
 
 
 def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,10 @@ from vgpud.cli.common.text import plain
 GAP_CELLS, INDENT_CELLS = 2, 4
 #: a column that is cut keeps at least this much
 _CUT_CELLS = 6
+#: a name that is shortened for the sake of other columns keeps at least this much
+NAME_CELLS = 16
+#: a text beside the other columns is worth this much of a long name
+_BESIDE_CELLS = 30
 
 
 @dataclass
@@ -30,13 +34,15 @@ class Grid:
     """Contents of a table: titles (">" in front: right-aligned) and rows of texts.
 
     On a terminal that is too narrow the columns of `first_to_go` are left out, in this order, and the last columns,
-    those of `below`, have lines of their own where a row has too little space for them.
+    those of `below`, have lines of their own where a row has too little space for them. Before that the texts of
+    `names` are shortened, each to no less than most names need: one long name costs no other row a column.
     """
 
     titles: Sequence[str]
     rows: list[Sequence[str | Cell]] = field(default_factory=list)
     first_to_go: Sequence[str] = ()
     below: Sequence[str] = ()
+    names: Sequence[str] = ()
 
 
 Line = list[tuple[str, str]]  # pieces of text with their styles
@@ -71,6 +77,7 @@ def lines_of(grid: Grid, headers: bool, width: int | None) -> list[Line]:
         return _drawn(titles, rows, headers, _widths(titles, rows), [[] for _ in rows])
     kept = [i for i, title in enumerate(titles) if title.lstrip(">") not in grid.below]
     long = [i for i in range(len(titles)) if i not in kept]
+    _shorten_names(grid, titles, rows, kept, width - (_BESIDE_CELLS + GAP_CELLS if long else 0))
     for name in grid.first_to_go:
         if _needed([titles[i] for i in kept], [[row[i] for i in kept] for row in rows]) <= width:
             break
@@ -94,6 +101,25 @@ def lines_of(grid: Grid, headers: bool, width: int | None) -> list[Line]:
         shown.append(titles[long[0]])
         widths.append(left)
     return _drawn(shown, main, headers, widths, notes)
+
+
+def _shorten_names(
+    grid: Grid, titles: Sequence[str], rows: Sequence[list[Cell]], kept: Sequence[int], width: int
+) -> None:
+    """Shortens the widest names until the columns that are kept fit, or none is wider than NAME_CELLS."""
+    named = [i for i in kept if titles[i] in grid.names]
+    widths = _widths(titles, rows)
+    over = sum(widths[i] for i in kept) + GAP_CELLS * (len(kept) - 1) - width
+    while over > 0 and named:
+        widest = max(named, key=lambda i: widths[i])
+        if widths[widest] <= NAME_CELLS:
+            return
+        second = max([NAME_CELLS, *(widths[i] for i in named if widths[i] < widths[widest])])
+        taken = min(over, widths[widest] - second)
+        widths[widest] -= taken
+        over -= taken
+        for row in rows:
+            row[widest] = Cell(shortened(row[widest].text, widths[widest]), row[widest].style)
 
 
 def _note(title: str, text: str, named: bool, width: int) -> list[str]:

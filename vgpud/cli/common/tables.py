@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vgpud.cli.common.fit import Cell, Grid, shortened
-from vgpud.cli.common.text import duration
+from vgpud.cli.common.text import duration, natural_key
 from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
 from vgpud.core.units import format_bytes, format_gpus
@@ -109,8 +109,9 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
     )
     kubernetes = any(item["claim"] for item in slices)
     least = ("CONTAINER", "MEM-MIN", "QUEUE", "AGE", "CLAIM", "JOB", "PROCS", "MAX", "MEM-MAX", "GATE", "MIN", "USER")
-    grid = Grid((*titles, "CONTAINER", *(["CLAIM"] if kubernetes else [])), first_to_go=least)
-    for item in slices:
+    names = ("SLICE", "USER", "QUEUE", "JOB", "CONTAINER", "CLAIM")
+    grid = Grid((*titles, "CONTAINER", *(["CLAIM"] if kubernetes else [])), first_to_go=least, names=names)
+    for item in sorted(slices, key=lambda item: natural_key(item["name"])):
         claim = [claim_label(item["claim"])] if kubernetes else []
         if not item["devices"]:  # of its size it is known what may be guaranteed, and nothing else
             who = (item["name"], user_name(item["owner_uid"]), item["queue"] or "-", job_label(item), "pending")
@@ -204,10 +205,10 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
     titles = ("PID", "USER", "SLICE", "CLASS", ">PRIO", "DEVICE", ">MIN", ">MAX", ">MEM-MIN", ">MEM-MAX", ">MEM-USED")
     all_titles = (*titles, ">MEM-PEAK", ">LAUNCHES", ">AGE", "CONTAINER", "PROGRAM")
     least = ("MEM-MIN", "PRIO", "MEM-PEAK", "CLASS", "CONTAINER", "LAUNCHES", "AGE", "MIN", "MEM-MAX", "MAX", "DEVICE")
-    grid = Grid(all_titles, first_to_go=(*least, "MEM-USED"), below=("PROGRAM",))
+    grid = Grid(all_titles, first_to_go=(*least, "MEM-USED"), below=("PROGRAM",), names=("SLICE", "USER", "CONTAINER"))
     numbers = {(item["name"], d["device_uuid"]): d for item in slices for d in item["devices"]}
     ranks = {item["name"]: (item["class"], str(item["priority"])) for item in slices}
-    for p in processes:
+    for p in sorted(processes, key=lambda p: natural_key(p["slice"])):
         for d in p["devices"]:
             limits = numbers.get((p["slice"], d["device_uuid"]))
             three = ("-",) * 3 if limits is None else four_numbers(limits)[:3]

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 
 def plain(text: str) -> str:
     """The text with control characters escaped: tenants choose their names, and a terminal would obey them."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def natural_key(name: str) -> list[tuple[bool, int, str]]:
+    """A key that sorts j-2 before j-10: numbers in names count as numbers."""
+    parts = re.split(r"(\d+)", name)
+    return [(True, int(part), part) if part.isdecimal() else (False, 0, part) for part in parts]
+
+
 def duration(seconds: float) -> str:
-    """A rough span of time: 42s, 7m, 3h, 12d."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{max(0, int(seconds))}s"
+    """A rough span of time, rounded: 42s, 7m, 3h, 12d. What rounds to a larger unit has that: 59.7 s are 1m."""
+    for size, unit, finer in ((86400, "d", 3600), (3600, "h", 60), (60, "m", 1)):
+        if _rounded(seconds / finer) * finer >= size:
+            return f"{_rounded(seconds / size)}{unit}"
+    return f"{max(0, _rounded(seconds))}s"
+
+
+def _rounded(value: float) -> int:
+    """Halves up, which round() does not do."""
+    return math.floor(value + 0.5)
 
 
 def gpu_time(seconds: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.tables import device_label, parse_time
-from vgpud.cli.common.text import duration, gpu_time, plain
+from vgpud.cli.common.text import duration, gpu_time, natural_key, plain
 from vgpud.cli.common.times import format_span
 from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
@@ -87,7 +87,8 @@ def where_or_why(job: View, now: datetime.datetime) -> str:
 
 def jobs_grid(jobs: Sequence[View], now: datetime.datetime) -> Grid:
     titles = (">JOB", "NAME", "USER", "QUEUE", "STATE", ">GPUS", ">TIME", "WHERE-OR-WHY")
-    grid = Grid(titles, first_to_go=("QUEUE", "GPUS", "NAME", "TIME"), below=("WHERE-OR-WHY",))
+    first_to_go = ("QUEUE", "GPUS", "NAME", "TIME")
+    grid = Grid(titles, first_to_go=first_to_go, below=("WHERE-OR-WHY",), names=("NAME", "USER", "QUEUE"))
     for job in jobs:
         grid.rows.append(
             (
@@ -223,8 +224,10 @@ def _behaves(job: View) -> list[tuple[str, str]]:
 def queues_grid(queues: Sequence[View]) -> Grid:
     titles = ("QUEUE", "PARENT", ">GUARANTEE", ">LIMIT", ">WEIGHT", ">USED", ">RUNNING", ">PENDING", ">GPU-TIME")
     least = ("RULES", "PLACEMENT", "GPU-TIME", "WEIGHT", "MEMBERS", "PARENT", "POLICY", "RUNNING", "PENDING")
-    grid = Grid((*titles, "POLICY", "PLACEMENT", "RULES", "MEMBERS"), first_to_go=least)
-    for queue in queues:
+    grid = Grid(
+        (*titles, "POLICY", "PLACEMENT", "RULES", "MEMBERS"), first_to_go=least, names=("QUEUE", "PARENT", "MEMBERS")
+    )
+    for queue in sorted(queues, key=lambda queue: natural_key(queue["name"])):
         grid.rows.append(
             (
                 queue["name"],
@@ -280,7 +283,7 @@ def usage_grid(rows: Sequence[View], by: str) -> Grid:
     amounts = (">ASKED", ">GRANTED", ">USED")
     if by == "job":
         titles = (">JOB", "USER", "QUEUE", "STATE", ">GPUS", *amounts)
-        grid = Grid(titles, first_to_go=("GPUS", "QUEUE", "STATE", "ASKED"))
+        grid = Grid(titles, first_to_go=("GPUS", "QUEUE", "STATE", "ASKED"), names=("JOB", "USER", "QUEUE"))
     elif by in ("namespace", "pod"):
         grid = Grid((*(("NAMESPACE", "POD") if by == "pod" else ("NAMESPACE",)), *amounts))
     else:

@@ -61,7 +61,8 @@ def usage(
     USED      device time, as the arbiters counted it
 
     `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`, and so it is with --cluster, where GPU time used is
-    not known: the nodes count it.
+    not known: the nodes count it. Its lines without a job are slices of containers and of `vgpu run`, which the
+    simulator passes over.
 
     Slices of Kubernetes' claims are root's: --by namespace and --by pod divide them. A claim that several pods share
     is that of its namespace alone.
@@ -102,14 +103,15 @@ def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
 
 
 def csv_rows(rows: Sequence[View], by: str) -> Iterator[Sequence[object]]:
-    """The header and the lines of a report. With `by` job only jobs: slices without a job were not queued."""
+    """The header and the lines of a report. Slices that are no jobs' (of containers, of `vgpu run`) have a state of
+    their own and no number: `vgpu simulate` passes over them, since they were not queued."""
     sums = _POD_COLUMNS if by in _POD_COLUMNS else _SUM_COLUMNS
-    columns = (*_JOB_COLUMNS, "state", *_AMOUNTS) if by == "job" else (*sums, *_AMOUNTS)
+    columns = (*_JOB_COLUMNS, "state", *_AMOUNTS, "slice") if by == "job" else (*sums, *_AMOUNTS)
     yield columns
     for row in rows:
-        if by != "job" or "job_id" in row:
-            flat = {**row, **_seconds(row)}
-            yield ["" if flat.get(name) is None else flat[name] for name in columns]
+        of_slice = {"state": "slice"} if by == "job" and "job_id" not in row else {}
+        flat = {**row, **_seconds(row), **of_slice}
+        yield ["" if flat.get(name) is None else flat[name] for name in columns]
 
 
 def _seconds(row: View) -> View:

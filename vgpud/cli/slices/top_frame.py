@@ -10,7 +10,7 @@ from vgpud.cli.common import figures, tables
 from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.history import History, Recent
 from vgpud.cli.common.output import blocks_unknown
-from vgpud.cli.common.text import plain
+from vgpud.cli.common.text import natural_key, plain
 from vgpud.cli.common.users import user_name
 from vgpud.cli.common.views import View
 from vgpud.cli.slices.top_keys import HELP, Screen
@@ -267,7 +267,7 @@ def lines_of(sample: Sample, device: View, history: History, screen: Screen | No
         if share["device_uuid"] == device["uuid"] and screen.shows(item["name"], user_name(item["owner_uid"]))
     ]
     order = _ORDERS[screen.sort]
-    return sorted(found, key=lambda line: (not line.item["processes"], -order(line), line.item["name"]))
+    return sorted(found, key=lambda line: (not line.item["processes"], -order(line), natural_key(line.item["name"])))
 
 
 def grid(sample: Sample, history: History) -> Grid:

@@ -78,13 +78,13 @@ def rm(name: str) -> None:
 def _emit(settings: Settings, found: list[Context]) -> None:
     from vgpud.cli.common.fit import Cell, Grid
     from vgpud.cli.common.output import emit
+    from vgpud.cli.common.text import duration
     from vgpud.client import contexts
 
     used, now_s = contexts.current_name(), time.time_ns() / 1e9
 
     def state(one: Context) -> str:
-        left_days = int((one.expires - now_s) / 86_400)
-        return "expired" if one.expired(now_s) else f"valid for {left_days} days"
+        return "expired" if one.expired(now_s) else f"valid for {duration(one.expires - now_s)}"
 
     def view(one: Context) -> dict[str, Any]:
         fields = {name: getattr(one, name) for name in ("name", "host", "user", "uid")}

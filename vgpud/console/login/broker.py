@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from vgpud.console.login import agent, passwords, wire
-from vgpud.console.login.sessions import Failures, Session, Sessions
+from vgpud.console.login.failures import Attempt, Failures
+from vgpud.console.login.sessions import Session, Sessions
 from vgpud.host import listeners, processes
 
 log = logging.getLogger("vgpud.console")
@@ -237,8 +238,8 @@ class Broker:
         if self.settings.password_file is None:
             return {"error": "this console has no password file: log in with vgpu console open"}, -1
         name, now_ns = str(request["name"]), time.monotonic_ns()
-        keys = _failure_keys(_key(name), _key(request["address"]))
-        wait_ns = self.failures.wait_ns(keys, now_ns)
+        attempt = _attempt(_key(name), _key(request["address"]))
+        wait_ns = self.failures.wait_ns(attempt, now_ns)
         if wait_ns:
             return _too_many(wait_ns), -1
         try:
@@ -247,8 +248,9 @@ class Broker:
             return {"error": "the console's password file cannot be used: its administrator finds why in the log"}, -1
         user = _entry(name) if passwords.matches(hashes, name, str(request["password"])) else None
         if user is None or os.geteuid() not in (0, user.pw_uid):
-            self.failures.add(keys, now_ns)
+            self.failures.add(attempt, now_ns)
             return {"error": "the name or the password is wrong"}, -1
+        self.failures.log_in(attempt)
         return {"cookie": self.sessions.open(user.pw_uid, name, now_ns)}, -1
 
     def _logout(self, request: wire.Message) -> tuple[wire.Message, int]:
@@ -284,16 +286,14 @@ class Broker:
         self._leaving[known.pid] = time.monotonic()
 
 
-def _failure_keys(name: str, address: str) -> tuple[tuple[str, ...], ...]:
-    """What failed passwords are counted by: an address, and a name there, so nobody keeps others out from elsewhere.
-    Behind this machine's own addresses are all users of a tunnel or a proxy, so such an address alone is nobody's."""
+def _attempt(name: str, address: str) -> Attempt:
+    """Behind a user of this machine may be a proxy, and behind its own addresses tunnels: neither is one person."""
     try:
-        parsed = ipaddress.ip_address(address)
-        mapped = getattr(parsed, "ipv4_mapped", None) or parsed
-        shared = mapped.is_loopback
+        parsed = ipaddress.ip_network(address, strict=False).network_address
+        shared = (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
     except ValueError:
-        shared = True  # a unix socket
-    return (("name", name, address),) if shared else (("name", name, address), ("address", address))
+        shared = True  # "uid 1000", or a unix socket
+    return Attempt(name, address, shared)
 
 
 def _key(text: object) -> str:

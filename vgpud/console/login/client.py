@@ -8,6 +8,7 @@ import socket
 from dataclasses import dataclass
 
 from vgpud.console.login import wire
+from vgpud.host import listeners
 
 #: an agent that opens a file on a file system that does not answer
 ANSWER_S = 10.0
@@ -166,6 +167,15 @@ class Broker:
         except (wire.GoneError, asyncio.TimeoutError) as error:
             self.forget(uid)
             raise RefusedError(f"{path} could not be opened in time") from error
+
+
+def find_source(peer: tuple[str, int], own: tuple[str, int]) -> str:
+    """Who has made a TCP connection with these two ends, ours the second: "uid 1000" of this machine, or a network."""
+    try:
+        who = listeners.source_between(peer, own)
+    except OSError:  # no addresses
+        return "unix"
+    return f"uid {who}" if isinstance(who, int) else who
 
 
 def read_tail(fd: int, most_bytes: int) -> tuple[bytes, int]:

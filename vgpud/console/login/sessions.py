@@ -1,4 +1,4 @@
-"""One-time links, sessions and the rate limit of log-ins. Pure: the time is an argument.
+"""One-time links and sessions. Pure: the time is an argument.
 
 Tokens are kept as SHA-256 digests only, so looking one up takes the same time whatever it resembles.
 """
@@ -6,8 +6,8 @@ Tokens are kept as SHA-256 digests only, so looking one up takes the same time w
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 #: a link is for now, and for the user who asked for it
@@ -16,10 +16,6 @@ LINK_NS = 60 * 10**9
 IDLE_NS, SESSION_NS = 3600 * 10**9, 12 * 3600 * 10**9
 #: of one user: the oldest ends when there is one more
 LINKS_MAX, SESSIONS_MAX = 5, 32
-#: failed log-ins by name and by address, and of all, within a minute
-FAILURES_MAX, ALL_FAILURES_MAX, WINDOW_NS = 5, 60, 60 * 10**9
-#: names and addresses whose failures are remembered
-REMEMBERED_MAX = 4096
 
 
 @dataclass
@@ -95,30 +91,3 @@ class Sessions:
     def uids(self) -> set[int]:
         """Users with a session."""
         return {session.uid for session in self._sessions.values()}
-
-
-class Failures:
-    """Failed log-ins of the last minute. At the limit, the next attempt is refused before the password is looked at."""
-
-    def __init__(self) -> None:
-        self._by_key: OrderedDict[Hashable, deque[int]] = OrderedDict()
-        self._all: deque[int] = deque()
-
-    def wait_ns(self, keys: tuple[Hashable, ...], now_ns: int) -> int:
-        """How long these (a name, an address) must wait before the next attempt; 0 = not at all."""
-        waits = [self._wait(self._by_key.get(key), FAILURES_MAX, now_ns) for key in keys]
-        return max([*waits, self._wait(self._all, ALL_FAILURES_MAX, now_ns)])
-
-    @staticmethod
-    def _wait(times: deque[int] | None, most: int, now_ns: int) -> int:
-        while times and now_ns - times[0] > WINDOW_NS:
-            times.popleft()
-        return times[0] + WINDOW_NS - now_ns if times and len(times) >= most else 0
-
-    def add(self, keys: tuple[Hashable, ...], now_ns: int) -> None:
-        self._all.append(now_ns)
-        for key in keys:
-            self._by_key.setdefault(key, deque()).append(now_ns)
-            self._by_key.move_to_end(key)
-        while len(self._by_key) > REMEMBERED_MAX:
-            self._by_key.popitem(last=False)

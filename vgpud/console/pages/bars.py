@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from vgpud.cli.common.text import natural_key
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -32,11 +33,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Others:
+    """What slices have of a device that this user may not see, all together. As in Part."""
+
+    at: float
+    width: float
+    mem_at: float
+    mem_width: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Bar:
     """A device and its parts."""
 
     device: pb.Device
     parts: Sequence[Part]
+    others: Others
     allocated_milli: int
     used_ratio: float
     free_milli: int
@@ -56,7 +69,7 @@ def colors(slices: Iterable[pb.Slice]) -> dict[str, int]:
     """By name; neighbours on a device differ. The same slices have the same colours on every page."""
     found: dict[str, int] = {}
     last: dict[str, int] = {}  # by device
-    for item in sorted(slices, key=lambda item: item.name):
+    for item in sorted(slices, key=lambda item: natural_key(item.name)):
         chosen = zlib.crc32(item.name.encode()) % COLORS
         taken = {last.get(part.device_uuid) for part in item.devices}
         while chosen in taken and len(taken) < COLORS:
@@ -79,7 +92,7 @@ def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]], painted
     parts, at, mem_at = [], 0.0, 0.0
     total = max(1, device.memory_total_bytes)
     used = 0.0
-    for item, part in sorted(here, key=lambda pair: pair[0].name):
+    for item, part in sorted(here, key=lambda pair: natural_key(pair[0].name)):
         width = float(part.min_milli)
         mem_width = 1000 * part.mem_min_bytes / total
         used += part.share_ratio
@@ -102,8 +115,16 @@ def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]], painted
         )
         at += width
         mem_at += mem_width
+    others = _others(device, at, mem_at)
     free = max(0, MILLI_PER_DEVICE - device.milli_reserved) if device.offered and not device.drained else 0
-    return Bar(device, parts, device.milli_reserved, min(1.0, max(used, device.utilization_ratio)), free)
+    return Bar(device, parts, others, device.milli_reserved, min(1.0, max(used, device.utilization_ratio)), free)
+
+
+def _others(device: pb.Device, at: float, mem_at: float) -> Others:
+    """The rest of what is allocated, behind the parts that are drawn: it is not free."""
+    width = max(0.0, min(MILLI_PER_DEVICE, device.milli_reserved) - at)
+    mem_width = max(0.0, 1000 * device.memory_reserved_bytes / max(1, device.memory_total_bytes) - mem_at)
+    return Others(at, width, mem_at, mem_width, "others'" if width >= _LABEL_MIN else "")
 
 
 def free(found: Sequence[Bar]) -> Free:

@@ -185,9 +185,14 @@ async def job_page(request: Request) -> Response:
 
 
 async def job_part(request: Request) -> Response:
-    """The part of the page that changes: asked for every two seconds, since reasons have no stream."""
-    values = await _job(board_of(request), request.path_params["job_id"])
-    return Response(site_of(request).templates.render("live/job.html", **values), media_type="text/html")
+    """The part of the page that changes: asked for every two seconds, since reasons have no stream. In another state
+    than the page was made in a job has other buttons: then all of the page is asked for again."""
+    job_id = request.path_params["job_id"]
+    values = await _job(board_of(request), job_id)
+    job = values["job"]
+    again = isinstance(job, dict) and request.query_params.get("state", job["state"]) != job["state"]
+    html = site_of(request).templates.render("live/job.html", **values)
+    return Response(html, media_type="text/html", headers={"hx-refresh": "true"} if again else {})
 
 
 async def _log(request: Request, job_id: int) -> tuple[str, str]:

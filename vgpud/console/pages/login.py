@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from vgpud.console.login.client import RefusedError
+from vgpud.console.login.client import RefusedError, find_source
 from vgpud.console.web.site import Form, back_to, post, read_form, site_of, user_of
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
@@ -58,9 +58,17 @@ async def login_page(request: Request) -> Response:
     return _page(request, "")
 
 
+def _source(request: Request) -> str:
+    """Whose failures a failed log-in is: a user of this machine (also one that tunnels), an address, "unix"."""
+    peer, own = request.client, request.scope.get("server")
+    if peer is None or own is None or own[1] is None:
+        return "unix"
+    return find_source((peer.host, peer.port), (own[0], own[1]))
+
+
 async def login(request: Request) -> Response:
     site, form = site_of(request), await read_form(request)
-    address = request.client.host if request.client else "unix"
+    address = _source(request)
     try:
         if form.get("token"):
             cookie = await site.broker.redeem(form["token"], site.source(request))

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from vgpud.cli.common.text import natural_key
 from vgpud.cli.common.views import device_view
 from vgpud.console.live.board import Board
 from vgpud.console.pages import alerts, bars
@@ -29,7 +30,7 @@ def _overview(board: Board) -> dict[str, object]:
         "nodes": nodes,
         "free": bars.free(found),
         "alerts": alerts.alerts(board.devices, board.slices, board.events, time.time_ns() / 1e9),
-        "slices": sorted(board.slices, key=lambda item: item.name),
+        "slices": sorted(board.slices, key=lambda item: natural_key(item.name)),
         "queues": board.queues,
         "running": sum(queue.running for queue in board.queues),
         "pending": sum(queue.pending for queue in board.queues),
@@ -63,7 +64,7 @@ def _device(board: Board, uuid: str) -> dict[str, object]:
     return {
         "device": device_view(device),
         "bar": next(bar for bar in bars.bars(board.devices, board.slices) if bar.device.uuid == device.uuid),
-        "slices": sorted(here, key=lambda item: item.name),
+        "slices": sorted(here, key=lambda item: natural_key(item.name)),
         "colors": bars.colors(board.slices),
         "board": board,
     }

@@ -167,7 +167,7 @@ async def _simulated(request: Request, given: dict[str, str]) -> dict[str, objec
     if not parse_whole(given["devices"], 4096):
         raise ValueError(f"{given['devices'][:40]!r} is not a number of devices: write for example 8")
     rows = [usage_view(row) for row in await board_of(request).api.usage(since_ns(WHATIF_SINCE), "job")]
-    lines = list(csv_rows(rows, "job"))
+    lines = list(csv_rows([row for row in rows if "job_id" in row], "job"))
     if len(lines) < 2:
         raise ValueError("no job of the last month that you may see: there is nothing to simulate")
     with tempfile.TemporaryDirectory(prefix="vgpu-console-trace-") as folder:

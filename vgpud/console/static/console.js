@@ -86,8 +86,14 @@
 
   function create(part, { at, lines, format, most }) {
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
-    const clock = (t, letters) => new Date(t * 1000).toTimeString().slice(0, letters);
+    // the node's clock, as in all texts of the page: a date whose local hours are the node's
+    const nodes = (t) => {
+      const utc = new Date(t * 1000), ahead = Number(document.documentElement.dataset.offset);
+      return new Date((t + ahead + utc.getTimezoneOffset() * 60) * 1000);
+    };
+    const clock = (t, letters) => nodes(t).toTimeString().slice(0, letters);
     return new uPlot({
+      tzDate: nodes,
       width: Math.max(200, part.clientWidth - 18),
       height: 190,
       cursor: { y: false },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,14 @@ def _local(stamp: str | None) -> str:
         return "-"
     at = tables.parse_time(stamp).astimezone()
     return at.strftime("%H:%M:%S" if at.date() == tables.now_utc().astimezone().date() else "%Y-%m-%d %H:%M:%S")
+
+
+def _zone() -> dict[str, object]:
+    """The node's clock, which all times are of: how it is called, and how far it is ahead of UTC."""
+    now = tables.now_utc().astimezone()
+    offset_s = int((now.utcoffset() or datetime.timedelta()).total_seconds())
+    sign, minutes = "-" if offset_s < 0 else "+", abs(offset_s) // 60
+    return {"name": f"UTC{sign}{minutes // 60:02d}:{minutes % 60:02d}" if minutes else "UTC", "offset_s": offset_s}
 
 
 def _ago(stamp: str | None) -> str:
@@ -90,6 +99,7 @@ def _environment() -> jinja2.Environment:
     )
     made.filters.update(FILTERS)
     made.globals["nav"] = NAV
+    made.globals["zone"] = _zone
     for name in made.list_templates():
         made.get_template(name)
     return made

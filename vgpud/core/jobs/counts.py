@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.observed import JobWaits
 
@@ -15,6 +16,8 @@ class JobCounts:
         self._seen: dict[int, tuple[str, JobState]] = {}
         self._unstarted: set[int] = set()  # jobs that have never started
         self._by_uid: Counter[int] = Counter()
+        self._bytes: dict[int, int] = {}  # of what a job runs; the jobs of an array run the same, which its first has
+        self._bytes_by_uid: Counter[int] = Counter()
         self._by_state: Counter[tuple[str, JobState]] = Counter()
         self.ended: Counter[tuple[str, JobState]] = Counter()
         self.waits: dict[str, JobWaits] = {}  # by queue, of jobs that started since the daemon did
@@ -25,6 +28,10 @@ class JobCounts:
 
     def of_user(self, uid: int) -> int:
         return self._by_uid[uid]
+
+    def bytes_of_user(self, uid: int) -> int:
+        """What a user's jobs run, their commands and environments, takes."""
+        return self._bytes_by_uid[uid]
 
     def in_state(self, queue: str, *states: JobState) -> int:
         return sum(self._by_state[queue, state] for state in states)
@@ -50,7 +57,12 @@ class JobCounts:
             self._by_uid[uid] -= 1
         if job.state.ended:
             self.ended[queue, job.state] += before is not None
+            self._bytes_by_uid[uid] -= self._bytes.pop(job.job_id, 0)
             return
+        run = job.spec.run
+        if before is None and isinstance(run, Launch) and job.spec.array in (0, job.job_id):
+            self._bytes[job.job_id] = run.words_bytes
+            self._bytes_by_uid[uid] += run.words_bytes
         self._seen[job.job_id] = queue, job.state
         self._by_state[queue, job.state] += 1
         self._by_uid[uid] += 1

@@ -55,6 +55,11 @@ class Launch:
     notice: NoticeTo | None = None
     terminal: bool = False  # it runs at one, which its user joins by AttachJob
 
+    @property
+    def words_bytes(self) -> int:
+        """What its command and its environment take, about."""
+        return sum(map(len, self.command)) + sum(len(name) + len(value) for name, value in self.environment)
+
     def log_path(self, job_id: int, index: int) -> str:
         """Where this job's output goes."""
         parts = (part.replace("%j", str(job_id)).replace("%a", str(index)) for part in self.log.split("%%"))

@@ -14,14 +14,19 @@ _NAMED_MAX = 3
 
 
 def duration(ns: int) -> str:
-    """A duration for messages, at most two units: 90 s is 1 min 30 s."""
+    """A duration for messages, at most two units, the second rounded: 90 s is 1 min 30 s. Begun seconds count."""
     seconds = -(-ns // SECOND_NS)
+    for unit, finer in ((86400, 3600), (3600, 60)):
+        rounded = (seconds + finer // 2) // finer * finer
+        if rounded >= unit:
+            seconds = rounded
+            break
     parts = []
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
         count, seconds = divmod(seconds, unit)
         if count:
             parts.append(f"{count} {name}")
-    return " ".join(parts[:2]) or "0 s"
+    return " ".join(parts) or "0 s"
 
 
 def _jobs(ids: list[int]) -> str:

@@ -36,6 +36,7 @@ from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of
 from vgpud.daemon.jobs.locks import JobLocks
 from vgpud.daemon.jobs.notices import Notifier
+from vgpud.daemon.jobs.past import Past
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Recorder
@@ -54,12 +55,11 @@ log = logging.getLogger("vgpud")
 T = TypeVar("T")
 
 #: how often the accounting's rows are brought up to now
-ROWS_S = 10.0
+ROWS_NS = 10 * 1_000_000_000
 #: how long a daemon that starts waits at most for the repairs of what it found
 SETTLE_S = 5.0
 #: delay before a running job whose slices are still suspended is resumed again
 RESUME_S, RESUME_MAX_S = 1.0, 60.0
-DAY_NS = 86_400_000_000_000
 #: jobs that have ended from which a daemon that starts learns how long jobs take
 DURATIONS_MAX = 2000
 #: jobs that have ended and are still in memory; all are in the store
@@ -126,6 +126,7 @@ class JobController:
         self._ended: deque[int] = deque()
         self.changes = Changes()
         self._rows_at_ns = 0
+        self._past = Past(host, store)
 
     # ---- life ----
 
@@ -222,11 +223,12 @@ class JobController:
             waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
             if any(waiting) or self.queues.unsaved:
                 self._write({})
-            if self.clock.now_ns() >= self._rows_at_ns:
-                self._rows_at_ns = self.clock.now_ns() + int(ROWS_S * 1e9)
+            now_ns = self.clock.now_ns()
+            if now_ns >= self._rows_at_ns:
+                self._rows_at_ns = now_ns + ROWS_NS
                 self.queues.save()
                 self._save_history()
-                self.store.forget_before(self.clock.now_ns() - self.host.config.accounting_days * DAY_NS)
+            self._past.forget(now_ns, self.machine.jobs)
             self._save_fault = ""
         except StoreError as error:
             if str(error) != self._save_fault:

@@ -17,7 +17,8 @@ from vgpud.core.jobs.model import Job, JobState, QueueSpec
 from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice, State
 from vgpud.core.observed import SliceStats
 from vgpud.core.queue.accounting import Ledger, Row, Sums, waited
-from vgpud.store.jobs import INTEGER_MAX, JobStore, Kept
+from vgpud.store.jobs import JobStore, Kept
+from vgpud.store.usage import INTEGER_MAX
 
 #: states in which a job waits for its turn
 WAITING = (JobState.PENDING, JobState.SUSPENDED)

@@ -24,13 +24,14 @@ from vgpud.core.jobs.events import (
     ReservationsChanged,
     Submitted,
 )
-from vgpud.core.jobs.facts import Fact, Facts, JobFilter, QueueNow, Submission, UsageRow
+from vgpud.core.jobs.facts import Fact, Facts, JobFilter, Launch, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.offered import find, with_uuids
 from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.quota import HISTORY_BITS
 from vgpud.core.quotas import used_milli
+from vgpud.core.units import format_bytes
 from vgpud.daemon.jobs.arrays import PART_JOBS, Arrays
 from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.explain import Known, explain
@@ -45,6 +46,8 @@ from vgpud.store.jobs import Request
 HISTORY_NS = HALF_LIFE_NS * 1000 // 693
 #: how long the id of a request is known
 REQUEST_MEMORY_NS = 600_000_000_000
+#: commands and environments of a user's jobs that have not ended: 10,000 jobs of 6 KiB
+WORDS_BYTES_MAX = 64 << 20
 #: what is known of an ended job grows for so long
 SETTLED_NS = 60_000_000_000
 #: ended jobs that are looked through, and read, before others go first
@@ -187,7 +190,7 @@ class JobRequests:
             spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
         except StoreError as error:
             return _unavailable(error)
-        denied = jobs.refusal() or self._too_many(spec.uid, submission.count)
+        denied = jobs.refusal() or self._too_many(spec.uid, submission.count) or self._too_large(spec)
         denied = denied or jobs.machine.check(spec, submission.count)
         if denied:
             return denied
@@ -223,6 +226,16 @@ class JobRequests:
             text = f"{total} jobs have not ended, {count} more are above jobs_max ({config.jobs_max}): try again later"
             return Denied(Reason.NO_CAPACITY, text, subject="jobs_max")
         return None
+
+    def _too_large(self, spec: JobSpec) -> Denied | None:
+        """Nor its memory, nor its database, by few jobs with much in them."""
+        mine = self._jobs.counts.bytes_of_user(spec.uid)
+        more = spec.run.words_bytes if isinstance(spec.run, Launch) else 0
+        if mine + more <= WORDS_BYTES_MAX:
+            return None
+        text = f"the commands and environments of the jobs of uid {spec.uid} that have not ended take"
+        text += f" {format_bytes(mine)}, {format_bytes(more)} more are above {format_bytes(WORDS_BYTES_MAX)}:"
+        return Denied(Reason.NO_CAPACITY, f"{text} let some end, or submit an array", subject=f"uid {spec.uid}")
 
     @staticmethod
     def _repeated(known: Request, submission: Submission) -> Sequence[int] | Denied:

@@ -1,0 +1,69 @@
+"""What a program that does not know the simulated device is told by it, once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from .conftest import MakeDevice
+
+CUDART = Path(sysconfig.get_paths()["purelib"]) / "nvidia" / "cu13" / "lib"
+#: launches a kernel of this name four times from two threads, and through a graph
+LAUNCHES = """
+import ctypes, sys, threading
+driver = ctypes.CDLL("libcuda.so.1")
+check = lambda result: result and sys.exit(f"CUDA error {result}")
+context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+check(driver.cuInit(0))
+check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+check(driver.cuCtxSetCurrent(context))
+ptx = f".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry {sys.argv[1]}()\\n{{\\nret;\\n}}\\n".encode()
+check(driver.cuModuleLoadData(ctypes.byref(module), ptx))
+check(driver.cuModuleGetFunction(ctypes.byref(function), module, sys.argv[1].encode()))
+
+def launch():
+    check(driver.cuCtxSetCurrent(context))
+    for _ in range(2):
+        check(driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None))
+
+threads = [threading.Thread(target=launch) for _ in range(2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+check(driver.cuCtxSynchronize())
+"""
+#: what the CUDA runtime answers, twice
+RUNTIME = """
+import ctypes, sys
+runtime, count = ctypes.CDLL(sys.argv[1]), ctypes.c_int()
+print([runtime.cudaGetDeviceCount(ctypes.byref(count)) for _ in range(2)])
+"""
+
+
+def said(device: MakeDevice, program: str, *words: str) -> list[str]:
+    """The lines on stderr of a Python program on the device."""
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, env=device().environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
+
+
+def test_a_program_is_told_once_that_its_kernels_compute_nothing(device: MakeDevice) -> None:
+    (line,) = said(device, LAUNCHES, "train_step")
+    assert line.startswith("vgpu: SIMULATED device: kernel train_step takes time and computes nothing"), line
+
+
+@pytest.mark.parametrize("known", ["spin_100", "fill_f32"])
+def test_kernels_that_are_made_for_the_device_say_nothing(device: MakeDevice, known: str) -> None:
+    assert said(device, LAUNCHES, known) == []
+
+
+def test_a_program_of_the_cuda_runtime_is_told_once_why_it_finds_no_device(device: MakeDevice) -> None:
+    found = next(iter(sorted(CUDART.glob("libcudart.so.13*"))), None)
+    if found is None:
+        pytest.skip("no CUDA 13 runtime here")
+    (line,) = said(device, RUNTIME, str(found))
+    assert line.startswith("vgpu: SIMULATED device: NVIDIA's CUDA runtime (libcudart) starts on NVIDIA's driver alone")

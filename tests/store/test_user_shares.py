@@ -1,0 +1,171 @@
+"""A user who writes without end forgets their own past: the database has a bound, and others' jobs and sums stay."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+from tests.store.test_jobs import EVERY, S, all_rows, job, launch, row
+from vgpud.core.jobs.facts import JobFilter
+from vgpud.core.jobs.model import Job, JobState
+from vgpud.store import user_shares
+from vgpud.store.database import FILE_NAME, MIGRATIONS, Store
+from vgpud.store.elastic import Noted
+from vgpud.store.jobs import JobStore, Request
+from vgpud.store.user_shares import CLOSED_NS, DAY_NS, ROW_BYTES
+
+ANN, EVE = 1000, 6666
+MOST = 4 << 20
+
+
+def ended(job_id: int, uid: int = EVE, size: int = 2000) -> Job:
+    made = job(job_id, JobState.CANCELLED, ended_ns=job_id * S)
+    run = launch(command=("sh", "-c", "x" * size), environment=(("A", "y" * size),))
+    made.spec = replace(made.spec, uid=uid, run=run, after=())
+    return made
+
+
+def nothing() -> set[int]:
+    return set()
+
+
+def until_enough(jobs: JobStore, most: int = MOST, now_ns: int = 0) -> dict[int, int]:
+    """Forgets part by part, as the daemon does; how many in all, by user."""
+    sums: dict[int, int] = {}
+    while part := jobs.forget_excess(most, now_ns, nothing):
+        for uid, count in part.items():
+            sums[uid] = sums.get(uid, 0) + count
+    return sums
+
+
+def used(jobs: JobStore) -> int:
+    return int(jobs.database.read(user_shares.used_bytes))
+
+
+def of(jobs: JobStore, uid: int) -> list[int]:
+    return [found.job_id for found in jobs.ended_after(0, 100_000, JobFilter(True, uid))]
+
+
+def test_the_user_who_writes_most_forgets_the_oldest(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    jobs.save([ended(n, ANN) for n in range(1, 21)])
+    jobs.save([ended(n) for n in range(21, 3021)])
+    assert used(jobs) > MOST
+    gone = until_enough(jobs)
+    assert gone.keys() == {EVE} and MOST * 0.8 < used(jobs) <= MOST
+    assert of(jobs, ANN) == list(range(1, 21)), "the oldest of all"
+    left = of(jobs, EVE)
+    assert left == list(range(3021 - len(left), 3021)) and len(left) == 3000 - gone[EVE]
+
+
+def test_below_the_bound_nothing_is_forgotten(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    jobs.save([ended(n) for n in range(1, 100)])
+
+    def asked() -> set[int]:
+        raise AssertionError("needed only above it")
+
+    assert jobs.forget_excess(MOST, 0, asked) == {}
+    assert len(of(jobs, EVE)) == 99
+
+
+def test_jobs_that_live_count_and_stay_and_what_others_wait_for_stays(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    jobs.save([ended(n, ANN) for n in range(1, 101)])
+    live = [replace(ended(n, size=30_000), state=JobState.PENDING, ended_ns=0) for n in range(101, 201)]
+    jobs.save([*live, *(ended(n) for n in range(201, 301))])
+    while jobs.forget_excess(MOST, 0, lambda: {205}):
+        pass
+    assert of(jobs, EVE) == [205] and len(of(jobs, ANN)) == 100, "it is above the bound, and not by Ann's"
+    assert len([one for one in jobs.load().jobs if not one.state.ended]) == 100
+
+
+def test_what_the_jobs_of_an_array_run_stays_for_the_last_of_them(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    array = [ended(n) for n in (1, 2)]
+    for one in array:
+        one.spec = replace(one.spec, array=1)
+    array[1].state, array[1].ended_ns = JobState.PENDING, 0
+    jobs.save([*array, *(ended(n) for n in range(3, 2000))])
+    until_enough(jobs)
+    found = jobs.find(2)
+    assert 1 in of(jobs, EVE) and found and found.spec.run
+
+
+def test_the_notes_of_a_forgotten_job_go_with_it(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    many = [ended(n) for n in range(1, 2001)]
+    jobs.save(many, notes=[Noted(one.job_id, 1, "job.warning", "w" * 100) for one in many])
+    until_enough(jobs)
+    notes = jobs.database.read(lambda db: [n for (n,) in db.execute("SELECT job_id FROM job_notes")])
+    assert sorted(notes) == of(jobs, EVE)
+
+
+def test_of_usage_only_the_detail_is_forgotten(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    eves = [replace(row(n, 5, "x", n, n + 1), uid=EVE, queue=("a", "b")[n % 2]) for n in range(1, 20_001)]
+    anns = [replace(row(n, 5, "x", n, n + 1), uid=ANN) for n in range(20_001, 20_011)]
+    jobs.save_rows([*eves, *anns])
+
+    def total(uid: int) -> tuple[int, int, int]:
+        mine = [one for one in all_rows(jobs) if one.uid == uid]
+        return sum(one.asked for one in mine), sum(one.granted for one in mine), sum(one.used for one in mine)
+
+    before = total(EVE), total(ANN)
+    gone = until_enough(jobs, used(jobs) // 2, now_ns=100 * DAY_NS)
+    assert gone.keys() == {EVE} and gone[EVE] > 5000
+    assert (total(EVE), total(ANN)) == before
+    assert len([one for one in all_rows(jobs) if one.uid == ANN]) == 10
+
+
+def test_rows_of_many_days_are_summed_up_to_the_last(tmp_path: Path) -> None:
+    jobs, day_s = JobStore(Store(tmp_path)), DAY_NS // S
+    begins = [day * day_s + part for day in range(1500) for part in (100, 200)]
+    jobs.save_rows([replace(row(n, 5, "x", at, at + 1), uid=EVE) for n, at in enumerate(begins, 1)])
+    assert until_enough(jobs, 1, now_ns=3000 * DAY_NS) == {EVE: 1500}
+    left = all_rows(jobs)
+    assert len(left) == 1500 and {one.used for one in left} == {2 * row(1, 5, "x", 0, 1).used}
+
+
+def test_rows_that_may_still_grow_are_left(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    jobs.save_rows([replace(row(n, 5, "x", n % 100, n % 100 + 1), uid=EVE) for n in range(1, 5001)])
+    assert until_enough(jobs, 1000, now_ns=CLOSED_NS) == {}
+    assert len(all_rows(jobs)) == 5000
+
+
+def test_what_environments_took_is_not_counted_any_more(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    jobs.save([replace(ended(1, size=50_000), state=JobState.PENDING, ended_ns=0)])
+    jobs.save([ended(1, size=50_000)])
+    sizes = jobs.database.read(
+        lambda db: db.execute("SELECT bytes, length(spec) + length(launch) + length(state) FROM jobs").fetchone()
+    )
+    assert sizes[0] - ROW_BYTES <= sizes[1] <= sizes[0], sizes
+
+
+def test_submissions_are_forgotten_when_they_are_not_remembered_any_more(tmp_path: Path) -> None:
+    """Each has the numbers of all its jobs; they stayed for accounting_days."""
+    jobs = JobStore(Store(tmp_path))
+    jobs.save([ended(1)], [Request(EVE, f"r{n}", "f", (1,), until_ns=50 * S) for n in range(10)])
+    count = "SELECT count(*) FROM job_requests"
+    jobs.forget_before(0, 40 * S)
+    assert jobs.database.read(lambda db: db.execute(count).fetchone()) == (10,)
+    jobs.forget_before(0, 60 * S)
+    assert jobs.database.read(lambda db: db.execute(count).fetchone()) == (0,)
+    assert [found.job_id for found in jobs.ended_after(0, 9, EVERY)] == [1]
+
+
+def test_jobs_of_before_have_their_size(tmp_path: Path) -> None:
+    JobStore(Store(tmp_path)).save([ended(1)])
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+        (size,) = db.execute("SELECT bytes FROM jobs").fetchone()
+        for index in ("jobs_of_user", "jobs_that_follow", "usage_of_user"):
+            db.execute(f"DROP INDEX {index}")
+        db.execute("ALTER TABLE jobs DROP COLUMN bytes")
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+        db.commit()
+    sizes = JobStore(Store(tmp_path)).database.read(lambda db: db.execute("SELECT bytes FROM jobs").fetchall())
+    assert sizes == [(size,)] and size > 2000

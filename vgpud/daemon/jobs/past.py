@@ -1,0 +1,46 @@
+"""What the database forgets of jobs that have ended: what is old, and what is above the size that the site gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vgpud.core.events import Log
+from vgpud.core.jobs.model import Job
+from vgpud.daemon.jobs.slices import Host
+from vgpud.store.jobs import JobStore
+
+DAY_NS = 24 * 3600 * 1_000_000_000
+#: how often it is looked for what is old
+LOOK_NS = 10 * 1_000_000_000
+#: how often it is said that a user's past is forgotten before its time
+SAY_NS = 3600 * 1_000_000_000
+
+
+class Past:
+    """All methods raise StoreError."""
+
+    def __init__(self, host: Host, store: JobStore) -> None:
+        self._host = host
+        self._store = store
+        self._looked_ns = 0
+        self._said_ns: dict[int, int] = {}  # by user
+
+    def forget(self, now_ns: int, jobs: Mapping[int, Job]) -> None:
+        """A part at a time, to be called once a second: a user may write as fast as this forgets. `jobs`: those in
+        memory, of which what others wait for stays: after a restart these would be cancelled."""
+        if now_ns - self._looked_ns >= LOOK_NS:
+            self._looked_ns = now_ns
+            self._store.forget_before(now_ns - self._host.config.accounting_days * DAY_NS, now_ns)
+
+        def dependencies() -> set[int]:
+            return {job_id for job in jobs.values() if not job.state.ended for job_id in job.spec.after}
+
+        most_bytes = self._host.config.state_bytes_max
+        for uid, count in self._store.forget_excess(most_bytes, now_ns, dependencies).items():
+            if now_ns - self._said_ns.get(uid, -SAY_NS) < SAY_NS:
+                continue
+            recent = {one: at_ns for one, at_ns in self._said_ns.items() if now_ns - at_ns < SAY_NS}
+            self._said_ns = recent | {uid: now_ns}
+            text = f"the database has more than state_bytes_max ({most_bytes} bytes), and uid {uid} most of it: the"
+            text += f" oldest {count} ended jobs, or rows of usage, of that user are forgotten before their time"
+            self._host.note(Log("store.full", text))
