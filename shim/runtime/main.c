@@ -13,7 +13,7 @@
 static const struct vr_patience patience = {.answer_ns = 10 * S, .missing_ns = 1 * S, .restart_ns = VR_RESTART_S * S};
 /* Of a container that an engine starts again: once it is refused the engine gives it up. */
 static const struct vr_patience known_patience = {
-    .answer_ns = 30 * S, .missing_ns = 30 * S, .restart_ns = VR_RESTART_S * S};
+    .answer_ns = 30 * S, .missing_ns = 30 * S, .restart_ns = (VR_RESTART_S > 30 ? VR_RESTART_S : 30) * S};
 
 /* Acts on vgpud's answer. 0: the low-level runtime may run. */
 static int follow(const struct vr_reply *reply, const struct vr_bundle *bundle, const struct vr_conf *conf,
