@@ -10,7 +10,8 @@
  * once. Pages may lie. */
 #define CREDIT_PART 4
 #define CREDIT_MOST_NS (20 * VG_NS_PER_MS)
-#define RUNS_A_LOOK 16 /* that are read of a page at once */
+#define RUNS_A_LOOK 16  /* that are read of a page at once */
+#define RUNS_A_ROUND 32 /* and of all pages of a slice: some 3 us */
 
 /* More of what it has reported is going to be counted. */
 static bool is_late(const struct vg_span *busy) {
@@ -52,8 +53,7 @@ static bool read_next(struct vg_lane *lane, struct vg_process *process, uint64_t
   return true;
 }
 
-void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t more_ns, uint64_t now_ns,
-                      uint32_t *budget) {
+void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t more_ns, uint64_t now_ns) {
   uint64_t count = VG_LOAD(&process->report->run_count);
   lane->more_ns += more_ns;
   process->unshown_ns += more_ns;
@@ -63,8 +63,10 @@ void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t
   }
   if (count == process->runs_read) return;
   if (count - process->runs_read >= VG_RUNS_SHOWN) process->runs_read = count - VG_RUNS_SHOWN + 1;
-  for (int i = 0; i < RUNS_A_LOOK && *budget && process->runs_read != count; i++, --*budget)
+  for (int i = 0; i < RUNS_A_LOOK && lane->runs_read < RUNS_A_ROUND && process->runs_read != count; i++) {
+    lane->runs_read++;
     if (!read_next(lane, process, now_ns)) break;
+  }
   if (now_ns > KEPT_NS) vg_runs_forget(&lane->ran, now_ns - KEPT_NS);
 }
 
@@ -108,6 +110,7 @@ static uint64_t take_off(struct vg_lane *lane, uint64_t clock_ns) {
 }
 
 uint64_t vg_overlap_take(struct vg_lane *lane, uint64_t passed_ns) {
+  lane->runs_read = 0;
   if (!lane->more_ns && !lane->excess_ns) return 0;
   uint64_t clock_ns = least(lane->more_ns, passed_ns);
   lane->excess_ns += lane->more_ns - clock_ns;

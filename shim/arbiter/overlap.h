@@ -7,9 +7,8 @@
 #define VG_ARBITER_OVERLAP_H
 #include "arbiter/state.h"
 
-/* A process's time has grown by so much. *budget: how many runs may still be read in this round. */
-void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t more_ns, uint64_t now_ns,
-                      uint32_t *budget);
+/* A process's time has grown by so much. */
+void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t more_ns, uint64_t now_ns);
 
 /* The process has gone: it is not known when what it has not shown yet ran, and that counts no more. */
 void vg_overlap_forget(struct vg_lane *lane, const struct vg_process *process);

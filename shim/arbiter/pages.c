@@ -16,7 +16,6 @@
 #define AHEAD_MAX_NS (100 * VG_NS_PER_MS)
 /* So long after a gap, what a process reports may still be of that time: it comes back from its timetable first. */
 #define SETTLING_NS (100 * VG_NS_PER_MS)
-#define RUNS_A_ROUND 256 /* that are read of all pages: some 20 us */
 
 static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
@@ -81,7 +80,7 @@ static void count_time(struct vg_arbiter *arbiter, struct vg_process *process, b
   uint64_t step_ns = arbiter->core.last_ns, begin_ns = process->counted_ns > step_ns ? process->counted_ns : step_ns;
   if (begin_ns > now_ns) begin_ns = now_ns;
   uint64_t told_ns = process->busy.told_ns, more_ns = count_span(&process->busy, begin_ns, now_ns, settles);
-  vg_overlap_count(vg_lane_of(arbiter, process->slice), process, more_ns, now_ns, &arbiter->runs_budget);
+  vg_overlap_count(vg_lane_of(arbiter, process->slice), process, more_ns, now_ns);
   process->slice->in.active_total_ns += count_span(&process->active, begin_ns, now_ns, settles);
   process->ahead_ns += AHEAD_FACTOR * more_ns;
   if (process->ahead_ns > AHEAD_MAX_NS) process->ahead_ns = AHEAD_MAX_NS;
@@ -258,7 +257,6 @@ void vg_pages_end_gap(struct vg_arbiter *arbiter, uint64_t now_ns) {
 
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool holds[VG_SLICES_MAX];
-  arbiter->runs_budget = RUNS_A_ROUND;
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
     /* the processes of the slot's holder may begin at any moment, and do not ring */

@@ -100,6 +100,7 @@ struct vg_lane { /* the arbiter's state beside each slice of the core */
   struct vg_process *first;
   /* see overlap.h */
   struct vg_runs ran;
+  uint32_t runs_read;  /* in this round */
   uint64_t more_ns;    /* of its processes' time, since the last round */
   uint64_t excess_ns;  /* of it, beyond what the clock had */
   uint64_t overlap_ns; /* ran at the same time, and has not been taken off */
@@ -151,8 +152,7 @@ struct vg_arbiter {
   bool beat_all;   /* those that rest are served as well: timetables have changed, or it is time to look at them */
   uint64_t beat_due_ns;
   uint64_t round_due_ns;
-  uint32_t runs_budget; /* runs that may still be read in this round, see overlap.h */
-  bool hurry;           /* a closed gate needs no answer: the next round is due at once */
+  bool hurry; /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */

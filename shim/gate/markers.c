@@ -213,7 +213,7 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
   if (marker.timing_begin && !marker.row && now_ns > stream->timed_ns + HELD_UP_NS)
-    marker.held_up_ns = vg_run_delay_ns() - stream->timed_delay_ns;
+    marker.held_up_ns = vg_run_delay_since(stream->timed_delay_ns);
   marker.put_ns = now_ns;
   marker.cost_ns = stream->unmarked_ns;
   marker.ends_wait |= stream->wait_lost;

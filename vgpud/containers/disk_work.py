@@ -40,8 +40,8 @@ class Work:
                 text = f"{self._threads} earlier containers still wait for a disk"
                 raise VgpudError(f"{text}: repair it (a volume on a file server that is gone?), or restart vgpud")
             done: asyncio.Future[T] = self._loop.create_future()
-            self._threads += 1
             threading.Thread(target=self._work, args=(done, work, arguments), name="bundle", daemon=True).start()
+            self._threads += 1  # it ends on this loop, so not before
             return await done
 
     def _work(self, done: asyncio.Future[T], work: Callable[..., T], arguments: tuple[Any, ...]) -> None:

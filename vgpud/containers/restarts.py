@@ -7,14 +7,16 @@ Used by server.py. The core keeps their slices for a bounded time; here it is lo
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
 from vgpud.containers.disk_work import Work
 from vgpud.core.model import Container
-from vgpud.errors import VgpudError
 from vgpud.host import processes
 from vgpud.oci.restart_policy import will_restart
+
+log = logging.getLogger("vgpud")
 
 #: interval of looking whether a container that was to be started again has been stopped or removed
 LOOK_S = 0.2
@@ -64,11 +66,15 @@ class Restarts:
 
     async def _follow(self, container: Container, why: str) -> None:
         container_id = container.container_id
-        while await self._may_restart(container):
-            self._backend.end_container(container_id, why, restarts=True)
-            await asyncio.sleep(LOOK_S)
-            why = "its engine does not start it again"
-        self._backend.end_container(container_id, why)
+        try:
+            while await self._may_restart(container):
+                self._backend.end_container(container_id, why, restarts=True)
+                await asyncio.sleep(LOOK_S)
+                why = "its engine does not start it again"
+            self._backend.end_container(container_id, why)
+        finally:
+            if self._following.get(container_id) is asyncio.current_task():
+                del self._following[container_id]
 
     async def _may_restart(self, container: Container) -> bool:
         pid, begun = self._monitors.get(container.container_id, (0, 0))
@@ -76,5 +82,6 @@ class Restarts:
             return processes.start_time(pid) == begun and processes.runs(pid)
         try:
             return await self._work.run(READ_S, will_restart, container.engine_dir)
-        except (asyncio.TimeoutError, VgpudError):
+        except Exception as error:  # whatever it is, its slice must end
+            log.debug("the restart policy of container %s is not known: %s", container.container_id, error)
             return False

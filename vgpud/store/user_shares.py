@@ -115,7 +115,7 @@ def _sum_rows(db: Any, uid: int, now_ns: int, most: int) -> int:
     by_sum: dict[str, list[tuple[int, Row]]] = {}
     for rowid, *values in found:
         row = Row(*values)
-        by_sum.setdefault(f"sum-{uid}-{row.queue}-{row.namespace}-{row.end_ns // DAY_NS}", []).append((rowid, row))
+        by_sum.setdefault(f"sum-{uid}/{row.queue}/{row.namespace}/{row.end_ns // DAY_NS}", []).append((rowid, row))
     fewer = 0
     for name, rows in by_sum.items():
         before = db.execute("SELECT rowid, * FROM usage WHERE slice_uid = ?", (name,)).fetchall()

@@ -16,7 +16,9 @@ class JobCounts:
         self._seen: dict[int, tuple[str, JobState]] = {}
         self._unstarted: set[int] = set()  # jobs that have never started
         self._by_uid: Counter[int] = Counter()
-        self._bytes: dict[int, int] = {}  # of what a job runs; the jobs of an array run the same, which its first has
+        #: of what a job runs; the jobs of an array run the same, which is held while one of them has not ended
+        self._bytes: dict[int, int] = {}
+        self._runners: Counter[int] = Counter()
         self._bytes_by_uid: Counter[int] = Counter()
         self._by_state: Counter[tuple[str, JobState]] = Counter()
         self.ended: Counter[tuple[str, JobState]] = Counter()
@@ -57,12 +59,25 @@ class JobCounts:
             self._by_uid[uid] -= 1
         if job.state.ended:
             self.ended[queue, job.state] += before is not None
-            self._bytes_by_uid[uid] -= self._bytes.pop(job.job_id, 0)
+            if before:
+                self._end_runner(job)
             return
-        run = job.spec.run
-        if before is None and isinstance(run, Launch) and job.spec.array in (0, job.job_id):
-            self._bytes[job.job_id] = run.words_bytes
-            self._bytes_by_uid[uid] += run.words_bytes
+        if before is None:
+            self._begin_runner(job)
         self._seen[job.job_id] = queue, job.state
         self._by_state[queue, job.state] += 1
         self._by_uid[uid] += 1
+
+    def _begin_runner(self, job: Job) -> None:
+        first, run = job.spec.array or job.job_id, job.spec.run
+        self._runners[first] += 1
+        if isinstance(run, Launch) and first not in self._bytes:
+            self._bytes[first] = run.words_bytes
+            self._bytes_by_uid[job.spec.uid] += run.words_bytes
+
+    def _end_runner(self, job: Job) -> None:
+        first = job.spec.array or job.job_id
+        self._runners[first] -= 1
+        if not self._runners[first]:
+            del self._runners[first]
+            self._bytes_by_uid[job.spec.uid] -= self._bytes.pop(first, 0)
