@@ -80,6 +80,8 @@ class Publisher:
         self.errors: list[str] = []
 
     def start(self) -> None:
+        self.post(ev.Leads())
+        self.post(ev.Registered())
         self.post(ev.NodeSeen(self.gpus, ()))
         for work in (self._api.watch_pool(self.post), self._ticks()):
             self._spawn(work)

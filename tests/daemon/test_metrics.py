@@ -192,7 +192,7 @@ def test_waits_of_jobs_are_a_histogram() -> None:
 def test_a_wait_is_counted_once_at_the_first_start() -> None:
     counts = JobCounts()
     job: Any = SimpleNamespace(job_id=1, submitted_ns=5_000_000_000, first_started_ns=-1, state=JobState.PENDING)
-    job.spec = SimpleNamespace(queue="team", uid=0)
+    job.spec = SimpleNamespace(queue="team", uid=0, array=0, run=None)
     counts.see(job)
     assert counts.waits == {}
     job.state, job.first_started_ns = JobState.RUNNING, 25_000_000_000
