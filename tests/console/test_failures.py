@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
+import pytest
+
 from vgpud.console.login import failures as module
 from vgpud.console.login.client import find_source
 from vgpud.console.login.failures import ALL_MAX, KNOWN_FAIL_MAX, OWN_MAX, SHARED_MAX, WINDOW_NS, Attempt, Failures
@@ -93,3 +95,9 @@ def test_a_user_of_this_machine_is_known_by_uid_and_others_by_their_network() ->
         ("2001:db8::3:4", 4), ("2001:db8::9", 5)
     )
     assert find_source(("testclient", 4), ("testserver", 5)) == "unix"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.7.8.9", "::ffff:127.0.0.2", "::1"])
+def test_connections_of_this_machine_that_are_closed_are_one_source(host: str) -> None:
+    """They have no uid, and a local user has as many such addresses as there are."""
+    assert find_source((host, 4), (host, 5)) == "loopback"

@@ -65,11 +65,11 @@ def test_another_user_is_known_over_loopback() -> None:
         os.waitpid(pid, 0)
 
 
-def test_who_has_closed_is_nobody_but_an_address() -> None:
+def test_who_has_closed_is_nobody_but_of_this_machine() -> None:
     ours, its = pair_at(socket.AF_INET, "127.0.0.1")
     ours.close()
     with its:
-        assert source(its) == "127.0.0.1"
+        assert source(its) == "loopback"
 
 
 def test_users_of_unix_sockets_and_networks_of_addresses(short_dir: Path) -> None:

@@ -242,6 +242,9 @@ def test_a_drained_device_is_tainted(cluster: FakeCluster) -> None:
 
 
 def test_a_monitor_gets_no_slice(cluster: FakeCluster) -> None:
+    cluster.stop()
+    cluster.start("--monitors")
+    cluster.kubelet.register()
     claim = cluster.add(allocated("monitor", ("gpu-0", {}), ("gpu-1", {}), pods=(POD,), adminAccess=True))
     (answer,) = cluster.kubelet.prepare(claim).values()
     assert not answer.error and [d.device_name for d in answer.devices] == ["gpu-0", "gpu-1"]

@@ -7,6 +7,7 @@ client of another machine is known by its address; in IPv6 by its network, since
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import struct
@@ -75,6 +76,15 @@ _HEADER = struct.Struct("=IHHII")
 #: of inet_diag_msg: where the state and the uid are, behind the header
 _STATE_AT, _UID_AT = _HEADER.size + 1, _HEADER.size + 64
 _MAPPED = "::ffff:"
+#: connections of this machine whose user is not known
+LOOPBACK = "loopback"
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # no address
+        return False
 
 
 def source(sock: socket.socket) -> int | str:
@@ -93,9 +103,13 @@ def source_between(peer: tuple[str, int], own: tuple[str, int]) -> int | str:
 
 
 def _network(host: str) -> str:
+    """An address, of IPv6 its network. This machine's own are one: who closes at once has no uid, and many of them."""
+    host = host.partition("%")[0]
+    if is_loopback(host):
+        return LOOPBACK
     if ":" not in host:
         return host
-    packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    packed = socket.inet_pton(socket.AF_INET6, host)
     return socket.inet_ntop(socket.AF_INET6, packed[:8] + bytes(8)) + "/64"
 
 

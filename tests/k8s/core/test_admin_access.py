@@ -9,7 +9,9 @@ import pytest
 
 from tests.k8s.core.world import World
 from tests.k8s.parts import allocated
+from vgpud.k8s.core import published
 from vgpud.k8s.core.admin_access import cdi_devices
+from vgpud.k8s.core.machine import Policy
 from vgpud.k8s.core.model import Gpu, Ref
 
 POD, MONITOR = "pod-1", "pod-2"
@@ -18,6 +20,7 @@ POD, MONITOR = "pod-1", "pod-2"
 def ready(**more: Any) -> World:
     world = World(2)
     world.gpus = tuple(replace(gpu, **more) for gpu in world.gpus)
+    world.policy = Policy(published.Policy(monitors=True))
     world.start()
     assert world.run()
     return world
@@ -51,6 +54,16 @@ def test_the_same_call_gets_the_same_answer_also_of_a_driver_that_was_started_ag
 def test_a_gpu_that_gets_no_claims_can_be_looked_at(state: dict[str, str]) -> None:
     world = ready(**state)
     assert world.prepare(monitor(world, "gpu-1")).cdi_devices == ("nvidia.com/gpu=1",)
+
+
+@pytest.mark.parametrize("device", ["gpu-0", "gpu-0-monitor"])
+def test_a_site_without_monitors_prepares_none(device: str) -> None:
+    world = ready()
+    world.policy = Policy()
+    world.start()
+    assert world.run()
+    answer = world.prepare(monitor(world, device))
+    assert "has adminAccess, which this site does not allow" in answer.error and not answer.cdi_devices
 
 
 def test_parts_of_one_gpu_are_one_device() -> None:

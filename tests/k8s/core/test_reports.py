@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.k8s.core.world import SECOND_NS, World
 from tests.k8s.parts import allocated
 from vgpud.k8s.core import events as ev
-from vgpud.k8s.core import reports
+from vgpud.k8s.core import published, reports
+from vgpud.k8s.core.machine import Policy
 from vgpud.k8s.core.model import Ref
 
 POD = "pod-1"
@@ -111,6 +112,10 @@ def test_a_device_that_fails_or_is_drained_is_reported_to_those_that_have_it() -
 
 def test_a_monitor_is_reported() -> None:
     world = ready()
+    world.policy = Policy(published.Policy(monitors=True))
+    world.start()
+    assert world.run()
+    world.reports.clear()
     world.prepare(world.add(allocated("monitor", ("gpu-0", {}), pods=(POD,), adminAccess=True)))
     assert said(world) == [("ResourceClaim", "Prepared", False), ("Pod", "Prepared", False)]
 

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from vgpud.k8s.core import events as ev
-from vgpud.k8s.core.machine import State, step
+from vgpud.k8s.core.machine import Policy, State, step
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Known, Ref
 from vgpud.k8s.core.published import generate_name
 
@@ -24,6 +24,7 @@ class World:
 
     def __init__(self, gpus: int = 1, server: tuple[int, int] = (1, 36)) -> None:
         self.server = server
+        self.policy = Policy()
         self.gpus = tuple(Gpu(f"GPU-{n}", n, "H200", 140_400 * MIB, 2 * MIB) for n in range(gpus))
         self.claims: dict[tuple[str, str], dict[str, Any]] = {}
         self.slices: dict[str, ev.MakeSlice] = {}
@@ -47,7 +48,7 @@ class World:
 
     def start(self) -> None:
         """A driver without a past, which kubelet registers."""
-        self.state = State(NODE)
+        self.state = State(NODE, self.policy)
         self.commands: deque[ev.Command] = deque()
         self.post(ev.Leads())
         self.post(ev.Registered())

@@ -67,7 +67,7 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
     if item["suspended"]:
         pairs.append(("suspended", SUSPENDED[item["suspended"]]))
     for container in item["containers"]:
-        state = f"pid {container['pid']}, {container['cgroup']}" if container["pid"] else "being created"
+        state = f"pid {container['pid']}, {container['cgroup'] or 'ended'}" if container["pid"] else "being created"
         name = f"{container['name']}, " if container["name"] else ""
         pairs.append(("container", f"{name}{container['id'][:12]}, {state}"))
     if item["cdi_device"]:

@@ -60,6 +60,9 @@ async def login_page(request: Request) -> Response:
 
 def _source(request: Request) -> str:
     """Whose failures a failed log-in is: a user of this machine (also one that tunnels), an address, "unix"."""
+    who = getattr(request.state, "source", None)  # as the connection was accepted: it may be closed by now
+    if who is not None:
+        return f"uid {who}" if isinstance(who, int) else str(who)
     peer, own = request.client, request.scope.get("server")
     if peer is None or own is None or own[1] is None:
         return "unix"

@@ -41,8 +41,16 @@ def is_left(claim: Mapping[str, Any], pool: str, pods: Iterable[str]) -> bool:
     return (DRIVER, pool) not in found and set(pods).isdisjoint(pods_of(claim))
 
 
-def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], pool: str, priority_max: int) -> Asked:
-    """The claim, checked. offers: the published devices by name; pool: this node's. Raises ClaimError."""
+def read_claim(
+    claim: Mapping[str, Any],
+    ref: Ref,
+    offers: Mapping[str, Offer],
+    pool: str,
+    priority_max: int,
+    admits_monitors: bool = False,
+) -> Asked:
+    """The claim, checked. offers: the published devices by name; pool: this node's; admits_monitors: whether the site
+    lets claims with adminAccess see GPUs. Raises ClaimError."""
     if not is_of(claim, ref.uid):
         text = f"claim {ref} has another uid than kubelet asks for ({ref.uid})"
         raise ClaimError(f"{text}: it was deleted and created again")
@@ -57,6 +65,8 @@ def read_claim(claim: Mapping[str, Any], ref: Ref, offers: Mapping[str, Offer], 
         raise ClaimError(f"claim {ref} has a device of pool {foreign}, and this node's is {pool}")
     _require_pods(ref, claim)
     if any(one.get("adminAccess") for one in found):
+        if not admits_monitors:
+            raise ClaimError(f"claim {ref} has adminAccess, which this site does not allow (driver.monitors)")
         return _monitor(ref, claim, found, offers)
     parts = [_granted(ref, one, offers) for one in found]
     results = tuple(_result(one, part.uuid) for one, part in zip(found, parts, strict=True))

@@ -244,7 +244,9 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
 def _read(state: State, claim: Mapping[str, Any], ref: Ref, known: Known | None) -> Asked:
     """Raises ClaimError."""
     offers = published.offers(state.gpus or ())
-    return read_claim(claim, ref, offers, state.node, state.policy.priority_max).as_prepared(known)
+    policy = state.policy
+    asked = read_claim(claim, ref, offers, state.node, policy.priority_max, policy.publish.monitors)
+    return asked.as_prepared(known)
 
 
 def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
