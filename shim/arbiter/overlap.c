@@ -1,6 +1,7 @@
 /* overlap.c - see overlap.h. */
 #include "arbiter/overlap.h"
 
+#include "arbiter/shares.h"
 #include "base/prim.h"
 
 #define KEPT_NS VG_NS_PER_S /* what ended so long ago overlaps nothing that is shown now */
@@ -12,11 +13,6 @@
 #define CREDIT_MOST_NS (20 * VG_NS_PER_MS)
 #define RUNS_A_LOOK 16  /* that are read of a page at once */
 #define RUNS_A_ROUND 32 /* and of all pages of a slice: some 3 us */
-
-/* More of what it has reported is going to be counted. */
-static bool is_late(const struct vg_span *busy) {
-  return (int64_t)(busy->told_ns - busy->left_out_ns - busy->counted_ns) > 0;
-}
 
 /* A set that is full forgets the oldest run: pauses that were joined would count as work. */
 static void add_run(struct vg_runs *ran, uint64_t begin_ns, uint64_t end_ns) {
@@ -30,7 +26,7 @@ static bool read_run(struct vg_lane *lane, struct vg_process *process, uint64_t 
                      uint64_t now_ns) {
   if (begin_ns < process->run_end_ns) begin_ns = process->run_end_ns;
   if (end_ns > now_ns || end_ns <= begin_ns) return true;
-  bool whole = end_ns - begin_ns <= process->unshown_ns || !is_late(&process->busy);
+  bool whole = end_ns - begin_ns <= process->unshown_ns || !vg_span_is_late(&process->busy);
   if (!whole)
     end_ns = begin_ns + process->unshown_ns;
   else if (end_ns - begin_ns > process->unshown_ns)
@@ -70,12 +66,8 @@ void vg_overlap_count(struct vg_lane *lane, struct vg_process *process, uint64_t
   if (now_ns > KEPT_NS) vg_runs_forget(&lane->ran, now_ns - KEPT_NS);
 }
 
-static uint64_t least(uint64_t one, uint64_t other) {
-  return one < other ? one : other;
-}
-
 void vg_overlap_forget(struct vg_lane *lane, const struct vg_process *process) {
-  lane->excess_ns -= least(lane->excess_ns, process->unshown_ns);
+  lane->excess_ns -= vg_core_least(lane->excess_ns, process->unshown_ns);
   if (lane->first) return;
   lane->excess_ns = lane->overlap_ns = lane->credit_ns = 0;
   lane->ran.count = 0;
@@ -97,12 +89,12 @@ static void lose_excess(struct vg_lane *lane) {
 /* Takes the overlap off what the clock did not have, and then, as far as there is credit, off what it had. Returns what
  * is left of that. */
 static uint64_t take_off(struct vg_lane *lane, uint64_t clock_ns) {
-  uint64_t beyond_ns = least(lane->overlap_ns, lane->excess_ns);
+  uint64_t beyond_ns = vg_core_least(lane->overlap_ns, lane->excess_ns);
   lane->excess_ns -= beyond_ns;
   lane->overlap_ns -= beyond_ns;
-  lane->credit_ns = least(lane->credit_ns + clock_ns / CREDIT_PART, CREDIT_MOST_NS);
-  lane->overlap_ns = least(lane->overlap_ns, lane->credit_ns);
-  uint64_t off_ns = least(lane->overlap_ns, clock_ns);
+  lane->credit_ns = vg_core_least(lane->credit_ns + clock_ns / CREDIT_PART, CREDIT_MOST_NS);
+  lane->overlap_ns = vg_core_least(lane->overlap_ns, lane->credit_ns);
+  uint64_t off_ns = vg_core_least(lane->overlap_ns, clock_ns);
   lane->overlap_ns -= off_ns;
   lane->credit_ns -= off_ns;
   lane->counted_ahead |= off_ns > 0;
@@ -112,10 +104,10 @@ static uint64_t take_off(struct vg_lane *lane, uint64_t clock_ns) {
 uint64_t vg_overlap_take(struct vg_lane *lane, uint64_t passed_ns) {
   lane->runs_read = 0;
   if (!lane->more_ns && !lane->excess_ns) return 0;
-  uint64_t clock_ns = least(lane->more_ns, passed_ns);
+  uint64_t clock_ns = vg_core_least(lane->more_ns, passed_ns);
   lane->excess_ns += lane->more_ns - clock_ns;
   lane->more_ns = 0;
-  uint64_t taken_ns = take_off(lane, clock_ns), late_ns = least(lane->excess_ns, passed_ns - taken_ns);
+  uint64_t taken_ns = take_off(lane, clock_ns), late_ns = vg_core_least(lane->excess_ns, passed_ns - taken_ns);
   lane->excess_ns -= late_ns;
   if (lane->excess_ns > EXCESS_MOST_NS || (lane->excess_ns && !shows_runs(lane))) lose_excess(lane);
   return taken_ns + late_ns;

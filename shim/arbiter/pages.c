@@ -143,9 +143,7 @@ static void read_answers(struct vg_process *process, uint64_t now_ns) {
 /* May the page change, without its doorbell, in a way that matters before the next heartbeat? */
 static uint8_t due_next(const struct vg_process *process) {
   bool open = is_open(process->word);
-  bool runs = process->reported.outstanding || process->busy.since_ns;
-  runs |=
-      (int64_t)(process->busy.told_ns - process->busy.left_out_ns - process->busy.counted_ns) > 0; /* counted late */
+  bool runs = process->reported.outstanding || process->busy.since_ns || vg_span_is_late(&process->busy);
   bool drains = !open && !process->reported.quiet;
   bool enters = open && process->reported.waiting;
   if (runs || drains || enters) return VG_DUE_PAGE;

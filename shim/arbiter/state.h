@@ -50,6 +50,11 @@ struct vg_span {
   uint64_t left_out_ns;        /* told, and not to be counted: of gaps, in which the arbiter stood still; modulo 2^64 */
 };
 
+/* More of what it says is going to be counted. */
+static inline bool vg_span_is_late(const struct vg_span *span) {
+  return (int64_t)(span->told_ns - span->left_out_ns - span->counted_ns) > 0;
+}
+
 struct vg_memory_shown { /* as published in the control page */
   uint64_t limit_bytes, slice_used_bytes, granted_bytes, coast_bytes;
   uint32_t want_answered, pressure;

@@ -7,9 +7,8 @@
  * some microseconds. */
 uint64_t vg_run_delay_ns(void);
 
-/* For how long since it was before_ns. */
-static inline uint64_t vg_run_delay_since(uint64_t before_ns) {
-  uint64_t delay_ns = vg_run_delay_ns();
+/* By how much it has grown, where both are known. */
+static inline uint64_t vg_delay_between(uint64_t before_ns, uint64_t delay_ns) {
   return before_ns && delay_ns > before_ns ? delay_ns - before_ns : 0;
 }
 

@@ -13,8 +13,8 @@
 #define POSTPONED_MOST 16
 #define HELD_UP_NS 50000ull /* a launch and its two events take less, else it is worth to ask for the reason */
 #define HELD_UP_PART 8      /* of a timing: what the thread lost may be left in it */
-/* So many first timings of functions are spoilt at most, in the whole process: a program can be short of a processor on
- * purpose, with work that runs meanwhile. */
+/* So many first timings of functions are left out at most, in the whole process, and of a function that is known all
+ * but one of so many: a program can be short of a processor on purpose, with work that runs meanwhile. */
 #define SPOILT_MOST 16
 #define STALE_LEGACY_NS VG_NS_PER_S
 #define PAUSE_LEAST_NS 500000ull /* between two markers of a thread, which are an eighth of the bound apart */
@@ -45,17 +45,19 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
   }
   estimate->postponed = 0;
   CUevent begin = vg_event_new(CU_EVENT_DEFAULT);
+  if (!begin) return NULL;
+  stream->timed_delay_ns = vg_run_delay_ns(); /* not between the two events */
   stream->timed_ns = vg_prim_now_ns();
-  stream->timed_delay_ns = vg_run_delay_ns();
-  if (!begin || vg_event_record(begin, stream) == CUDA_SUCCESS) return begin;
+  if (vg_event_record(begin, stream) == CUDA_SUCCESS) return begin;
   vg_event_drop(begin);
   return NULL;
 }
 
-/* The thread had no processor between the two events, for a good part of the time between them. */
-static bool is_spoilt(const struct vg_marker *marker, uint64_t elapsed_ns) {
-  static uint32_t unknown; /* in the whole process; a race loses one */
-  if (marker->row || marker->held_up_ns * HELD_UP_PART <= elapsed_ns) return false;
+/* The thread had no processor between the two events, for a good part of the time between them: leaves the timing out,
+ * but not always. Returns whether it did. */
+static bool leave_out(const struct vg_marker *marker, uint64_t elapsed_ns) {
+  static uint32_t unknown; /* functions, in the whole process; a race loses one */
+  if (marker->held_up_ns * HELD_UP_PART <= elapsed_ns) return false;
   if (marker->estimate->count) return ++marker->estimate->spoilt % SPOILT_MOST != 0;
   return VG_LOAD_RELAXED(&unknown) < SPOILT_MOST && __atomic_add_fetch(&unknown, 1, __ATOMIC_RELAXED) <= SPOILT_MOST;
 }
@@ -81,7 +83,7 @@ static uint64_t calibrate(const struct vg_marker *marker) {
   if (known && marker->row) vg_estimate_row(marker->estimate, marker->row, elapsed_ns);
   if (marker->row) return vg_estimate_cost(marker->estimate);
   if (!known) return marker->last_ns;
-  if (is_spoilt(marker, elapsed_ns)) return cost_of_spoilt(marker, elapsed_ns);
+  if (leave_out(marker, elapsed_ns)) return cost_of_spoilt(marker, elapsed_ns);
   return vg_estimate_sample(marker->estimate, elapsed_ns);
 }
 
@@ -213,7 +215,7 @@ static bool put_marker(struct vg_work *work, struct vg_stream *stream, struct vg
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
   if (marker.timing_begin && !marker.row && now_ns > stream->timed_ns + HELD_UP_NS)
-    marker.held_up_ns = vg_run_delay_since(stream->timed_delay_ns);
+    marker.held_up_ns = vg_delay_between(stream->timed_delay_ns, vg_run_delay_ns());
   marker.put_ns = now_ns;
   marker.cost_ns = stream->unmarked_ns;
   marker.ends_wait |= stream->wait_lost;

@@ -103,9 +103,8 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
   VG_STORE(&report->outstanding, 1);
   vg_gate_set_counted_word(device);
-  gate->helper_rests |= VG_LOAD_RELAXED(&device->open_word) == VG_GATE_NO_WORD; /* it may sleep behind its drain */
   vg_gate_wake_helper(device);
-  if (gate->naps_behind_drain) vg_helper_wake(); /* the gate has been opened since */
+  if (gate->naps_behind_drain) vg_helper_wake();
   gate->naps_behind_drain = false;
   vg_gate_ring_edge(device);
 }

@@ -22,9 +22,8 @@ void vg_stream_begin_run(struct vg_stream *stream, uint64_t now_ns) {
 
 void vg_work_note_launch(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   if (now_ns <= stream->run_from_ns + LAUNCH_NS) return;
-  uint64_t lost_ns = vg_run_delay_since(work->run_delay_ns);
-  work->run_delay_ns += lost_ns;
-  if (!work->run_delay_ns) work->run_delay_ns = vg_run_delay_ns();
+  uint64_t delay_ns = vg_run_delay_ns(), lost_ns = vg_delay_between(work->run_delay_ns, delay_ns);
+  work->run_delay_ns = delay_ns;
   if (2 * lost_ns > now_ns - stream->run_from_ns) stream->launched_ns = now_ns;
 }
 
