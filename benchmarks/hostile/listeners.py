@@ -61,7 +61,7 @@ class Flood(Attacker):
         return sum(len(os.listdir(f"/proc/{one}/fd")) for one in (pid, *children))
 
     def figures(self, judge: Judge) -> list[Figure]:
-        def left(part: Part, what: str, before: float, after: float, most: float) -> Figure:
+        def remainder(part: Part, what: str, before: float, after: float, most: float) -> Figure:
             return Figure(judge.case, judge.host, f"{part.name}: {what}", before, after, NAN, NAN, True, at_most=most)
 
         found = super().figures(judge)
@@ -70,9 +70,9 @@ class Flood(Attacker):
             with contextlib.suppress(PartError):  # then there are too many: the deadlines of all listeners are over
                 wait_for("descriptors", lambda: self._descriptors(part) <= before + DESCRIPTORS_MORE_MAX, 15)  # noqa: B023
             now = self._descriptors(part)
-            found.append(left(part, "descriptors afterwards", before, now, before + DESCRIPTORS_MORE_MAX))
+            found.append(remainder(part, "descriptors afterwards", before, now, before + DESCRIPTORS_MORE_MAX))
             faults = len(re.findall("Traceback", part.err.read_text()))
-            found.append(left(part, "tracebacks", 0, faults, 0))
+            found.append(remainder(part, "tracebacks", 0, faults, 0))
         return found
 
 

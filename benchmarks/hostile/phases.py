@@ -207,7 +207,7 @@ class Judge:
         return self.by_phase(what, lambda p: share(spans, p.begin_ns, p.end_ns), **goal)
 
     def shares(self, name: str, maximum: float, spans: Sequence[Span]) -> list[Figure]:
-        """What the attack does to a victim, who may not come to more than its maximum either."""
+        """What the attack does to a victim, which must not exceed its maximum either."""
         most = round(maximum * (1 + GOAL_PERCENT / 100), 4)
         return [
             self.share(f"{name}: share", spans, goal_percent=GOAL_PERCENT, at_most=most),

@@ -204,14 +204,14 @@ for _ in range(100):
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect(sys.argv[1])
     socks.append(s)
-def gone(s):
+def is_closed(s):
     s.setblocking(False)
     try:
         return s.recv(1) == b""
     except BlockingIOError:
         return False
 until = time.monotonic() + 20
-while (left := sum(not gone(s) for s in socks)) > 16 and time.monotonic() < until:
+while (left := sum(not is_closed(s) for s in socks)) > 16 and time.monotonic() < until:
     time.sleep(0.1)
 print(left, flush=True)
 """

@@ -360,11 +360,11 @@ def test_four_trainers_share_what_a_daemon_in_a_container_has(composed: Composed
         assert container.pid == composed.docker.pid(f"boxed-{name}")
     composed.docker.cli("rm", "-f", "boxed-a")
 
-    def gone() -> bool:
+    def has_ended() -> bool:
         with composed.client() as client:
             return "a" not in {item.name for item in client.slices()}
 
-    wait_for("the slice's end", gone, 10)
+    wait_for("the slice's end", has_ended, 10)
 
 
 @pytest.mark.slow

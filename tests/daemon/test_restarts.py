@@ -45,7 +45,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts, "LOOK_S", 0.01)
 
 
-def made(backend: Backend) -> Restarts:
+def make_restarts(backend: Backend) -> Restarts:
     found = Restarts(backend, Work(), asyncio.get_running_loop().create_task)
     backend.forget = found.forget
     return found
@@ -62,7 +62,7 @@ def test_docker_is_asked_until_it_changes_its_mind(monkeypatch: pytest.MonkeyPat
 
     async def scenario() -> list[tuple[str, bool]]:
         backend = Backend(OF_DOCKER)
-        found = made(backend)
+        found = make_restarts(backend)
         found.end(ID, "ended")
         found.end(ID, "stopped")  # the hook says so, too
         await asyncio.wait_for(until(lambda: backend.known is None), 60)
@@ -76,7 +76,7 @@ def test_docker_is_asked_until_it_changes_its_mind(monkeypatch: pytest.MonkeyPat
 def test_what_no_engine_starts_again_ends_at_once(known: Container | None) -> None:
     async def scenario() -> list[tuple[str, bool]]:
         backend = Backend(known)
-        made(backend).end(ID, "ended")
+        make_restarts(backend).end(ID, "ended")
         return backend.told
 
     assert asyncio.run(scenario()) == [("ended", False)]
@@ -88,7 +88,7 @@ def test_a_container_that_is_created_again_is_not_looked_at_any_more(monkeypatch
 
     async def scenario() -> None:
         backend = Backend(OF_DOCKER)
-        found = made(backend)
+        found = make_restarts(backend)
         found.end(ID, "ended")
         await asyncio.wait_for(until(lambda: len(backend.told) > 2), 60)
         found.forget(ID)
@@ -102,7 +102,7 @@ def test_a_container_that_is_created_again_is_not_looked_at_any_more(monkeypatch
 def test_podman_is_waited_for_while_its_monitor_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> list[tuple[str, bool]]:
         backend = Backend(replace(OF_DOCKER, engine_dir=""))
-        found = made(backend)
+        found = make_restarts(backend)
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as monitor:
             monkeypatch.setattr(restarts, "MONITOR", processes.program(monitor.pid))
             found.note_monitor(ID, monitor.pid)

@@ -39,7 +39,7 @@ class Machine:
         fresh.write_text(str(off_s))
         fresh.rename(self._off)
 
-    def told(self) -> list[str]:
+    def clock_messages(self) -> list[str]:
         return self.queue.node.messages("node.clock")
 
 
@@ -74,8 +74,8 @@ def test_times_of_jobs_do_not_follow_a_clock_that_is_set(machine: Machine, off_s
     begin.FromNanoseconds(time.time_ns() + 3_000_000_000)
     (later,) = queue.submit("true", 1000, begin=begin)
     machine.set_clock(off_s)
-    eventually(machine.told, "the event")
-    assert ("ahead of" if off_s > 0 else "behind") in machine.told()[0]
+    eventually(machine.clock_messages, "the event")
+    assert ("ahead of" if off_s > 0 else "behind") in machine.clock_messages()[0]
     assert queue.get(limited).state == "running"
     assert queue.until(short, "timed_out", "failed").state == "timed_out"
     assert time.monotonic() - begun_s > 5, "not before its time"

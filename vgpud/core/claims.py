@@ -28,7 +28,8 @@ from vgpud.core.slices import claim_slice, end, is_for_claims, make
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 PODS_MAX = 256  # that a claim can be reserved for
-_POD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+#: as the API server allows it
+POD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 #: of what `vgpu slice set` may change; all else is fixed by the claim
 RESIZABLE = ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "service_class")
 #: kubelet's directory of a pod, by its cgroup driver: kubepods/burstable/podUID, kubepods-burstable-podU_I_D.slice.
@@ -191,7 +192,7 @@ def _invalid(event: PrepareClaim) -> Denied | None:
     if len(claim.pods) > PODS_MAX:
         text = f"claim {claim} is for {len(claim.pods)} pods: a claim can be reserved for {PODS_MAX}"
         return Denied(Reason.INVALID, text, field="claim.pod_uids")
-    if len(claim.pod_names) > PODS_MAX or not all(_POD_NAME.fullmatch(name) for name in claim.pod_names):
+    if len(claim.pod_names) > PODS_MAX or not all(POD_NAME.fullmatch(name) for name in claim.pod_names):
         return Denied(Reason.INVALID, f"claim {claim} has names that are no pods'", field="claim.pod_names")
     wrong = allocations.invalid(claim)
     if wrong:

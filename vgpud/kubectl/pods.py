@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vgpud.core.slices import claim_slice
 from vgpud.core.units import format_bytes, format_gpus
 from vgpud.k8s.core.claims import pod_refs
 from vgpud.k8s.core.names import DRIVER, FREE, MEMORY, SIZE, SM
@@ -43,7 +44,7 @@ def _of_claim(claim: Object) -> Iterator[SliceOfPod]:
                 metadata["namespace"],
                 pods,
                 metadata["name"],
-                data["slice"],
+                claim_slice(metadata["uid"]),  # what the status says of it may be another's
                 entry["pool"],
                 entry["device"],
                 _range(data.get("smMilli") or {}, format_gpus),

@@ -28,7 +28,7 @@ def half(world: World, pods: tuple[str, ...] = (POD,)) -> Ref:
     return world.add(allocated("half", ("gpu-0", HALF), pods=pods))
 
 
-def said(world: World) -> list[tuple[str, str, bool]]:
+def take_reports(world: World) -> list[tuple[str, str, bool]]:
     made, world.reports = [(one.kind, one.reason, one.is_warning) for one in world.reports], []
     return made
 
@@ -47,7 +47,7 @@ def test_what_the_status_says_already_is_not_reported_again() -> None:
     world = ready()
     ref = half(world)
     world.prepare(ref)
-    said(world)
+    take_reports(world)
     world.start()  # a driver without a past
     world.run()
     world.prepare(ref)
@@ -60,12 +60,12 @@ def test_a_resized_slice_is_reported_with_its_numbers() -> None:
     ref = half(world)
     world.prepare(ref)
     world.post(world.node_seen())
-    said(world)
+    take_reports(world)
     world.resized[ref.uid] = tuple(replace(one, max_milli=1000) for one in world.slices[ref.uid].asked.granted)
     world.post(world.node_seen())
     world.run()
     assert "gpu-0: 0.5 to 1 of the SM time" in world.reports[0].note
-    assert said(world) == [("ResourceClaim", "Resized", False), ("Pod", "Resized", False)]
+    assert take_reports(world) == [("ResourceClaim", "Resized", False), ("Pod", "Resized", False)]
 
 
 def test_a_claim_that_cannot_be_prepared_says_why_once_for_many_tries() -> None:
@@ -75,16 +75,16 @@ def test_a_claim_that_cannot_be_prepared_says_why_once_for_many_tries() -> None:
         assert "gpu-9" in world.prepare(ref).error
         world.tick(2)
     assert "has device gpu-9, which this node does not have" in world.reports[0].note
-    assert said(world) == [("ResourceClaim", "PrepareFailed", True)]
+    assert take_reports(world) == [("ResourceClaim", "PrepareFailed", True)]
     world.tick(600)
     world.prepare(ref)
-    assert said(world) == [("ResourceClaim", "PrepareFailed", True)]
+    assert take_reports(world) == [("ResourceClaim", "PrepareFailed", True)]
 
 
 def test_vgpuds_refusal_is_reported() -> None:
     world = ready()
     world.prepare(half(world))
-    said(world)
+    take_reports(world)
     world.prepare(world.add(allocated("more", ("gpu-0", {"sm": "600", "memory": "1Gi"}), pods=(POD,))))
     (report,) = world.reports
     assert report.subject.name == "more" and "is full" in report.note
@@ -94,7 +94,7 @@ def test_a_device_that_fails_or_is_drained_is_reported_to_those_that_have_it() -
     world = ready(2)
     world.prepare(half(world))
     world.post(world.node_seen())
-    said(world)
+    take_reports(world)
     for state, reason, is_warning in (
         ({"drained": "a fan"}, "DeviceDrained", False),
         ({"fault": "Xid 79"}, "DeviceFaulty", True),
@@ -103,7 +103,7 @@ def test_a_device_that_fails_or_is_drained_is_reported_to_those_that_have_it() -
         world.post(world.node_seen())
         world.run()
         assert next(iter(state.values())) in world.reports[0].note
-        assert said(world) == [("ResourceClaim", reason, is_warning), ("Pod", reason, is_warning)]
+        assert take_reports(world) == [("ResourceClaim", reason, is_warning), ("Pod", reason, is_warning)]
     world.gpus = (world.gpus[0], replace(world.gpus[1], fault="Xid 48"))
     world.post(world.node_seen())
     assert world.run() and not world.reports, "no claim has that one"
@@ -117,7 +117,7 @@ def test_a_monitor_is_reported() -> None:
     assert world.run()
     world.reports.clear()
     world.prepare(world.add(allocated("monitor", ("gpu-0", {}), pods=(POD,), adminAccess=True)))
-    assert said(world) == [("ResourceClaim", "Prepared", False), ("Pod", "Prepared", False)]
+    assert take_reports(world) == [("ResourceClaim", "Prepared", False), ("Pod", "Prepared", False)]
 
 
 def test_a_claim_of_many_pods_reports_to_some() -> None:

@@ -75,7 +75,7 @@ class Site:
     def source(self, request: Request) -> str:
         """Whose connection a request has come over. Without TLS a browser sends the cookie to every port of the host,
         so to servers of other users, too; over their connections it is worth nothing. "" where that does not matter."""
-        return "" if self.secure else str(getattr(request.state, "source", ""))
+        return "" if self.secure else str(getattr(request.state, "source", "gone"))
 
     def page(self, request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A whole page for a user who is logged in."""

@@ -14,7 +14,7 @@ from vgpud.core.queue.reasons import duration
 from vgpud.host.boot import boot_id
 
 #: difference between the machine's clock and this one that users are told of
-TOLD_NS = 60_000_000_000
+NEWS_MIN_NS = 60_000_000_000
 FILE_NAME = "queue-clock"
 
 
@@ -40,7 +40,7 @@ class Clock:
     def news(self) -> str:
         """A sentence when the machine's clock has been set, and not yet told; else ""."""
         ahead_ns = time.time_ns() - self.now_ns()
-        if abs(ahead_ns - self._told_ns) < TOLD_NS:
+        if abs(ahead_ns - self._told_ns) < NEWS_MIN_NS:
             return ""
         self._told_ns = ahead_ns
         off = f"{duration(abs(ahead_ns))} {'ahead of' if ahead_ns > 0 else 'behind'}"
@@ -48,7 +48,9 @@ class Clock:
             f"this machine's clock is {off} the queue's, which counts on as before: time limits and usage stay right,"
         )
         text += " --begin and reservations are by the queue's clock until vgpud begins without running jobs and slices"
-        return text if abs(ahead_ns) >= TOLD_NS else "this machine's clock and the queue's agree again"
+        if ahead_ns < 0:  # it begins after all that is in the store
+            text += " once the machine's has caught up"
+        return text if abs(ahead_ns) >= NEWS_MIN_NS else "this machine's clock and the queue's agree again"
 
 
 def _read(path: Path) -> int | None:

@@ -215,7 +215,7 @@ class JobController:
         self._save_history()
 
     def tick(self) -> None:
-        """Once a second: progress of jobs, what the store could not take, and every ROWS_S the accounting."""
+        """Once a second: progress of jobs, what the store could not take, and every ROWS_NS the accounting."""
         self.progress.tick()
         if news := self.clock.news():
             self.host.note(ev.Log("node.clock", news))

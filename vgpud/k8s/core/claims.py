@@ -8,10 +8,10 @@ claim has one slice and a slice has a GPU once. Fixed parts of a GPU are summed,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from vgpud.core.claims import POD_NAME
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result, Words
 from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI, FREE, MEMORY, MEMORY_MAX, MONITOR, SM, SM_MAX
@@ -21,7 +21,6 @@ from vgpud.k8s.core.taints import tolerates_drain
 
 RESULTS_MAX = 32  # of a claim's allocation, in the API
 PODS = "pods"
-_POD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _AMOUNT_MAX = 1 << 60  # sums of all devices' are still numbers of 64 bits
 
 
@@ -245,7 +244,7 @@ def pod_refs(claim: Mapping[str, Any]) -> list[Ref]:
     """The same with their names, of those that have one as the API server allows it."""
     namespace, reserved = str(_at(claim, "metadata", "namespace")), _list(claim, "status", "reservedFor")
     named = ((one, str(one.get("name") or "")) for one in reserved if one.get("resource") == PODS and one.get("uid"))
-    return [Ref(str(one.get("uid")), namespace, name) for one, name in named if _POD_NAME.fullmatch(name)]
+    return [Ref(str(one.get("uid")), namespace, name) for one, name in named if POD_NAME.fullmatch(name)]
 
 
 def _at(found: Any, *path: str) -> Any:
