@@ -10,6 +10,7 @@
 
 #define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a longer forecast is ignored */
 #define COUNTER_MAX (1ull << 58)            /* nine years of nanoseconds: a larger value is ignored */
+#define BEGIN_READS_MAX 64                  /* pages of its slice that a newcomer's begin reads */
 #define REVIVED_NS (100 * VG_NS_PER_MS)     /* how often the doorbell alone counts as a sign of life */
 /* Time with work outstanding that need not be counted: so many times what has been, and at most so much at once. */
 #define AHEAD_FACTOR 2
@@ -523,11 +524,26 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
 
 /* ---- a new process ---- */
 
-/* It holds nothing: the slice's numbers as of the last round do for it, until the round that is due. A thousand that
- * begin together would go through all rows a thousand times. */
-static void begin_memory(struct vg_arbiter *arbiter, struct vg_process *process) {
+/* What the slice's programs use now: without, the newcomer would be shown memory as free that another one has taken
+ * since the last round. */
+static void read_slice_memory(struct vg_arbiter *arbiter, struct vg_process *newcomer, uint64_t now_ns) {
+  struct vg_memory_slice *slice = &arbiter->memory_slices[newcomer->memory.slice];
+  uint64_t used_bytes = slice->unattributed_bytes + slice->disconnected_bytes;
+  int reads = 0;
+  for (struct vg_process *process = newcomer->next; process; process = process->next) {
+    if (++reads > BEGIN_READS_MAX) return;
+    read_memory(process, now_ns);
+    used_bytes += process->memory.used_bytes;
+  }
+  slice->used_bytes = used_bytes;
+}
+
+/* It holds nothing: the numbers of the last round do for all but what its slice uses, until the round that is due. A
+ * thousand that begin together would go through all rows a thousand times. */
+static void begin_memory(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   struct vg_memory_slice *slice = &arbiter->memory_slices[process->memory.slice];
   slice->max_bytes = process->slice->params.mem_max_bytes;
+  read_slice_memory(arbiter, process, now_ns);
   publish_memory(process, slice);
   arbiter->memory_stale = true;
 }
@@ -537,7 +553,7 @@ void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint
   if (process->memory.granted_bytes)
     vg_pages_memory(arbiter, now_ns);
   else
-    begin_memory(arbiter, process);
+    begin_memory(arbiter, process, now_ns);
   VG_STORE(&process->control->heartbeat_ns, now_ns);
   publish_to(arbiter, process->slice, process, true); /* the slice's others have theirs, or get it in the next round */
 }

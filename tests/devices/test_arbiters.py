@@ -100,6 +100,22 @@ def test_trace_tells_what_a_tenant_did(arbiters: Arbiters, tenant: Tenant) -> No
     assert all(0 <= time.monotonic_ns() - e.time_ns < 60e9 for e in events)
 
 
+def test_a_newcomer_sees_what_the_others_of_its_slice_use(arbiters: Arbiters, tenant: Tenant) -> None:
+    """Its first query may come before the arbiter's next round, and others report without a bell."""
+    tenant.says(want_bytes=1 << 28, want_seq=1)
+    wait_for(lambda: tenant.control.granted_bytes == 1 << 28)
+    for turn in range(20):
+        tenant.report.used_bytes = (turn + 1) << 20
+        newcomer = Tenant()
+        arbiters.attach(
+            SERIAL, PROCESS + 1, UUID, (newcomer.header, newcomer.control, newcomer.report), newcomer.bell, 0
+        )
+        seen_bytes = newcomer.control.slice_used_bytes
+        arbiters.detach(PROCESS + 1, UUID)
+        os.close(newcomer.bell)
+        assert seen_bytes == (turn + 1) << 20
+
+
 def test_what_comes_after_the_end_has_no_effect(arbiters: Arbiters) -> None:
     """A look at the devices may still be under way when the daemon ends."""
     arbiters.charge(SERIAL, UUID, 5)
