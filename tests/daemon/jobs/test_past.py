@@ -7,12 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.store.test_user_shares import EVE, MOST, ended, of
 from vgpud.config import Config
 from vgpud.core.events import Log
 from vgpud.core.jobs.counts import JobCounts
 from vgpud.core.jobs.model import Job, JobState
-from vgpud.daemon.jobs.past import SAY_NS, Past
+from vgpud.daemon.jobs import past as module
+from vgpud.daemon.jobs.past import HOLD_FILE, HOLD_NS, LOOK_NS, SAY_NS, Past
 from vgpud.daemon.jobs.requests import JobRequests
 from vgpud.store.database import Store
 from vgpud.store.jobs import JobStore
@@ -21,10 +24,69 @@ S = 1_000_000_000
 NOW_NS = 400 * 24 * 3600 * S
 
 
+DAY = 24 * 3600 * S
+
+
 def world(folder: Path) -> tuple[Past, JobStore, list[Log]]:
     store, said = JobStore(Store(folder)), []
-    host: Any = SimpleNamespace(config=Config(state_bytes_max=MOST), note=said.append)
-    return Past(host, store), store, said
+    host: Any = SimpleNamespace(config=Config(state_bytes_max=MOST, state_dir=str(folder)), note=said.append)
+    return Past(host, store, 0, NOW_NS), store, said
+
+
+def restart(folder: Path, store: JobStore, latest_ns: int, now_ns: int) -> tuple[Past, list[Log]]:
+    said: list[Log] = []
+    host: Any = SimpleNamespace(config=Config(accounting_days=400, state_dir=str(folder)), note=said.append)
+    return Past(host, store, latest_ns, now_ns), said
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The machine's clock."""
+    made = SimpleNamespace(ns=1000 * DAY)
+    monkeypatch.setattr(module.time, "time_ns", lambda: made.ns)
+    return made
+
+
+def test_a_start_under_a_clock_that_is_far_ahead_forgets_nothing(tmp_path: Path, wall: SimpleNamespace) -> None:
+    """A bad RTC or a spoofed NTP: the past of all users was gone before anybody could set it right."""
+    store, latest_ns = JobStore(Store(tmp_path)), 1000 * DAY
+    store.save([replace(ended(1), ended_ns=latest_ns)])
+    wall.ns = wrong_ns = latest_ns + 900 * DAY
+    past, said = restart(tmp_path, store, latest_ns, wrong_ns)
+    past.forget(wrong_ns + HOLD_NS - S, {})
+    assert of(store, EVE) == [1]
+    assert len(said) == 1 and "900 d after the latest entry of the database" in said[0].message
+    # what was written under the wrong clock makes the next start look right
+    past, said = restart(tmp_path, store, wrong_ns, wrong_ns + S)
+    past.forget(wrong_ns + HOLD_NS - S, {})
+    assert of(store, EVE) == [1] and not said
+    # the clock is set right; the queue's, which never goes back, stays ahead
+    wall.ns = latest_ns + DAY
+    past, _ = restart(tmp_path, store, wrong_ns, wrong_ns + 3 * S)
+    past.forget(wrong_ns + 100 * DAY, {})
+    assert of(store, EVE) == [1]
+
+
+def test_a_machine_that_was_off_for_years_forgets_a_day_later(tmp_path: Path, wall: SimpleNamespace) -> None:
+    store = JobStore(Store(tmp_path))
+    store.save([replace(ended(1), ended_ns=1000 * DAY)])
+    wall.ns = 2000 * DAY
+    past, _ = restart(tmp_path, store, 1000 * DAY, wall.ns)
+    wall.ns += HOLD_NS + LOOK_NS
+    past.forget(wall.ns, {})
+    assert of(store, EVE) == []
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", str(10**30)])
+def test_a_damaged_note_of_the_hold_holds_for_a_day(tmp_path: Path, wall: SimpleNamespace, text: str) -> None:
+    store = JobStore(Store(tmp_path))
+    store.save([replace(ended(1), ended_ns=1 * DAY)])
+    (tmp_path / HOLD_FILE).write_text(text)
+    past, _ = restart(tmp_path, store, wall.ns - S, wall.ns)
+    past.forget(wall.ns + HOLD_NS - S, {})
+    assert of(store, EVE) == [1]
+    past.forget(wall.ns + HOLD_NS + LOOK_NS, {})
+    assert of(store, EVE) == []
 
 
 def test_a_user_who_writes_on_is_kept_below_the_bound_and_named_once_an_hour(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class JobController:
         self._ended: deque[int] = deque()
         self.changes = Changes()
         self._rows_at_ns = 0
-        self._past = Past(host, store)
+        self._past = Past(host, store, kept.latest_ns, self.clock.now_ns())
 
     # ---- life ----
 
