@@ -53,9 +53,11 @@ static void count(uint32_t *counter) {
 
 /* ---- the call after which a stream may wait ---- */
 
+/* Blocking streams wait for what the legacy one waits for. */
 static bool is_meant(const struct vg_stream *stream, CUstream handle, CUcontext context) {
   if (!stream->used || stream->context != context) return false;
-  return handle == VG_GATE_ALL_STREAMS || handle_of(stream->handle, stream->per_thread) == handle;
+  if (handle == VG_GATE_ALL_STREAMS || (!handle && stream->blocking)) return true;
+  return handle_of(stream->handle, stream->per_thread) == handle;
 }
 
 void vg_gate_wait_before(CUstream stream, bool per_thread) {
@@ -97,7 +99,7 @@ bool vg_gate_is_event_over(CUevent event) {
 
 /* ---- the next launch ---- */
 
-static bool has_begun_to_wait(const struct vg_device *device, const struct vg_stream *stream) {
+bool vg_stream_has_begun_to_wait(const struct vg_device *device, const struct vg_stream *stream) {
   return !stream->shared && stream->waits_seen != vg_gate_wait_count(device, stream);
 }
 
@@ -105,7 +107,7 @@ bool vg_gate_is_behind_wait(const struct vg_ticket *ticket) {
   if (VG_LIKELY(!VG_LOAD_RELAXED(&ticket->device->gate->wait_counts.any_stream))) return false;
   vg_work_lock(ticket->work);
   const struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, ticket->line);
-  bool behind = stream->waits || has_begun_to_wait(ticket->device, stream);
+  bool behind = stream->waits || vg_stream_has_begun_to_wait(ticket->device, stream);
   vg_unlock(&ticket->work->lock);
   return behind;
 }
@@ -139,7 +141,7 @@ void vg_gate_mark_wait_end(const struct vg_ticket *ticket) {
   vg_work_lock(ticket->work);
   struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, ticket->line);
   if (!stream->cost_ns && stream->head == stream->tail) vg_stream_begin_run(stream, vg_prim_now_ns());
-  if (has_begun_to_wait(ticket->device, stream)) {
+  if (vg_stream_has_begun_to_wait(ticket->device, stream)) {
     stream->waits_seen = vg_gate_wait_count(ticket->device, stream);
     vg_work_mark_wait_end(ticket->work, stream);
     if (vg_stream_is_legacy(stream)) count(&counts->of[place_of(NULL)]); /* blocking streams wait for this launch */
