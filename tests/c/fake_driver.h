@@ -147,8 +147,10 @@ static CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus *ret_st
   return usable || stream ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
+static bool fake_streams_block;
+
 static CUresult fake_stream_flags(CUstream stream, unsigned *ret_flags) {
-  *ret_flags = stream ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+  *ret_flags = stream && !fake_streams_block ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
   return CUDA_SUCCESS;
 }
 

@@ -110,6 +110,52 @@ static void the_legacy_stream_waits_too(void) {
   end();
 }
 
+/* A blocking stream waits for what the legacy one waits for: a marker that it gets then shows nothing of the work
+ * before, which would run for as long as the wait. */
+static void a_marker_behind_a_wait_of_the_legacy_stream_is_none_of_work(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  fake_streams_block = true;
+  learn_cost(fake_stream(3));
+  uint64_t before_ns = busy_ns();
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS); /* without a marker */
+  call_that_waits(fake_stream(0), WAIT_NS);
+  fake_launch(fake_stream(3), WAIT_NS); /* as it waits for the legacy one */
+  call_that_waits(fake_stream(3), VG_NS_PER_MS);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  serve(2 * WAIT_NS);
+  uint64_t ran_ns = busy_ns() - before_ns;
+  printf("  waited %.0f ms, ran %.2f ms\n", (double)WAIT_NS / 1e6, (double)ran_ns / 1e6);
+  CHECK(ran_ns >= LAUNCH_NS && ran_ns < WAIT_NS / 4);
+  fake_streams_block = false;
+  end();
+}
+
+static void *wait_in_the_legacy_stream(void *unused) {
+  launch_into(fake_stream(4), &functions[1], LAUNCH_NS);
+  call_that_waits(fake_stream(0), WAIT_NS);
+  return unused;
+}
+
+static void another_thread_may_make_the_legacy_stream_wait(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  fake_streams_block = true;
+  learn_cost(fake_stream(3));
+  uint64_t before_ns = busy_ns();
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, wait_in_the_legacy_stream, NULL) == 0);
+  pthread_join(thread, NULL);
+  fake_launch(fake_stream(3), WAIT_NS);
+  call_that_waits(fake_stream(3), VG_NS_PER_MS);
+  launch_into(fake_stream(3), &functions[0], LAUNCH_NS);
+  serve(2 * WAIT_NS);
+  uint64_t ran_ns = busy_ns() - before_ns;
+  printf("  waited %.0f ms, ran %.2f ms\n", (double)WAIT_NS / 1e6, (double)ran_ns / 1e6);
+  CHECK(ran_ns >= LAUNCH_NS && ran_ns < WAIT_NS / 4);
+  fake_streams_block = false;
+  end();
+}
+
 /* Nothing runs: the next slice need not wait. Then something does: it is seen behind the closed gate. */
 static void a_drain_does_not_wait_for_what_waits(void) {
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
@@ -367,6 +413,8 @@ int main(void) {
   RUN(other_streams_run_meanwhile);
   RUN(another_thread_may_make_the_stream_wait);
   RUN(the_legacy_stream_waits_too);
+  RUN(a_marker_behind_a_wait_of_the_legacy_stream_is_none_of_work);
+  RUN(another_thread_may_make_the_legacy_stream_wait);
   RUN(a_drain_does_not_wait_for_what_waits);
   RUN(a_wait_beside_running_work_is_not_forgotten);
   RUN(a_wait_that_is_over_hides_no_work);
