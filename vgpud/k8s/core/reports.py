@@ -2,7 +2,7 @@
 
 A note may quote what others have written (names, reasons of operators), so it is one printable line of bounded length.
 kubelet asks for a claim that cannot be prepared every few seconds, so what was said of an object is not said again for
-a while, and a node says no more than its share: an event that is lost is in the driver's log.
+a while, and a node and each namespace on it say no more than their share: an event that is lost is in the driver's log.
 """
 
 from __future__ import annotations
@@ -22,17 +22,44 @@ SECOND_NS = 1_000_000_000
 AGAIN_NS, KNOWN_MAX = 600 * SECOND_NS, 1000
 #: events at once, and how long it takes until there may be one more
 BURST, EVERY_NS = 50, 2 * SECOND_NS
+#: the same of one namespace, half of the node's: one that makes claims in a loop leaves the others theirs
+NAMESPACE_BURST, NAMESPACE_EVERY_NS = 25, 4 * SECOND_NS
 #: of a claim's pods that an event is written for; of a note, in the API
 PODS_MAX, NOTE_BYTES_MAX = 8, 1024
 
 
 @dataclass(slots=True)
+class Bucket:
+    """How many events may still be said, of `burst`; one more each `every_ns`."""
+
+    burst: int
+    every_ns: int
+    tokens: int
+    refill_ns: int = 0
+
+    def refill(self, now_ns: int) -> int:
+        """Returns how many there are now."""
+        more = (now_ns - self.refill_ns) // self.every_ns
+        self.tokens = min(self.burst, self.tokens + more)
+        self.refill_ns += more * self.every_ns
+        return self.tokens
+
+
+@dataclass(slots=True)
 class ReportLog:
-    """What was said, by object and sentence, and what may still be said."""
+    """What was said, by object and sentence, and what may still be said, in all and by namespace."""
 
     until_ns: OrderedDict[tuple[str, str, str], int] = field(default_factory=OrderedDict)
-    tokens: int = BURST
-    refill_ns: int = 0
+    node: Bucket = field(default_factory=lambda: Bucket(BURST, EVERY_NS, BURST))
+    namespaces: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
+
+    def bucket_of(self, namespace: str) -> Bucket:
+        """Of the KNOWN_MAX namespaces that had an event last."""
+        bucket = self.namespaces.pop(namespace, None)
+        self.namespaces[namespace] = bucket or Bucket(NAMESPACE_BURST, NAMESPACE_EVERY_NS, NAMESPACE_BURST)
+        while len(self.namespaces) > KNOWN_MAX:
+            self.namespaces.popitem(last=False)
+        return self.namespaces[namespace]
 
 
 def report_claim(claim: Mapping[str, Any], reason: str, note: str, *, is_warning: bool = False) -> list[Report]:
@@ -74,13 +101,12 @@ def limit_reports(known: ReportLog, commands: Iterable[Command], now_ns: int) ->
 
 
 def _may_say(known: ReportLog, report: Report, now_ns: int) -> bool:
-    more = (now_ns - known.refill_ns) // EVERY_NS
-    known.tokens = min(BURST, known.tokens + more)
-    known.refill_ns += more * EVERY_NS
     key = (report.subject.uid, report.reason, report.note)
-    if now_ns < known.until_ns.get(key, now_ns) or known.tokens < 1:
+    buckets = known.node, known.bucket_of(report.subject.namespace)
+    if min([bucket.refill(now_ns) for bucket in buckets]) < 1 or now_ns < known.until_ns.get(key, now_ns):
         return False
-    known.tokens -= 1
+    for bucket in buckets:
+        bucket.tokens -= 1
     known.until_ns[key] = now_ns + AGAIN_NS
     known.until_ns.move_to_end(key)
     while len(known.until_ns) > KNOWN_MAX:
