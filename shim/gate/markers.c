@@ -243,8 +243,7 @@ bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_esti
 
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream) {
   bool has_room = stream->tail - stream->head < VG_WORK_MARKERS / 4 * 3;
-  bool behind = vg_stream_has_begun_to_wait(work->device, stream); /* what another thread, or the legacy stream, did */
-  if (stream->unmarked_ns && has_room && !stream->shared) mark(work, stream, (struct vg_marker){.ends_wait = behind});
+  if (stream->unmarked_ns && has_room && !stream->shared) mark(work, stream, (struct vg_marker){0});
 }
 
 void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream) {
@@ -266,8 +265,7 @@ void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns
       if (vg_stream_settled(stream, since_ns, now_ns))
         vg_work_clear_stream(work, stream, vg_stream_tail_end(stream, now_ns));
     } else if (REAL(cuCtxPushCurrent_v2)(stream->context) == CUDA_SUCCESS) {
-      bool behind = vg_stream_has_begun_to_wait(work->device, stream);
-      put_marker(work, stream, (struct vg_marker){.ends_wait = behind}, now_ns);
+      put_marker(work, stream, (struct vg_marker){0}, now_ns);
       REAL(cuCtxPopCurrent_v2)(&popped);
     }
   }

@@ -33,10 +33,6 @@ static inline void vg_stream_take_cost(struct vg_work *work, struct vg_stream *s
   if (!stream->stale) vg_work_set_outstanding(work, work->outstanding_ns - cost_ns);
 }
 
-/* Something that the stream may wait for has been called since the last launch into it: in it, by any thread, or in
- * another stream that it is ordered with. A marker that is put now may complete only behind that. */
-bool vg_stream_has_begun_to_wait(const struct vg_device *device, const struct vg_stream *stream);
-
 /* Nothing has been launched since since_ns. Has all completed? What has no marker, after a multiple of its estimate. */
 bool vg_stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64_t now_ns);
 

@@ -53,11 +53,20 @@ static void count(uint32_t *counter) {
 
 /* ---- the call after which a stream may wait ---- */
 
-/* Blocking streams wait for what the legacy one waits for. */
+/* Blocking streams wait for what the legacy one waits for: a marker that their work gets afterwards shows nothing of
+ * when that ended. Those of other threads are left as they are. */
 static bool is_meant(const struct vg_stream *stream, CUstream handle, CUcontext context) {
-  if (!stream->used || stream->context != context) return false;
+  if (!stream->used || stream->is_gone || stream->context != context) return false;
   if (handle == VG_GATE_ALL_STREAMS || (!handle && stream->blocking)) return true;
   return handle_of(stream->handle, stream->per_thread) == handle;
+}
+
+/* With the work's lock. `but`: a stream that is left as it is. */
+static void mark_before_wait(struct vg_work *work, CUstream handle, CUcontext context, const struct vg_stream *but) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    if (stream != but && is_meant(stream, handle, context)) vg_work_mark_before_wait(work, stream);
+  }
 }
 
 void vg_gate_wait_before(CUstream stream, bool per_thread) {
@@ -67,9 +76,7 @@ void vg_gate_wait_before(CUstream stream, bool per_thread) {
   if (!work || vg_gate_is_captured(stream, per_thread)) return;
   CUcontext context = vg_context_remembered();
   vg_work_lock(work);
-  for (int i = 0; i < VG_WORK_STREAMS; i++)
-    if (is_meant(&work->streams[i], handle_of(stream, per_thread), context))
-      vg_work_mark_before_wait(work, &work->streams[i]);
+  mark_before_wait(work, handle_of(stream, per_thread), context, NULL);
   vg_unlock(&work->lock);
 }
 
@@ -99,7 +106,7 @@ bool vg_gate_is_event_over(CUevent event) {
 
 /* ---- the next launch ---- */
 
-bool vg_stream_has_begun_to_wait(const struct vg_device *device, const struct vg_stream *stream) {
+static bool has_begun_to_wait(const struct vg_device *device, const struct vg_stream *stream) {
   return !stream->shared && stream->waits_seen != vg_gate_wait_count(device, stream);
 }
 
@@ -107,7 +114,7 @@ bool vg_gate_is_behind_wait(const struct vg_ticket *ticket) {
   if (VG_LIKELY(!VG_LOAD_RELAXED(&ticket->device->gate->wait_counts.any_stream))) return false;
   vg_work_lock(ticket->work);
   const struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, ticket->line);
-  bool behind = stream->waits || vg_stream_has_begun_to_wait(ticket->device, stream);
+  bool behind = stream->waits || has_begun_to_wait(ticket->device, stream);
   vg_unlock(&ticket->work->lock);
   return behind;
 }
@@ -141,8 +148,9 @@ void vg_gate_mark_wait_end(const struct vg_ticket *ticket) {
   vg_work_lock(ticket->work);
   struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, ticket->line);
   if (!stream->cost_ns && stream->head == stream->tail) vg_stream_begin_run(stream, vg_prim_now_ns());
-  if (vg_stream_has_begun_to_wait(ticket->device, stream)) {
+  if (has_begun_to_wait(ticket->device, stream)) {
     stream->waits_seen = vg_gate_wait_count(ticket->device, stream);
+    if (vg_stream_is_legacy(stream)) mark_before_wait(ticket->work, NULL, stream->context, stream);
     vg_work_mark_wait_end(ticket->work, stream);
     if (vg_stream_is_legacy(stream)) count(&counts->of[place_of(NULL)]); /* blocking streams wait for this launch */
   }

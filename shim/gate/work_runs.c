@@ -64,8 +64,8 @@ static uint64_t end_of(const struct vg_stream *stream, const struct vg_marker *m
     most_ns = marker->cost_ns;
   else if (marker->ends_wait && !(marker->cost_ns && vg_stream_is_legacy(stream)))
     most_ns = marker->cost_ns ? VG_STALE_LEAST_NS + VG_STALE_FACTOR * marker->cost_ns : 0;
-  else if (at_ns < marker->put_ns + AT_ONCE_NS)
-    most_ns = most_of(marker->cost_ns);
+  bool at_once = at_ns < marker->put_ns + AT_ONCE_NS && !(marker->estimate && marker->estimate->most_us);
+  if (at_once && most_ns > most_of(marker->cost_ns)) most_ns = most_of(marker->cost_ns);
   return at_ns > begin_ns + most_ns ? begin_ns + most_ns : at_ns;
 }
 
