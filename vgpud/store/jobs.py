@@ -141,13 +141,16 @@ class JobStore:
             )
             times = [t for job in jobs for t in (job.submitted_ns, job.started_ns, job.waiting_since_ns)]
             (usage_ns,) = db.execute("SELECT coalesce(max(end_ns), 0) FROM usage").fetchone()
+            (ended_ns,) = db.execute("SELECT coalesce(max(ended), 0) FROM jobs").fetchone()
             (next_id,) = db.execute("SELECT next FROM job_ids").fetchone()
             history = db.execute("SELECT name, history, at_ns FROM queue_history").fetchall()
             at_ns = max((row[2] for row in history), default=0)
             by_name = {name: one for name, one, when_ns in history if when_ns == at_ns}
             kept = db.execute("SELECT body FROM reservations ORDER BY name").fetchall()
             reservations = tuple(decode(Reservation, unseal(body)) for (body,) in kept)
-            return Kept(jobs, queues, by_name, at_ns, max([0, usage_ns, at_ns, *times]), next_id, reservations)
+            return Kept(
+                jobs, queues, by_name, at_ns, max([0, usage_ns, ended_ns, at_ns, *times]), next_id, reservations
+            )
 
         return self._db.read(read)  # type: ignore[no-any-return]
 

@@ -15,7 +15,8 @@ from vgpud.core.events import Log
 from vgpud.core.jobs.counts import JobCounts
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.daemon.jobs import past as module
-from vgpud.daemon.jobs.past import HOLD_FILE, HOLD_NS, LOOK_NS, SAY_NS, Past
+from vgpud.daemon.jobs.hold import HOLD_FILE, HOLD_NS
+from vgpud.daemon.jobs.past import SAY_NS, Past
 from vgpud.daemon.jobs.requests import JobRequests
 from vgpud.store.database import Store
 from vgpud.store.jobs import JobStore
@@ -47,24 +48,33 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return made
 
 
+def run(past: Past, now_ns: int, for_ns: int) -> int:
+    """Runs the daemon for so long. Returns when it ends."""
+    for at_ns in range(now_ns, now_ns + for_ns + 1, HOLD_NS // 8):
+        past.forget(at_ns, {})
+    return now_ns + for_ns
+
+
 def test_a_start_under_a_clock_that_is_far_ahead_forgets_nothing(tmp_path: Path, wall: SimpleNamespace) -> None:
     """A bad RTC or a spoofed NTP: the past of all users was gone before anybody could set it right."""
     store, latest_ns = JobStore(Store(tmp_path)), 1000 * DAY
     store.save([replace(ended(1), ended_ns=latest_ns)])
     wall.ns = wrong_ns = latest_ns + 900 * DAY
     past, said = restart(tmp_path, store, latest_ns, wrong_ns)
-    past.forget(wrong_ns + HOLD_NS - S, {})
+    run(past, wrong_ns, HOLD_NS // 2)
     assert of(store, EVE) == [1]
     assert len(said) == 1 and "900 d after the latest entry of the database" in said[0].message
-    # what was written under the wrong clock makes the next start look right
-    past, said = restart(tmp_path, store, wrong_ns, wrong_ns + S)
-    past.forget(wrong_ns + HOLD_NS - S, {})
-    assert of(store, EVE) == [1] and not said
+    # what was written under the wrong clock makes the next start look right; switched off for two days
+    wall.ns = wrong_ns = wrong_ns + 2 * DAY
+    past, said = restart(tmp_path, store, wrong_ns - DAY, wrong_ns)
+    run(past, wrong_ns, HOLD_NS // 4)
+    assert of(store, EVE) == [1] and "until vgpud has run for 12 h" in said[0].message
     # the clock is set right; the queue's, which never goes back, stays ahead
     wall.ns = latest_ns + DAY
-    past, _ = restart(tmp_path, store, wrong_ns, wrong_ns + 3 * S)
-    past.forget(wrong_ns + 100 * DAY, {})
+    past, _ = restart(tmp_path, store, wrong_ns, wrong_ns + DAY)
+    run(past, wrong_ns + DAY, 100 * DAY)
     assert of(store, EVE) == [1]
+    assert not (tmp_path / HOLD_FILE).exists()
 
 
 def test_a_machine_that_was_off_for_years_forgets_a_day_later(tmp_path: Path, wall: SimpleNamespace) -> None:
@@ -72,21 +82,36 @@ def test_a_machine_that_was_off_for_years_forgets_a_day_later(tmp_path: Path, wa
     store.save([replace(ended(1), ended_ns=1000 * DAY)])
     wall.ns = 2000 * DAY
     past, _ = restart(tmp_path, store, 1000 * DAY, wall.ns)
-    wall.ns += HOLD_NS + LOOK_NS
-    past.forget(wall.ns, {})
+    run(past, wall.ns, HOLD_NS)
     assert of(store, EVE) == []
+    _, said = restart(tmp_path, store, wall.ns, wall.ns + S)
+    assert not said
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", str(10**30)])
+@pytest.mark.parametrize("text", ["", "nonsense", str(10**30), "9" * 5000])
 def test_a_damaged_note_of_the_hold_holds_for_a_day(tmp_path: Path, wall: SimpleNamespace, text: str) -> None:
     store = JobStore(Store(tmp_path))
     store.save([replace(ended(1), ended_ns=1 * DAY)])
     (tmp_path / HOLD_FILE).write_text(text)
-    past, _ = restart(tmp_path, store, wall.ns - S, wall.ns)
-    past.forget(wall.ns + HOLD_NS - S, {})
-    assert of(store, EVE) == [1]
-    past.forget(wall.ns + HOLD_NS + LOOK_NS, {})
+    now_ns = wall.ns
+    for start in range(4):
+        assert of(store, EVE) == [1], start
+        past, _ = restart(tmp_path, store, now_ns - S, now_ns)
+        now_ns = wall.ns = run(past, now_ns, HOLD_NS // 4) + 10 * DAY
     assert of(store, EVE) == []
+
+
+def test_who_keeps_a_day_is_warned_of_half_a_one(tmp_path: Path, wall: SimpleNamespace) -> None:
+    store, said = JobStore(Store(tmp_path)), []
+    host: Any = SimpleNamespace(config=Config(accounting_days=1, state_dir=str(tmp_path)), note=said.append)
+    Past(host, store, wall.ns - DAY, wall.ns)
+    assert len(said) == 1
+
+
+def test_ended_jobs_alone_say_what_time_it_was(tmp_path: Path) -> None:
+    store = JobStore(Store(tmp_path))
+    store.save([replace(ended(1), ended_ns=1000 * DAY)])
+    assert store.load().latest_ns == 1000 * DAY
 
 
 def test_a_user_who_writes_on_is_kept_below_the_bound_and_named_once_an_hour(tmp_path: Path) -> None:
