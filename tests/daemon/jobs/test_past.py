@@ -14,7 +14,6 @@ from vgpud.config import Config
 from vgpud.core.events import Log
 from vgpud.core.jobs.counts import JobCounts
 from vgpud.core.jobs.model import Job, JobState
-from vgpud.daemon.jobs import past as module
 from vgpud.daemon.jobs.hold import HOLD_FILE, HOLD_NS
 from vgpud.daemon.jobs.past import SAY_NS, Past
 from vgpud.daemon.jobs.requests import JobRequests
@@ -41,17 +40,15 @@ def restart(folder: Path, store: JobStore, latest_ns: int, now_ns: int) -> tuple
 
 
 @pytest.fixture
-def wall(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def wall() -> SimpleNamespace:
     """The machine's clock."""
-    made = SimpleNamespace(ns=1000 * DAY)
-    monkeypatch.setattr(module.time, "time_ns", lambda: made.ns)
-    return made
+    return SimpleNamespace(ns=1000 * DAY)
 
 
-def run(past: Past, now_ns: int, for_ns: int) -> int:
-    """Runs the daemon for so long. Returns when it ends."""
+def run(past: Past, now_ns: int, for_ns: int, behind_ns: int = 0) -> int:
+    """Runs the daemon for so long, the machine's clock so far behind the queue's. Returns when it ends."""
     for at_ns in range(now_ns, now_ns + for_ns + 1, HOLD_NS // 8):
-        past.forget(at_ns, {})
+        past.forget(at_ns, at_ns - behind_ns, {})
     return now_ns + for_ns
 
 
@@ -72,7 +69,7 @@ def test_a_start_under_a_clock_that_is_far_ahead_forgets_nothing(tmp_path: Path,
     # the clock is set right; the queue's, which never goes back, stays ahead
     wall.ns = latest_ns + DAY
     past, _ = restart(tmp_path, store, wrong_ns, wrong_ns + DAY)
-    run(past, wrong_ns + DAY, 100 * DAY)
+    run(past, wrong_ns + DAY, 100 * DAY, behind_ns=wrong_ns - latest_ns)
     assert of(store, EVE) == [1]
     assert not (tmp_path / HOLD_FILE).exists()
 
@@ -120,12 +117,12 @@ def test_a_user_who_writes_on_is_kept_below_the_bound_and_named_once_an_hour(tmp
     for second in range(15):
         store.save([ended(n) for n in range(next_id, next_id + 200)])
         next_id += 200
-        past.forget(NOW_NS + second * S, jobs)
+        past.forget(NOW_NS + second * S, NOW_NS, jobs)
     left = of(store, EVE)
     assert len(left) < 2000 and left[-1] == next_id - 1
     assert len(said) == 1 and f"uid {EVE} most of it" in said[0].message
     store.save([ended(n) for n in range(next_id, next_id + 2000)])
-    past.forget(NOW_NS + SAY_NS + 15 * S, jobs)
+    past.forget(NOW_NS + SAY_NS + 15 * S, NOW_NS, jobs)
     assert len(said) == 2
 
 
@@ -136,7 +133,7 @@ def test_what_a_waiting_job_comes_after_stays(tmp_path: Path) -> None:
     waits.state, waits.spec = JobState.PENDING, replace(waits.spec, after=(3,))
     store.save([ended(n) for n in range(1, 3000)])
     for second in range(5):
-        past.forget(NOW_NS + second * S, {9000: waits})
+        past.forget(NOW_NS + second * S, NOW_NS, {9000: waits})
     assert of(store, EVE)[0] == 3
 
 

@@ -37,6 +37,10 @@ class Clock:
     def now_ns(self) -> int:
         return self._offset_ns + time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
+    def earlier_ns(self) -> int:
+        """The earlier of this clock and the machine's: this one stays ahead where that was, and has been set right."""
+        return min(self.now_ns(), time.time_ns())
+
     def news(self) -> str:
         """A sentence when the machine's clock has been set, and not yet told; else ""."""
         ahead_ns = time.time_ns() - self.now_ns()

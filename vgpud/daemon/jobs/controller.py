@@ -228,7 +228,7 @@ class JobController:
                 self._rows_at_ns = now_ns + ROWS_NS
                 self.queues.save()
                 self._save_history()
-            self._past.forget(now_ns, self.machine.jobs)
+            self._past.forget(now_ns, self.clock.earlier_ns(), self.machine.jobs)
             self._save_fault = ""
         except StoreError as error:
             if str(error) != self._save_fault:

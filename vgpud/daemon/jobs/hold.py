@@ -35,9 +35,8 @@ class Hold:
         begin = "it was far ahead of the database when vgpud was started before"
         if is_far:
             begin = f"it is {duration(now_ns - latest_ns)} after the latest entry of the database"
-        self.why = (
-            f"this machine's clock may be wrong, or nothing was used for long: {begin}; nothing is forgotten by age"
-        )
+        self.why = f"this machine's clock may be wrong, or nothing was used for long: {begin};"
+        self.why += " nothing is forgotten by age"
         self.why += f" until vgpud has run for {duration(self._left_ns)}"
 
     def lasts(self, elapsed_ns: int) -> bool:

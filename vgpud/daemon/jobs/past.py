@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from vgpud.core.events import Log
@@ -30,15 +29,14 @@ class Past:
         self._looked_ns = now_ns
         self._said_ns: dict[int, int] = {}  # by user
 
-    def forget(self, now_ns: int, jobs: Mapping[int, Job]) -> None:
+    def forget(self, now_ns: int, age_from_ns: int, jobs: Mapping[int, Job]) -> None:
         """A part at a time, to be called once a second: a user may write as fast as this forgets. `jobs`: those in
-        memory, of which what others wait for stays: after a restart these would be cancelled."""
+        memory, of which what others wait for stays: after a restart these would be cancelled. `age_from_ns`: see
+        Clock.earlier_ns()."""
         if now_ns - self._looked_ns >= LOOK_NS:
             held = self._hold.lasts(now_ns - self._looked_ns)
             self._looked_ns = now_ns
-            # the queue's clock stays ahead when the machine's was, and has been set right
-            age_from_ns = 0 if held else min(now_ns, time.time_ns())
-            self._store.forget_before(age_from_ns - self._host.config.accounting_days * DAY_NS, now_ns)
+            self._store.forget_before((0 if held else age_from_ns) - self._host.config.accounting_days * DAY_NS, now_ns)
 
         def dependencies() -> set[int]:
             return {job_id for job in jobs.values() if not job.state.ended for job_id in job.spec.after}
