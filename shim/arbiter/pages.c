@@ -529,7 +529,8 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
 static void read_slice_memory(struct vg_arbiter *arbiter, struct vg_process *newcomer, uint64_t now_ns) {
   struct vg_memory_slice *slice = &arbiter->memory_slices[newcomer->memory.slice];
   uint64_t used_bytes = slice->unattributed_bytes + slice->disconnected_bytes;
-  int reads = 0;
+  uint32_t reads = 0;
+  if (slice->rows > BEGIN_READS_MAX) return; /* as of the last round */
   for (struct vg_process *process = newcomer->next; process; process = process->next) {
     if (++reads > BEGIN_READS_MAX) return;
     read_memory(process, now_ns);

@@ -21,10 +21,8 @@ from vgpud.store.database import Store
 from vgpud.store.jobs import JobStore
 
 S = 1_000_000_000
-NOW_NS = 400 * 24 * 3600 * S
-
-
 DAY = 24 * 3600 * S
+NOW_NS = 400 * DAY
 
 
 def world(folder: Path) -> tuple[Past, JobStore, list[Log]]:

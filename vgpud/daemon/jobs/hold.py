@@ -9,6 +9,7 @@ import contextlib
 from pathlib import Path
 
 from vgpud.core.queue.reasons import duration
+from vgpud.host import private_files
 
 DAY_NS = 24 * 3600 * 1_000_000_000
 #: a clock so far after all that is in the store is not believed at once
@@ -36,8 +37,7 @@ class Hold:
         if is_far:
             begin = f"it is {duration(now_ns - latest_ns)} after the latest entry of the database"
         self.why = f"this machine's clock may be wrong, or nothing was used for long: {begin};"
-        self.why += " nothing is forgotten by age"
-        self.why += f" until vgpud has run for {duration(self._left_ns)}"
+        self.why += f" nothing is forgotten by age until vgpud has run for {duration(self._left_ns)}"
 
     def lasts(self, elapsed_ns: int) -> bool:
         """Whether it still holds, after so much more time."""
@@ -58,10 +58,8 @@ class Hold:
     def _write(self) -> None:
         """Where that fails it holds for this start alone."""
         self._written_ns = self._left_ns
-        new = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
             if self._left_ns:
-                new.write_text(f"{self._left_ns}\n")
-                new.replace(self._path)
+                private_files.replace(self._path, f"{self._left_ns}\n")
             else:
                 self._path.unlink(missing_ok=True)

@@ -34,8 +34,11 @@ class Bucket:
 
     burst: int
     every_ns: int
-    tokens: int
+    tokens: int = field(init=False)
     refill_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.tokens = self.burst
 
     def refill(self, now_ns: int) -> int:
         """Returns how many there are now."""
@@ -50,16 +53,16 @@ class ReportLog:
     """What was said, by object and sentence, and what may still be said, in all and by namespace."""
 
     until_ns: OrderedDict[tuple[str, str, str], int] = field(default_factory=OrderedDict)
-    node: Bucket = field(default_factory=lambda: Bucket(BURST, EVERY_NS, BURST))
+    node: Bucket = field(default_factory=lambda: Bucket(BURST, EVERY_NS))
     namespaces: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
 
     def bucket_of(self, namespace: str) -> Bucket:
         """Of the KNOWN_MAX namespaces that had an event last."""
-        bucket = self.namespaces.pop(namespace, None)
-        self.namespaces[namespace] = bucket or Bucket(NAMESPACE_BURST, NAMESPACE_EVERY_NS, NAMESPACE_BURST)
+        bucket = self.namespaces.setdefault(namespace, Bucket(NAMESPACE_BURST, NAMESPACE_EVERY_NS))
+        self.namespaces.move_to_end(namespace)
         while len(self.namespaces) > KNOWN_MAX:
             self.namespaces.popitem(last=False)
-        return self.namespaces[namespace]
+        return bucket
 
 
 def report_claim(claim: Mapping[str, Any], reason: str, note: str, *, is_warning: bool = False) -> list[Report]:
