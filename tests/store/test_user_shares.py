@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.store.test_jobs import EVERY, S, all_rows, job, launch, row
 from vgpud.core.jobs.facts import JobFilter
@@ -144,6 +149,66 @@ def test_what_environments_took_is_not_counted_any_more(tmp_path: Path) -> None:
         lambda db: db.execute("SELECT bytes, length(spec) + length(launch) + length(state) FROM jobs").fetchone()
     )
     assert sizes[0] - ROW_BYTES <= sizes[1] <= sizes[0], sizes
+
+
+def recount(db: Any) -> dict[int, int]:
+    """What user_shares.sum_bytes() keeps, summed up anew."""
+    sums = dict(db.execute("SELECT uid, sum(bytes) FROM jobs GROUP BY uid").fetchall())
+    for uid, rows in db.execute("SELECT uid, count(*) FROM usage GROUP BY uid").fetchall():
+        sums[uid] = sums.get(uid, 0) + rows * ROW_BYTES
+    return sums
+
+
+WRITES = st.one_of(
+    st.tuples(st.just("job"), st.integers(1, 9), st.sampled_from([ANN, EVE]), st.booleans()),
+    st.tuples(st.just("row"), st.integers(1, 9), st.sampled_from([ANN, EVE]), st.booleans()),
+    st.tuples(st.just("age"), st.integers(1, 9), st.just(0), st.just(False)),
+    st.tuples(st.just("excess"), st.just(0), st.just(0), st.just(False)),
+)
+
+
+@given(st.lists(WRITES, max_size=20))
+@settings(deadline=None)
+def test_sums_stay_right_whatever_is_written(writes: list[tuple[str, int, int, bool]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        jobs = JobStore(store)
+        for what, number, uid, is_over in writes:
+            if what == "job":
+                one = ended(number, jobs.owner(number) or uid, 10 * number)
+                jobs.save([one if is_over else replace(one, state=JobState.PENDING, ended_ns=0)])
+            elif what == "row":
+                jobs.save_rows([replace(row(number, 5, "x", number, number + 1 + is_over), uid=uid)])
+            elif what == "age":
+                jobs.forget_before(number * S, 0)
+            else:
+                jobs.forget_excess(1, 100 * DAY_NS, nothing)
+            store.write(check_sums)
+        store.close()
+
+
+def check_sums(db: Any) -> None:
+    assert user_shares.sum_bytes(db) == recount(db)
+
+
+def test_a_look_above_the_bound_costs_no_more_with_many_rows(tmp_path: Path) -> None:
+    steps = []
+    for count in (100, 3000):
+        (tmp_path / f"{count}").mkdir()
+        store = Store(tmp_path / f"{count}")
+        jobs = JobStore(store)
+        live = [replace(ended(n, size=10), state=JobState.PENDING, ended_ns=0) for n in range(1, count + 1)]
+        jobs.save(live, rows=[row(n, 5, "x", n, n + 1) for n in range(count)])
+        jobs.forget_excess(1, 0, nothing)  # the first counts them
+
+        def look(db: Any, jobs: JobStore = jobs) -> None:
+            db.set_progress_handler(lambda: steps.__setitem__(-1, steps[-1] + 1), 10)
+
+        steps.append(0)
+        jobs.database.read(look)
+        assert jobs.forget_excess(1, 0, nothing) == {}
+        store.close()
+    assert steps[1] <= 2 * steps[0], steps
 
 
 def test_submissions_are_forgotten_when_they_are_not_remembered_any_more(tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ def _set_up(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
     db.execute("PRAGMA journal_size_limit = 0")  # a restarted log is short again
+    db.execute("PRAGMA recursive_triggers = ON")  # only then a row that is replaced is a deleted one for user_shares
+    db.execute("PRAGMA temp_store = MEMORY")  # its sums are in no file
     _begin_log(db)
     db.execute("PRAGMA busy_timeout = 0")
 

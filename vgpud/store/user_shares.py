@@ -33,6 +33,30 @@ TABLES = (
     "CREATE INDEX jobs_that_follow ON jobs (launch) WHERE substr(launch, 1, 1) = '@'",
     "CREATE INDEX usage_of_user ON usage (uid, end_ns)",
 )
+#: what each user fills it with, which summed up anew each second takes as long as there are rows. The connection's own,
+#: so that nothing else has to know it: made with the first look above the bound, right from there on. See
+#: database._set_up() for rows that are replaced. What a trigger inserts has no conflict: REPLACE would hold for it, too
+_SUMS = (
+    "CREATE TEMP TABLE user_bytes (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL)",
+    "INSERT INTO user_bytes SELECT uid, sum(bytes) FROM"
+    f" (SELECT uid, bytes FROM jobs UNION ALL SELECT uid, {ROW_BYTES} FROM usage) GROUP BY uid",
+    *(
+        f"CREATE TEMP TRIGGER {table}_{action.split()[0]} AFTER {action} ON {table} BEGIN"
+        " INSERT INTO user_bytes SELECT new.uid, 0 WHERE NOT EXISTS (SELECT 1 FROM user_bytes WHERE uid = new.uid);"
+        f" UPDATE user_bytes SET bytes = bytes + {size} WHERE uid = new.uid; END"
+        for table, action, size in (
+            ("jobs", "INSERT", "new.bytes"),
+            ("usage", "INSERT", ROW_BYTES),
+            ("jobs", "UPDATE OF bytes", "new.bytes - old.bytes"),
+        )
+    ),
+    *(
+        f"CREATE TEMP TRIGGER {table}_DELETE AFTER DELETE ON {table} BEGIN"
+        f" UPDATE user_bytes SET bytes = bytes - {size} WHERE uid = old.uid;"
+        " DELETE FROM user_bytes WHERE uid = old.uid AND bytes <= 0; END"
+        for table, size in (("jobs", "old.bytes"), ("usage", ROW_BYTES))
+    ),
+)
 #: the first job of an array has what the others run
 NOT_NEEDED = (
     "NOT EXISTS (SELECT 1 FROM jobs AS other WHERE substr(other.launch, 1, 1) = '@' AND other.launch = '@' || jobs.id)"
@@ -59,12 +83,18 @@ def used_bytes(db: Any) -> int:
     return int((pages - free) * size)
 
 
+def sum_bytes(db: Any) -> dict[int, int]:
+    """What each user fills it with, by uid; to be called in a transaction that writes."""
+    if not db.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'user_bytes'").fetchone():
+        for statement in _SUMS:
+            db.execute(statement)
+    return dict(db.execute("SELECT uid, bytes FROM user_bytes").fetchall())
+
+
 def forget_excess(db: Any, most_bytes: int, now_ns: int, dependencies: Collection[int]) -> dict[int, int]:
     """Forgets a part of what is above the bound. `dependencies`: jobs that stay. Returns how many jobs were forgotten,
     or rows of usage summed up, by user."""
-    held = dict(db.execute("SELECT uid, sum(bytes) FROM jobs GROUP BY uid").fetchall())
-    for uid, rows in db.execute("SELECT uid, count(*) FROM usage GROUP BY uid").fetchall():
-        held[uid] = held.get(uid, 0) + rows * ROW_BYTES
+    held = sum_bytes(db)
     forgotten: dict[int, int] = {}
     # of each byte, since pages are larger than what is in them
     kept = (most_bytes - most_bytes // SPARE_PART) / used_bytes(db)
@@ -90,7 +120,7 @@ def _above_share(held: dict[int, int], most: int) -> dict[int, int]:
 def _forget_jobs(db: Any, uid: int, more_bytes: int, dependencies: Collection[int], most: int) -> int:
     """The oldest of a user, until so many bytes are free."""
     oldest = db.execute(
-        f"SELECT id, bytes FROM jobs WHERE uid = ? AND ended AND {NOT_NEEDED} ORDER BY ended, id LIMIT ?",  # noqa: S608
+        f"SELECT id, bytes FROM jobs WHERE uid = ? AND ended > 0 AND {NOT_NEEDED} ORDER BY ended, id LIMIT ?",  # noqa: S608
         (uid, most + len(dependencies)),
     ).fetchall()
     gone: list[tuple[int]] = []
