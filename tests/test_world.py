@@ -16,17 +16,24 @@ MEETING_IT = (
     "tests/shim/test_link.py::test_without_a_slice_nothing_happens",
     "tests/shim/test_link.py::test_without_a_daemon_the_mode_decides",
     "tests/cli/system/test_sim.py",
+    "tests/cli/system/test_remote_use.py::test_commands_of_this_machine_and_of_another_see_the_same",
     "tests/cli/test_real_daemon.py::test_a_program_sees_its_slice",
     "tests/cli/test_real_daemon.py::test_doctor_top_and_version_agree_with_the_daemon",
 )
 #: in a mount namespace of its own: root's daemon and simulated device at their default places, a cache filled by a
-#: slice's program, and the folders that a container leaves which had the host's /run
+#: slice's program, docker set up for a daemon that is gone, and the folders that a container leaves which had the
+#: host's /run
 PLANT = """
 set -eu
 mount --make-rprivate /
 for place in /run /var/lib /var/cache; do mount -t tmpfs -o mode=755 none "$place"; done
 mkdir -p /run/lock /run/vgpu /run/vgpu-sim
+for place in etc usr/lib; do
+  mkdir -p "/run/over/$place" "/run/work/$place"
+  mount -t overlay -o "lowerdir=/$place,upperdir=/run/over/$place,workdir=/run/work/$place" none "/$place"
+done
 vgpu() { "$PYTHON" -m vgpud.cli.main "$@"; }
+vgpu setup docker --socket /run/elsewhere/runtime.sock --runtime sh
 vgpu sim start >/dev/null
 "$PYTHON" -m vgpud.serve serve --device sim --metrics off >"$LOG" 2>&1 &
 daemon=$!

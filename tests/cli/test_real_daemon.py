@@ -22,6 +22,17 @@ from vgpud.cli.demo.private_system import OwnSystem
 
 GIB = 1 << 30
 BUILT = all((paths.sim_lib_dir() / name).exists() for name in ("vgpu-simd", "libcuda.so.1", "libnvidia-ml.so.1"))
+#: checks of engines, which a machine has set up for a daemon of its own, or not
+OF_THE_MACHINE = (
+    "docker",
+    "docker-runtime",
+    "podman",
+    "podman-runtime",
+    "containerd",
+    "containerd-runtime",
+    "front",
+    "front-conf",
+)
 pytestmark = pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py")
 
 #: attaches, makes a context, says what it sees, and waits for a file
@@ -398,9 +409,10 @@ def test_a_restarted_daemon_keeps_a_running_command(
 
 
 def test_doctor_top_and_version_agree_with_the_daemon(system: OwnSystem, real: Any) -> None:
-    report = real("doctor", "-o", "json")
-    assert report.code == 0, report
-    assert {c["check"]: c["level"] for c in report.json["checks"]}["sim"] == "ok"
+    checks = {c["check"]: c for c in real("doctor", "-o", "json").json["checks"]}
+    assert checks["sim"]["level"] == "ok"
+    wrong = [c for name, c in checks.items() if c["level"] == "fail" and name not in OF_THE_MACHINE]
+    assert not wrong, wrong
     assert real("top", "-n", "2", "-d", "0.1").code == 0
     data = real("version", "-o", "json").json
     assert data["client_abi_version"] == data["daemon_abi_version"]

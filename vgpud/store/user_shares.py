@@ -33,30 +33,6 @@ TABLES = (
     "CREATE INDEX jobs_that_follow ON jobs (launch) WHERE substr(launch, 1, 1) = '@'",
     "CREATE INDEX usage_of_user ON usage (uid, end_ns)",
 )
-#: what each user fills it with, which summed up anew each second takes as long as there are rows. The connection's own,
-#: so that nothing else has to know it: made with the first look above the bound, right from there on. See
-#: database._set_up() for rows that are replaced. What a trigger inserts has no conflict: REPLACE would hold for it, too
-_SUMS = (
-    "CREATE TEMP TABLE user_bytes (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL)",
-    "INSERT INTO user_bytes SELECT uid, sum(bytes) FROM"
-    f" (SELECT uid, bytes FROM jobs UNION ALL SELECT uid, {ROW_BYTES} FROM usage) GROUP BY uid",
-    *(
-        f"CREATE TEMP TRIGGER {table}_{action.split()[0]} AFTER {action} ON {table} BEGIN"
-        " INSERT INTO user_bytes SELECT new.uid, 0 WHERE NOT EXISTS (SELECT 1 FROM user_bytes WHERE uid = new.uid);"
-        f" UPDATE user_bytes SET bytes = bytes + {size} WHERE uid = new.uid; END"
-        for table, action, size in (
-            ("jobs", "INSERT", "new.bytes"),
-            ("usage", "INSERT", ROW_BYTES),
-            ("jobs", "UPDATE OF bytes", "new.bytes - old.bytes"),
-        )
-    ),
-    *(
-        f"CREATE TEMP TRIGGER {table}_DELETE AFTER DELETE ON {table} BEGIN"
-        f" UPDATE user_bytes SET bytes = bytes - {size} WHERE uid = old.uid;"
-        " DELETE FROM user_bytes WHERE uid = old.uid AND bytes <= 0; END"
-        for table, size in (("jobs", "old.bytes"), ("usage", ROW_BYTES))
-    ),
-)
 #: the first job of an array has what the others run
 NOT_NEEDED = (
     "NOT EXISTS (SELECT 1 FROM jobs AS other WHERE substr(other.launch, 1, 1) = '@' AND other.launch = '@' || jobs.id)"
@@ -84,11 +60,33 @@ def used_bytes(db: Any) -> int:
 
 
 def sum_bytes(db: Any) -> dict[int, int]:
-    """What each user fills it with, by uid; to be called in a transaction that writes."""
+    """What each user fills it with, by uid; to be called in a transaction that writes. Summed up once: anew each second
+    it would take as long as there are rows."""
     if not db.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'user_bytes'").fetchone():
-        for statement in _SUMS:
-            db.execute(statement)
+        _begin_sums(db)
     return dict(db.execute("SELECT uid, bytes FROM user_bytes").fetchall())
+
+
+def _begin_sums(db: Any) -> None:
+    """The sums are the connection's own, and triggers keep them right, so that nothing else has to know of them. Rows
+    that are replaced: see database._set_up()."""
+    db.execute("CREATE TEMP TABLE user_bytes (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL)")
+    rows = f"SELECT uid, bytes FROM jobs UNION ALL SELECT uid, {ROW_BYTES} FROM usage"  # noqa: S608
+    db.execute(f"INSERT INTO user_bytes SELECT uid, sum(bytes) FROM ({rows}) GROUP BY uid")  # noqa: S608
+    for table, change, uid, more in (
+        ("jobs", "INSERT", "new.uid", "new.bytes"),
+        ("jobs", "UPDATE OF bytes", "new.uid", "new.bytes - old.bytes"),
+        ("jobs", "DELETE", "old.uid", "-old.bytes"),
+        ("usage", "INSERT", "new.uid", f"{ROW_BYTES}"),
+        ("usage", "DELETE", "old.uid", f"-{ROW_BYTES}"),
+    ):
+        db.execute(
+            f"CREATE TEMP TRIGGER {table}_{change.split()[0]} AFTER {change} ON {table} BEGIN"  # noqa: S608
+            # without a conflict: OR REPLACE of the statement that fires a trigger holds in it, too
+            f" INSERT INTO user_bytes SELECT {uid}, 0 WHERE NOT EXISTS (SELECT 1 FROM user_bytes WHERE uid = {uid});"
+            f" UPDATE user_bytes SET bytes = bytes + {more} WHERE uid = {uid};"
+            f" DELETE FROM user_bytes WHERE uid = {uid} AND NOT bytes; END"
+        )
 
 
 def forget_excess(db: Any, most_bytes: int, now_ns: int, dependencies: Collection[int]) -> dict[int, int]:

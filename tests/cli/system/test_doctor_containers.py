@@ -92,7 +92,18 @@ def test_a_front_of_another_version_or_build(lib: Path, monkeypatch: pytest.Monk
 
 def test_a_front_that_asks_another_daemon(lib: Path) -> None:
     found = by_check(checks_containers.front(look(runtime_socket="/elsewhere/runtime.sock")))["front-conf"]
-    assert found.level == "fail"
+    assert (found.level, "no daemon answers" in found.text) == ("fail", True)
+    assert "--socket /elsewhere/runtime.sock" in found.remedy
+
+
+def test_a_front_that_another_daemon_serves(lib: Path, short_dir: Path) -> None:
+    path = short_dir / "runtime.sock"
+    (lib / "current/vgpu-runtime.conf").write_text(conf_text(path, "sh"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen()
+        found = by_check(checks_containers.front(look(runtime_socket="/elsewhere/runtime.sock")))["front-conf"]
+    assert (found.level, f"another daemon, at {path}" in found.text) == ("warn", True)
     assert "--socket /elsewhere/runtime.sock" in found.remedy
 
 

@@ -86,6 +86,8 @@ def test_commands_of_this_machine_and_of_another_see_the_same(site: Site, here: 
     (owner,) = [one["owner_uid"] for one in here("slice", "ls", "-o", "json").json["slices"]]
     assert owner == os.geteuid()
     assert here("status").code == here("doctor").code == here("queue", "ls", "--mine").code == 0
+    checks = [one["check"] for one in here("doctor", "-o", "json").json["checks"]]
+    assert checks[-1] == "machine", "the files of this machine say nothing of the daemon's"
     assert here("context", "ls", "-o", "json").json["contexts"][0] | {"expires": 0} == {
         "name": "lab", "host": site.host, "user": ME, "uid": os.geteuid(), "expires": 0, "in_use": True,
     }  # fmt: skip

@@ -25,10 +25,12 @@ class Finding:
 
 @dataclass
 class Look:
-    """State that the checks share: the options, and the daemon's answers once it has been asked."""
+    """State that the checks share: the options, and the daemon's answers once it has been asked. is_remote: it is on
+    another machine, whose files and programs cannot be looked at."""
 
     settings: Settings
     node: pb.Node | None = None
+    is_remote: bool = False
     device_uuids: tuple[str, ...] = ()
     device_indices: tuple[int, ...] = ()
     fronts: list[Path] = field(default_factory=list)  # paths that engines have registered as the runtime `vgpu`

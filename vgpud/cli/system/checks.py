@@ -32,6 +32,8 @@ def all_findings(settings: Settings) -> Iterator[Finding]:
     """Runs every check; an exception in one is a finding itself and does not hide the others."""
     look = Look(settings)
     for check in CHECKS:
+        if look.is_remote:
+            return
         try:
             yield from check(look)
         except (VgpudError, CliError, OSError) as error:
@@ -131,7 +133,10 @@ def daemon(look: Look) -> Iterator[Finding]:
     for device in devices:
         name = device.name if not device.simulated or "SIMULATED" in device.name else f"SIMULATED {device.name}"
         yield _offered(device, f"device {device.index}: {name} {device.uuid}")
-    if remote:  # the rest looks at files of its machine
+    if remote:
+        look.is_remote = True
+        text = f"{node.name} is another machine: `vgpu doctor` there checks its driver, engines and files"
+        yield Finding("machine", "ok", text)
         return
     if node.simulated:
         yield from _sim_server(Path(node.sim_dir or f"{node.runtime_dir}/sim"))

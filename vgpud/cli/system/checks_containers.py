@@ -87,9 +87,24 @@ def _conf(look: Look, site: Site, where: Path) -> Iterator[Finding]:
     named = conf.get("socket", "/run/vgpud/runtime.sock")
     daemons = look.node.runtime_socket if look.node else ""
     if daemons and os.path.realpath(daemons) != os.path.realpath(named):
-        text = f"{where} names {named}, the daemon's socket is {daemons}"
-        yield Finding("front-conf", "fail", text, f"{_setup_again(site)} --socket {daemons}")
+        remedy = f"{_setup_again(site)} --socket {daemons}"
+        if _answers(named):
+            text = f"containers are served by another daemon, at {named} ({where}); this daemon's socket is {daemons}"
+            yield Finding("front-conf", "warn", text, remedy)
+        else:
+            text = f"{where} names {named}, where no daemon answers; this daemon's socket is {daemons}"
+            yield Finding("front-conf", "fail", text, remedy)
     yield from _low_level(site, conf.get("runtime", ""))
+
+
+def _answers(path: str) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(_ANSWER_S)
+            sock.connect(path)
+    except OSError as error:
+        return error.errno == errno.EACCES  # for root and the daemon's group
+    return True
 
 
 def _low_level(site: Site, named: str) -> Iterator[Finding]:
