@@ -11,11 +11,14 @@ from typing import TypeVar
 
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
+from vgpud.cli.common.output import say
+from vgpud.cli.common.starting import wait_for_starting_daemon
 from vgpud.cli.common.users import named_users
 from vgpud.client import calls
 from vgpud.client.calls import Call, Watched
 from vgpud.client.connection import Connection
 from vgpud.client.failures import ClientError
+from vgpud.client.target import find_target, probe
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -29,12 +32,34 @@ def told(error: VgpudError, remote: bool = False) -> CliError:
     return found
 
 
+def _is_starting(settings: Settings) -> bool:
+    """Whether this machine's daemon, which did not answer, was starting, and does by now. One that was named, by an
+    option or the environment, is not waited for: it may be any."""
+    target, context = find_target(settings.host)
+    if settings.host or os.environ.get("VGPU_HOST") or context:
+        return False
+
+    def answers() -> bool:
+        try:
+            probe(target)
+        except VgpudError:
+            return False
+        return True
+
+    return wait_for_starting_daemon(answers, say)
+
+
 class Client(Connection):
     """A connection to the daemon; use it in a `with`. Methods raise CliError."""
 
     def __init__(self, settings: Settings, check: bool = True) -> None:
         try:
-            super().__init__(settings.host, timeout_s=settings.timeout_s, check=check)
+            try:
+                super().__init__(settings.host, timeout_s=settings.timeout_s, check=check)
+            except VgpudError as error:
+                if error.exit_code != ExitCode.UNREACHABLE or not _is_starting(settings):
+                    raise
+                super().__init__(settings.host, timeout_s=settings.timeout_s, check=check)
         except VgpudError as error:
             raise told(error) from error
 
