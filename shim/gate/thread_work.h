@@ -16,7 +16,7 @@
 struct vg_device;
 
 #define VG_WORK_STREAMS 32
-#define VG_WORK_MARKERS 64
+#define VG_WORK_MARKERS 256
 #define VG_WORK_ESTIMATES_LOG2 10
 #define VG_WORK_ESTIMATES (1 << VG_WORK_ESTIMATES_LOG2)
 #define VG_WORK_PROBES 8

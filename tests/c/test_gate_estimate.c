@@ -100,7 +100,28 @@ static void launches_in_a_row_limit_the_cost(void) {
   CHECK(is_about(estimate.cost_ns, VG_NS_PER_MS));
 }
 
+/* As of a graph that waits inside, and whose kernels are not known: the limit is what launches took that did not wait,
+ * it follows them up and down, and while all wait it stays. */
+static void what_waits_now_and_then_counts_without_the_waits(void) {
+  struct check_random random = {.state = 5};
+  struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
+  CHECK(vg_estimate_average(&estimate) == 0);
+  uint64_t kernels_ns[] = {VG_NS_PER_MS, 3 * VG_NS_PER_MS, VG_NS_PER_MS};
+  for (int phase = 0; phase < 3; phase++) {
+    for (int i = 0; i < 2 * VG_ESTIMATE_SAMPLES; i++) {
+      uint64_t most_ns = vg_estimate_average(&estimate);
+      vg_estimate_limit(&estimate, most_ns != 0, most_ns);
+      uint64_t waits_ns = check_below(&random, 4) == 0 ? 0 : check_below(&random, 20 * VG_NS_PER_MS);
+      vg_estimate_sample(&estimate, kernels_ns[phase] + waits_ns);
+    }
+    printf("  %.2f of the kernel\n", (double)vg_estimate_average(&estimate) / (double)kernels_ns[phase]);
+    CHECK(vg_estimate_average(&estimate) < kernels_ns[phase] + kernels_ns[phase] / 8);
+    CHECK(estimate.cost_ns >= kernels_ns[phase] && estimate.cost_ns < kernels_ns[phase] + kernels_ns[phase] / 8);
+  }
+}
+
 int main(void) {
+  RUN(what_waits_now_and_then_counts_without_the_waits);
   RUN(launches_in_a_row_limit_the_cost);
   RUN(time_slices_of_others_do_not_count);
   RUN(costs_that_vary_or_change_are_followed);
