@@ -82,6 +82,12 @@ uint64_t vg_estimate_average(const struct vg_estimate *estimate) {
   return estimate->count ? average(estimate, &limit_ns) : 0;
 }
 
+void vg_estimate_begin(struct vg_estimate *estimate, uint64_t cost_ns) {
+  estimate->samples_ns[0] = cost_ns;
+  VG_STORE_RELAXED(&estimate->count, 1);
+  vg_estimate_set_cost(estimate, cost_ns);
+}
+
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
   estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns; /* the whole: a limit may be lifted */
   sample_ns = vg_estimate_limited(estimate, sample_ns);

@@ -49,6 +49,7 @@ static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t c
   VG_STORE_RELAXED(&estimate->charge, charged_ns << VG_TALLY_LAUNCH_BITS | 1);
 }
 
+void vg_estimate_begin(struct vg_estimate *estimate, uint64_t cost_ns); /* known before any launch is timed */
 /* A launch has been timed. Returns the cost that is counted for that launch. */
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns);
 #define VG_ESTIMATE_ROW_NS 16000 /* of longer kernels what a launch and its events take is a small part: no rows */

@@ -120,7 +120,20 @@ static void what_waits_now_and_then_counts_without_the_waits(void) {
   }
 }
 
+/* As of a fill, whose time is known from its size: no guess, and one wrong timing does not count, but three do. */
+static void what_is_known_beforehand_counts_until_it_is_measured(void) {
+  struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
+  vg_estimate_begin(&estimate, 30000);
+  CHECK(estimate.count == 1 && vg_estimate_cost(&estimate) == 30000);
+  CHECK(is_about(vg_estimate_sample(&estimate, 20 * VG_NS_PER_MS), 30000)); /* the thread was held up */
+  for (int i = 0; i < 3; i++) vg_estimate_sample(&estimate, 2 * VG_NS_PER_MS);
+  CHECK(estimate.cost_ns > VG_NS_PER_MS); /* memory of the host: as slow as its bus */
+  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, 2 * VG_NS_PER_MS);
+  CHECK(is_about(estimate.cost_ns, 2 * VG_NS_PER_MS));
+}
+
 int main(void) {
+  RUN(what_is_known_beforehand_counts_until_it_is_measured);
   RUN(what_waits_now_and_then_counts_without_the_waits);
   RUN(launches_in_a_row_limit_the_cost);
   RUN(time_slices_of_others_do_not_count);
