@@ -25,6 +25,7 @@ from typing import Any
 
 from vgpud.api.peer_proxy import LOG_EVERY_S, Peer, PeerProxy
 from vgpud.certs.register import SERVER, USER, Issued, Register, when
+from vgpud.core.fairness.accounts import ADMINS
 from vgpud.errors import ConfigError, ConflictError, DeniedError, VgpudError
 from vgpud.host import listeners, users
 from vgpud.host.listeners import REMOTE
@@ -35,14 +36,15 @@ log = logging.getLogger("vgpud.api")
 STRANGER = -2
 #: of sources
 ACCOUNTS = 256
-#: what accepting a connection takes, and closing it where its source has too many
-ACCEPT_NS = 100_000
+#: what accepting a connection takes, and closing it where its source has too many: 25 us without the loop's turn
+ACCEPT_NS = 50_000
 #: processor time of a handshake, with all that happens before the first call: 3.2 to 5.3 ms were measured
 HANDSHAKE_NS = 4_000_000
 HANDSHAKE_S = REMOTE.deadline_s
 #: handshakes at a time, in all and of one address
 HANDSHAKES_MAX, HANDSHAKES_PER_ADDRESS_MAX = REMOTE.all_max, REMOTE.share_max
-BACKLOG = 128
+#: a connection beyond these is lost, and its client tries again only after one second, then three
+BACKLOG = 512
 #: how often certificates of open connections are looked at again: for revoked and expired ones, and users that are gone
 RECHECK_S = 5.0
 #: a server's certificate that ends within this is reported, once a day
@@ -51,6 +53,7 @@ WARN_S, WARN_EVERY_S = 14 * 86_400, 86_400
 _NO_CHECK_TIME = 0x200000
 #: how long nothing is accepted when there are no descriptors left
 _PAUSE_S = 0.2
+_ESTABLISHED = 1  # the first byte of TCP_INFO
 
 
 def why_invalid(issued: Issued | None, now_s: float) -> str:
@@ -206,7 +209,9 @@ class RemoteListener:
             except OSError:  # it has gone
                 sock.close()
                 continue
-            if self._handshakes.begin(source):
+            if _has_gone(sock):
+                sock.close()
+            elif self._handshakes.begin(source):
                 self._start(self._shake_hands(sock, source))
             else:
                 sock.close()
@@ -219,6 +224,8 @@ class RemoteListener:
         try:
             if not turns.is_free(account):
                 await turns.wait_apart(account, arriving=True)
+            if _has_gone(sock):
+                raise ConnectionResetError(errno.ECONNRESET, "it has gone")
             turns.charge(account, HANDSHAKE_NS)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.connect_accepted_socket(
@@ -310,8 +317,16 @@ def _words(source: int | str) -> str:
     return source if isinstance(source, str) else f"uid {source} of this machine"
 
 
+def _has_gone(sock: socket.socket) -> bool:
+    """The other end is closed: no handshake is worth its time."""
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
+
+
 def _account(source: int | str) -> int:
-    """Below those of users and of STRANGER. Few, since who has many addresses could push users' accounts out."""
+    """A user of this machine has one for all: with several a user alone would use up what all users have together.
+    Those of addresses are below STRANGER, and few, since who has many could push users' accounts out."""
+    if isinstance(source, int):
+        return source or ADMINS
     return STRANGER - 1 - zlib.crc32(_words(source).encode()) % ACCOUNTS
 
 
