@@ -28,8 +28,8 @@ PART = 0.05
 CONNECTION_S = 0.0002
 #: an answer that is not taken by then is dropped
 TAKEN_S = 10.0
-#: pauses behind a connection that was refused, and when none can be accepted
-REFUSED_S, REST_S = 0.001, 0.1
+#: pauses behind so many connections that were refused, which take 0.1 ms, and when none can be accepted
+REFUSED_S, REFUSED_MAX, REST_S = 0.001, 4, 0.1
 #: failures are logged at most this often, since clients cause them
 LOG_EVERY_S = 10.0
 _END = b"\r\n\r\n"
@@ -159,6 +159,7 @@ class HttpServer:
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
+        refused = 0
         while True:
             try:
                 sock, _ = await loop.sock_accept(self._listening)
@@ -172,7 +173,8 @@ class HttpServer:
                 continue
             if not self.places.take(who):
                 sock.close()
-                await asyncio.sleep(REFUSED_S)
+                refused += 1
+                await asyncio.sleep(REFUSED_S if refused % REFUSED_MAX == 0 else 0)
                 continue
             try:
                 await loop.connect_accepted_socket(lambda who=who: _Connection(self, who), sock)  # type: ignore[misc]
