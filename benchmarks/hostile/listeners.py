@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,16 +13,11 @@ from benchmarks.hostile import users
 from benchmarks.hostile.attacker import Attacker
 from benchmarks.hostile.phases import NAN, Figure, Judge
 from benchmarks.hostile.service import make_slice
+from tests.ports import find_free_ports
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
 
 #: more than before: connections of neighbours, and what is prepared for programs
 DESCRIPTORS_MORE_MAX = 48
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        socks = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [sock.getsockname()[1] for sock in socks]
 
 
 def _restart_with(own: OwnSystem, metrics: str, remote: str) -> None:
@@ -79,7 +73,7 @@ class Flood(Attacker):
 @contextlib.contextmanager
 def flood(own: OwnSystem) -> Iterator[Flood]:
     """A user with 2,000 connections beside another user's and root's calls. Raises PartError."""
-    metrics, remote, pages = (f"127.0.0.1:{port}" for port in _free_ports(3))
+    metrics, remote, pages = (f"127.0.0.1:{port}" for port in find_free_ports(3))
     _restart_with(own, metrics, remote)
     console = _start_console(own, pages)
     run, device = own.folder / "run", own.sim_dir / "sock"

@@ -22,6 +22,7 @@ import pytest
 
 from tests.attach import client
 from tests.daemon.node import Node, eventually
+from tests.ports import find_free_ports
 from vgpud._shim import ffi
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
@@ -445,9 +446,7 @@ def test_service_manager_is_told(node: Node) -> None:
 
 
 def test_metrics(node: Node) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = find_free_ports(1)
     node.settings["metrics"] = f'"127.0.0.1:{port}"'
     node.start()
     node.create("a", 250)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.elastic.fake_coordinator import wait_for
 from tests.elastic.forked import Forked
+from tests.ports import find_free_ports
 
 pytest.importorskip("torch")
 
@@ -33,9 +33,8 @@ def losses(folder: Path, *names: str) -> dict[int, float]:
 
 
 def test_as_many_as_torchrun_starts(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    env = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    (port,) = find_free_ports(1)
+    env = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     three = [started(tmp_path, f"rank-{rank}", RANK=str(rank), **env) for rank in range(3)]
     assert [process.wait(120) for process in three] == [0, 0, 0]
     assert started(tmp_path, "alone").wait(120) == 0

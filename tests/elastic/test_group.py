@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.ports import find_free_ports  # noqa: E402
 from vgpud.elastic import group, state  # noqa: E402
 
 
@@ -52,8 +52,7 @@ def test_a_store_is_on_the_loopback_and_reached_by_its_address() -> None:
 
 
 def test_a_store_whose_maker_is_gone_is_not_waited_for() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = find_free_ports(1)
     begin_s = time.monotonic()
     with pytest.raises(RuntimeError, match=f"no store answers at 127.0.0.1:{port}: Connection refused"):
         group.Stores().reach(1, f"127.0.0.1:{port}")

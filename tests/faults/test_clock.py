@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import Node, eventually
 from tests.faults.programs import HERE, ROOT
+from tests.ports import find_free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING, reason="vgpu-job is not built: run make")]
 HOUR_S = 3600
@@ -45,8 +45,7 @@ class Machine:
 
 @pytest.fixture
 def machine(node: Node) -> Iterator[Machine]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = find_free_ports(1)
     with queue_node(node, metrics=f'"127.0.0.1:{port}"') as queue:
         made = Machine(queue, f"127.0.0.1:{port}")
         queue.start()

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -31,6 +30,7 @@ from lightkube.generic_resource import (
 )
 from lightkube.types import PatchType
 
+from tests.ports import find_free_ports
 from vgpud.k8s.shell import api_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,12 +80,6 @@ def find_kubectl() -> str:
     return shutil.which("kubectl", path=f"{os.environ.get(VARIABLE, '')}:{os.environ.get('PATH', os.defpath)}") or ""
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 class ControlPlane:
     """Use control_plane()."""
 
@@ -93,7 +87,7 @@ class ControlPlane:
         self.directory = directory
         self._programs = Path(os.environ[VARIABLE])
         self._running: list[subprocess.Popen[bytes]] = []
-        self.port = free_port()
+        self.port = find_free_ports(1)[0]
         self.url = f"https://127.0.0.1:{self.port}"
         self.kubeconfig = self.kubeconfig_for("admin", ADMIN)
 
@@ -125,13 +119,13 @@ class ControlPlane:
             "--leader-elect=false",
             f"--cert-dir={self.directory / 'certs'}",
         )
-        self.run("kube-scheduler", *common, f"--secure-port={free_port()}")
+        self.run("kube-scheduler", *common, f"--secure-port={find_free_ports(1)[0]}")
         keys = f"--service-account-private-key-file={self.directory / 'sa.key'}"
         root = f"--root-ca-file={self.directory / 'certs' / 'apiserver.crt'}"  # that pods are given
-        self.run("kube-controller-manager", *common, f"--secure-port={free_port()}", keys, root)
+        self.run("kube-controller-manager", *common, f"--secure-port={find_free_ports(1)[0]}", keys, root)
 
     def _start_storage(self) -> None:
-        client, peer = free_port(), free_port()
+        client, peer = find_free_ports(2)
         self._etcd = f"http://127.0.0.1:{client}"
         own = ["--data-dir", str(self.directory / "etcd"), "--listen-client-urls", self._etcd]
         own += ["--advertise-client-urls", self._etcd, "--listen-peer-urls", f"http://127.0.0.1:{peer}"]

@@ -30,6 +30,7 @@ from tests.k8s import control_plane as plane
 from tests.k8s.charts import template
 from tests.k8s.control_plane import ControlPlane, control_plane
 from tests.k8s.pods import IMAGE, build_programs
+from tests.ports import find_free_ports
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -253,7 +254,7 @@ Root = "{folder / "runc"}"
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "address": "127.0.0.1",
-            "port": plane.free_port(),
+            "port": find_free_ports(1)[0],
             "healthzPort": 0,
             "containerRuntimeEndpoint": f"unix://{self.directory / 'containerd' / 'c.sock'}",
             "cgroupDriver": "cgroupfs",

@@ -19,9 +19,10 @@ from lightkube.types import PatchType
 from tests.k8s import control_plane as plane
 from tests.k8s.chart_image import chart_image
 from tests.k8s.charts import template
-from tests.k8s.control_plane import control_plane, free_port
+from tests.k8s.control_plane import control_plane
 from tests.k8s.node import READY_S, SYSTEM, RealNode
 from tests.k8s.pods import build_programs
+from tests.ports import find_free_ports
 from vgpud import __version__
 from vgpud.cli.demo.private_system import Part, wait_for
 
@@ -77,7 +78,7 @@ class PodNode(RealNode):
             "daemon.mode=pod",
             f"daemon.runtimeDir={folder / 'run'}",
             f"daemon.stateDir={folder / 'state'}",
-            f"daemon.metricsPort={free_port()}",
+            f"daemon.metricsPort={find_free_ports(1)[0]}",
             "daemon.runtimeClassName=",
             'daemon.config=device = "sim"',
             f"cdiDir={self.cdi}",

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine import front_of
+from tests.ports import find_free_ports
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,14 +86,6 @@ def build_plugin(folder: Path) -> Path:
     return out
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for sock in held:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in held]
-
-
 class Cluster:
     """Use cluster()."""
 
@@ -116,7 +109,7 @@ class Cluster:
     # ---- configuration ----
 
     def _write(self, conf: Sequence[str], plugin: bool) -> None:
-        ports = _free_ports(1 + len(NODES))
+        ports = find_free_ports(1 + len(NODES))
         lines = [
             "ClusterName=vgpu",
             f"FirstJobId={self._numbers.start}",

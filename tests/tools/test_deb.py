@@ -31,6 +31,7 @@ set -e
 mount -t tmpfs -o mode=755 own "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" overlay "$1/root" || exit 77
+rm -rf "$1/root/var/lib/vgpud" "$1/root/etc/vgpud" # of a vgpud of this machine
 mount -t proc proc "$1/root/proc"
 mount --bind /dev "$1/root/dev"
 cp "$2" "$1/root/vgpud.deb"

@@ -6,7 +6,6 @@ import json
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.screen import SHELL, Screen
+from tests.ports import find_free_ports
 from vgpud import paths
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, PartError
 from vgpud.cli.main import invoke
@@ -41,9 +41,7 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.tls = folder, folder / "tls"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        (self.port,) = find_free_ports(1)
         self.host = f"127.0.0.1:{self.port}"
         assert self.cert("init", "--name", "127.0.0.1") == 0
         config = [f'listen = "{self.host}"', f'tls_dir = "{self.tls}"', 'socket_mode = "0600"']
