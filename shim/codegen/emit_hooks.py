@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from cudaspec import EntryPoint, Surface
 from emit import MARKER, NOTICE, OWN_MEMORY, version_script
 from hookdef import BEHAVIOURS, HAND_WRITTEN, Row
@@ -85,13 +83,12 @@ def _parameter_of_type(entry: EntryPoint, type_text: str, absent: str) -> str:
     return next((p.name for p in entry.parameters if p.type_text == type_text), absent)
 
 
-def _size(entry: EntryPoint) -> tuple[str, str]:
-    """How much work, and how the gate is told: the elements of a fill and their bytes, 0 where nothing tells."""
-    of_a_fill = re.match(r"cuMemsetD(?:2D)?(8|16|32)", entry.name)
-    if not of_a_fill:
-        return "vg_gate_enter", "0"
-    elements = "N" if "N" in [p.name for p in entry.parameters] else "(uint64_t)Width * Height"
-    return "vg_gate_enter_fill", f"{elements}, {int(of_a_fill[1]) // 8}"
+def _threads(entry: EntryPoint) -> str:
+    """How much work: the elements of a fill, 0 where the arguments do not tell."""
+    names = [p.name for p in entry.parameters]
+    if "Width" in names and "Height" in names:
+        return "(uint64_t)Width * Height"
+    return "N" if "N" in names else "0"
 
 
 def _flag(entry: EntryPoint) -> str:
@@ -108,12 +105,11 @@ def gated(surface: Surface, rows: dict[str, Row]) -> str:
         call = f"REAL({entry.name})({entry.argument_list})"
         stream = _parameter_of_type(entry, "CUstream", "NULL")
         function = _parameter_of_type(entry, "CUfunction", entry.name)
-        enter, size = _size(entry)
         out += [
             f"{entry.prototype} {{",
             f"  if (VG_LIKELY(vg_gate_solo_launch())) return {call};",
             "  struct vg_ticket vg_ticket;",
-            f"  {enter}(&vg_ticket, {stream}, {_flag(entry)}, (const void *){function}, {size});",
+            f"  vg_gate_enter(&vg_ticket, {stream}, {_flag(entry)}, (const void *){function}, {_threads(entry)});",
             f"  CUresult vg_result = {call};",
             "  return vg_gate_leave(&vg_ticket, vg_result);",
             "}",

@@ -97,12 +97,3 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   vg_gate_mark_wait_end(ticket); /* ahead of the event that a timing begins with */
   if (estimate->countdown && VG_UNLIKELY(--estimate->countdown == 0)) begin_timing(ticket);
 }
-
-void vg_gate_enter_fill(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function,
-                        uint64_t elements, uint64_t element_bytes) {
-  vg_gate_enter(ticket, stream, per_thread, function, elements);
-  if (VG_UNLIKELY(!ticket->device) || VG_LIKELY(VG_LOAD_RELAXED(&ticket->estimate->count))) return;
-  vg_lock(&ticket->work->lock);
-  vg_estimate_begin(ticket->estimate, vg_gate_fill_ns(elements * element_bytes));
-  vg_unlock(&ticket->work->lock);
-}

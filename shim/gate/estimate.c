@@ -62,38 +62,21 @@ static uint64_t lowest_agreed(const uint64_t *sorted_ns, uint32_t count) {
  * Nothing makes a sample too short. So the lowest value that a few samples agree on is how long the launch takes, and
  * the mean of the samples near it is the estimate. It stays right with four of five samples too long, as for long
  * launches beside a tenant that is hardly ever idle, and follows a rise once most samples are new. */
-static uint64_t average(const struct vg_estimate *estimate, uint64_t *ret_limit_ns) {
+static uint64_t average(struct vg_estimate *estimate) {
   uint64_t sorted_ns[VG_ESTIMATE_SAMPLES], sum_ns = 0, near = 0;
   uint32_t count = sort(estimate, sorted_ns);
   uint64_t low_ns = lowest_agreed(sorted_ns, count), limit_ns = low_ns + low_ns / 4 + SAMPLE_SLACK_NS;
   for (; near < count && sorted_ns[near] <= limit_ns; near++) sum_ns += sorted_ns[near];
-  *ret_limit_ns = limit_ns;
-  return sum_ns / near + 1;
-}
-
-static uint64_t set_average(struct vg_estimate *estimate) {
-  uint64_t limit_ns;
-  vg_estimate_set_cost(estimate, average(estimate, &limit_ns));
+  vg_estimate_set_cost(estimate, sum_ns / near + 1);
   return limit_ns;
 }
 
-uint64_t vg_estimate_average(const struct vg_estimate *estimate) {
-  uint64_t limit_ns;
-  return estimate->count ? average(estimate, &limit_ns) : 0;
-}
-
-void vg_estimate_begin(struct vg_estimate *estimate, uint64_t cost_ns) {
-  estimate->samples_ns[0] = cost_ns;
-  VG_STORE_RELAXED(&estimate->count, 1);
-  vg_estimate_set_cost(estimate, cost_ns);
-}
-
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
-  estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns; /* the whole: a limit may be lifted */
   sample_ns = vg_estimate_limited(estimate, sample_ns);
   if (!estimate->count) note_unknown(sample_ns);
+  estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns;
   VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */
-  uint64_t limit_ns = set_average(estimate);
+  uint64_t limit_ns = average(estimate);
   sample_ns = within_row(estimate, sample_ns);
   return sample_ns <= limit_ns ? sample_ns : estimate->cost_ns;
 }
@@ -102,7 +85,7 @@ void vg_estimate_row(struct vg_estimate *estimate, uint32_t launches, uint64_t e
   uint64_t row_ns = launches ? elapsed_ns / launches + 1 : 0;
   if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return;               /* another function has its place by now */
   estimate->row_ns = row_ns < VG_ESTIMATE_ROW_NS ? (uint32_t)row_ns : 0; /* else no row would end this one's limit */
-  set_average(estimate);
+  average(estimate);
 }
 
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate) {

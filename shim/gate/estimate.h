@@ -49,14 +49,12 @@ static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t c
   VG_STORE_RELAXED(&estimate->charge, charged_ns << VG_TALLY_LAUNCH_BITS | 1);
 }
 
-void vg_estimate_begin(struct vg_estimate *estimate, uint64_t cost_ns); /* known before any launch is timed */
 /* A launch has been timed. Returns the cost that is counted for that launch. */
 uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns);
 #define VG_ESTIMATE_ROW_NS 16000 /* of longer kernels what a launch and its events take is a small part: no rows */
 /* So many launches in a row have been timed together, which took elapsed_ns; 0: a row could not be timed. */
 void vg_estimate_row(struct vg_estimate *estimate, uint32_t launches, uint64_t elapsed_ns);
 void vg_estimate_limit(struct vg_estimate *estimate, bool limited, uint64_t most_ns);
-uint64_t vg_estimate_average(const struct vg_estimate *estimate); /* whatever its limit; 0: there is no sample */
 uint64_t vg_estimate_guess(void);                                     /* the cost of a function's first launch */
 uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate); /* in launches */
 

@@ -63,14 +63,7 @@ static inline bool vg_gate_solo_launch(void) { /* the same for a launch, which u
 }
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads);
-/* The same for a fill, whose time is known before it is measured: a program may have many sizes, each of them once. */
-void vg_gate_enter_fill(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function,
-                        uint64_t elements, uint64_t element_bytes);
 CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result); /* returns the driver's result */
-#define VG_FILL_BYTES_PER_NS 1000 /* a fourth of what the slowest device of its class writes: never too short */
-static inline uint64_t vg_gate_fill_ns(uint64_t bytes) {
-  return bytes / VG_FILL_BYTES_PER_NS + 1000;
-}
 /* Before a call that waits: the value to give to vg_gate_synced() afterwards. */
 uint64_t vg_gate_sync_begin(void);
 /* The program has waited for a stream (or, with all, for its whole context), which covers launches up to begin: reports

@@ -1,8 +1,8 @@
 /*
  * graph_work.c - how much device time a graph takes at most that has nodes which wait for something else: host
  * functions, values in memory, events, other interfaces, copies. The events around its launch measure the waits, too.
- * So its cost is no more than that of its kernels, where these are known from launches of their own, else no more than
- * some of its launches have taken that waited least; and once that time has passed the stream counts as waiting (stream_wait.c).
+ * So its cost is no more than that of its kernels, as far as it is known from launches of their own, and once that time
+ * has passed the stream counts as waiting (stream_wait.c).
  */
 #include <stdlib.h>
 
@@ -83,7 +83,7 @@ static uint64_t cost_of(const struct vg_work *first, const struct vg_graph_kerne
   return cost_ns;
 }
 
-/* 0: some kernel is unknown. */
+/* Else the graph counts as a whole: a kernel that only graphs have would cost next to nothing. */
 static uint64_t sum_up(const struct vg_work *first, const struct graph *graph) {
   uint64_t most_ns = graph->fill_ns + 1;
   for (size_t i = 0; i < graph->count; i++) {
@@ -103,8 +103,6 @@ void vg_gate_limit_graph(const struct vg_device *device, struct vg_work *work, s
   pthread_mutex_unlock(&graphs_mutex);
   if (graph) vg_gate_begin_measuring(work->device);
   vg_lock(&work->lock);
-  /* With a kernel that only graphs have: as long as some launches took that waited least. The first counts as a whole. */
-  if (!most_ns) most_ns = vg_estimate_average(estimate);
   vg_estimate_limit(estimate, most_ns != 0, most_ns);
   vg_unlock(&work->lock);
 }

@@ -54,27 +54,17 @@ static uint64_t begin_of(const struct vg_stream *stream, uint64_t until_ns, uint
   return latest_ns > stream->run_from_ns ? latest_ns : stream->run_from_ns;
 }
 
-/* A graph that waits inside, of whose kernels it is known how long they take. */
-static bool waits_inside(const struct vg_marker *marker) {
-  return marker->estimate && marker->estimate->most_us;
-}
-
-/* Such a graph counts as if it had waited first: of two that wait for each other each would else count for the time of
- * the other one, and both together as one. */
-static uint64_t begin_behind_wait(const struct vg_marker *marker, uint64_t begin_ns, uint64_t at_ns) {
-  uint64_t latest_ns = less(at_ns, marker->cost_ns);
-  return latest_ns > begin_ns ? latest_ns : begin_ns;
-}
-
 /* When the work before a marker ended that has completed at at_ns, or is pending since then. A marker that ends a wait
- * shows nothing of the work before it, which has mostly a marker of its own; and one that completes as soon as it is
- * recorded shows only that all has ended before. */
+ * shows nothing of the work before it, which has mostly a marker of its own; nor does that of a graph that waits, whose
+ * kernels' time is known; and one that completes as soon as it is recorded shows only that all has ended before. */
 static uint64_t end_of(const struct vg_stream *stream, const struct vg_marker *marker, uint64_t begin_ns,
                        uint64_t at_ns) {
   uint64_t most_ns = at_ns - begin_ns;
-  if (marker->ends_wait && !(marker->cost_ns && vg_stream_is_legacy(stream)))
+  if (marker->estimate && marker->estimate->most_us)
+    most_ns = marker->cost_ns;
+  else if (marker->ends_wait && !(marker->cost_ns && vg_stream_is_legacy(stream)))
     most_ns = marker->cost_ns ? VG_STALE_LEAST_NS + VG_STALE_FACTOR * marker->cost_ns : 0;
-  bool at_once = at_ns < marker->put_ns + AT_ONCE_NS;
+  bool at_once = at_ns < marker->put_ns + AT_ONCE_NS && !(marker->estimate && marker->estimate->most_us);
   if (at_once && most_ns > most_of(marker->cost_ns)) most_ns = most_of(marker->cost_ns);
   return at_ns > begin_ns + most_ns ? begin_ns + most_ns : at_ns;
 }
@@ -88,10 +78,7 @@ static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns) {
   if (!is_known(marker)) stream->launched_ns = 0;
   uint64_t begin_ns = begin_of(stream, at_ns, marker->cost_ns);
-  if (waits_inside(marker))
-    vg_runs_add(&work->runs, begin_behind_wait(marker, begin_ns, at_ns), at_ns);
-  else if (marker->cost_ns)
-    vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
+  if (marker->cost_ns) vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
   begin_next(stream, at_ns, stream->cost_ns == marker->cost_ns);
 }
 
@@ -111,10 +98,7 @@ static void take_running(const struct vg_stream *stream, struct vg_runs *runs, u
   const struct vg_marker *oldest = vg_stream_oldest(stream);
   uint64_t begin_ns = begin_of(stream, stream->moved_ns, oldest->cost_ns);
   uint64_t seen_ns = stream->pending_ns > begin_ns ? stream->pending_ns : begin_ns;
-  if (waits_inside(oldest))
-    seen_ns = begin_behind_wait(oldest, begin_ns, seen_ns);
-  else
-    vg_runs_add(runs, begin_ns, end_of(stream, oldest, begin_ns, seen_ns));
+  vg_runs_add(runs, begin_ns, end_of(stream, oldest, begin_ns, seen_ns));
   if (seen_ns < *sure_ns) *sure_ns = seen_ns;
 }
 

@@ -100,41 +100,7 @@ static void launches_in_a_row_limit_the_cost(void) {
   CHECK(is_about(estimate.cost_ns, VG_NS_PER_MS));
 }
 
-/* As of a graph that waits inside, and whose kernels are not known: the limit is what launches took that did not wait,
- * it follows them up and down, and while all wait it stays. */
-static void what_waits_now_and_then_counts_without_the_waits(void) {
-  struct check_random random = {.state = 5};
-  struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
-  CHECK(vg_estimate_average(&estimate) == 0);
-  uint64_t kernels_ns[] = {VG_NS_PER_MS, 3 * VG_NS_PER_MS, VG_NS_PER_MS};
-  for (int phase = 0; phase < 3; phase++) {
-    for (int i = 0; i < 2 * VG_ESTIMATE_SAMPLES; i++) {
-      uint64_t most_ns = vg_estimate_average(&estimate);
-      vg_estimate_limit(&estimate, most_ns != 0, most_ns);
-      uint64_t waits_ns = check_below(&random, 4) == 0 ? 0 : check_below(&random, 20 * VG_NS_PER_MS);
-      vg_estimate_sample(&estimate, kernels_ns[phase] + waits_ns);
-    }
-    printf("  %.2f of the kernel\n", (double)vg_estimate_average(&estimate) / (double)kernels_ns[phase]);
-    CHECK(vg_estimate_average(&estimate) < kernels_ns[phase] + kernels_ns[phase] / 8);
-    CHECK(estimate.cost_ns >= kernels_ns[phase] && estimate.cost_ns < kernels_ns[phase] + kernels_ns[phase] / 8);
-  }
-}
-
-/* As of a fill, whose time is known from its size: no guess, and one wrong timing does not count, but three do. */
-static void what_is_known_beforehand_counts_until_it_is_measured(void) {
-  struct vg_estimate estimate = {.countdown = 1, .samples_ns = (uint64_t[VG_ESTIMATE_SAMPLES]){0}};
-  vg_estimate_begin(&estimate, 30000);
-  CHECK(estimate.count == 1 && vg_estimate_cost(&estimate) == 30000);
-  CHECK(is_about(vg_estimate_sample(&estimate, 20 * VG_NS_PER_MS), 30000)); /* the thread was held up */
-  for (int i = 0; i < 3; i++) vg_estimate_sample(&estimate, 2 * VG_NS_PER_MS);
-  CHECK(estimate.cost_ns > VG_NS_PER_MS); /* memory of the host: as slow as its bus */
-  for (int i = 0; i < VG_ESTIMATE_SAMPLES; i++) vg_estimate_sample(&estimate, 2 * VG_NS_PER_MS);
-  CHECK(is_about(estimate.cost_ns, 2 * VG_NS_PER_MS));
-}
-
 int main(void) {
-  RUN(what_is_known_beforehand_counts_until_it_is_measured);
-  RUN(what_waits_now_and_then_counts_without_the_waits);
   RUN(launches_in_a_row_limit_the_cost);
   RUN(time_slices_of_others_do_not_count);
   RUN(costs_that_vary_or_change_are_followed);

@@ -49,210 +49,210 @@ CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size
 CUresult cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD16)(dstDevice, us, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD16, N, 2);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD16, N);
   CUresult vg_result = REAL(cuMemsetD16)(dstDevice, us, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD16Async)(dstDevice, us, N, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, false, (const void *)cuMemsetD16Async, N, 2);
+  vg_gate_enter(&vg_ticket, hStream, false, (const void *)cuMemsetD16Async, N);
   CUresult vg_result = REAL(cuMemsetD16Async)(dstDevice, us, N, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD16Async_ptsz)(dstDevice, us, N, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, true, (const void *)cuMemsetD16Async_ptsz, N, 2);
+  vg_gate_enter(&vg_ticket, hStream, true, (const void *)cuMemsetD16Async_ptsz, N);
   CUresult vg_result = REAL(cuMemsetD16Async_ptsz)(dstDevice, us, N, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD16_v2)(dstDevice, us, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD16_v2, N, 2);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD16_v2, N);
   CUresult vg_result = REAL(cuMemsetD16_v2)(dstDevice, us, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD16_v2_ptds)(dstDevice, us, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, true, (const void *)cuMemsetD16_v2_ptds, N, 2);
+  vg_gate_enter(&vg_ticket, NULL, true, (const void *)cuMemsetD16_v2_ptds, N);
   CUresult vg_result = REAL(cuMemsetD16_v2_ptds)(dstDevice, us, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D16)(dstDevice, dstPitch, us, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD2D16, (uint64_t)Width * Height, 2);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD2D16, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D16)(dstDevice, dstPitch, us, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D16Async)(dstDevice, dstPitch, us, Width, Height, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, false, (const void *)cuMemsetD2D16Async, (uint64_t)Width * Height, 2);
+  vg_gate_enter(&vg_ticket, hStream, false, (const void *)cuMemsetD2D16Async, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D16Async)(dstDevice, dstPitch, us, Width, Height, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D16Async_ptsz)(dstDevice, dstPitch, us, Width, Height, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, true, (const void *)cuMemsetD2D16Async_ptsz, (uint64_t)Width * Height, 2);
+  vg_gate_enter(&vg_ticket, hStream, true, (const void *)cuMemsetD2D16Async_ptsz, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D16Async_ptsz)(dstDevice, dstPitch, us, Width, Height, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D16_v2)(dstDevice, dstPitch, us, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD2D16_v2, (uint64_t)Width * Height, 2);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD2D16_v2, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D16_v2)(dstDevice, dstPitch, us, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D16_v2_ptds)(dstDevice, dstPitch, us, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, true, (const void *)cuMemsetD2D16_v2_ptds, (uint64_t)Width * Height, 2);
+  vg_gate_enter(&vg_ticket, NULL, true, (const void *)cuMemsetD2D16_v2_ptds, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D16_v2_ptds)(dstDevice, dstPitch, us, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D32)(dstDevice, dstPitch, ui, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD2D32, (uint64_t)Width * Height, 4);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD2D32, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D32)(dstDevice, dstPitch, ui, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D32Async)(dstDevice, dstPitch, ui, Width, Height, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, false, (const void *)cuMemsetD2D32Async, (uint64_t)Width * Height, 4);
+  vg_gate_enter(&vg_ticket, hStream, false, (const void *)cuMemsetD2D32Async, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D32Async)(dstDevice, dstPitch, ui, Width, Height, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D32Async_ptsz)(dstDevice, dstPitch, ui, Width, Height, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, true, (const void *)cuMemsetD2D32Async_ptsz, (uint64_t)Width * Height, 4);
+  vg_gate_enter(&vg_ticket, hStream, true, (const void *)cuMemsetD2D32Async_ptsz, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D32Async_ptsz)(dstDevice, dstPitch, ui, Width, Height, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D32_v2)(dstDevice, dstPitch, ui, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD2D32_v2, (uint64_t)Width * Height, 4);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD2D32_v2, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D32_v2)(dstDevice, dstPitch, ui, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D32_v2_ptds)(dstDevice, dstPitch, ui, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, true, (const void *)cuMemsetD2D32_v2_ptds, (uint64_t)Width * Height, 4);
+  vg_gate_enter(&vg_ticket, NULL, true, (const void *)cuMemsetD2D32_v2_ptds, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D32_v2_ptds)(dstDevice, dstPitch, ui, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D8)(dstDevice, dstPitch, uc, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD2D8, (uint64_t)Width * Height, 1);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD2D8, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D8)(dstDevice, dstPitch, uc, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D8Async)(dstDevice, dstPitch, uc, Width, Height, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, false, (const void *)cuMemsetD2D8Async, (uint64_t)Width * Height, 1);
+  vg_gate_enter(&vg_ticket, hStream, false, (const void *)cuMemsetD2D8Async, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D8Async)(dstDevice, dstPitch, uc, Width, Height, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D8Async_ptsz)(dstDevice, dstPitch, uc, Width, Height, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, true, (const void *)cuMemsetD2D8Async_ptsz, (uint64_t)Width * Height, 1);
+  vg_gate_enter(&vg_ticket, hStream, true, (const void *)cuMemsetD2D8Async_ptsz, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D8Async_ptsz)(dstDevice, dstPitch, uc, Width, Height, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D8_v2)(dstDevice, dstPitch, uc, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD2D8_v2, (uint64_t)Width * Height, 1);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD2D8_v2, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D8_v2)(dstDevice, dstPitch, uc, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD2D8_v2_ptds)(dstDevice, dstPitch, uc, Width, Height);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, true, (const void *)cuMemsetD2D8_v2_ptds, (uint64_t)Width * Height, 1);
+  vg_gate_enter(&vg_ticket, NULL, true, (const void *)cuMemsetD2D8_v2_ptds, (uint64_t)Width * Height);
   CUresult vg_result = REAL(cuMemsetD2D8_v2_ptds)(dstDevice, dstPitch, uc, Width, Height);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD32)(dstDevice, ui, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD32, N, 4);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD32, N);
   CUresult vg_result = REAL(cuMemsetD32)(dstDevice, ui, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD32Async)(dstDevice, ui, N, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, false, (const void *)cuMemsetD32Async, N, 4);
+  vg_gate_enter(&vg_ticket, hStream, false, (const void *)cuMemsetD32Async, N);
   CUresult vg_result = REAL(cuMemsetD32Async)(dstDevice, ui, N, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD32Async_ptsz)(dstDevice, ui, N, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, true, (const void *)cuMemsetD32Async_ptsz, N, 4);
+  vg_gate_enter(&vg_ticket, hStream, true, (const void *)cuMemsetD32Async_ptsz, N);
   CUresult vg_result = REAL(cuMemsetD32Async_ptsz)(dstDevice, ui, N, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD32_v2)(dstDevice, ui, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD32_v2, N, 4);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD32_v2, N);
   CUresult vg_result = REAL(cuMemsetD32_v2)(dstDevice, ui, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD32_v2_ptds)(dstDevice, ui, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, true, (const void *)cuMemsetD32_v2_ptds, N, 4);
+  vg_gate_enter(&vg_ticket, NULL, true, (const void *)cuMemsetD32_v2_ptds, N);
   CUresult vg_result = REAL(cuMemsetD32_v2_ptds)(dstDevice, ui, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD8)(dstDevice, uc, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD8, N, 1);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD8, N);
   CUresult vg_result = REAL(cuMemsetD8)(dstDevice, uc, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD8Async)(dstDevice, uc, N, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, false, (const void *)cuMemsetD8Async, N, 1);
+  vg_gate_enter(&vg_ticket, hStream, false, (const void *)cuMemsetD8Async, N);
   CUresult vg_result = REAL(cuMemsetD8Async)(dstDevice, uc, N, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD8Async_ptsz)(dstDevice, uc, N, hStream);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, hStream, true, (const void *)cuMemsetD8Async_ptsz, N, 1);
+  vg_gate_enter(&vg_ticket, hStream, true, (const void *)cuMemsetD8Async_ptsz, N);
   CUresult vg_result = REAL(cuMemsetD8Async_ptsz)(dstDevice, uc, N, hStream);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD8_v2)(dstDevice, uc, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, false, (const void *)cuMemsetD8_v2, N, 1);
+  vg_gate_enter(&vg_ticket, NULL, false, (const void *)cuMemsetD8_v2, N);
   CUresult vg_result = REAL(cuMemsetD8_v2)(dstDevice, uc, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
 CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
   if (VG_LIKELY(vg_gate_solo_launch())) return REAL(cuMemsetD8_v2_ptds)(dstDevice, uc, N);
   struct vg_ticket vg_ticket;
-  vg_gate_enter_fill(&vg_ticket, NULL, true, (const void *)cuMemsetD8_v2_ptds, N, 1);
+  vg_gate_enter(&vg_ticket, NULL, true, (const void *)cuMemsetD8_v2_ptds, N);
   CUresult vg_result = REAL(cuMemsetD8_v2_ptds)(dstDevice, uc, N);
   return vg_gate_leave(&vg_ticket, vg_result);
 }
