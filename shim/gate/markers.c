@@ -167,6 +167,7 @@ static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
   uint64_t before_ns = oldest ? oldest->cost_ns : stream->unmarked_ns;
   bool is_wait = oldest ? oldest->ends_wait : stream->wait_lost;
   bool graph = oldest && oldest->estimate && oldest->estimate->most_us;
+  if (graph && oldest->served_ns < before_ns) return false; /* it may run, behind others of its kind */
   return is_wait && now_ns >= stream->moved_ns + longest_run(stream, graph, before_ns);
 }
 

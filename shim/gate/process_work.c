@@ -97,6 +97,7 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
   struct vg_together together = {.alone = vg_gate_is_alone(device), .accepted_ns = device->gate->accepted_ns};
   struct vg_gate_state *gate = device->gate;
   uint64_t sure_ns = now_ns;
+  bool graphs_wait = gate->measures && VG_LOAD_RELAXED(&vg_gate_graphs_that_wait);
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_work_lock(work);
     vg_work_reap(work, now_ns);
@@ -106,8 +107,15 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
     waiting_ns += vg_work_waiting(work, &counts_ns);
     vg_gate_take_news(work, &done_ns, &launches);
     if (VG_UNLIKELY(gate->measures)) vg_work_take_runs(work, &gate->runs, &sure_ns);
+    vg_work_take_graphs(work, &gate->graphs);
     vg_unlock(&work->lock);
   }
+  for (struct vg_work *work = graphs_wait ? first(device) : NULL; work; work = work->next) {
+    vg_lock(&work->lock);
+    vg_work_serve_graphs(work, &gate->graphs, &gate->runs);
+    vg_unlock(&work->lock);
+  }
+  gate->graphs.again_ns = 0;
   if (VG_UNLIKELY(gate->measures)) vg_gate_settle(device, sure_ns);
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_lock(&work->lock);
@@ -239,11 +247,16 @@ void vg_gate_clear_all(struct vg_work *locked, uint64_t done_ns) {
 }
 
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked) {
+  struct vg_gate_state *gate = device->gate;
   uint64_t done_ns = 0, launches = 0, sure_ns = vg_prim_now_ns();
   for (struct vg_work *work = locked; work; work = work->next) {
     vg_gate_take_news(work, &done_ns, &launches);
-    if (VG_UNLIKELY(device->gate->measures)) vg_work_take_runs(work, &device->gate->runs, &sure_ns);
+    if (VG_UNLIKELY(gate->measures)) vg_work_take_runs(work, &gate->runs, &sure_ns);
+    vg_work_take_graphs(work, &gate->graphs);
   }
-  if (VG_UNLIKELY(device->gate->measures)) vg_gate_settle(device, sure_ns);
+  for (struct vg_work *work = gate->measures ? locked : NULL; work; work = work->next)
+    vg_work_serve_graphs(work, &gate->graphs, &gate->runs);
+  gate->graphs.again_ns = 0;
+  if (VG_UNLIKELY(gate->measures)) vg_gate_settle(device, sure_ns);
   vg_gate_report_news(device, done_ns, launches);
 }

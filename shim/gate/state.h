@@ -58,7 +58,8 @@ struct vg_gate_state {
   /* Since streams may wait, the process measures when its work runs, see work_runs.c. */
   bool measures;
   struct vg_context_clock clock;
-  struct vg_runs runs;                                /* not settled */
+  struct vg_runs runs; /* not settled */
+  struct vg_graph_runs graphs;
   uint64_t settled_ns;                                /* up to here the time in which work ran is in busy.total_ns */
   uint64_t ran_ns;                                    /* when the last of it ended */
   uint64_t published_ns __attribute__((aligned(64))); /* see vg_gate_publish(): written by all launching threads */

@@ -29,9 +29,10 @@ struct vg_marker {
   uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
   uint64_t put_ns;              /* when it was recorded */
   uint64_t held_up_ns;          /* between the two events the thread had no processor for so long */
-  uint32_t row;                 /* not 0: the pair of events brackets so many launches of estimate */
-  bool ends_wait;               /* it completes when what the stream waits for has come */
-  bool has_time;                /* the event is a timing event */
+  uint64_t served_ns; /* of a graph that waits inside: what of its cost has counted as running, see work_runs.c */
+  uint32_t row;       /* not 0: the pair of events brackets so many launches of estimate */
+  bool ends_wait;     /* it completes when what the stream waits for has come */
+  bool has_time;      /* the event is a timing event */
 };
 
 struct vg_stream {
@@ -78,6 +79,12 @@ struct vg_tally {
   int64_t taken;
 };
 
+/* Of graphs that wait inside, see work_runs.c. */
+struct vg_graph_runs {
+  uint64_t until_ns; /* up to here one has run */
+  uint64_t again_ns; /* what has counted for pending ones while another one ran */
+};
+
 struct vg_work {
   struct vg_lock lock;
   struct vg_device *device;
@@ -103,6 +110,7 @@ struct vg_work {
   /* While the process measures when its work runs, see work_runs.c. */
   struct vg_context_clock *clock; /* NULL: it does not */
   struct vg_runs runs;            /* not taken yet */
+  struct vg_graph_runs graphs;    /* not taken yet */
   uint64_t run_delay_ns;          /* of its thread, when a launch last took long */
 
   struct vg_stream *last;        /* the stream of the last launch */
@@ -232,5 +240,7 @@ void vg_work_note_launch(struct vg_work *work, struct vg_stream *stream, uint64_
 /* Adds when the work has run since this was last asked. *sure_ns, which is now or earlier: reduced to the time up to
  * which that is certain. */
 void vg_work_take_runs(struct vg_work *work, struct vg_runs *runs, uint64_t *sure_ns);
+void vg_work_take_graphs(struct vg_work *work, struct vg_graph_runs *graphs);
+void vg_work_serve_graphs(struct vg_work *work, struct vg_graph_runs *graphs, struct vg_runs *runs);
 
 #endif

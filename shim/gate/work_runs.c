@@ -54,17 +54,71 @@ static uint64_t begin_of(const struct vg_stream *stream, uint64_t until_ns, uint
   return latest_ns > stream->run_from_ns ? latest_ns : stream->run_from_ns;
 }
 
+/* A graph that waits inside, of whose kernels it is known how long they take. */
+static bool waits_inside(const struct vg_marker *marker) {
+  return marker->estimate && marker->estimate->most_us;
+}
+
+/*
+ * When such a graph ran is not known, where it took longer than its kernels do: before it waited, behind that, or both.
+ * Graphs that wait at the same time have run one after the other: as long as one is pending it counts as running from
+ * when it could begin, and the next one behind it, each for what its kernels take. What is left of one that has
+ * completed, since others were before it, counts as the last before that; then these have not run yet in that time.
+ */
+static void give_back(struct vg_marker *marker, struct vg_graph_runs *graphs) {
+  uint64_t back_ns = marker->served_ns < graphs->again_ns ? marker->served_ns : graphs->again_ns;
+  marker->served_ns -= back_ns;
+  graphs->again_ns -= back_ns;
+}
+
+static void serve(struct vg_marker *marker, uint64_t begin_ns, uint64_t seen_ns, struct vg_graph_runs *graphs,
+                  struct vg_runs *runs) {
+  if (begin_ns < graphs->until_ns) begin_ns = graphs->until_ns;
+  uint64_t end_ns = begin_ns + marker->cost_ns - marker->served_ns;
+  if (end_ns > seen_ns) end_ns = seen_ns;
+  if (end_ns <= begin_ns) return;
+  vg_runs_add(runs, begin_ns, end_ns);
+  marker->served_ns += end_ns - begin_ns;
+  graphs->until_ns = end_ns;
+}
+
+void vg_work_serve_graphs(struct vg_work *work, struct vg_graph_runs *graphs, struct vg_runs *runs) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    if (!stream->used || stream->head == stream->tail) continue;
+    struct vg_marker *oldest = &stream->markers[stream->head % VG_WORK_MARKERS];
+    if (!waits_inside(oldest)) continue;
+    give_back(oldest, graphs);
+    if (oldest->served_ns >= oldest->cost_ns) continue;
+    serve(oldest, begin_of(stream, stream->moved_ns, oldest->cost_ns), stream->pending_ns, graphs, runs);
+  }
+}
+
+static void note_graph_run(struct vg_work *work, const struct vg_stream *stream, const struct vg_marker *marker,
+                           uint64_t begin_ns, uint64_t at_ns) {
+  uint64_t ran_ns = at_ns - begin_ns < marker->cost_ns ? at_ns - begin_ns : marker->cost_ns;
+  uint64_t from_ns = at_ns - less(ran_ns, marker->served_ns);
+  vg_runs_add(&work->runs, from_ns, at_ns);
+  uint64_t seen_ns = stream->pending_ns < at_ns ? stream->pending_ns : at_ns; /* up to then others may have counted */
+  work->graphs.again_ns += less(seen_ns, from_ns);
+  if (work->graphs.until_ns < at_ns) work->graphs.until_ns = at_ns;
+}
+
+void vg_work_take_graphs(struct vg_work *work, struct vg_graph_runs *graphs) {
+  graphs->again_ns += work->graphs.again_ns;
+  work->graphs.again_ns = 0;
+  if (graphs->until_ns < work->graphs.until_ns) graphs->until_ns = work->graphs.until_ns;
+}
+
 /* When the work before a marker ended that has completed at at_ns, or is pending since then. A marker that ends a wait
- * shows nothing of the work before it, which has mostly a marker of its own; nor does that of a graph that waits, whose
- * kernels' time is known; and one that completes as soon as it is recorded shows only that all has ended before. */
+ * shows nothing of the work before it, which has mostly a marker of its own; and one that completes as soon as it is
+ * recorded shows only that all has ended before. */
 static uint64_t end_of(const struct vg_stream *stream, const struct vg_marker *marker, uint64_t begin_ns,
                        uint64_t at_ns) {
   uint64_t most_ns = at_ns - begin_ns;
-  if (marker->estimate && marker->estimate->most_us)
-    most_ns = marker->cost_ns;
-  else if (marker->ends_wait && !(marker->cost_ns && vg_stream_is_legacy(stream)))
+  if (marker->ends_wait && !(marker->cost_ns && vg_stream_is_legacy(stream)))
     most_ns = marker->cost_ns ? VG_STALE_LEAST_NS + VG_STALE_FACTOR * marker->cost_ns : 0;
-  bool at_once = at_ns < marker->put_ns + AT_ONCE_NS && !(marker->estimate && marker->estimate->most_us);
+  bool at_once = at_ns < marker->put_ns + AT_ONCE_NS;
   if (at_once && most_ns > most_of(marker->cost_ns)) most_ns = most_of(marker->cost_ns);
   return at_ns > begin_ns + most_ns ? begin_ns + most_ns : at_ns;
 }
@@ -78,7 +132,10 @@ static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns) {
   if (!is_known(marker)) stream->launched_ns = 0;
   uint64_t begin_ns = begin_of(stream, at_ns, marker->cost_ns);
-  if (marker->cost_ns) vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
+  if (waits_inside(marker))
+    note_graph_run(work, stream, marker, begin_ns, at_ns);
+  else if (marker->cost_ns)
+    vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
   begin_next(stream, at_ns, stream->cost_ns == marker->cost_ns);
 }
 
@@ -98,7 +155,7 @@ static void take_running(const struct vg_stream *stream, struct vg_runs *runs, u
   const struct vg_marker *oldest = vg_stream_oldest(stream);
   uint64_t begin_ns = begin_of(stream, stream->moved_ns, oldest->cost_ns);
   uint64_t seen_ns = stream->pending_ns > begin_ns ? stream->pending_ns : begin_ns;
-  vg_runs_add(runs, begin_ns, end_of(stream, oldest, begin_ns, seen_ns));
+  if (!waits_inside(oldest)) vg_runs_add(runs, begin_ns, end_of(stream, oldest, begin_ns, seen_ns));
   if (seen_ns < *sure_ns) *sure_ns = seen_ns;
 }
 

@@ -33,6 +33,79 @@ static uint64_t busy_ns(void) {
   return VG_LOAD(&report()->busy_ns) + (since_ns ? vg_prim_now_ns() - since_ns : 0);
 }
 
+/* Executable graphs with one kernel each that is known, and something that waits. */
+static char graphs[16];
+
+static void make_graphs(CUstream stream) {
+  learn_cost(stream);
+  struct vg_graph_kernel kernel = {.function = &functions[0], .threads = 1024};
+  for (int i = 0; i < 16; i++) vg_gate_graph_waits((CUgraphExec)&graphs[i], &kernel, 1, 0);
+}
+
+static void launch_graph(int number, uint64_t elapsed_ns) {
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(3 + number), false, &graphs[number], 0);
+  fake_launch(fake_stream(3 + number), elapsed_ns);
+  vg_gate_leave(&ticket, CUDA_SUCCESS);
+}
+
+static void forget_graphs(void) {
+  for (int i = 0; i < 16; i++) vg_gate_graph_gone((CUgraphExec)&graphs[i]);
+}
+
+/* Each a kernel and then a wait, all of which end at once: the first kernels' times would count as one. */
+static void graphs_that_wait_at_once_have_run_one_after_the_other(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  make_graphs(fake_stream(3));
+  uint64_t before_ns = busy_ns();
+  for (int i = 0; i < 8; i++) launch_graph(i, WAIT_NS);
+  serve(2 * WAIT_NS);
+  uint64_t ran_ns = busy_ns() - before_ns;
+  printf("  eight kernels of %.2f ms, ran %.2f ms\n", (double)LAUNCH_NS / 1e6, (double)ran_ns / 1e6);
+  CHECK(ran_ns > 6 * LAUNCH_NS && ran_ns < 10 * LAUNCH_NS);
+  CHECK(!report()->outstanding);
+  forget_graphs();
+  end();
+}
+
+/* The first one waits for the second one, whose time would count for the first and not again when that runs. */
+static void a_graph_that_waits_for_another_one_has_not_run_before_it(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  make_graphs(fake_stream(3));
+  uint64_t before_ns = busy_ns();
+  for (int i = 0; i < 10; i++) {
+    launch_graph(0, 20 * LAUNCH_NS);
+    launch_graph(1, 10 * LAUNCH_NS);
+    serve(30 * LAUNCH_NS);
+  }
+  uint64_t ran_ns = busy_ns() - before_ns;
+  printf("  twenty kernels of %.2f ms, ran %.2f ms\n", (double)LAUNCH_NS / 1e6, (double)ran_ns / 1e6);
+  CHECK(ran_ns > 16 * LAUNCH_NS && ran_ns < 26 * LAUNCH_NS);
+  forget_graphs();
+  end();
+}
+
+/* Graphs of another kind are measured as ever, and what is not known of a graph that waits is counted as a whole. */
+static void only_graphs_that_wait_and_are_known_have_a_limit(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  make_graphs(fake_stream(3));
+  vg_gate_graph_gone((CUgraphExec)&graphs[0]);
+  struct vg_graph_kernel unknown = {.function = &graphs, .threads = 1024};
+  vg_gate_graph_waits((CUgraphExec)&graphs[1], &unknown, 1, 0);
+  for (int number = 0; number < 2; number++) {
+    for (int i = 0; i < 20; i++) {
+      launch_graph(number, LAUNCH_NS);
+      synchronize(fake_stream(3 + number));
+    }
+    uint64_t before_ns = busy_ns();
+    launch_graph(number, WAIT_NS);
+    serve(2 * WAIT_NS);
+    CHECK(busy_ns() - before_ns > WAIT_NS / 2);
+  }
+  forget_graphs();
+  end();
+}
+
 /* The whole wait would be charged as device time. */
 static void work_behind_a_wait_does_not_count_as_running(void) {
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
@@ -399,6 +472,9 @@ static void what_is_behind_no_marker_ends_while_the_next_launch_is_held_up(void)
 int main(void) {
   RUN(work_behind_a_wait_does_not_count_as_running);
   RUN(what_completes_before_the_helper_looks_is_reported);
+  RUN(graphs_that_wait_at_once_have_run_one_after_the_other);
+  RUN(a_graph_that_waits_for_another_one_has_not_run_before_it);
+  RUN(only_graphs_that_wait_and_are_known_have_a_limit);
   RUN(other_streams_run_meanwhile);
   RUN(another_thread_may_make_the_stream_wait);
   RUN(the_legacy_stream_waits_too);
