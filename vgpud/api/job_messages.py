@@ -34,6 +34,8 @@ from vgpud.v1 import vgpud_pb2 as pb
 CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50
 NAME_BYTES_MAX = 100
+#: of who says nothing of it: what a job writes, its log as well, is for its user alone
+PRIVATE_UMASK = 0o077
 PATH_BYTES_MAX = 4_000  # below PATH_MAX with what %j and %a become
 #: environment and command together: what fits a message and execve(2)
 WORDS_BYTES_MAX = 192 * 1024
@@ -242,7 +244,7 @@ def launch_from(
         image=_image(asked.image),
         directory=_path(directory, "directory"),
         environment=tuple(sorted(asked.environment.items())),
-        umask=_number(asked.umask, 0, 0o777, "umask"),
+        umask=_number(asked.umask, 0, 0o777, "umask") if asked.HasField("umask") else PRIVATE_UMASK,
         limits=_limits(asked.limits, own),
         log=_log(asked.log or "vgpu-%j.log", directory),
         batch=asked.elastic.batch,

@@ -451,8 +451,8 @@ class JobSpec:
     directory: str = ""
     #: of its processes
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: of its processes
-    umask: int = 0
+    #: of its processes; unset = 077: what they write is for their user alone
+    umask: int | None = None
     #: never above the caller's own
     limits: tuple[ResourceLimit, ...] = ()
     #: output file, absolute or below `directory`; %j: the job's id, %a: its index; empty = vgpu-%j.log

@@ -68,8 +68,8 @@ def sum_bytes(db: Any) -> dict[int, int]:
 
 
 def _begin_sums(db: Any) -> None:
-    """The sums are the connection's own, and triggers keep them right, so that nothing else has to know of them. Rows
-    that are replaced: see database._set_up()."""
+    """The sums are the connection's own, and triggers keep them right, so that nothing else has to know of them: a
+    job never changes its user. Rows that are replaced: see database._set_up()."""
     db.execute("CREATE TEMP TABLE user_bytes (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL)")
     rows = f"SELECT uid, bytes FROM jobs UNION ALL SELECT uid, {ROW_BYTES} FROM usage"  # noqa: S608
     db.execute(f"INSERT INTO user_bytes SELECT uid, sum(bytes) FROM ({rows}) GROUP BY uid")  # noqa: S608
@@ -81,7 +81,7 @@ def _begin_sums(db: Any) -> None:
         ("usage", "DELETE", "old.uid", f"-{ROW_BYTES}"),
     ):
         db.execute(
-            f"CREATE TEMP TRIGGER {table}_{change.split()[0]} AFTER {change} ON {table} BEGIN"  # noqa: S608
+            f"CREATE TEMP TRIGGER {table}_{change.split()[0]} AFTER {change} ON main.{table} BEGIN"  # noqa: S608
             # without a conflict: OR REPLACE of the statement that fires a trigger holds in it, too
             f" INSERT INTO user_bytes SELECT {uid}, 0 WHERE NOT EXISTS (SELECT 1 FROM user_bytes WHERE uid = {uid});"
             f" UPDATE user_bytes SET bytes = bytes + {more} WHERE uid = {uid};"

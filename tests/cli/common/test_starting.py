@@ -106,6 +106,24 @@ def test_a_daemon_that_ends_while_it_starts_is_not_waited_for(daemon: Daemon, mo
         Client(Settings())
 
 
+def test_the_wait_has_the_end_that_the_user_gave_it(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s = [0.0]
+    monkeypatch.setattr(starting.time, "monotonic", lambda: clock_s[0])
+    monkeypatch.setattr(starting.time, "sleep", lambda pause_s: clock_s.__setitem__(0, clock_s[0] + pause_s))
+    for timeout_s, waited_s in ((1.0, 1.0), (60.0, starting.STARTS_S)):
+        clock_s[0] = 0.0
+        assert not starting.wait_for_starting_daemon(lambda: False, timeout_s, lambda text: None)
+        assert waited_s <= clock_s[0] < waited_s + 1
+
+
+def test_only_the_one_that_was_seen_first_is_waited_for(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(starting, "find_starting_daemon", lambda: looks.append(1) or daemon.pid)
+    monkeypatch.setattr(starting.time, "sleep", lambda pause_s: daemon.stop())
+    assert not starting.wait_for_starting_daemon(lambda: False, 10.0, lambda text: None)
+    assert len(looks) == 1, "others may begin to start all the time"
+
+
 def test_a_daemon_that_was_named_is_not_waited_for(daemon: Daemon, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(pause_s: float) -> None:
         raise AssertionError(pause_s)
@@ -130,6 +148,10 @@ def test_one_that_was_started_long_ago_is_not_starting(daemon: Daemon, monkeypat
         ("/usr/bin/vgpud serve", True),
         ("/opt/python3 /opt/bin/vgpud serve --device sim", True),
         ("/opt/python3 -m vgpud.serve serve", True),
+        ("/usr/bin/python3 -s /usr/bin/vgpud serve", True),
+        ("/opt/python3 -u -m vgpud.serve serve", True),
+        ("vgpud serve --config /tmp/other.toml", False),
+        ("vgpud serve --runtime-dir=/tmp/other", False),
         ("/opt/python3 /opt/bin/vgpu serve", False),
         ("/opt/python3", False),
         ("vgpud check-devices", False),
@@ -138,7 +160,7 @@ def test_one_that_was_started_long_ago_is_not_starting(daemon: Daemon, monkeypat
     ],
 )
 def test_which_programs_are_daemons(words: str, serves: bool) -> None:
-    assert starting._serves(words.split()) == serves
+    assert starting._serves_here(words.split()) == serves
 
 
 def test_no_one_listens_and_no_one_starts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

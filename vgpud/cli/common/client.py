@@ -46,7 +46,7 @@ def _is_starting(settings: Settings) -> bool:
             return False
         return True
 
-    return wait_for_starting_daemon(answers, say)
+    return wait_for_starting_daemon(answers, settings.timeout_s, say)
 
 
 class Client(Connection):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 #: a daemon answers within a second of its start, or several on a busy machine; one that is older has another reason
@@ -12,6 +12,8 @@ STARTS_S = 20.0
 #: a user who waits for longer is told why
 SILENT_S = 1.0
 _LOOK_S = 0.05
+#: of a daemon that may be another one, with another socket
+_ELSEWHERE = ("--config", "--runtime-dir")
 
 
 def find_starting_daemon() -> int:
@@ -23,23 +25,31 @@ def find_starting_daemon() -> int:
         seen = process.info
         if not seen["cmdline"] or not seen["uids"] or seen["uids"].real not in (0, os.getuid()):
             continue
-        if seen["create_time"] > started_s and _serves(seen["cmdline"]):
+        if seen["create_time"] > started_s and _serves_here(seen["cmdline"]):
             return int(process.pid)
     return 0
 
 
-def _serves(words: list[str]) -> bool:
-    """vgpud serve, python /PATH/vgpud serve, python -m vgpud.serve serve."""
+def _serves_here(words: Sequence[str]) -> bool:
+    """vgpud serve, python /PATH/vgpud serve, python -m vgpud.serve serve, with this machine's usual directories."""
     if Path(words[0]).name.startswith("python"):
-        words = words[2:] if words[1:2] == ["-m"] else words[1:]
-    return "serve" in words[1:] and Path(words[0]).name in ("vgpud", "vgpud.serve")
+        words = [word for word in words[1:] if not word.startswith("-")] or [""]
+    serves = "serve" in words[1:] and Path(words[0]).name in ("vgpud", "vgpud.serve")
+    return serves and not any(word.partition("=")[0] in _ELSEWHERE for word in words)
 
 
-def wait_for_starting_daemon(answers: Callable[[], bool], say: Callable[[str], None]) -> bool:
-    """Waits while one is starting. Returns whether it answers. A longer wait is said once."""
+def _lives(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def wait_for_starting_daemon(answers: Callable[[], bool], timeout_s: float, say: Callable[[str], None]) -> bool:
+    """Waits while one is starting, for `timeout_s` at most. Returns whether it answers. A longer wait is said once."""
     begin_s = time.monotonic()
-    is_said = False
-    while pid := find_starting_daemon():
+    pid, is_said = find_starting_daemon(), False
+    while pid and _lives(pid) and time.monotonic() - begin_s < min(STARTS_S, timeout_s):
         if answers():
             return True
         if not is_said and time.monotonic() - begin_s > SILENT_S:

@@ -103,7 +103,7 @@ def _answers(path: str) -> bool:
             sock.settimeout(_ANSWER_S)
             sock.connect(path)
     except OSError as error:
-        return error.errno == errno.EACCES  # for root and the daemon's group
+        return error.errno == errno.EACCES and Path(path).exists()  # for root and the daemon's group
     return True
 
 
