@@ -169,6 +169,15 @@ def test_elastic_jobs_give_room_to_who_has_waited() -> None:
     assert "0.25" in resized or "idle" in resized
 
 
+def test_the_memory_of_an_elastic_job_is_the_same_at_each_size() -> None:
+    """It said that a quarter of the device's memory is the same part of it as the whole GPU that the job has."""
+    desk = Desk()
+    desk.submit(replace(spec(), ask=ask(250), elastic=Elastic(250, 1000)))
+    desk.sleep(61)
+    assert desk.job(1).spec.ask.spec.gpus_milli == 1000
+    assert texts(desk.ask(1), "size")[0].endswith("of memory, whatever its size")
+
+
 def test_one_that_runs() -> None:
     desk = Desk(2)
     predicted = Predicted("net:make", "h200", (0.5, 0.4, 0.6), (0, 0, 0), (8 * GIB, 7 * GIB, 9 * GIB))

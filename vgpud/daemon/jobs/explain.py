@@ -166,7 +166,9 @@ def _size(job: Job, state: State) -> str:
     if asked.mem_min_bytes is not None:
         text += f"; {format_bytes(asked.mem_min_bytes)} of memory, as submitted"
     elif shares:
-        text += f"; {format_bytes(sum(s.mem_min_bytes for s in shares))} of memory, the same part of the device's"
+        fixed = elastic and not elastic.most_members
+        why = "whatever its size" if fixed else "the same part of the device's"
+        text += f"; {format_bytes(sum(s.mem_min_bytes for s in shares))} of memory, {why}"
     return text
 
 
