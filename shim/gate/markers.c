@@ -119,13 +119,14 @@ static void retire(struct vg_work *work, struct vg_stream *stream, uint64_t now_
   uint64_t at_ns = completed_at(work, stream, marker, now_ns);
   if (work->clock) vg_work_note_run(work, stream, marker, at_ns);
   stream->moved_ns = at_ns;
-  work->done_ns += marker->cost_ns - marker->last_ns;
+  uint64_t done_ns = marker->cost_ns - marker->last_ns;
   if (marker->timing_begin) {
-    work->done_ns += calibrate(marker);
+    done_ns += calibrate(marker);
   } else {
-    work->done_ns += marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns;
+    done_ns += marker->estimate ? vg_estimate_cost(marker->estimate) : marker->last_ns;
     put_away(work, stream, marker, at_ns, now_ns);
   }
+  work->done_ns += done_ns > marker->reported_ns ? done_ns - marker->reported_ns : 0;
   vg_stream_take_cost(work, stream, marker->cost_ns);
 }
 

@@ -97,7 +97,6 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
   struct vg_together together = {.alone = vg_gate_is_alone(device), .accepted_ns = device->gate->accepted_ns};
   struct vg_gate_state *gate = device->gate;
   uint64_t sure_ns = now_ns;
-  bool graphs_wait = gate->measures && VG_LOAD_RELAXED(&vg_gate_graphs_that_wait);
   for (struct vg_work *work = first(device); work; work = work->next) {
     vg_work_lock(work);
     vg_work_reap(work, now_ns);
@@ -110,7 +109,7 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
     vg_work_take_graphs(work, &gate->graphs);
     vg_unlock(&work->lock);
   }
-  for (struct vg_work *work = graphs_wait ? first(device) : NULL; work; work = work->next) {
+  for (struct vg_work *work = gate->measures ? first(device) : NULL; work; work = work->next) {
     vg_lock(&work->lock);
     vg_work_serve_graphs(work, &gate->graphs, &gate->runs);
     vg_unlock(&work->lock);

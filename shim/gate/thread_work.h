@@ -29,10 +29,11 @@ struct vg_marker {
   uint64_t last_ns;             /* of that, the cost of the last launch; 0 at a wait */
   uint64_t put_ns;              /* when it was recorded */
   uint64_t held_up_ns;          /* between the two events the thread had no processor for so long */
-  uint64_t served_ns; /* of a graph that waits inside: what of its cost has counted as running, see work_runs.c */
-  uint32_t row;       /* not 0: the pair of events brackets so many launches of estimate */
-  bool ends_wait;     /* it completes when what the stream waits for has come */
-  bool has_time;      /* the event is a timing event */
+  uint64_t served_ns;   /* of a graph that waits inside: what of its cost has counted as running, see work_runs.c */
+  uint64_t reported_ns; /* of served_ns, what has been reported as completed */
+  uint32_t row;         /* not 0: the pair of events brackets so many launches of estimate */
+  bool ends_wait;       /* it completes when what the stream waits for has come */
+  bool has_time;        /* the event is a timing event */
 };
 
 struct vg_stream {

@@ -71,8 +71,8 @@ static void give_back(struct vg_marker *marker, struct vg_graph_runs *graphs) {
   graphs->again_ns -= back_ns;
 }
 
-static void serve(struct vg_marker *marker, uint64_t begin_ns, uint64_t seen_ns, struct vg_graph_runs *graphs,
-                  struct vg_runs *runs) {
+static void serve(struct vg_work *work, struct vg_marker *marker, uint64_t begin_ns, uint64_t seen_ns,
+                  struct vg_graph_runs *graphs, struct vg_runs *runs) {
   if (begin_ns < graphs->until_ns) begin_ns = graphs->until_ns;
   uint64_t end_ns = begin_ns + marker->cost_ns - marker->served_ns;
   if (end_ns > seen_ns) end_ns = seen_ns;
@@ -80,6 +80,10 @@ static void serve(struct vg_marker *marker, uint64_t begin_ns, uint64_t seen_ns,
   vg_runs_add(runs, begin_ns, end_ns);
   marker->served_ns += end_ns - begin_ns;
   graphs->until_ns = end_ns;
+  if (marker->served_ns > marker->reported_ns) { /* as completed: what has been paid for is not paid back */
+    work->done_ns += marker->served_ns - marker->reported_ns;
+    marker->reported_ns = marker->served_ns;
+  }
 }
 
 void vg_work_serve_graphs(struct vg_work *work, struct vg_graph_runs *graphs, struct vg_runs *runs) {
@@ -90,7 +94,7 @@ void vg_work_serve_graphs(struct vg_work *work, struct vg_graph_runs *graphs, st
     if (!waits_inside(oldest)) continue;
     give_back(oldest, graphs);
     if (oldest->served_ns >= oldest->cost_ns) continue;
-    serve(oldest, begin_of(stream, stream->moved_ns, oldest->cost_ns), stream->pending_ns, graphs, runs);
+    serve(work, oldest, begin_of(stream, stream->moved_ns, oldest->cost_ns), stream->pending_ns, graphs, runs);
   }
 }
 

@@ -85,6 +85,18 @@ static void a_graph_that_waits_for_another_one_has_not_run_before_it(void) {
   end();
 }
 
+/* Whatever becomes of the executable graph meanwhile: no drain and no lease waits for it. */
+static void a_graph_whose_executable_is_gone_has_come_to_wait(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  make_graphs(fake_stream(3));
+  launch_graph(0, WAIT_NS);
+  forget_graphs();
+  serve(WAIT_NS / 3);
+  CHECK(!report()->outstanding);
+  serve(WAIT_NS);
+  end();
+}
+
 /* Graphs of another kind are measured as ever, and what is not known of a graph that waits is counted as a whole. */
 static void only_graphs_that_wait_and_are_known_have_a_limit(void) {
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
@@ -474,6 +486,7 @@ int main(void) {
   RUN(what_completes_before_the_helper_looks_is_reported);
   RUN(graphs_that_wait_at_once_have_run_one_after_the_other);
   RUN(a_graph_that_waits_for_another_one_has_not_run_before_it);
+  RUN(a_graph_whose_executable_is_gone_has_come_to_wait);
   RUN(only_graphs_that_wait_and_are_known_have_a_limit);
   RUN(other_streams_run_meanwhile);
   RUN(another_thread_may_make_the_stream_wait);

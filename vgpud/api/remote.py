@@ -25,7 +25,6 @@ from typing import Any
 
 from vgpud.api.peer_proxy import LOG_EVERY_S, Peer, PeerProxy
 from vgpud.certs.register import SERVER, USER, Issued, Register, when
-from vgpud.core.fairness.accounts import ADMINS
 from vgpud.errors import ConfigError, ConflictError, DeniedError, VgpudError
 from vgpud.host import listeners, users
 from vgpud.host.listeners import REMOTE
@@ -205,11 +204,10 @@ class RemoteListener:
             turns.charge(STRANGER, ACCEPT_NS)
             await asyncio.sleep(0)  # while connections wait, accepting does not: one of them in a turn of the loop
             try:
-                source = listeners.source(sock)
-            except OSError:  # it has gone
-                sock.close()
-                continue
-            if _has_gone(sock):
+                source, has_gone = listeners.source(sock), _has_gone(sock)
+            except OSError:  # it has gone as well
+                has_gone = True
+            if has_gone:
                 sock.close()
             elif self._handshakes.begin(source):
                 self._start(self._shake_hands(sock, source))
@@ -323,10 +321,11 @@ def _has_gone(sock: socket.socket) -> bool:
 
 
 def _account(source: int | str) -> int:
-    """A user of this machine has one for all: with several a user alone would use up what all users have together.
-    Those of addresses are below STRANGER, and few, since who has many could push users' accounts out."""
-    if isinstance(source, int):
-        return source or ADMINS
+    """A user of this machine has one for all: with several a user alone would use up what all users have together. Not
+    root, who has none and may be a proxy. Others are below STRANGER, and few: who has many addresses could push users'
+    accounts out."""
+    if isinstance(source, int) and source > 0:
+        return source
     return STRANGER - 1 - zlib.crc32(_words(source).encode()) % ACCOUNTS
 
 
