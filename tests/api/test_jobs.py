@@ -225,14 +225,6 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
     assert held["stack"] == own["stack"]  # not asked for: his own, not the daemon's
 
 
-def test_what_a_job_writes_is_private_unless_it_says_otherwise(world: World) -> None:
-    """The log of a job of a client that said nothing was writable for everybody."""
-    world.submit()
-    world.submit(umask=0)
-    said = [made.spec.run.umask for made in world.backend.submissions if isinstance(made.spec.run, Launch)]
-    assert said == [0o077, 0]
-
-
 def test_defaults_are_none(world: World) -> None:
     world.submit(image="pytorch/pytorch:latest", command=[])
     core = world.backend.submissions[0].spec

@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from vgpud.api.caller import Caller, set_caller
-from vgpud.core.jobs.facts import Fact
+from vgpud.core.jobs.facts import Fact, Launch
 from vgpud.v1 import vgpud_pb2 as pb
 
 from .test_jobs import ALICE, ROOT, Context, World, spec
@@ -83,3 +83,12 @@ def test_there_is_one_way_to_a_message_about_a_job() -> None:
     calls = [path.name for path in sorted(package.glob("[!c]*/**/*.py")) if " views.job_view(" in path.read_text()]
     texts = [line for path in package.glob("api/*.py") for line in path.read_text().splitlines() if "job_view(" in line]
     assert calls == ["jobs.py"] and len(texts) == 2, "its definition and JobService._view"
+
+
+def test_what_a_job_writes_is_private_unless_it_says_otherwise() -> None:
+    """The log of a job of a client that said nothing was writable for all users."""
+    world = World()
+    world.submit()
+    world.submit(umask=0)
+    said = [made.spec.run.umask for made in world.backend.submissions if isinstance(made.spec.run, Launch)]
+    assert said == [0o077, 0]
