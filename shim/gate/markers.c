@@ -167,7 +167,7 @@ static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
   const struct vg_marker *oldest = stream->head != stream->tail ? vg_stream_oldest(stream) : NULL;
   uint64_t before_ns = oldest ? oldest->cost_ns : stream->unmarked_ns;
   bool is_wait = oldest ? oldest->ends_wait : stream->wait_lost;
-  bool graph = oldest && oldest->estimate && oldest->estimate->most_us;
+  bool graph = oldest && vg_marker_waits_inside(oldest);
   if (graph && oldest->served_ns < before_ns) return false; /* it may run, behind others of its kind */
   return is_wait && now_ns >= stream->moved_ns + longest_run(stream, graph, before_ns);
 }

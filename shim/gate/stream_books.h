@@ -15,6 +15,11 @@ static inline const struct vg_marker *vg_stream_oldest(const struct vg_stream *s
   return &stream->markers[stream->head % VG_WORK_MARKERS];
 }
 
+/* Behind a graph that waits inside, of whose kernels it is known how long they take. */
+static inline bool vg_marker_waits_inside(const struct vg_marker *marker) {
+  return marker->estimate && marker->estimate->most_us;
+}
+
 /* The legacy default stream waits for all blocking ones, whatever they wait for, and nothing marks what was launched
  * into it before they did: an event in it would make them wait. */
 static inline bool vg_stream_is_legacy(const struct vg_stream *stream) {

@@ -54,16 +54,12 @@ static uint64_t begin_of(const struct vg_stream *stream, uint64_t until_ns, uint
   return latest_ns > stream->run_from_ns ? latest_ns : stream->run_from_ns;
 }
 
-/* A graph that waits inside, of whose kernels it is known how long they take. */
-static bool waits_inside(const struct vg_marker *marker) {
-  return marker->estimate && marker->estimate->most_us;
-}
-
 /*
- * When such a graph ran is not known, where it took longer than its kernels do: before it waited, behind that, or both.
- * Graphs that wait at the same time have run one after the other: as long as one is pending it counts as running from
- * when it could begin, and the next one behind it, each for what its kernels take. What is left of one that has
- * completed, since others were before it, counts as the last before that; then these have not run yet in that time.
+ * When a graph that waits inside ran is not known, where it took longer than its kernels do: before it waited, behind
+ * that, or both. Graphs that wait at the same time have run one after the other: as long as one is pending it counts as
+ * running from when it could begin, and the next one behind it, each for what its kernels take. What is left of one
+ * that has completed, since others were before it, counts as the last before that; then these have not run yet in that
+ * time.
  */
 static void give_back(struct vg_marker *marker, struct vg_graph_runs *graphs) {
   uint64_t back_ns = marker->served_ns < graphs->again_ns ? marker->served_ns : graphs->again_ns;
@@ -91,7 +87,7 @@ void vg_work_serve_graphs(struct vg_work *work, struct vg_graph_runs *graphs, st
     struct vg_stream *stream = &work->streams[i];
     if (!stream->used || stream->head == stream->tail) continue;
     struct vg_marker *oldest = &stream->markers[stream->head % VG_WORK_MARKERS];
-    if (!waits_inside(oldest)) continue;
+    if (!vg_marker_waits_inside(oldest)) continue;
     give_back(oldest, graphs);
     if (oldest->served_ns >= oldest->cost_ns) continue;
     serve(work, oldest, begin_of(stream, stream->moved_ns, oldest->cost_ns), stream->pending_ns, graphs, runs);
@@ -136,7 +132,7 @@ static void begin_next(struct vg_stream *stream, uint64_t at_ns, bool empty) {
 void vg_work_note_run(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker, uint64_t at_ns) {
   if (!is_known(marker)) stream->launched_ns = 0;
   uint64_t begin_ns = begin_of(stream, at_ns, marker->cost_ns);
-  if (waits_inside(marker))
+  if (vg_marker_waits_inside(marker))
     note_graph_run(work, stream, marker, begin_ns, at_ns);
   else if (marker->cost_ns)
     vg_runs_add(&work->runs, begin_ns, end_of(stream, marker, begin_ns, at_ns));
@@ -159,7 +155,7 @@ static void take_running(const struct vg_stream *stream, struct vg_runs *runs, u
   const struct vg_marker *oldest = vg_stream_oldest(stream);
   uint64_t begin_ns = begin_of(stream, stream->moved_ns, oldest->cost_ns);
   uint64_t seen_ns = stream->pending_ns > begin_ns ? stream->pending_ns : begin_ns;
-  if (!waits_inside(oldest)) vg_runs_add(runs, begin_ns, end_of(stream, oldest, begin_ns, seen_ns));
+  if (!vg_marker_waits_inside(oldest)) vg_runs_add(runs, begin_ns, end_of(stream, oldest, begin_ns, seen_ns));
   if (seen_ns < *sure_ns) *sure_ns = seen_ns;
 }
 

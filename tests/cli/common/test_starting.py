@@ -62,22 +62,26 @@ def daemon(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """Only this one is seen: other tests start daemons, too."""
     started = Daemon(path)
     real = starting.find_starting_daemon
-    monkeypatch.setattr(starting, "find_starting_daemon", lambda: started.pid if find_all(real, started.pid) else 0)
+    monkeypatch.setattr(
+        starting, "find_starting_daemon", lambda: started.pid if is_taken_for_daemon(real, started.pid) else 0
+    )
     yield started
     started.stop()
 
 
-def find_all(real: Callable[[], int], pid: int) -> bool:
+def is_taken_for_daemon(real: Callable[[], int], pid: int) -> bool:
     """Whether the process is taken for a daemon that starts."""
     import psutil
 
     one = psutil.Process
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(psutil, "process_iter", lambda names: [seen(one(pid), names)] if psutil.pid_exists(pid) else [])
+        patch.setattr(
+            psutil, "process_iter", lambda names: [add_info(one(pid), names)] if psutil.pid_exists(pid) else []
+        )
         return real() == pid
 
 
-def seen(process: Any, names: list[str]) -> Any:
+def add_info(process: Any, names: list[str]) -> Any:
     process.info = process.as_dict(names)
     return process
 

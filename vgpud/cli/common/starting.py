@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from vgpud.host import processes
+
 #: a daemon answers within a second of its start, or several on a busy machine; one that is older has another reason
 STARTS_S = 20.0
 #: a user who waits for longer is told why
@@ -38,18 +40,11 @@ def _serves_here(words: Sequence[str]) -> bool:
     return serves and not any(word.partition("=")[0] in _ELSEWHERE for word in words)
 
 
-def _lives(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
-
-
 def wait_for_starting_daemon(answers: Callable[[], bool], timeout_s: float, say: Callable[[str], None]) -> bool:
     """Waits while one is starting, for `timeout_s` at most. Returns whether it answers. A longer wait is said once."""
     begin_s = time.monotonic()
     pid, is_said = find_starting_daemon(), False
-    while pid and _lives(pid) and time.monotonic() - begin_s < min(STARTS_S, timeout_s):
+    while pid and processes.runs(pid) and time.monotonic() - begin_s < min(STARTS_S, timeout_s):
         if answers():
             return True
         if not is_said and time.monotonic() - begin_s > SILENT_S:

@@ -15,6 +15,8 @@ from vgpud import config as configuration
 from vgpud import paths
 from vgpud.cli.common.findings import Finding, Look
 from vgpud.cli.system.checks_engines import engines_here, find_program
+from vgpud.client.target import probe
+from vgpud.errors import ExitCode, VgpudError
 from vgpud.setup.install import CONF, CURRENT, LIBRARIES, LOW_LEVEL, LOW_LEVEL_DIRS, RUNTIME, find_low_level, read_conf
 from vgpud.setup.site import Site, read_text
 
@@ -99,11 +101,9 @@ def _conf(look: Look, site: Site, where: Path) -> Iterator[Finding]:
 
 def _answers(path: str) -> bool:
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(_ANSWER_S)
-            sock.connect(path)
-    except OSError as error:
-        return error.errno == errno.EACCES and Path(path).exists()  # for root and the daemon's group
+        probe(f"unix://{path}")
+    except VgpudError as error:  # it may be for root and the daemon's group
+        return error.exit_code == ExitCode.DENIED and Path(path).exists()
     return True
 
 
