@@ -1,6 +1,6 @@
 /*
  * baseline.h - two plain ways to share a device that the arbiter is compared with, inside the load program itself (see
- * benchmarks/sharing/modes.py for what they are). Called by load.c before every launch; without --baseline it costs a
+ * benchmarks/sharing/plain.py for what they are). Called by load.c before every launch; without --baseline it costs a
  * comparison. One translation unit per program includes this.
  *
  *   fixed:BEGIN:END:PERIOD   launches only in [BEGIN, END) us of every PERIOD us of CLOCK_MONOTONIC

@@ -1,4 +1,5 @@
-/* entitlements.c - what slices demand and what they are due of the device. Mirrors models/arbiter/shares.py. */
+/* entitlements.c - what slices demand and what they are due of the device. Mirrors
+ * models/arbiter/entitlements.py. */
 #include "arbiter/shares.h"
 
 #define SEEN_LEAST_NS 100000ull /* less is what clocks differ by */

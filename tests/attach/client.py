@@ -1,6 +1,6 @@
 """A stand-in for the shim on the attach socket: messages packed by hand, pages mapped, so that tests can also lie.
 
-The layout is shim/abi/vg_abi.h's; test_tenants.py compares the sizes with the compiler's.
+The layout is shim/abi/vg_abi.h's; test_server.py compares the sizes with the compiler's.
 """
 
 from __future__ import annotations

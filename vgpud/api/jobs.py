@@ -1,4 +1,5 @@
-"""The queue's two services: jobs (their owner's and admins') and queues. api_job_views checks what they are asked."""
+"""The queue's two services: jobs (their owner's and admins') and queues. job_messages.py and queue_messages.py read
+what requests ask for."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _deadline_s(given: Duration, was_given: bool) -> float:
 
 
 class Service(Watching):
-    """What the three services share: the backend and the views of slices and devices."""
+    """What the services of this module share: the backend and the views of slices and devices."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__()

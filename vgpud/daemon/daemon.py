@@ -489,7 +489,7 @@ class Daemon:
                 self._store_fault = str(error)
                 log.error("%s", error)
 
-    # ---- what the API asks (api.Backend) ----
+    # ---- what the API asks (api.server.Backend) ----
 
     def node_view(self) -> pb.Node:
         return pb.Node(

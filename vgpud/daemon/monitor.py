@@ -65,7 +65,7 @@ class UsageMonitor:
 
     def __init__(self, host: Host, devices: Devices, arbiters: Arbiters) -> None:
         self.readings: dict[str, Reading] = {}
-        self.beyond: dict[tuple[str, int], int] = {}  # see watch.Findings
+        self.beyond: dict[tuple[str, int], int] = {}  # see strangers.Findings
         self._host = host
         self._devices = devices
         self._arbiters = arbiters
@@ -118,7 +118,7 @@ class UsageMonitor:
             self._attachments = (known, lost), made
         return made
 
-    # ---- the ledger (watch.Ledger) ----
+    # ---- the ledger (strangers.Ledger) ----
 
     def of_life(self, process_id: int, device_uuid: str) -> Credit:
         return self._arbiters.credit(process_id, device_uuid)

@@ -42,7 +42,7 @@ class Host(Protocol):
 
 
 class AttachBackend:
-    """tenants.Backend."""
+    """attach.server.Backend."""
 
     def __init__(self, host: Host, arbiters: Arbiters, devices: Devices, containers: ContainerBackend) -> None:
         self._host = host

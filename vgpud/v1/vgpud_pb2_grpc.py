@@ -1121,7 +1121,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateJob(self, request, context):
-        """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit.
+        """Changes a job: a waiting one as a whole; of a running or suspended one the time limit, and a running one's GPUs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -377,7 +377,7 @@ class JobServiceStub:
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]
     """For jobs that have not ended: the environment of an ended job is deleted."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]
-    """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit."""
+    """Changes a job: a waiting one as a whole; of a running or suspended one the time limit, and a running one's GPUs."""
     WatchJobs: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]
     """The present state of jobs, then each one that has changed."""
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]
@@ -411,7 +411,7 @@ class JobServiceAsyncStub(JobServiceStub):
     RequeueJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]  # type: ignore[assignment]
     """For jobs that have not ended: the environment of an ended job is deleted."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.UpdateJobRequest, _vgpud_pb2.UpdateJobResponse]  # type: ignore[assignment]
-    """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit."""
+    """Changes a job: a waiting one as a whole; of a running or suspended one the time limit, and a running one's GPUs."""
     WatchJobs: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]  # type: ignore[assignment]
     """The present state of jobs, then each one that has changed."""
     ExplainJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]  # type: ignore[assignment]
@@ -490,7 +490,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.UpdateJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.UpdateJobResponse, _abc.Awaitable[_vgpud_pb2.UpdateJobResponse]]:
-        """Changes a job: a waiting one as a whole, of a running or suspended one only the time limit."""
+        """Changes a job: a waiting one as a whole; of a running or suspended one the time limit, and a running one's GPUs."""
 
     @_abc_1.abstractmethod
     def WatchJobs(

@@ -191,7 +191,7 @@ class QueuesChanged:
 
 @dataclass(frozen=True, slots=True)
 class ReservationsChanged:
-    """All of them; checked by machine.check_reservations() before."""
+    """All of them; each new one was checked by check_reservation() before."""
 
     reservations: tuple[Reservation, ...]
 

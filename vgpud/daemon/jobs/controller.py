@@ -82,7 +82,7 @@ def _has_processes(job: Job) -> bool:
 
 
 class JobController:
-    """jobs.Backend, and the state that requests.py answers from."""
+    """runner.Backend, and the state that requests.py answers from."""
 
     def __init__(self, host: Host, store: JobStore) -> None:
         self.node = host.node
@@ -547,7 +547,7 @@ class JobController:
     # ---- ending ----
 
     def job_ended(self, job_id: int, attempt: int, result: Result) -> None:
-        """All processes of the attempt have gone (jobs.Backend)."""
+        """All processes of the attempt have gone (runner.Backend)."""
         self.spawn(self.end(job_id, attempt, result))
 
     def worker_ended(self, job_id: int, attempt: int, worker: int, result: Result) -> None:

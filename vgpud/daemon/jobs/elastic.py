@@ -334,7 +334,7 @@ class ElasticController:
         return await self._feed(group, we.StopAll()) if group else False
 
     def worker_ended(self, job_id: int, attempt: int, worker: int, result: Result) -> None:
-        """All processes of it have gone (jobs.Backend)."""
+        """All processes of it have gone (runner.Backend)."""
         self._jobs.spawn(self._worker_ended(job_id, attempt, worker, result))
 
     async def _worker_ended(self, job_id: int, attempt: int, number: int, result: Result) -> None:

@@ -39,7 +39,7 @@ class _User:
 
 
 class Notifier:
-    """jobs.Backend of the programs that notify."""
+    """runner.Backend of the programs that notify."""
 
     def __init__(self, port: Port, directory: Path, activated: Path) -> None:
         self._port = port
@@ -133,7 +133,7 @@ class Notifier:
             return f"the webhook did not answer within {DEADLINE_S:.0f} s"
         return "the webhook could not be reached, or refused it" if code else ""
 
-    # ---- jobs.Backend ----
+    # ---- runner.Backend ----
 
     def job_ended(self, job_id: int, attempt: int, result: Result) -> None:
         done = self._ends.get((job_id, attempt))
