@@ -30,6 +30,8 @@ REQUIRED: dict[str, type] = {
     "figures": dict,
     "raw": dict,
 }
+#: characters of a line of a result
+WIDTH = 120
 MACHINE_REQUIRED = ("cpu", "cores", "kernel", "memory_bytes", "load_1min")
 
 
@@ -71,6 +73,19 @@ def changes() -> str:
     command = ["git", "-C", str(ROOT), "diff", "HEAD", "--", ".", ":!benchmarks/results"]
     done = subprocess.run(command, capture_output=True, check=False)
     return hashlib.sha256(done.stdout).hexdigest()[:12] if done.stdout else ""
+
+
+def format_json(value: Any, indent: str = "") -> str:
+    """JSON for people and for git: what fits on one line stands on one, and so do all lists that hold no others."""
+    flat, inner = json.dumps(value), indent + " "
+    if len(indent) + len(flat) <= WIDTH:
+        return flat
+    if isinstance(value, Mapping):
+        lines = [f"{inner}{json.dumps(str(key))}: {format_json(one, inner)}" for key, one in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in value):
+        return "[\n" + ",\n".join(inner + format_json(one, inner) for one in value) + f"\n{indent}]"
+    return flat
 
 
 def problems(result: Mapping[str, Any]) -> list[str]:
@@ -119,5 +134,5 @@ def write(
         raise ValueError(f"result {name}: " + "; ".join(wrong))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{'sim' if simulated else 'real'}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path.write_text(format_json(result) + "\n")
     return path

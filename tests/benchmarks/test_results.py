@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks import results
 
@@ -30,6 +32,24 @@ def test_a_missing_key_is_a_problem(key: str) -> None:
     whole = {name: kind() for name, kind in results.REQUIRED.items()}
     del whole[key]
     assert f"{key} is missing" in results.problems(whole)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(values)
+def test_the_layout_changes_no_value(value: object) -> None:
+    assert json.loads(results.format_json(value)) == value
+
+
+def test_lists_stand_on_one_line() -> None:
+    samples = list(range(100))
+    flat, inner = json.dumps(samples), json.dumps({"case": ".5/.5", "met": True})
+    text = results.format_json({"raw": samples, "rows": [{"case": ".5/.5", "met": True}] * 5})
+    assert text == f'{{\n "raw": {flat},\n "rows": [\n' + ",\n".join([f"  {inner}"] * 5) + "\n ]\n}"
 
 
 @pytest.mark.parametrize("path", sorted(results.RESULTS.glob("*.json")), ids=lambda path: str(path.name))
