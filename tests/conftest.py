@@ -29,10 +29,21 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith("VGPU") or name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
             del os.environ[name]
+    os.kill, os.killpg = _guard(os.kill), _guard(os.killpg)
     # A shell's background job ignores Ctrl-C, and programs inherit that; ours are to be as a user starts them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not (LIB / "libvgpu.so").exists():
         raise pytest.UsageError("the libraries are not built: run `make test`, or python shim/build_shim.py")
+
+
+def _guard(send: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """A pid that was not there is 0 in many a helper, and 0 means our own group: all tests, and who runs them."""
+
+    def guarded(pid: int, number: int) -> None:
+        assert pid > 0, f"signal {number} for pid {pid}"
+        send(pid, number)
+
+    return guarded
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -55,3 +55,10 @@ def test_tests_pass_beside_a_daemon_and_leftovers(tmp_path: Path) -> None:
     command = ["unshare", "-m", "bash", "-c", PLANT, "planted", *MEETING_IT]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("send", ["kill", "killpg"])
+def test_no_test_ends_the_tests(send: str) -> None:
+    """A helper that has found no process answers 0, which means the group of the tests, and of who runs them."""
+    with pytest.raises(AssertionError):
+        getattr(os, send)(0, 0)

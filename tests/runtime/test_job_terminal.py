@@ -167,7 +167,8 @@ def test_nobody_answers_once_the_keeper_is_gone(world: World) -> None:
     running = start(world, "trap '' HUP; echo $$ >pid; exec sleep 1000")
     world.pids("pid")
     joined(running).close()
-    os.kill(keeper_of(running), signal.SIGKILL)
+    keeper: int = eventually("the keeper", lambda: keeper_of(running))
+    os.kill(keeper, signal.SIGKILL)
     eventually("its end", lambda: not keeper_of(running))
     with pytest.raises(ConnectionRefusedError):
         joined(running)

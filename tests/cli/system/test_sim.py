@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from vgpud import paths
+from vgpud.simdevice import state_page
 from vgpud.simdevice.liveness import Simulator
 
 #: prints how many devices an unmodified program sees
@@ -63,6 +64,21 @@ def test_a_simulator_in_the_background_is_seen_to_live(vgpu: Any, folder: Path) 
     while simulator.look() != (False, False):  # its kernel side may take a moment
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+@needs_server
+def test_a_page_without_a_server_ends_no_process(vgpu: Any, folder: Path) -> None:
+    """Its number 0 would mean the group of the command itself."""
+    vgpu("sim", "start", "--dir", str(folder))
+    page = folder / state_page.PAGE_NAME
+    with page.open("r+b") as file:
+        head = file.read(12)
+        file.seek(8)
+        file.write(bytes(4))
+    stopped = vgpu("sim", "stop", "--dir", str(folder))
+    with page.open("r+b") as file:
+        file.write(head)
+    assert stopped.code == 8 and "names no server" in stopped.stderr
 
 
 @pytest.mark.parametrize(("command", "code"), [(("status",), 4), (("stop",), 4), (("run", "--", "true"), 125)])

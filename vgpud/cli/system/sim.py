@@ -150,6 +150,8 @@ def stop(settings: Settings, folder: Path, force: bool) -> None:
     _require(folder)
     page = state_page.read(folder / state_page.PAGE_NAME)
     pid = page.server_pid
+    if pid <= 0:  # of a page that was damaged: such a number would mean a whole group of processes, or all
+        raise CliError(f"the page of {folder} names no server: end vgpu-simd by hand", ExitCode.CONFLICT)
     for index, device in enumerate(page.devices):
         daemon = owner(lock_name(device.uuid, str(folder)))
         if daemon and not force:
