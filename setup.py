@@ -31,7 +31,7 @@ class BuildLibraries(Command):
     def finalize_options(self) -> None:
         self.set_undefined_options("build_py", ("build_lib", "build_lib"))
 
-    def _out(self) -> Path:
+    def _library_folder(self) -> Path:
         """vgpud/lib of the source tree for `pip install -e`, of the build directory otherwise."""
         base = ROOT if self.editable_mode else Path(str(self.build_lib)).resolve()
         return base / "vgpud" / "lib"
@@ -41,7 +41,7 @@ class BuildLibraries(Command):
         objects: a user's compiler may be newer than ours."""
         extra = [] if self.editable_mode or "VGPU_OBJECTS" in os.environ else ["-Wno-error"]
         for name in build_shim.targets():
-            build_shim.build_target(name, self._out(), extra)
+            build_shim.build_target(name, self._library_folder(), extra)
 
     def get_outputs(self) -> list[str]:
         names = [*build_shim.targets(), *(copy for copies in build_shim.DATA.values() for copy in copies)]

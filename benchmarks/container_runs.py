@@ -126,7 +126,7 @@ class Stage:
         words += ["-v", f"{self.cache}:{TINYGRAD_CACHE}", "--runtime", "vgpu" if self.shim else "runc"]
         if self.shim:
             words += ["-e", f"VGPU={container.gpus:g}", "-e", f"VGPU_NAME={container.name}"]
-        elif self.own.simulated:
+        elif self.own.is_simulated:
             words += ["-v", f"{paths.sim_lib_dir() / 'libcuda.so.1'}:{DRIVER_IN_CONTAINER}:ro"]
             words += ["-v", f"{self.own.sim_dir}:{SIM_IN_CONTAINER}:ro"]
             words += ["-e", f"CUDA_VISIBLE_DEVICES={container.plain_devices}"]
@@ -171,7 +171,7 @@ class Stage:
         rates = {
             one.wanted.name: [round(t.rate(begin_ns, end_ns), 2) for t in one.trainers.values()] for one in self.running
         }
-        if not self.own.simulated:
+        if not self.own.is_simulated:
             return Measured(rates, {})
         devices = [self._spans(index, begin_ns) for index in range(self._device_count())]
         shares = {one.wanted.name: self._shares(one, devices, begin_ns, end_ns) for one in self.running}

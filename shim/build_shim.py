@@ -217,10 +217,10 @@ def static_flags() -> list[str]:
     return []
 
 
-def build_target(name: str, out: Path, extra: list[str] | None = None) -> None:
+def build_target(name: str, output_folder: Path, extra: list[str] | None = None) -> None:
     """Compiles one of targets() into out/name. Raises CalledProcessError when the compiler refuses."""
     sources, ldflags = targets()[name]
-    path = out / name
+    path = output_folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     link = [f for f in LDFLAGS if name not in PROGRAMS or f not in ("-shared", *OLD_GLIBC_LDFLAGS)]
     link += static_flags() if name in STATIC else []
@@ -229,7 +229,7 @@ def build_target(name: str, out: Path, extra: list[str] | None = None) -> None:
     command = [*compiler(), *cflags, "-o", str(path), *objects, *link, *ldflags, "-ldl"]
     subprocess.run(command, cwd=ROOT, check=True)
     for copy, source in DATA.get(name, {}).items():
-        shutil.copyfile(ROOT / source, out / copy)
+        shutil.copyfile(ROOT / source, output_folder / copy)
 
 
 def main() -> None:

@@ -332,7 +332,7 @@ def test_old_glibc_has_every_version_that_is_asked_for(name: str) -> None:
     """The same words as `objdump -T`, but read from the table that the loader checks before it starts a program."""
     path = LIB / name
     needs = version_needs(elf.Elf(path))
-    assert needs["libc.so.6"] and set(elf.Elf(path).needed()) >= needs.keys()
+    assert needs["libc.so.6"] and set(elf.Elf(path).find_needed_libraries()) >= needs.keys()
     for library, versions in needs.items():
         for version in versions:
             number = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version)
@@ -345,7 +345,7 @@ def test_old_glibc_has_every_version_that_is_asked_for(name: str) -> None:
 @pytest.mark.parametrize("name", SHARED)
 def test_old_glibc_finds_the_functions_that_moved(name: str) -> None:
     """Before 2.34 threads and the loader's functions lay in libraries of their own."""
-    assert {"libpthread.so.0", "libdl.so.2"} <= set(elf.Elf(LIB / name).needed())
+    assert {"libpthread.so.0", "libdl.so.2"} <= set(elf.Elf(LIB / name).find_needed_libraries())
 
 
 def test_other_names_of_newer_headers_are_mended(tmp_path: Path) -> None:

@@ -81,14 +81,14 @@ def model(proto: Proto) -> str:
     ]
     for block in _classes(proto):
         lines += ["", "", "@dataclass(frozen=True, kw_only=True)", f"class {block.name}:"]
-        lines += [*_wrapped(block.comment, '    """', 112, '"""'), ""]
+        lines += [*_wrap_text(block.comment, '    """', 112, '"""'), ""]
         for one in block.fields:
             kind, default = _python_type(proto, one)
-            lines += [*_wrapped(one.comment, "    #: ", 118), f"    {one.name}: {kind} = {default}"]
+            lines += [*_wrap_text(one.comment, "    #: ", 118), f"    {one.name}: {kind} = {default}"]
     return "\n".join(lines) + "\n"
 
 
-def _wrapped(text: str, start: str, width: int, end: str = "") -> list[str]:
+def _wrap_text(text: str, start: str, width: int, end: str = "") -> list[str]:
     """Text in lines; of a docstring only the first one has the start."""
     later = start if start.endswith("#: ") else " " * (len(start) - len(start.lstrip()))
     lines, line = [], start
@@ -117,7 +117,10 @@ def document(proto: Proto) -> str:
     for service in proto.services.values():
         lines += [f"## {service.name}", "", service.comment, ""]
         for method in service.methods:
-            asked, told = _shown(method.request, method.streams[0]), _shown(method.response, method.streams[1])
+            asked, told = (
+                _describe_message(method.request, method.streams[0]),
+                _describe_message(method.response, method.streams[1]),
+            )
             lines += [f"### {method.name}", "", f"{method.comment} {asked} → {told}", ""]
             for name in (method.request, method.response):
                 shown.add(name)
@@ -129,7 +132,7 @@ def document(proto: Proto) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _shown(name: str, stream: bool) -> str:
+def _describe_message(name: str, stream: bool) -> str:
     return f"stream of `{name}`" if stream else f"`{name}`"
 
 
@@ -143,7 +146,7 @@ def _table(block: Block) -> list[str]:
     return [f"| field of `{block.name}` | type | meaning |", "| --- | --- | --- |", *rows, ""]
 
 
-def _formatted(text: str, name: str) -> str:
+def _format_source(text: str, name: str) -> str:
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", name, "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
@@ -163,7 +166,7 @@ def drafts() -> dict[Path, str]:
 
 def outputs() -> dict[Path, str]:
     """Every generated file as it is committed."""
-    return {p: _formatted(text, p.name) if p.suffix == ".py" else text for p, text in drafts().items()}
+    return {p: _format_source(text, p.name) if p.suffix == ".py" else text for p, text in drafts().items()}
 
 
 def main() -> int:

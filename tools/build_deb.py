@@ -100,7 +100,7 @@ def documents(root: Path) -> None:
         _write(root / place, kind(cli, {}, "vgpu", "_VGPU_COMPLETE").source() + "\n")
     for name, text in man_pages.pages().items():
         if not name.startswith("vgpud-k8s"):  # which runs in the pods of the Helm chart
-            _compressed(root / f"usr/share/man/man{name[-1]}" / name, text)
+            _write_compressed(root / f"usr/share/man/man{name[-1]}" / name, text)
     folder = root / "usr/share/doc/vgpud"
     for name in build_wheel.known_files():
         if name.startswith("docs/") or name in ("README.md", "SECURITY.md"):
@@ -109,7 +109,7 @@ def documents(root: Path) -> None:
             _copy(name, folder / "examples" / name.removeprefix("deploy/"))
         elif name.startswith("integrations/"):
             _copy(name, folder / "examples" / name.removeprefix("integrations/"))
-    _compressed(folder / "changelog", (ROOT / "CHANGELOG.md").read_text())
+    _write_compressed(folder / "changelog", (ROOT / "CHANGELOG.md").read_text())
     for name in ("copyright", "README.Debian"):
         _copy(f"deploy/debian/{name}", folder / name)
     _copy("docker/vgpud.toml", root / "etc/vgpud/vgpud.toml")
@@ -121,7 +121,7 @@ def _copy(name: str, target: Path) -> None:
     target.chmod(0o644)
 
 
-def _compressed(path: Path, text: str) -> None:
+def _write_compressed(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
@@ -144,12 +144,12 @@ def version(python: str) -> str:
     return f"{vgpud.__version__}-1+py{python}"
 
 
-def build(wheel: Path, machine: str, python: str, out: Path) -> Path:
+def build(wheel: Path, machine: str, python: str, output_folder: Path) -> Path:
     """The package of a wheel. Raises WheelError."""
     if shutil.which("dpkg-deb") is None:
         raise WheelError("there is no dpkg-deb here: apt-get install dpkg")
-    out.mkdir(parents=True, exist_ok=True)
-    made = out / f"vgpud_{version(python)}_{ARCHITECTURES[machine]}.deb"
+    output_folder.mkdir(parents=True, exist_ok=True)
+    made = output_folder / f"vgpud_{version(python)}_{ARCHITECTURES[machine]}.deb"
     with tempfile.TemporaryDirectory(prefix="vgpud-deb-") as work:
         root = Path(work) / "root"
         root.mkdir(mode=0o755)

@@ -62,7 +62,7 @@ def compiler(machine: str) -> str:
     return command
 
 
-def build(archive: Path, machine: str, out: Path) -> Path:
+def build(archive: Path, machine: str, output_folder: Path) -> Path:
     """The wheel of a source distribution. Objects are taken from the clone where they are of the same sources."""
     command = compiler(machine)
     with tempfile.TemporaryDirectory(prefix="vgpud-wheel-") as work:
@@ -70,8 +70,8 @@ def build(archive: Path, machine: str, out: Path) -> Path:
         (tree,) = Path(work).iterdir()
         options = {"--build-option": ["--plat-name", f"{PLATFORM}_{machine}"]}
         env = {"CC": command, "LDSHARED": f"{command} -shared", "VGPU_OBJECTS": str(ROOT / "build" / "objects")}
-        out.mkdir(parents=True, exist_ok=True)
-        return out / _build(tree, f"build_wheel({str(out.resolve())!r}, {options!r})", **env)
+        output_folder.mkdir(parents=True, exist_ok=True)
+        return output_folder / _build(tree, f"build_wheel({str(output_folder.resolve())!r}, {options!r})", **env)
 
 
 def check(wheel: Path, machine: str) -> None:

@@ -30,7 +30,7 @@ The name of a model alone is that of the middle one of the batch sizes.
 """
 
 
-def measured() -> dict[str, dict[str, float]]:
+def read_rates() -> dict[str, dict[str, float]]:
     """By the table's name of a model, then by GPU: what ran alone on one of each."""
     table: dict[str, Any] = json.loads((DATA / "simulation_throughputs.json").read_text())
     found: dict[str, dict[str, float]] = {}
@@ -42,7 +42,7 @@ def measured() -> dict[str, dict[str, float]]:
     return found
 
 
-def named(rates: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+def select_middle_sizes(rates: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
     """By the name without a size."""
     sizes: dict[str, list[str]] = {}
     for name in rates:  # from the smallest to the largest
@@ -55,10 +55,10 @@ def text() -> str:
     source = json.loads((DATA / "source.json").read_text())
     (file,) = source["sha256"]
     about = ABOUT.format(file=file, source=source["source"], commit=source["commit"])
-    rates = measured()
+    rates = read_rates()
     lines = [f"# {line}".rstrip() for line in (about + (DATA / "LICENSE").read_text()).splitlines()]
     lines.append(",".join(COLUMNS))
-    for model, of_gpus in (named(rates) | rates).items():
+    for model, of_gpus in (select_middle_sizes(rates) | rates).items():
         lines += [f"{model},{gpu},{rate:.4g}" for gpu, rate in of_gpus.items()]
     return "\n".join(lines) + "\n"
 

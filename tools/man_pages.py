@@ -34,7 +34,7 @@ PROGRAMS: dict[str, tuple[click.Command, int]] = {
 }
 
 
-def _quoted(text: str) -> str:
+def _quote_roff(text: str) -> str:
     """A text that roff prints as it is: no requests, escapes, or hyphens of another kind."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
     return re.sub(r"^\.", "\\\\&.", text.replace("^", "\\(ha").replace("~", "\\(ti"), flags=re.MULTILINE)
@@ -46,12 +46,12 @@ def _paragraphs(text: str) -> Iterator[str]:
         if number:
             yield ".PP"
         head, _, rest = paragraph.partition("\n")
-        yield f".nf\n{_quoted(rest)}\n.fi" if head.strip() == "\b" else _quoted(paragraph.replace("\n", " "))
+        yield f".nf\n{_quote_roff(rest)}\n.fi" if head.strip() == "\b" else _quote_roff(paragraph.replace("\n", " "))
 
 
 def _items(rows: list[tuple[str, str]]) -> Iterator[str]:
     for term, text in rows:
-        yield f".TP\n.B {_quoted(term)}\n{_quoted(' '.join(text.split()))}"
+        yield f".TP\n.B {_quote_roff(term)}\n{_quote_roff(' '.join(text.split()))}"
 
 
 def _options(ctx: click.Context) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -73,8 +73,8 @@ def page(ctx: click.Context, section: int) -> str:
     own, globals_ = _options(ctx)
     is_top = path == top
     lines = [f'.TH {name.upper()} {section} "" "vgpud {vgpud.__version__}" "vgpud"', ".SH NAME"]
-    lines += [f"{_quoted(name)} \\- {_quoted(command.get_short_help_str(200).rstrip('.'))}", ".SH SYNOPSIS"]
-    lines += [f".B {_quoted(path)}", _quoted(" ".join(command.collect_usage_pieces(ctx)))]
+    lines += [f"{_quote_roff(name)} \\- {_quote_roff(command.get_short_help_str(200).rstrip('.'))}", ".SH SYNOPSIS"]
+    lines += [f".B {_quote_roff(path)}", _quote_roff(" ".join(command.collect_usage_pieces(ctx)))]
     lines += [".SH DESCRIPTION", *_paragraphs(command.help or "")]
     if own:
         lines += [".SH OPTIONS", *_items(own)]
@@ -90,7 +90,7 @@ def page(ctx: click.Context, section: int) -> str:
     others += [path.rpartition(" ")[0].replace(" ", "-")] if path.count(" ") > 1 else []
     others += [f"{name}-{each}" for each in command.list_commands(ctx)] if isinstance(command, click.Group) else []
     sections = {program: number for program, (_, number) in PROGRAMS.items()}
-    lines += [".SH SEE ALSO", ",\n".join(f".BR {_quoted(o)} ({sections.get(o, section)})" for o in others)]
+    lines += [".SH SEE ALSO", ",\n".join(f".BR {_quote_roff(o)} ({sections.get(o, section)})" for o in others)]
     return "\n".join(lines) + "\n"
 
 

@@ -46,7 +46,7 @@ class Proto:
     messages: dict[str, Block] = field(default_factory=dict)
     services: dict[str, Block] = field(default_factory=dict)
 
-    def uncommented(self) -> list[str]:
+    def find_uncommented(self) -> list[str]:
         """Everything that needs a comment and has none: fields, methods, services, and messages other than requests
         and responses, which their methods describe."""
         blocks = [*self.messages.values(), *self.services.values()]

@@ -42,12 +42,12 @@ Check = Callable[[Any], str]
 # ---- checks of single values ----
 
 
-def one_of(*allowed: str) -> Check:
-    return lambda value: "" if value in allowed else "write " + " or ".join(f'"{name}"' for name in allowed)
+def one_of(*choices: str) -> Check:
+    return lambda value: "" if value in choices else "write " + " or ".join(f'"{name}"' for name in choices)
 
 
-def within(least: int, most: int, unit: str = "") -> Check:
-    return lambda value: "" if least <= value <= most else f"write {least} to {most}{unit}"
+def check_range(low: int, high: int, unit: str = "") -> Check:
+    return lambda value: "" if low <= value <= high else f"write {low} to {high}{unit}"
 
 
 def _device(value: str | tuple[str, ...]) -> str:
@@ -111,7 +111,7 @@ def key(default: _T, check: Check | None = None, *, live: bool = False) -> _T:
 
 
 def _arbiter_key(default_ns: int, least_ns: int = _ARBITER_MIN_NS) -> int:
-    return key(default_ns, within(least_ns, _ARBITER_MAX_NS, " ns"))
+    return key(default_ns, check_range(least_ns, _ARBITER_MAX_NS, " ns"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,16 +187,16 @@ class Config:
     metrics: str = key("127.0.0.1:9419", _metrics)
     #: file of lines `USER TOKEN`: a scrape needs a token and shows that user's slices, for * all; "" = no tokens
     metrics_tokens: str = key("", _absolute_path)
-    slices_max: int = key(SLICES_MAX, within(1, SLICES_MAX), live=True)
+    slices_max: int = key(SLICES_MAX, check_range(1, SLICES_MAX), live=True)
     #: slices of a user who is no admin, those of jobs not counted
-    slices_per_user_max: int = key(32, within(1, SLICES_MAX), live=True)
-    processes_per_slice_max: int = key(256, within(1, PROCESSES_MAX), live=True)
+    slices_per_user_max: int = key(32, check_range(1, SLICES_MAX), live=True)
+    processes_per_slice_max: int = key(256, check_range(1, PROCESSES_MAX), live=True)
     #: on one device; each container counts separately
-    processes_per_user_max: int = key(512, within(1, PROCESSES_MAX), live=True)
+    processes_per_user_max: int = key(512, check_range(1, PROCESSES_MAX), live=True)
     #: kept in the event log
-    events_max: int = key(10_000, within(1, 1_000_000))
+    events_max: int = key(10_000, check_range(1, 1_000_000))
     #: an ephemeral slice to which no process attaches ends after this
-    grace_s: int = key(60, within(1, 86_400, " seconds"), live=True)
+    grace_s: int = key(60, check_range(1, 86_400, " seconds"), live=True)
     #: what is done with a program that uses a device and is attached to no slice: "log", "freeze" or "kill"
     on_stranger: str = key("log", one_of(*VERBS), live=True)
     #: the same for a program through which its slice uses more memory than its limit, past the ledger
@@ -206,9 +206,9 @@ class Config:
     #: what a container may ask for by environment variables: an image's ENV cannot be distinguished from -e
     container_gpus_max: str = key("4", _gpus, live=True)
     #: highest priority of containers, and of slices of users who are no admins
-    container_priority_max: int = key(0, within(0, PRIORITY_MAX), live=True)
+    container_priority_max: int = key(0, check_range(0, PRIORITY_MAX), live=True)
     #: the slice of a container that its engine starts again is kept for this long; 0 = not at all
-    container_restart_grace_s: int = key(60, within(0, 3600, " seconds"), live=True)
+    container_restart_grace_s: int = key(60, check_range(0, 3600, " seconds"), live=True)
     #: whether these may be of the latency class
     container_latency: bool = key(False, live=True)
     #: where the daemon's CDI files go; "" = /var/run/cdi for the system's daemon, none for others
@@ -218,16 +218,16 @@ class Config:
     #: slices that are no jobs': "allow" (counted in their queue), "quota" (held to it) or "deny"
     direct: str = key("quota", one_of(*DIRECTS), live=True)
     #: from SIGTERM to SIGKILL, when a job is to end
-    job_grace_s: int = key(10, within(0, 3600, " seconds"), live=True)
+    job_grace_s: int = key(10, check_range(0, 3600, " seconds"), live=True)
     #: jobs that have not ended, of all users together
-    jobs_max: int = key(100_000, within(1, 1_000_000))
-    jobs_per_user_max: int = key(10_000, within(1, 1_000_000))
+    jobs_max: int = key(100_000, check_range(1, 1_000_000))
+    jobs_per_user_max: int = key(10_000, check_range(1, 1_000_000))
     #: highest priority of jobs of users who are no admins; lower ones are always allowed
-    job_priority_max: int = key(0, within(-PRIORITY_MAX, PRIORITY_MAX), live=True)
+    job_priority_max: int = key(0, check_range(-PRIORITY_MAX, PRIORITY_MAX), live=True)
     #: how long ended jobs and usage are kept
-    accounting_days: int = key(400, within(1, 36_500))
+    accounting_days: int = key(400, check_range(1, 36_500))
     #: of the database: above, what is oldest of the users who have most is forgotten earlier
-    state_bytes_max: int = key(2 << 30, within(16 << 20, 1 << 44, " bytes"), live=True)
+    state_bytes_max: int = key(2 << 30, check_range(16 << 20, 1 << 44, " bytes"), live=True)
     #: file to which all events and commands of the queue are written, for replay; "" = none
     record_queue: str = key("", _absolute_path)
     #: vgpu-runtime on the host, for the hooks of our CDI devices; "" = as `vgpu setup` installs it
@@ -284,23 +284,23 @@ def load(path: Path | None, **overrides: Any) -> Config:
             raise ConfigError(f"no configuration file {path}: name one that exists, or leave --config out") from error
     where = str(chosen)
     tables: dict[str, Any] = {name: _table(name, cls, given, where) for name, cls in _TABLES.items()}
-    known = _known(Config, given, f"{where}: ") | {k: v for k, v in overrides.items() if v is not None}
+    known = _parse_keys(Config, given, f"{where}: ") | {k: v for k, v in overrides.items() if v is not None}
     config = replace(Config(), **tables, **known)
     check(config, where)
     return config
 
 
-def _table(name: str, cls: type, given: dict[str, Any], where: str) -> Any:
-    body = given.pop(name, {})
+def _table(name: str, cls: type, values: dict[str, Any], where: str) -> Any:
+    body = values.pop(name, {})
     if not isinstance(body, dict):
         raise ConfigError(f"{where}: {name} = {body!r} is not a table: write [{name}] and its keys below it")
-    return cls(**_known(cls, body, f"{where}: [{name}] "))
+    return cls(**_parse_keys(cls, body, f"{where}: [{name}] "))
 
 
-def _known(cls: type, given: dict[str, Any], where: str) -> dict[str, Any]:
+def _parse_keys(cls: type, values: dict[str, Any], where: str) -> dict[str, Any]:
     """The given keys as constructor arguments; unknown keys and wrong types are errors."""
     types = {f.name: f.default for f in fields(cls) if f.name not in _TABLES}
-    for key, value in given.items():
+    for key, value in values.items():
         if key not in types:
             near = difflib.get_close_matches(key, types, 1, 0.0)[0]
             raise ConfigError(f"{where}no key {key!r}: did you mean {near!r}?")
@@ -310,9 +310,9 @@ def _known(cls: type, given: dict[str, Any], where: str) -> dict[str, Any]:
             and (value or key != "device")
             and all(isinstance(v, str) for v in value)
         ):
-            given[key] = tuple(value)
+            values[key] = tuple(value)
         elif key == "socket_mode" and isinstance(value, str):
-            given[key] = _octal(value, where)
+            values[key] = _octal(value, where)
         elif type(value) is not type(types[key]):
             kinds = {int: "a whole number", tuple: "a list of strings", bool: "true or false"}
             wanted, example = kinds.get(type(types[key]), "a string"), types[key]
@@ -320,7 +320,7 @@ def _known(cls: type, given: dict[str, Any], where: str) -> dict[str, Any]:
                 "true" if isinstance(example, bool) else repr(list(example) if isinstance(example, tuple) else example)
             )
             raise ConfigError(f"{where}{key} = {value!r} is not {wanted}: write for example {shown}")
-    return given
+    return values
 
 
 def _octal(text: str, where: str) -> int:

@@ -204,7 +204,7 @@ def _queue_metrics(queues: Iterable[QueueSample]) -> Iterator[Metric]:
         waits.add_metric([queue.name], list(zip(ends, sums, strict=True)), queue.waits.total_ns / _NS_PER_S)
         for state, count in queue.jobs:
             jobs.add_metric([queue.name, state], count)
-        for state, count in queue.ended:
+        for state, count in queue.ended_jobs:
             ended.add_metric([queue.name, state], count)
         used.add_metric([queue.name], queue.used_gpus)
         guarantee.add_metric([queue.name], queue.guarantee_gpus)
@@ -236,7 +236,7 @@ def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
         late_max.add_metric(key, device.arbiter.late_max_ns / _NS_PER_S)
         for way in SCHEDULING:
             scheduling.add_metric([*key, way], float(way == device.arbiter.scheduling))
-        info.add_metric(key, {"name": device.name, "simulated": str(device.simulated).lower()})
+        info.add_metric(key, {"name": device.name, "simulated": str(device.is_simulated).lower()})
         total.add_metric(key, device.memory_total_bytes)
         if device.memory_used_bytes is not None:
             used.add_metric(key, device.memory_used_bytes)

@@ -117,9 +117,9 @@ async def run(
     config: Config,
     config_path: Path | None,
     overrides: dict[str, Any],
-    opened: Any,
+    devices_and_inventory: Any,
     store: Any,
-    owned: DeviceLocks,
+    device_locks: DeviceLocks,
     lock: DirectoryLock,
 ) -> None:
     """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
@@ -130,13 +130,13 @@ async def run(
     gc.freeze()
     gc.enable()
 
-    devices, inventory = opened
+    devices, inventory = devices_and_inventory
     daemon = Daemon(config, devices, inventory, store)
-    for why in owned.refused:
+    for why in device_locks.refusals:
         daemon.note(Log("device.owned", why))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    owned.serve(loop)
+    device_locks.serve(loop)
 
     def reload() -> None:
         try:
@@ -196,7 +196,7 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
         notify(f"EXTEND_TIMEOUT_USEC={OPENING_S * 1_000_000}\nSTATUS=Checking the state database")
         store = Store(state)
         notify("STATUS=")
-        store.told[:0] = changed
+        store.notes[:0] = changed
         asyncio.run(run(config, config_path, overrides, (devices, inventory), store, owned, locks[0]))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error

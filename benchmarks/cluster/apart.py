@@ -56,7 +56,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     whole = Outcome(sum(one.capacity_milli for one in outcomes))
     for one in outcomes:
         whole.jobs += one.jobs
-        whole.refused += one.refused
+        whole.refused_jobs += one.refused_jobs
         whole.decisions += one.decisions
         whole.longest_wait_ns = max(whole.longest_wait_ns, one.longest_wait_ns)
     last = [Sample(0, 0, 0, 0)] * len(outcomes)

@@ -48,7 +48,7 @@ class Network:
 
 def connected(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Below switches s0, s1, ..., and these below one more."""
-    return network.below(nodes, {node.name: (f"s{at // BELOW}", "top") for at, node in enumerate(nodes)})
+    return network.add_switches(nodes, {node.name: (f"s{at // BELOW}", "top") for at, node in enumerate(nodes)})
 
 
 def figures(raw: dict[str, Any]) -> Iterator[Figure]:

@@ -93,10 +93,10 @@ class Publisher:
 
     def is_published(self) -> bool:
         pool = self._state.pool
-        return not pool.writing and bool(pool.stored) and not self._due()
+        return not pool.writing and bool(pool.stored_slices) and not self._due()
 
     def _due(self) -> bool:
-        specs = [one["spec"] for one in self._state.pool.stored or ()]
+        specs = [one["spec"] for one in self._state.pool.stored_slices or ()]
         tainted = any("taints" in device for spec in specs for device in spec.get("devices", ()))
         return tainted != bool(self.gpus[0].drained)
 
@@ -113,8 +113,8 @@ class Publisher:
 
     async def _publish(self, command: ev.Publish) -> None:
         done = await self._api.publish(command.changes)
-        if done.error or done.dropped:
-            self.errors.append(done.error or f"not stored: {', '.join(done.dropped)}")
+        if done.error or done.dropped_fields:
+            self.errors.append(done.error or f"not stored: {', '.join(done.dropped_fields)}")
         self.post(done)
 
     async def _ticks(self) -> None:

@@ -82,7 +82,7 @@ def device(cpu: bool) -> tuple[str, str]:
         return hardware.GPUS[0].name, ""
     if not torch.cuda.is_available():
         return "", "PyTorch sees no device"
-    return hardware.named(torch.cuda.get_device_name(0)).name, ""
+    return hardware.find_gpu(torch.cuda.get_device_name(0)).name, ""
 
 
 def measured(path: Path, label: str) -> set[tuple[str, float]]:

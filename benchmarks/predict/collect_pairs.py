@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, path: Path, gpu: str, label: str) -> int:
         rows = [_tried(row) for row in rows]
     out = path.with_name(f"{path.stem}-pairs.csv")
     there = _there(out)
-    pairs = chosen(rows, args.pairs, hardware.named(gpu).memory_gb * 1e9)
+    pairs = chosen(rows, args.pairs, hardware.find_gpu(gpu).memory_gb * 1e9)
     todo = [pair for pair in pairs if _key(pair) not in there]
     print(f"collect: {label}, {len(pairs)} pairs, {len(pairs) - len(todo)} are in {out}", flush=True)
     if not pairs:

@@ -64,7 +64,7 @@ def _known(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Features, and the memory that the graph says."""
     name = f"{architectures.__name__}:{asked['name']}"
     question = entry.Asked(name, asked["batch"], OPTIMIZER, asked["precision"])
-    gpu = hardware.named(asked["gpu"])
+    gpu = hardware.find_gpu(asked["gpu"])
     half = asked["precision"] != "fp32"
     made = torch_trace.trace(name, asked["batch"], True)
     read = entry.Read(
@@ -72,7 +72,7 @@ def _known(asked: Mapping[str, Any]) -> dict[str, Any]:
     )
     estimate = entry.memory_bytes(read, gpu)
     return {
-        "features": dict(entry.known(read, question, gpu).values),
+        "features": dict(entry.compute_features(read, question, gpu).values),
         "unknown": list(read.counts.unknown),
         "estimate_bytes": dataclasses.asdict(estimate),
     }

@@ -187,8 +187,8 @@ def play(case: Case, jobs: Sequence[TraceJob], cluster: str, rule: str) -> tuple
     monitor = SharingMonitor()
     asked = scenario.Scenario("fifo", rule, costs=COSTS, interference=truth(case))
     outcome = scenario.run(jobs, clusters.parse(cluster), asked, monitor=monitor)
-    assert not outcome.refused, outcome.refused[0]
-    return [job.ended_ns for _, job in outcome.jobs], monitor.busy_ns(), monitor.separated
+    assert not outcome.refused_jobs, outcome.refused_jobs[0]
+    return [job.ended_ns for _, job in outcome.jobs], monitor.busy_ns(), monitor.separation_count
 
 
 def result(jobs: Sequence[TraceJob], ends_ns: Sequence[int], busy_ns: int, parted: int) -> Result:

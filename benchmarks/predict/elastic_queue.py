@@ -102,7 +102,7 @@ def _elastic(job: TraceJob, case: Case) -> TraceJob:
     asked = job.spec.members
     least = max(1, -(-asked * case.least[0] // case.least[1]))
     most = min(GPUS, asked * case.most[0] // case.most[1])
-    curve = SLIDES.stretched(SLIDES.points[0][0], asked) if case.relative else SLIDES
+    curve = SLIDES.rescale_sizes(SLIDES.points[0][0], asked) if case.relative else SLIDES
     if case.always_most:
         shorter_ns = job.duration_ns * FULL // curve.speed(most, asked, FULL)
         return replace(job, duration_ns=shorter_ns, spec=replace(job.spec, members=most, duration_ns=shorter_ns))
@@ -115,7 +115,7 @@ def sums(case: Case, policy: str) -> Sums:
     """One policy on a case."""
     costs = Costs(resize_ns=case.change_s * SECOND_NS)
     queue = QueueSpec(DEFAULT_QUEUE, backfill=False, min_run_ns=0, elastic_eager=case.eager)
-    one = scenario.Scenario(policy, scenario.COUNT, queues=(queue,), costs=costs, autoscaled=case.autoscaled)
+    one = scenario.Scenario(policy, scenario.COUNT, queues=(queue,), costs=costs, has_autoscalers=case.autoscaled)
     outcome = scenario.run(elastic_trace(case), clusters.parse(CLUSTER400.cluster), one)
     run_ns = sum(job.executed_ns for _, job in outcome.jobs)
     spent_ns = sum(job.ended_ns - job.submitted_ns for _, job in outcome.jobs)

@@ -61,11 +61,11 @@ def _estimated(jobs: Sequence[TraceJob]) -> Iterator[tuple[TraceJob, Estimate | 
     for number, job in enumerate(jobs):
         while running and running[0][0] <= job.submitted_ns:
             _, which = heapq.heappop(running)
-            estimates.stopped(which, kinds[which])
-            estimates.learn(kinds[which], jobs[which].duration_ns, ended=True)
+            estimates.remove_running_job(which, kinds[which])
+            estimates.learn(kinds[which], jobs[which].duration_ns, has_completed=True)
         if job.duration_ns:
             yield job, estimates.of(kinds[number], job.submitted_ns)
-        estimates.started(number, kinds[number], job.submitted_ns)
+        estimates.add_running_job(number, kinds[number], job.submitted_ns)
         heapq.heappush(running, (job.submitted_ns + job.duration_ns, number))
 
 

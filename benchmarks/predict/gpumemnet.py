@@ -80,7 +80,7 @@ def run(task: Task) -> dict[str, Any]:
         groups = np.array([row.architecture for row in rows])
     else:
         groups = train.folds(rows, train.FOLDS, task.seed)
-    found = train.crossed(table, groups, train.inner_folds(rows, task.seed), task.seed, asked)
+    found = train.cross_validate(table, groups, train.inner_folds(rows, task.seed), task.seed, asked)
     ran = np.array([gpumemnet_data.ran(row) for row in rows])
     inside = (found.low <= table.logs) & (table.logs <= found.high)
     told = table.kind.values(found.logs)

@@ -61,7 +61,7 @@ def operations(layers: list[tuple[str, int]], inputs: int, batch: int) -> Iterat
                 flops=2 * batch * width * outputs,
                 bytes=ELEMENT_BYTES * (read + batch * outputs),
                 parameters=(width * outputs, outputs),
-                kept=False,  # ReLU keeps what it wrote itself
+                is_kept=False,  # ReLU keeps what it wrote itself
             )
             width = outputs
         else:

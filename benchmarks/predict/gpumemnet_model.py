@@ -31,7 +31,7 @@ def main() -> int:
         "left_out": f"{len(measured) - len(rows)} runs that ended at once (one output: the loss refused the labels)",
         "not_for": "convolutions, attention, recurrence, other devices (wider intervals), input pipelines that wait",
     }
-    made = train_file.made(rows, card, lambda text: print(text, file=sys.stderr))
+    made = train_file.train_model(rows, card, lambda text: print(text, file=sys.stderr))
     train_file.write(path, made.document)
     print(f"{path}: {path.stat().st_size:,} bytes; {dict(made.errors)}")
     return 0

@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 def figures(raw: dict[str, Any]) -> Iterator[Figure]:
     """Of all runs that trained: how many lie within the interval, how far off the tensors' sizes are."""
-    gpu = hardware.named(gpumemnet_data.A100.name)
+    gpu = hardware.find_gpu(gpumemnet_data.A100.name)
     inside: list[bool] = []
     pairs: list[tuple[float, float]] = []
     with gpumemnet_data.CSV.open(encoding="utf-8", newline="") as file:

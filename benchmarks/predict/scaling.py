@@ -97,7 +97,7 @@ def play(
         run.idle_s += idle_s
         run.gpu_s += idle_s * members
         run.path.append(members)
-        scaler.changed(tuple(range(members)), round(now_s * SECOND_NS))
+        scaler.set_workers(tuple(range(members)), round(now_s * SECOND_NS))
 
     change(least, 0.0)
     while left > 0:
@@ -109,7 +109,7 @@ def play(
         left -= steps * curve.batch
         (part, over), now_ns = divmod(steps * curve.batch, members), round(now_s * SECOND_NS)
         for worker in range(members):
-            scaler.reported(worker, part + (worker < over), round(spent_s * SECOND_NS), steps, now_ns)
+            scaler.add_report(worker, part + (worker < over), round(spent_s * SECOND_NS), steps, now_ns)
         wish = scaler.wish(now_ns)
         if wish is not None:
             run.settled_s = now_s

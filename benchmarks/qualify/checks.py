@@ -50,7 +50,7 @@ def driver_path(simulated: bool) -> Path:
 def unhooked(own: OwnSystem) -> dict[str, str]:
     """The environment of a program that runs on the device without us."""
     env = dict(own.env)
-    if own.simulated:
+    if own.is_simulated:
         env["LD_LIBRARY_PATH"] = f"{paths.sim_lib_dir()}:{env.get('LD_LIBRARY_PATH', '')}".rstrip(":")
     return env
 
@@ -72,7 +72,7 @@ def constants(own: OwnSystem) -> Found:
 
 def identity(own: OwnSystem) -> Found:
     """Pointer identity of cuGetProcAddress and the driver's exports, without the hook."""
-    path = driver_path(own.simulated)
+    path = driver_path(own.is_simulated)
     env = {**unhooked(own), "PYTHONPATH": str(harness.ROOT)}
     found = Found(run_json([sys.executable, "-m", "benchmarks.qualify.identity", str(path)], env))
     if found.figures["different"]:
@@ -108,7 +108,7 @@ def gate_c(own: OwnSystem) -> Found:
 
 def checkpoint(own: OwnSystem) -> Found:
     """How fast the driver moves a process without a slice off the device and back."""
-    mib = CHECKPOINT_MIB_SIMULATED if own.simulated else CHECKPOINT_MIB
+    mib = CHECKPOINT_MIB_SIMULATED if own.is_simulated else CHECKPOINT_MIB
     command = [str(harness.build("qualify/checkpoint.c")), str(mib)]
     done = subprocess.run(command, env=unhooked(own), capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == MISSING:
@@ -129,7 +129,7 @@ def trainer(own: OwnSystem, framework: str, python: str) -> Found:
     cache = paths.make_private_dir(paths.cache_dir(), 0o755) / "tinygrad.db"
     model = harness.ROOT / "benchmarks" / "cifar" / "kernels.model"
     extra = {"PYTHONPATH": str(harness.ROOT), "CACHEDB": str(cache)}
-    if own.simulated:
+    if own.is_simulated:
         extra |= {"VGPU_SIM_KERNELS": str(model), "NOOPT": "1", "PARALLEL": "0"}
     fixed = [*module, "--steps", str(TRAIN_STEPS), "--report-every", "5"]
     plain = subprocess.run(
@@ -161,7 +161,7 @@ def trainer(own: OwnSystem, framework: str, python: str) -> Found:
 
 def collect(own: OwnSystem, python: str) -> Found:
     """Models measured for the predictor, as many as the time allows; `python -m benchmarks.predict.collect` goes on."""
-    if own.simulated:
+    if own.is_simulated:
         return Found(skipped="the simulated device runs no PyTorch")
     command = [python, "-m", "benchmarks.predict.collect", "--batches", "1", "--total", str(COLLECT_S), "--json"]
     env = {**unhooked(own), "PYTHONPATH": str(harness.ROOT)}

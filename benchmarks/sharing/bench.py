@@ -279,7 +279,7 @@ def wait_for_devices(own: OwnSystem) -> None:
         with own.client() as client:
             return not any(device.taken_by for device in client.devices())
 
-    if own.simulated and own.daemon and own.daemon.running:
+    if own.is_simulated and own.daemon and own.daemon.running:
         wait_for("the device without programs outside slices", clear, START_TIMEOUT_S)
 
 
@@ -392,7 +392,7 @@ class Bench:
                     amounts += ["--class", "latency"]
                 part = own.run(slice_name, amounts, command, tenant.env)
             else:
-                env = environment(own.sim_dir, own.env) if own.simulated else own.env
+                env = environment(own.sim_dir, own.env) if own.is_simulated else own.env
                 part = Part(name, command, {**env, **tenant.env}, own.folder)
                 own.tenants.append(part)
             several.append(Process(tenant, part, histogram))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.arbiter.charges import charge, may_begin_turn
-from models.arbiter.completed import count_done, doubted, weigh
+from models.arbiter.completed import count_done, take_unexplained_ns, weigh
 from models.arbiter.device import (
     Device,
     any_waits,
@@ -13,7 +13,7 @@ from models.arbiter.device import (
     lately_active,
     saturating,
     shares_device,
-    within,
+    clamp_ns,
 )
 from models.arbiter.model import (
     CARRIED_MAX_NS,
@@ -26,7 +26,7 @@ from models.arbiter.model import (
     Slice,
     State,
     parts,
-    scaled,
+    scale_ns,
 )
 
 
@@ -74,9 +74,9 @@ def fill_buckets(device: Device, s: Slice, passed_ns: int, active_ns: int) -> No
     depth_ns = cap_depth(device, s, active_ns)
     if lately_active(s, device.last_ns):  # a deficit outlasts a short pause, and does not grow in it
         depth_ns = max(depth_ns, s.cap_ns)
-    s.cap_ns = min(s.cap_ns + scaled(passed_ns, s.params.max_milli), depth_ns)
-    depth_ns = scaled(device.params.guarantee_depth_ns, s.params.min_milli)
-    s.guarantee_ns = min(s.guarantee_ns + scaled(passed_ns, s.params.min_milli), depth_ns)
+    s.cap_ns = min(s.cap_ns + scale_ns(passed_ns, s.params.max_milli), depth_ns)
+    depth_ns = scale_ns(device.params.guarantee_depth_ns, s.params.min_milli)
+    s.guarantee_ns = min(s.guarantee_ns + scale_ns(passed_ns, s.params.min_milli), depth_ns)
 
 
 def accrue_lag(device: Device, s: Slice, passed_ns: int) -> None:
@@ -94,7 +94,7 @@ def accrue_lag(device: Device, s: Slice, passed_ns: int) -> None:
     if not may_begin_turn(s):  # it is not owed what it does not take
         s.free_lag_ns = min(s.free_lag_ns, SHORT_NS)
     owed_ns = parts(passed_ns, s.params.min_milli * MILLI * 101 // 100)
-    s.owed_ns = min(s.owed_ns + owed_ns, scaled(device.params.guarantee_depth_ns, s.params.min_milli))
+    s.owed_ns = min(s.owed_ns + owed_ns, scale_ns(device.params.guarantee_depth_ns, s.params.min_milli))
 
 
 def accrue_slot_lag(device: Device, passed_ns: int) -> None:
@@ -129,7 +129,7 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
     used_ns -= s.remitted_ns
     s.remitted_ns = 0
     if not s.outstanding or ((device.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
-        reported_ns = done_ns + doubted(device, s, done_ns)
+        reported_ns = done_ns + take_unexplained_ns(device, s, done_ns)
         ahead_ns = max(0, s.alone_ns // 2 - reported_ns)
         more_ns = reported_ns + ahead_ns - s.provisional_ns
         used_ns += more_ns
@@ -157,8 +157,8 @@ def charge_slot(device: Device, passed_ns: int, now_ns: int) -> None:
     if not occupants:
         return
     contexts = sum(max(1, s.contexts) for s in occupants)
-    taken_ns = within(device.free_used_ns, passed_ns)
-    device.free_used_ns = within(device.free_used_ns - taken_ns, CARRIED_MAX_NS)
+    taken_ns = clamp_ns(device.free_used_ns, passed_ns)
+    device.free_used_ns = clamp_ns(device.free_used_ns - taken_ns, CARRIED_MAX_NS)
     for s in occupants:
         used_ns = s.busy_ns
         if keeps_others_waiting(device, s):

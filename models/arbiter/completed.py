@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, any_waits, free, lately_active, others_active, saturating, within
+from models.arbiter.device import Device, any_waits, free, lately_active, others_active, saturating, clamp_ns
 from models.arbiter.model import (
     DEBT_MAX_NS,
     LATE_REPORTED_NS,
@@ -97,13 +97,13 @@ def remit(device: Device, reports: list[int], passed_ns: int) -> None:
             continue
         excess_ns += reported_ns
         more_ns = reported_ns - less_changes(s.busy_ns * s.contexts // contexts)
-        s.over_reported_ns = within(s.over_reported_ns + more_ns, UNEXPLAINED_MAX_NS)
+        s.over_reported_ns = clamp_ns(s.over_reported_ns + more_ns, UNEXPLAINED_MAX_NS)
         s.remittable_ns = min(s.remittable_ns + reported_ns // REMITTED_PART, UNEXPLAINED_MAX_NS)
         over_ns += max(0, s.over_reported_ns)
     busy_ns = min(passed_ns, sum(s.busy_ns for s in ran))
     all_reported_ns = sum(n for s, n in zip(device.slices, reports, strict=True) if not s.saturating)
     believable = is_believable(device, all_reported_ns, busy_ns)
-    excess_ns = within(excess_ns - (less_changes(busy_ns) if len(ran) > 1 else busy_ns), UNEXPLAINED_MAX_NS)
+    excess_ns = clamp_ns(excess_ns - (less_changes(busy_ns) if len(ran) > 1 else busy_ns), UNEXPLAINED_MAX_NS)
     remitted_ns = max(0, min(excess_ns, over_ns)) if believable else 0
     device.excess_ns = excess_ns - remitted_ns
     for s in free(device):
@@ -128,10 +128,10 @@ def weigh(device: Device, passed_ns: int, now_ns: int) -> None:
         # context switches; with one slice the delay from the end of its work until that is noticed
         overhead_ns = busy_ns // (8 if alone else 16)
         left_ns = device.unexplained_ns + busy_ns - overhead_ns - reported_ns
-        device.unexplained_ns = within(left_ns, UNEXPLAINED_MAX_NS)
+        device.unexplained_ns = clamp_ns(left_ns, UNEXPLAINED_MAX_NS)
 
 
-def doubted(device: Device, s: Slice, done_ns: int) -> int:
+def take_unexplained_ns(device: Device, s: Slice, done_ns: int) -> int:
     """What is charged beyond the completed work that a slice reports, as far as no slice's reports explain the time.
 
     Up to its provisional charge; for the slice that reports least of its time, up to all time in which it had work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from models.arbiter.model import DEBT_MAX_NS, IDLE_NS, RESCUE_NS, STOPPED_NS, Params, Regime, Slice, State, scaled
+from models.arbiter.model import DEBT_MAX_NS, IDLE_NS, RESCUE_NS, STOPPED_NS, Params, Regime, Slice, State, scale_ns
 
 
 @dataclass
@@ -91,8 +91,8 @@ def cap_depth(device: Device, s: Slice, active_ns: int) -> int:
     """Depth of the token bucket of a maximum. Of idle time only a little is saved up. A slice that is active here, and
     kept from its guarantee, accrues a deficit instead, and may make up for it; time beyond the guarantee is not made
     up."""
-    depth_ns = scaled(device.params.cap_depth_ns, s.params.max_milli)
-    return max(depth_ns, scaled(DEBT_MAX_NS, s.params.min_milli)) if s.active and active_ns else depth_ns
+    depth_ns = scale_ns(device.params.cap_depth_ns, s.params.max_milli)
+    return max(depth_ns, scale_ns(DEBT_MAX_NS, s.params.min_milli)) if s.active and active_ns else depth_ns
 
 
 def cap_needed(device: Device, s: Slice) -> int:
@@ -102,7 +102,7 @@ def cap_needed(device: Device, s: Slice) -> int:
     worth_ns = (
         device.params.quantum_ns // 2 if s.saturating and others_active(device, s) else device.params.quantum_min_ns
     )
-    return min(worth_ns, scaled(device.params.cap_depth_ns, s.params.max_milli) // 2)
+    return min(worth_ns, scale_ns(device.params.cap_depth_ns, s.params.max_milli) // 2)
 
 
 def is_caught(device: Device, s: Slice) -> bool:
@@ -120,7 +120,7 @@ def below_maximum(device: Device, s: Slice) -> bool:
     """Its maximum on this device lets it run, and it is not paused."""
     if s.params.paused:
         return False
-    return s.uncapped or s.cap_ns > cap_needed(device, s) or is_caught(device, s) or is_rescued(device, s)
+    return s.is_uncapped or s.cap_ns > cap_needed(device, s) or is_caught(device, s) or is_rescued(device, s)
 
 
 def is_stopped(s: Slice) -> bool:
@@ -138,5 +138,5 @@ def may_precede(device: Device, s: Slice) -> bool:
     return s.params.latency and not s.overdrawn and below_maximum(device, s)
 
 
-def within(ns: int, most_ns: int) -> int:
+def clamp_ns(ns: int, most_ns: int) -> int:
     return max(-most_ns, min(ns, most_ns))

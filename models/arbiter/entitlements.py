@@ -55,26 +55,26 @@ def set_entitlements(device: Device, now_ns: int) -> None:
         s.entitlement_ppm = max(1000, s.entitlement_ppm)
 
 
-def fill_level(level: list[Slice], limits: dict[int, int], left: int) -> int:
+def fill_level(level: list[Slice], limits: dict[int, int], spare_ppm: int) -> int:
     """Divides what is left among slices of one priority by their weights. Returns what is left after that."""
-    while left > 0:
+    while spare_ppm > 0:
         hungry = [s for s in level if s.entitlement_ppm < limits[s.ident]]
         weights = sum(s.weight for s in hungry)
         if not hungry:
             break
-        before, full = left, False
+        before, full = spare_ppm, False
         for s in hungry:
             missing = limits[s.ident] - s.entitlement_ppm
             if before * s.weight // weights >= missing:
                 s.entitlement_ppm += missing
-                left -= missing
+                spare_ppm -= missing
                 full = True
         if full:
             continue
         for s in hungry:
             s.entitlement_ppm += before * s.weight // weights
         return 0
-    return left
+    return spare_ppm
 
 
 def is_stopped(s: Slice, now_ns: int) -> bool:

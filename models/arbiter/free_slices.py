@@ -7,7 +7,7 @@ from models.arbiter.device import Device, free, may_precede, may_run
 from models.arbiter.entitlements import deadline_of
 from models.arbiter.gates import close_gate, may_open, open_gate, renew
 from models.arbiter.lags import is_short, most_behind
-from models.arbiter.model import AHEAD_NS, BACK_NS, LATENCY_DEBT_NS, Slice, State, behind, scaled
+from models.arbiter.model import AHEAD_NS, BACK_NS, LATENCY_DEBT_NS, Slice, State, time_behind_ns, scale_ns
 
 
 def is_urgent(device: Device, s: Slice) -> bool:
@@ -22,7 +22,7 @@ def first_latency(device: Device) -> Slice | None:
 
 def is_ahead(device: Device, s: Slice) -> bool:
     """Another slice that wants to run is further behind than this one, by a margin."""
-    return most_behind(device, s) > behind(s) + (BACK_NS if s.throttled else AHEAD_NS)
+    return most_behind(device, s) > time_behind_ns(s) + (BACK_NS if s.throttled else AHEAD_NS)
 
 
 def review_free(device: Device, now_ns: int) -> None:
@@ -56,8 +56,8 @@ def note_limits(device: Device) -> None:
     """An overdrawn latency slice has no precedence until part of its debt is paid. A maximum limits a slice from the
     time when its bucket is empty until it is nearly full."""
     for s in device.slices:
-        full_ns = scaled(device.params.cap_depth_ns, s.params.max_milli)
-        s.limited = not s.uncapped and s.cap_ns < (full_ns * 3 // 4 if s.limited else 1)
+        full_ns = scale_ns(device.params.cap_depth_ns, s.params.max_milli)
+        s.limited = not s.is_uncapped and s.cap_ns < (full_ns * 3 // 4 if s.limited else 1)
         overdrawn = s.owed_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
         if s.overdrawn and not overdrawn:
             s.deadline_ns = deadline_of(s, device.last_ns)

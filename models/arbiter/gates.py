@@ -27,7 +27,7 @@ def set_word(s: Slice, gate: int) -> None:
 
 
 def open_gate_state(device: Device, s: Slice) -> int:
-    counted = not s.uncapped or s.params.gang != GANG_NONE  # for a gang, collectives are counted
+    counted = not s.is_uncapped or s.params.gang != GANG_NONE  # for a gang, collectives are counted
     return SOLO if not counted and is_alone(device, s) else COUNT
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, free, lately_active, may_precede, may_run, saturating, waits, within
+from models.arbiter.device import Device, free, lately_active, may_precede, may_run, saturating, waits, clamp_ns
 from models.arbiter.model import (
     AHEAD_NS,
     DEBT_MAX_NS,
@@ -12,19 +12,22 @@ from models.arbiter.model import (
     WAKE_GRACE_NS,
     Slice,
     State,
-    behind,
+    time_behind_ns,
     due_time,
     parts,
-    scaled,
-    truncated,
+    scale_ns,
+    divide_towards_zero,
 )
 
 
 def slot_mean_ns(device: Device) -> int:
     """Mean of the members' virtual times beyond the floor, weighted by entitlement."""
     members = list(saturating(device))
-    total = sum(truncated(truncated(s.virtual_ns - device.floor_ns, 1000) * s.entitlement_ppm, 1000) for s in members)
-    return truncated(total * MILLI, max(1, sum(s.entitlement_ppm for s in members))) * MILLI
+    total = sum(
+        divide_towards_zero(divide_towards_zero(s.virtual_ns - device.floor_ns, 1000) * s.entitlement_ppm, 1000)
+        for s in members
+    )
+    return divide_towards_zero(total * MILLI, max(1, sum(s.entitlement_ppm for s in members))) * MILLI
 
 
 def lag_of(device: Device, s: Slice) -> int:
@@ -34,8 +37,10 @@ def lag_of(device: Device, s: Slice) -> int:
         return s.free_lag_ns
     ahead_ns = s.virtual_ns - device.floor_ns - slot_mean_ns(device)
     together_ppm = sum(o.entitlement_ppm for o in saturating(device))
-    own_ns = truncated(device.slot_lag_ns * s.entitlement_ppm, together_ppm)
-    return within(own_ns - truncated(truncated(ahead_ns, 1000) * s.entitlement_ppm, 1000), DEBT_MAX_NS)
+    own_ns = divide_towards_zero(device.slot_lag_ns * s.entitlement_ppm, together_ppm)
+    return clamp_ns(
+        own_ns - divide_towards_zero(divide_towards_zero(ahead_ns, 1000) * s.entitlement_ppm, 1000), DEBT_MAX_NS
+    )
 
 
 def is_short(device: Device, s: Slice) -> bool:
@@ -65,7 +70,7 @@ def slot_behind(device: Device) -> int:
 
 def most_behind(device: Device, but: Slice | None) -> int:
     """How far behind the slice is that is furthest behind, of all that are short; -FAR_NS when none is."""
-    found = [behind(s) for s in device.slices if s is not but and is_short(device, s)]
+    found = [time_behind_ns(s) for s in device.slices if s is not but and is_short(device, s)]
     if but and slot_is_short(device):
         found.append(slot_behind(device))
     return max(found, default=-FAR_NS)
@@ -80,6 +85,6 @@ def forgive(device: Device, now_ns: int) -> None:
             return
     for s in free(device):
         s.free_lag_ns = max(s.free_lag_ns, -parts(AHEAD_NS, s.entitlement_ppm))
-        s.owed_ns = max(s.owed_ns, -scaled(AHEAD_NS, s.params.min_milli))
+        s.owed_ns = max(s.owed_ns, -scale_ns(AHEAD_NS, s.params.min_milli))
     together_ppm = sum(s.entitlement_ppm for s in saturating(device))
     device.slot_lag_ns = max(device.slot_lag_ns, -parts(AHEAD_NS, together_ppm))

@@ -244,7 +244,7 @@ class Slice:
         return self.leads or self.follows
 
     @property
-    def uncapped(self) -> bool:
+    def is_uncapped(self) -> bool:
         return self.params.max_milli >= MILLI
 
     @property
@@ -252,7 +252,7 @@ class Slice:
         return max(1, self.params.weight or self.params.min_milli)
 
 
-def scaled(ns: int, milli: int) -> int:
+def scale_ns(ns: int, milli: int) -> int:
     return ns * milli // MILLI
 
 
@@ -260,7 +260,7 @@ def parts(ns: int, ppm: int) -> int:
     return ns * ppm // PPM
 
 
-def truncated(dividend: int, divisor: int) -> int:
+def divide_towards_zero(dividend: int, divisor: int) -> int:
     """A quotient rounded towards zero, as in C."""
     return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
 
@@ -271,5 +271,5 @@ def due_time(lag_ns: int, entitlement_ppm: int) -> int:
     return time_ns if lag_ns >= 0 else -time_ns
 
 
-def behind(s: Slice) -> int:
+def time_behind_ns(s: Slice) -> int:
     return due_time(s.free_lag_ns, s.entitlement_ppm)

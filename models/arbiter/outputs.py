@@ -40,8 +40,8 @@ from models.arbiter.model import (
     Regime,
     Slice,
     State,
-    behind,
-    scaled,
+    time_behind_ns,
+    scale_ns,
 )
 
 
@@ -49,38 +49,38 @@ from models.arbiter.model import (
 class Crowd:
     """The slices of the device, counted."""
 
-    attached: int
-    lately: int  # active lately
+    attached_count: int
+    lately_active_count: int  # active lately
     free_active: int
     turns: int  # saturating and active
     saturating_lately: int
     latency: int  # attached, of the latency class
     throttles: bool  # a slice is kept waiting so that another one gets its due
-    limited: bool  # a slice is limited by its maximum
+    has_limited_slice: bool  # a slice is limited by its maximum
     least_behind_ns: int  # of the free slices that were active lately
 
     @property
-    def contended(self) -> bool:
-        return self.attached > 1 and (self.turns > 1 or self.throttles)
+    def is_contended(self) -> bool:
+        return self.attached_count > 1 and (self.turns > 1 or self.throttles)
 
     @property
-    def crowded(self) -> bool:
-        return self.saturating_lately > 0 or self.contended
+    def is_crowded(self) -> bool:
+        return self.saturating_lately > 0 or self.is_contended
 
 
 def count_slices(device: Device, now_ns: int) -> Crowd:
     lately = [s for s in device.slices if lately_active(s, now_ns)]
     active = [s for s in device.slices if s.active]
     return Crowd(
-        attached=sum(s.attached for s in device.slices),
-        lately=len(lately),
+        attached_count=sum(s.attached for s in device.slices),
+        lately_active_count=len(lately),
         free_active=sum(not s.saturating for s in active),
         turns=sum(s.saturating for s in active),
         saturating_lately=sum(s.saturating for s in lately),
         latency=sum(s.attached and s.params.latency for s in device.slices),
         throttles=device.vacated or any(s.throttled for s in active),
-        limited=any(s.limited for s in lately),
-        least_behind_ns=min((behind(s) for s in lately if not s.saturating), default=FAR_NS),
+        has_limited_slice=any(s.limited for s in lately),
+        least_behind_ns=min((time_behind_ns(s) for s in lately if not s.saturating), default=FAR_NS),
     )
 
 
@@ -98,11 +98,11 @@ def set_outputs(device: Device, now_ns: int) -> None:
 
 
 def regime_of(crowd: Crowd) -> Regime:
-    if crowd.attached > 1 and crowd.turns > 1:
+    if crowd.attached_count > 1 and crowd.turns > 1:
         return Regime.ARBITRATED
-    if crowd.contended or crowd.limited:
+    if crowd.is_contended or crowd.has_limited_slice:
         return Regime.THROTTLED
-    return Regime(min(crowd.attached, Regime.OPEN))
+    return Regime(min(crowd.attached_count, Regime.OPEN))
 
 
 def gang_veto(device: Device, s: Slice) -> bool:
@@ -124,18 +124,18 @@ def gang_veto(device: Device, s: Slice) -> bool:
 def watch(device: Device, s: Slice, crowd: Crowd, now_ns: int) -> int:
     """Usage, if it shares the device or has a maximum. Edges (when work begins and ends), if the arbiter must know at
     once: also when a slice resumes that another one has to wait for. Collectives, if it is of a gang."""
-    others = crowd.attached > s.attached
-    may_resume = s.free_lag_ns > SHORT_NS and behind(s) > crowd.least_behind_ns + AHEAD_NS
-    at_once = crowd.crowded or crowd.latency > 0 or may_resume
+    others = crowd.attached_count > s.attached
+    may_resume = s.free_lag_ns > SHORT_NS and time_behind_ns(s) > crowd.least_behind_ns + AHEAD_NS
+    at_once = crowd.is_crowded or crowd.latency > 0 or may_resume
     edges = (not s.saturating and others and at_once) or cap_may_end(device, s, now_ns)
-    usage = WATCH_USAGE if others or not s.uncapped else 0
+    usage = WATCH_USAGE if others or not s.is_uncapped else 0
     return usage | (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
 
 
 def cap_may_end(device: Device, s: Slice, now_ns: int) -> bool:
     """Whether its bucket may be empty before the next regular step, should it begin to run now."""
-    low_ns = scaled(device.params.cap_depth_ns, s.params.max_milli) // 2
-    return not s.uncapped and (s.cap_ns < low_ns or not lately_active(s, now_ns))
+    low_ns = scale_ns(device.params.cap_depth_ns, s.params.max_milli) // 2
+    return not s.is_uncapped and (s.cap_ns < low_ns or not lately_active(s, now_ns))
 
 
 # ---- how much work each process may have outstanding ----
@@ -146,7 +146,7 @@ def bound_ns(device: Device, s: Slice, crowd: Crowd, now_ns: int) -> int:
     found_ns = lag_bound_ns(device, s, now_ns)
     if crowd.latency > (s.attached and s.params.latency):
         found_ns = min(found_ns, params.latency_bound_ns)
-    elif not s.uncapped or (crowd.crowded and others_active(device, s)):
+    elif not s.is_uncapped or (crowd.is_crowded and others_active(device, s)):
         found_ns = min(found_ns, params.bound_ns)
     return found_ns // max(1, s.running)
 
@@ -155,8 +155,8 @@ def lag_bound_ns(device: Device, s: Slice, now_ns: int) -> int:
     """By how much further behind a free slice is that pauses now: this slice runs only because of that pause, and its
     outstanding work delays the other one when it resumes."""
     others = (o for o in free(device) if o is not s and lately_active(o, now_ns) and o.free_lag_ns > SHORT_NS)
-    own_ns = slot_behind(device) if s.saturating else behind(s)
-    further_ns = max((behind(o) for o in others), default=-FAR_NS) - own_ns
+    own_ns = slot_behind(device) if s.saturating else time_behind_ns(s)
+    further_ns = max((time_behind_ns(o) for o in others), default=-FAR_NS) - own_ns
     if further_ns <= AHEAD_NS:
         return device.params.open_bound_ns
     part = 4 if further_ns > 3 * AHEAD_NS else 2 if further_ns > 2 * AHEAD_NS else 1
@@ -178,10 +178,10 @@ def next_deadline(device: Device, now_ns: int) -> int:
 
 def regular_deadline(device: Device, crowd: Crowd, now_ns: int) -> int:
     """Shares are looked at every tick, else demands at the end of their window; of one slice alone neither."""
-    capped = any(not s.uncapped and lately_active(s, now_ns) for s in device.slices)
-    if (crowd.lately > 1 and crowd.free_active) or capped:
+    capped = any(not s.is_uncapped and lately_active(s, now_ns) for s in device.slices)
+    if (crowd.lately_active_count > 1 and crowd.free_active) or capped:
         return now_ns + TICK_NS
-    return device.window_ns + WINDOW_NS if crowd.lately and crowd.attached > 1 else NEVER
+    return device.window_ns + WINDOW_NS if crowd.lately_active_count and crowd.attached_count > 1 else NEVER
 
 
 def deadlines_of(device: Device, s: Slice, now_ns: int) -> Iterator[int]:
@@ -201,7 +201,7 @@ def deadlines_of(device: Device, s: Slice, now_ns: int) -> Iterator[int]:
 def cap_deadline(device: Device, s: Slice, now_ns: int) -> int:
     """When a slice shut for its cap may run again, or one that runs will have used up its cap. Other devices of a gang
     wait for the former, whether it is active here or not."""
-    if s.uncapped or s.params.paused or not (s.active or s.gang_veto):
+    if s.is_uncapped or s.params.paused or not (s.active or s.gang_veto):
         return NEVER
     if is_rescued(device, s):
         return s.rescue_ns

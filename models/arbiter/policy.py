@@ -25,7 +25,7 @@ from models.arbiter.free_slices import note_limits, note_turns, review_free
 from models.arbiter.gaps import skip_gap
 from models.arbiter.gates import close_gate, note_drains, open_gate, rescue
 from models.arbiter.lags import forgive
-from models.arbiter.model import GANG_NONE, LATENCY_DEBT_NS, MILLI, Slice, SliceParams, State, scaled
+from models.arbiter.model import GANG_NONE, LATENCY_DEBT_NS, MILLI, Slice, SliceParams, State, scale_ns
 from models.arbiter.outputs import next_deadline, set_outputs
 from models.arbiter.slot import grant, review_holder, review_slot_members, review_vacancy
 
@@ -41,12 +41,12 @@ class Arbiter(Device):
         for known in self.slices:
             if known.ident == ident:
                 if params.max_milli < known.params.max_milli:  # a lower maximum truncates the bucket
-                    known.cap_ns = min(known.cap_ns, scaled(self.params.cap_depth_ns, params.max_milli))
+                    known.cap_ns = min(known.cap_ns, scale_ns(self.params.cap_depth_ns, params.max_milli))
                 known.params = params
                 return known
         made = Slice(ident, params)
-        made.cap_ns = scaled(self.params.cap_depth_ns, params.max_milli)
-        made.guarantee_ns = scaled(self.params.guarantee_depth_ns, params.min_milli)
+        made.cap_ns = scale_ns(self.params.cap_depth_ns, params.max_milli)
+        made.guarantee_ns = scale_ns(self.params.guarantee_depth_ns, params.min_milli)
         made.last_active_ns = self.last_ns
         made.virtual_ns = self.floor_ns
         made.owed_ns = -LATENCY_DEBT_NS  # a user who creates slices again and again has no precedence with each

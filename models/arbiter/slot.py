@@ -11,7 +11,7 @@ from models.arbiter.device import (
     may_run,
     others_active,
     saturating,
-    within,
+    clamp_ns,
 )
 from models.arbiter.entitlements import measure_demand
 from models.arbiter.free_slices import first_latency
@@ -40,9 +40,9 @@ from models.arbiter.model import (
     WINDOW_NS,
     Slice,
     State,
-    behind,
+    time_behind_ns,
     due_time,
-    truncated,
+    divide_towards_zero,
 )
 
 
@@ -52,14 +52,14 @@ def paid_ahead_ns(device: Device, s: Slice) -> int:
     Beside others it may have paid for keeping the device from them, and its estimates may be too long.
     """
     paid_ns = -s.over_cap_ns if s.saturating else s.done_seen_ns - s.done_ns + s.provisional_ns
-    return 0 if others_active(device, s) else within(paid_ns, LATE_REPORTED_NS)
+    return 0 if others_active(device, s) else clamp_ns(paid_ns, LATE_REPORTED_NS)
 
 
 def leave_slot(device: Device, s: Slice) -> None:
     """Makes a saturating slice free. It keeps its lag."""
     s.done_seen_ns = max(0, s.done_ns + paid_ahead_ns(device, s))
     s.free_lag_ns = lag_of(device, s)
-    device.slot_lag_ns = within(device.slot_lag_ns - s.free_lag_ns, DEBT_MAX_NS)
+    device.slot_lag_ns = clamp_ns(device.slot_lag_ns - s.free_lag_ns, DEBT_MAX_NS)
     s.saturating = False
     s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
     s.beside_slot = False
@@ -74,8 +74,8 @@ def join_slot(device: Device, s: Slice, now_ns: int) -> None:
     s.unpaid_ns, s.over_cap_ns = 0, -paid_ahead_ns(device, s)
     taken = any(o.state in (State.OPEN, State.DRAINING) for o in saturating(device))
     ahead_ns = slot_mean_ns(device) + slot_behind(device) if any(saturating(device)) else 0
-    s.virtual_ns = max(0, device.floor_ns + ahead_ns - behind(s))
-    device.slot_lag_ns = within(device.slot_lag_ns + s.free_lag_ns, DEBT_MAX_NS)
+    s.virtual_ns = max(0, device.floor_ns + ahead_ns - time_behind_ns(s))
+    device.slot_lag_ns = clamp_ns(device.slot_lag_ns + s.free_lag_ns, DEBT_MAX_NS)
     s.free_lag_ns = 0
     s.saturating = True
     s.has_precedence = s.throttled = s.holds = False
@@ -148,10 +148,10 @@ def quantum_of(device: Device, s: Slice) -> int:
     return device.params.quantum_ns * (2 if leads_beside_others(device, s) else 1)
 
 
-def set_lease(device: Device, s: Slice, now_ns: int, contended: bool) -> None:
+def set_lease(device: Device, s: Slice, now_ns: int, is_contended: bool) -> None:
     """An open-ended lease, or if others wait, a quantum, less when the maximum ends it."""
-    s.lease_end_ns = now_ns + quantum_of(device, s) if contended else 0
-    if contended and not s.uncapped and s.cap_ns < device.params.quantum_ns:
+    s.lease_end_ns = now_ns + quantum_of(device, s) if is_contended else 0
+    if is_contended and not s.is_uncapped and s.cap_ns < device.params.quantum_ns:
         s.lease_end_ns = now_ns + max(s.cap_ns, device.params.quantum_min_ns)
 
 
@@ -173,8 +173,8 @@ def extend(device: Device, holder: Slice, now_ns: int) -> None:
     set_lease(device, holder, now_ns, True)
     following = pick(device, now_ns, holder)
     if following and holder.params.gang == GANG_NONE and not drains_are_long(device):
-        behind_ns = within(following.virtual_ns - holder.virtual_ns, DEBT_MAX_NS * MILLI)
-        left_ns = truncated(behind_ns * holder.entitlement_ppm, PPM) - device.params.bound_ns
+        behind_ns = clamp_ns(following.virtual_ns - holder.virtual_ns, DEBT_MAX_NS * MILLI)
+        left_ns = divide_towards_zero(behind_ns * holder.entitlement_ppm, PPM) - device.params.bound_ns
         holder.lease_end_ns = min(holder.lease_end_ns, now_ns + max(left_ns, device.params.quantum_min_ns))
 
 

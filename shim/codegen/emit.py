@@ -53,7 +53,7 @@ def entry_names(surface: Surface) -> str:
         position += len(entry.name) + 1
     out[-1] += ";"
     out += ["", "const uint16_t vg_entry_offset[VG_ENTRY_COUNT] = {"]
-    out += _wrapped(str(o) for o in offsets)
+    out += _wrap_words(str(o) for o in offsets)
     out += ["};", ""]
     return "\n".join(out)
 
@@ -127,7 +127,7 @@ def version_script(entries: Iterable[EntryPoint], extra: Iterable[str]) -> str:
     return "{\n  global:\n" + "".join(f"    {name};\n" for name in names) + "  local:\n    *;\n};\n"
 
 
-def _wrapped(words: Iterable[str], width: int = 110) -> list[str]:
+def _wrap_words(words: Iterable[str], width: int = 110) -> list[str]:
     lines, line = [], " "
     for word in words:
         if len(line) + len(word) + 2 > width:

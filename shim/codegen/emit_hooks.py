@@ -95,7 +95,7 @@ def _flag(entry: EntryPoint) -> str:
     return "true" if entry.per_thread else "false"
 
 
-def gated(surface: Surface, rows: dict[str, Row]) -> str:
+def emit_gate_hooks(surface: Surface, rows: dict[str, Row]) -> str:
     """gen/hooks/hook_gate.c: what passes the gate and has no other body. The hook itself is the key of its estimate."""
     out = [NOTICE.format(what="Entry points that pass the launch gate.")]
     out += ['#include "gate/gate.h"', '#include "base/prim.h"', '#include "gen/abi/real.h"', ""]

@@ -22,12 +22,12 @@ GEN = SHIM / "gen"
 COMMITTED = "abi/cuda_abi.h"
 
 
-def generated(surface: cudaspec.Surface) -> dict[str, str]:
+def generate_files(surface: cudaspec.Surface) -> dict[str, str]:
     """Every generated file but the committed header: its name under shim/gen/ and its text."""
     rows = hookdef.assign(surface.entries, hookdef.read_rows(SHIM / "codegen" / "hooks.def"))
     return {
         "abi/counts.h": emit_hooks.counts_header(surface),
-        "hooks/hook_gate.c": emit_hooks.gated(surface, rows),
+        "hooks/hook_gate.c": emit_hooks.emit_gate_hooks(surface, rows),
         "hooks/hook_order.c": emit_hooks.ordering(surface, rows),
         "hooks/hook_sync.c": emit_hooks.synchronising(surface, rows),
         "hooks/hook_table.c": emit_hooks.hook_table(surface, rows),
@@ -50,10 +50,10 @@ def _of_another_generator(path: Path) -> bool:
     return match is not None and Path(match[1]).name != Path(__file__).name and (SHIM / match[1]).is_file()
 
 
-def drift(expected: dict[str, str]) -> list[str]:
+def drift(expected_texts: dict[str, str]) -> list[str]:
     """Names of the files under shim/gen/ that differ from what is expected, are missing or that no generator writes."""
-    different = [n for n, text in expected.items() if not (GEN / n).is_file() or (GEN / n).read_text() != text]
-    known = {*expected, COMMITTED}
+    different = [n for n, text in expected_texts.items() if not (GEN / n).is_file() or (GEN / n).read_text() != text]
+    known = {*expected_texts, COMMITTED}
     others = [p for p in GEN.rglob("*") if p.is_file() and str(p.relative_to(GEN)) not in known]
     return sorted([*different, *(str(p.relative_to(GEN)) for p in others if not _of_another_generator(p))])
 
@@ -66,7 +66,7 @@ def _from_toolkit(include: Path | None) -> cudaspec.Surface:
 
 
 def _check() -> list[str]:
-    different = drift(generated(cudaspec.read_committed(GEN / COMMITTED)))
+    different = drift(generate_files(cudaspec.read_committed(GEN / COMMITTED)))
     include = cudaspec.find_toolkit()
     if include is not None:
         surface = cudaspec.read_toolkit(include)
@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
             (GEN / folder).mkdir(parents=True, exist_ok=True)
         if options.from_toolkit:
             (GEN / COMMITTED).write_text(emit.cuda_abi(_from_toolkit(options.cuda_include)))
-        for name, text in generated(cudaspec.read_committed(GEN / COMMITTED)).items():
+        for name, text in generate_files(cudaspec.read_committed(GEN / COMMITTED)).items():
             (GEN / name).write_text(text)
     except cudaspec.SpecError as error:
         print(error, file=sys.stderr)

@@ -54,14 +54,16 @@ def _matches(alternative: str, entry: EntryPoint) -> bool:
     return fnmatch.fnmatchcase(family(entry.name), alternative)
 
 
-def _problems(entries: Iterable[EntryPoint], found: dict[str, list[Row]], unused: Iterable[str]) -> Iterator[str]:
+def _problems(
+    entries: Iterable[EntryPoint], rows_by_entry: dict[str, list[Row]], unused_row_problems: Iterable[str]
+) -> Iterator[str]:
     for entry in entries:
-        rows = found[entry.name]
+        rows = rows_by_entry[entry.name]
         if not rows:
             yield f"{entry.name} has no row"
         elif len(rows) > 1:
             yield f"{entry.name} has {len(rows)} rows: lines {', '.join(str(r.line) for r in rows)}"
-    yield from unused
+    yield from unused_row_problems
 
 
 def assign(entries: tuple[EntryPoint, ...], rows: list[Row]) -> dict[str, Row]:

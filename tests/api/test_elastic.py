@@ -41,12 +41,12 @@ def refusal(spec: pb.JobSpec) -> str:
         submitted(spec)
     text = str(caught.value)
     assert "\n" not in text and len(text) < 250
-    assert caught.value.denied.field
+    assert caught.value.refusal.field
     return text
 
 
 def shown(spec: JobSpec, facts: Facts | None = None) -> pb.Job:
-    return views.job_view(Job(1, spec, 0), facts or Facts(), "n1", whole=True, own=True)
+    return views.job_view(Job(1, spec, 0), facts or Facts(), "n1", has_details=True, own=True)
 
 
 def test_an_elastic_slice_begins_with_its_least() -> None:
@@ -116,7 +116,7 @@ def test_a_prediction_is_kept_and_shown_to_its_owner() -> None:
     view = shown(spec)
     assert view.spec.prediction.model == "net:make" and view.spec.prediction.memory_bytes.high == 9 * GIB
     assert (view.utilisation, view.utilisation_measured) == (0.431, False)
-    listed = views.job_view(Job(1, spec, 0), Facts(), "n1", whole=False, own=True)
+    listed = views.job_view(Job(1, spec, 0), Facts(), "n1", has_details=False, own=True)
     assert not listed.spec.HasField("prediction"), "lists have no room for it"
 
 

@@ -20,7 +20,7 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 
 def job(job_id: int, state: JobState = JobState.PENDING) -> Job:
-    return Job(job_id, JobSpec(Ask(Spec(100))), 0, state=state, ended_ns=1 if state.ended else -1)
+    return Job(job_id, JobSpec(Ask(Spec(100))), 0, state=state, ended_ns=1 if state.is_final else -1)
 
 
 class Listing:
@@ -50,7 +50,7 @@ class Listing:
 
     def listed(self, after: int, count: int = NEVER_NS, *, ended: bool = True) -> list[tuple[int, bool]]:
         found = asyncio.run(self.requests.jobs(after, count, JobFilter(ended)))
-        return [(one.job_id, one.state.ended) for one in found]
+        return [(one.job_id, one.state.is_final) for one in found]
 
 
 def test_a_job_that_ends_while_the_list_is_made_is_in_it_once() -> None:

@@ -180,7 +180,7 @@ def test_nothing_is_lost_where_python_reads_although_reading_is_paused(
 
 def test_limits_count_open_connections_only(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_proxy, "PER_UID_MAX", 3)
-    monkeypatch.setattr(peer_proxy.Peer, "trusted", False)
+    monkeypatch.setattr(peer_proxy.Peer, "is_trusted", False)
 
     async def main() -> None:
         async with opened(directory) as (_inner, public):

@@ -16,7 +16,7 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 from .test_jobs import ALICE, ROOT, Context, World, spec
 
-ADMIN = Caller(1002, 1002, (44,), ALICE.pid, admin=True, started=ALICE.started)  # a member of admin_group
+ADMIN = Caller(1002, 1002, (44,), ALICE.pid, admin=True, start_ticks=ALICE.start_ticks)  # a member of admin_group
 SECRETS = {b"key-of-alice", b"hook-of-alice", b"pass-of-alice"}
 HOOK = "https://alice:pass-of-alice@hooks.example:444/services/hook-of-alice?t=hook-of-alice"
 REQUESTS = {

@@ -376,7 +376,7 @@ def test_a_local_user_pays_for_handshakes_and_calls_from_one_account() -> None:
     for _ in range(20_000):
         now_ns += step_ns
         for account in (6666, tls._account(6666), tls.STRANGER):  # calls, handshakes and connections without end
-            accounts.seen(account, now_ns)
+            accounts.record_use(account, now_ns)
             if not accounts.wait_ns(account, now_ns):
                 accounts.charge(account, step_ns, now_ns)
         waits.append(accounts.wait_ns(61001, now_ns))

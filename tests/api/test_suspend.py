@@ -16,4 +16,4 @@ def test_deadlines_are_taken_as_they_are_or_refused() -> None:
     for given in (Duration(), Duration(seconds=1, nanos=999_999_999), Duration(seconds=601), Duration(seconds=1 << 62)):
         with pytest.raises(RefusedError) as refused:
             _deadline_s(given, True)
-        assert (refused.value.denied.reason, refused.value.denied.field) == (Reason.INVALID, "deadline")
+        assert (refused.value.refusal.reason, refused.value.refusal.field) == (Reason.INVALID, "deadline")

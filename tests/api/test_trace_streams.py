@@ -38,7 +38,7 @@ class Source:
 
     def put(self, device: str, kind: str = "waits", lost: int = 0) -> None:
         assert self.on
-        self.events.append(TraceEvent(self.begun, device, 1, kind, lost=lost))
+        self.events.append(TraceEvent(self.begun, device, 1, kind, lost_count=lost))
 
     def read_trace(self) -> list[TraceEvent]:
         taken, self.events = self.events, []
@@ -110,7 +110,7 @@ def test_slow_watchers_lose_the_newest_and_are_told(monkeypatch: pytest.MonkeyPa
             source.put("a")
             told.hand_out()
             rest = await watcher.take()
-            assert [e.lost for e in rest] == [0, 0, 14]
+            assert [e.lost_count for e in rest] == [0, 0, 14]
             assert await watcher.take() == []
 
     asyncio.run(story())

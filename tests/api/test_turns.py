@@ -172,7 +172,7 @@ async def test_calls_do_not_keep_a_connection_from_being_heard(clock: Clock) -> 
         order.append(name)
 
     turns = clock.turns
-    calls = [asyncio.create_task(wait("call", turns.wait(ALICE, begun=True))) for _ in range(3)]
+    calls = [asyncio.create_task(wait("call", turns.wait(ALICE, has_begun=True))) for _ in range(3)]
     bytes_ = [asyncio.create_task(wait("bytes", turns.wait_apart(ALICE, arriving=True))) for _ in range(2)]
     await asyncio.sleep(0)
     clock.turn()

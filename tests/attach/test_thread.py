@@ -170,7 +170,7 @@ def test_no_program_is_admitted_while_a_right_may_be_taken_away(tmp_path: Path, 
     async def work(tenants: Tenants, path: str) -> None:
         first = Program(path)
         first.join()
-        with tenants.settled():
+        with tenants.settle_admissions():
             assert len(backend.attached) == 1, "known before anything changes"
             second = Program(path)
             second.join()

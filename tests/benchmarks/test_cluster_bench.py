@@ -18,14 +18,14 @@ from tests.simulate.worlds import job
 from vgpud.core.jobs.model import Place
 from vgpud.simulate import clusters, results, scenario
 from vgpud.simulate.interference import FULL
-from vgpud.simulate.trace import TraceJob, ordered
+from vgpud.simulate.trace import TraceJob, order_jobs
 
 FIFO = scenario.Scenario("fifo", "best-fit")
 JOBS = st.lists(
     st.builds(job, at_s=st.integers(0, 50), duration_s=st.integers(1, 20), gpus=st.sampled_from([0.25, 0.5, 1, 2])),
     min_size=1,
     max_size=12,
-).map(lambda jobs: ordered(jobs, sort=True))
+).map(lambda jobs: order_jobs(jobs, sort=True))
 
 
 def test_a_small_cluster_decides() -> None:

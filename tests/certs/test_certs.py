@@ -70,7 +70,7 @@ def test_what_certificates_are_for(register: Register, tmp_path: Path) -> None:
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.5", "::1"]
     days = (alice.not_valid_after_utc - alice.not_valid_before_utc).total_seconds() / 86_400
     assert 7 < days < 7.1, "an hour earlier, for clocks that differ"
-    assert {issued.kind for issued in register.issued().values()} == {AUTHORITY, SERVER, USER}
+    assert {issued.kind for issued in register.read_certificates().values()} == {AUTHORITY, SERVER, USER}
     assert (bundle["user"], bundle["uid"]) == ("alice", 61001)
 
 
@@ -156,7 +156,7 @@ def test_files_are_not_written_through_links(register: Register, tmp_path: Path)
 def test_what_is_revoked_is_told_as_it_is_then(register: Register, tmp_path: Path) -> None:
     issue.user(register, ALICE, 7, tmp_path / "alice.json")
     (told,) = register.revoke("alice", time.time_ns() / 1e9)
-    assert (told.state(time.time_ns() / 1e9), told) == ("revoked", register.issued()[told.sha256])
+    assert (told.state(time.time_ns() / 1e9), told) == ("revoked", register.read_certificates()[told.sha256])
 
 
 def test_many_at_the_same_time_are_all_listed(register: Register, tmp_path: Path) -> None:
@@ -168,14 +168,14 @@ def test_many_at_the_same_time_are_all_listed(register: Register, tmp_path: Path
         work.start()
     for work in works:
         work.join()
-    assert [issued.kind for issued in register.issued().values()].count(USER) == 8
+    assert [issued.kind for issued in register.read_certificates().values()].count(USER) == 8
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"certificates": [{}]}', '{"certificates": [3]}', "[" * 100_000])
 def test_a_list_that_is_none(register: Register, text: str) -> None:
     private_files.replace(register.directory / "certificates.json", text)
     with pytest.raises(ConfigError, match="restore it from a backup") as error:
-        register.issued()
+        register.read_certificates()
     assert "\n" not in str(error.value)
 
 
@@ -188,7 +188,9 @@ def test_revoking(register: Register, tmp_path: Path) -> None:
         with pytest.raises(VgpudError, match="`vgpu cert ls` lists them") as error:
             register.revoke(what, time.time_ns() / 1e9)
         assert error.value.exit_code == ExitCode.NOT_FOUND
-    assert {i.state(time.time_ns() / 1e9) for i in register.issued().values() if i.kind == USER} == {"revoked"}
+    assert {i.state(time.time_ns() / 1e9) for i in register.read_certificates().values() if i.kind == USER} == {
+        "revoked"
+    }
 
 
 def test_keys_of_wrong_permissions_are_not_used(register: Register, tmp_path: Path) -> None:

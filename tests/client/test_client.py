@@ -65,7 +65,7 @@ def test_jobs_and_queues(client: Client) -> None:
     client.cancel(number)
     assert client.job(number).state == "cancelled"
     assert number not in [one.job_id for one in client.jobs()]
-    assert number in [one.job_id for one in client.jobs(ended=True)]
+    assert number in [one.job_id for one in client.jobs(include_ended=True)]
     made = client.set_queue(Queue(name="team", weight=3, min_run=timedelta(seconds=90)))
     assert (made.weight, made.min_run) == (3, timedelta(seconds=90))
     client.delete_queue("team")
@@ -94,7 +94,7 @@ def test_devices_and_tokens(client: Client) -> None:
 def test_errors_say_what_to_do(client: Client, tmp_path: Path) -> None:
     with pytest.raises(ClientError, match="no slice 'x' on this node") as error:
         client.get_slice("x")
-    assert (error.value.status, error.value.exit_code, error.value.unanswered) == ("NOT_FOUND", 4, False)
+    assert (error.value.status, error.value.exit_code, error.value.is_unanswered) == ("NOT_FOUND", 4, False)
     with pytest.raises(ClientError, match="is not UTF-8"):
         client.get_slice("\udcff")
     with pytest.raises(ClientError, match="at most 250000 are possible"):

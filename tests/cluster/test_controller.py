@@ -119,7 +119,7 @@ def test_what_cannot_be_placed_is_told_once(gres: str, words: str) -> None:
     world = World(FakeSlurm(n1=2))
     job = world.slurm.submit(gres)
     world.looks(3)
-    assert world.controller.refused.keys() == {job} and world.slurm.jobs[job].told.startswith("not queued: ")
+    assert world.controller.refusal_reasons.keys() == {job} and world.slurm.jobs[job].told.startswith("not queued: ")
     assert world.slurm_state(job) == "PENDING"
     if gres != "gpu:5":
         assert words in world.slurm.jobs[job].told
@@ -130,10 +130,10 @@ def test_a_refused_job_is_looked_at_again_when_nodes_change() -> None:
     world = World(FakeSlurm(n1=2))
     job = world.slurm.submit("gpu:4")
     world.looks(2)
-    assert world.controller.refused
+    assert world.controller.refusal_reasons
     world.slurm.nodes["n2"] = FakeNode(4)
     world.looks(2)
-    assert world.slurm_state(job) == "RUNNING" and not world.controller.refused
+    assert world.slurm_state(job) == "RUNNING" and not world.controller.refusal_reasons
 
 
 def test_dependencies_are_slurms() -> None:
@@ -222,7 +222,7 @@ def test_a_node_without_as_many_shards_as_its_gpus_make_is_not_used() -> None:
     job = world.slurm.submit("gpu:1")
     world.look()
     assert "write Gres=gpu:2,shard:200" in world.controller.unusable["n1"]
-    assert job in world.controller.refused
+    assert job in world.controller.refusal_reasons
 
 
 def test_a_slurm_without_shards_gives_out_whole_gpus() -> None:

@@ -48,10 +48,10 @@ def test_a_start_that_was_forgotten_waits_for_its_node() -> None:
     world.look()
     assert registered(world) == [("n1", "n2")]  # both may have jobs that slurmctld does not know of
     assert not any(isinstance(order, Release) for order in world.last.orders)
-    assert world.controller.delayed == {job: "slurmctld was started: n1 must register first"}
+    assert world.controller.delay_reasons == {job: "slurmctld was started: n1 must register first"}
     assert world.slurm.nodes["n1"].runs == set()
     world.looks(3)
-    assert world.running() == [job] and world.slurm.duplicates == 0 and not world.controller.delayed
+    assert world.running() == [job] and world.slurm.duplicates == 0 and not world.controller.delay_reasons
     assert world.job(job).attempt == 2 and world.job(job).failures == 0
 
 
@@ -84,7 +84,7 @@ def test_a_program_that_ends_some_time_after_its_node_has_registered(poll_s: flo
     world.look(poll_s)
     assert world.slurm.nodes["n1"].registered and world.slurm.nodes["n1"].runs == {job}
     world.look(poll_s)
-    assert world.controller.delayed
+    assert world.controller.delay_reasons
     world.looks(12, poll_s)
     assert world.running() == [job] and world.slurm.duplicates == 0
 
@@ -100,7 +100,7 @@ def test_a_start_by_slurm_itself_that_was_forgotten() -> None:
     world.slurm.draw = Never()
     world.slurm.nodes["n1"].registered = True
     world.looks(6)
-    assert world.slurm_state(job) == "PENDING" and world.controller.delayed
+    assert world.slurm_state(job) == "PENDING" and world.controller.delay_reasons
     world.slurm.register("n2")
     world.looks(4)
     assert world.running() == [job]
@@ -137,7 +137,7 @@ def test_a_node_that_never_registers_is_not_waited_for_for_ever(state: str) -> N
     world.look()
     world.slurm.register("n2")
     world.look(290)
-    assert world.controller.delayed == {job: "slurmctld was started: n1 must register first"}
+    assert world.controller.delay_reasons == {job: "slurmctld was started: n1 must register first"}
     world.looks(10)
     assert list(world.slurm.jobs[job].has) == ["n2"]
 
@@ -168,7 +168,7 @@ def test_a_start_that_was_forgotten_between_two_looks_waits_a_while() -> None:
     world.look()
     assert not registered(world) and world.slurm_state(job) == "PENDING"
     world.looks(4)
-    assert world.controller.delayed == {job: "its former run is being ended"}
+    assert world.controller.delay_reasons == {job: "its former run is being ended"}
     world.slurm.register("n1")
     world.looks(2)
     assert world.running() == [job] and world.slurm.duplicates == 0
@@ -201,7 +201,7 @@ def test_a_job_whose_start_was_forgotten_while_it_was_preempted(seen: bool) -> N
     for name in world.slurm.nodes:
         world.slurm.register(name)
     world.looks(10)
-    assert job in world.running() and world.slurm.duplicates == 0 and not world.controller.delayed
+    assert job in world.running() and world.slurm.duplicates == 0 and not world.controller.delay_reasons
 
 
 def test_an_end_that_was_forgotten_is_found() -> None:
@@ -513,7 +513,7 @@ def test_all_jobs_end_and_none_runs_twice(seed: int) -> None:
     assert worked == set(keys) == set(slurm.jobs) and kills > 3
     assert {job.state for job in slurm.jobs.values()} == {"COMPLETED"}
     world.looks(20)
-    assert {node.state for node in slurm.nodes.values()} == {"idle"} and not world.controller.delayed
+    assert {node.state for node in slurm.nodes.values()} == {"idle"} and not world.controller.delay_reasons
 
 
 def test_decisions_replay_where_slurmctld_is_killed() -> None:

@@ -27,7 +27,7 @@ def test_nodes_are_looked_at_once_for_a_shape(monkeypatch: pytest.MonkeyPatch, g
     for _ in range(MANY):
         world.slurm.submit(gres)
     world.look()
-    known = [*world.controller.bindings, *world.controller.refused]
+    known = [*world.controller.bindings, *world.controller.refusal_reasons]
     assert (looks, len(known)) == (1, MANY)
     world.slurm.nodes["n1"].gpus = 9
     world.slurm.submit(gres)

@@ -222,7 +222,7 @@ def after_a_start_that_its_node_did_not_take(sent_again_s: float) -> tuple[World
 def test_a_start_that_is_sent_again_does_not_end_the_next_run() -> None:
     world, job = after_a_start_that_its_node_did_not_take(sent_again_s=11)
     world.looks(2)
-    assert world.controller.delayed == {job: "its former run is being ended"}
+    assert world.controller.delay_reasons == {job: "its former run is being ended"}
     world.looks(8)
     assert not world.slurm.unsent and world.running() == [job] and world.slurm.jobs[job].restarts == 1
 

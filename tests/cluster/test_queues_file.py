@@ -88,7 +88,7 @@ def test_a_job_that_was_too_large_is_queued_when_the_limit_is_raised(queues: Que
     queues.service.look()
     job = queues.system.submit("gpu:2")
     queues.service.look()
-    assert queues.service.controller.refused.keys() == {job}
+    assert queues.service.controller.refusal_reasons.keys() == {job}
     queues.write({"name": "default", "min_run_ns": 0})
     queues.service.look()
     assert queues.system.slurm().jobs[job].state == "RUNNING"
@@ -271,18 +271,18 @@ def test_a_pipe_is_read_once(queues: Queues, monkeypatch: pytest.MonkeyPatch) ->
 def test_when_a_file_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "file"
     watched = WatchedFile(path)
-    assert watched.changed() and not watched.changed(), "that it is missing is known after the first look"
+    assert watched.has_changed() and not watched.has_changed(), "that it is missing is known after the first look"
     path.write_text("1")
-    assert watched.changed() and not watched.changed()
+    assert watched.has_changed() and not watched.has_changed()
     other = tmp_path / "other"
     other.write_text("2")
     other.replace(path)
-    assert watched.changed() and not watched.changed()
+    assert watched.has_changed() and not watched.has_changed()
     before = path.stat()
     path.write_text("3")
     while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of the file system is coarse
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert watched.changed() and not watched.changed(), "whatever its time of modification says"
+    assert watched.has_changed() and not watched.has_changed(), "whatever its time of modification says"
     path.unlink()
-    assert watched.changed() and not watched.changed()
+    assert watched.has_changed() and not watched.has_changed()

@@ -312,7 +312,7 @@ def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path, monkeypatch
         node.send_signal(signal.SIGSTOP)
     site.cluster.start_controller()
     try:
-        eventually(lambda: one.look() is None and job in one.controller.delayed)
+        eventually(lambda: one.look() is None and job in one.controller.delay_reasons)
         assert _programs(site, job) == first and site.states(job) == ["PENDING"]
     finally:
         for node in nodes:

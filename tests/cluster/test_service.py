@@ -191,7 +191,7 @@ def test_a_job_that_cannot_be_looked_at(
     for _ in range(3):
         one.look()
     assert quick_system.slurm().jobs[runs].state == "RUNNING"
-    assert "cannot read it" in one.controller.refused[hostile] and waits in one.controller.bindings
+    assert "cannot read it" in one.controller.refusal_reasons[hostile] and waits in one.controller.bindings
     logged = [record.getMessage() for record in caplog.records if record.exc_info]
     assert [words.split()[1] for words in logged] == [hostile, waits]
     quick_system.end(runs)

@@ -61,13 +61,13 @@ def test_a_job_that_has_waited_for_something_else_waits_for_its_node_as_well() -
     requeued_ns = world.now_ns
     while world.now_ns < requeued_ns + DEFERRED_NS:
         world.look(1)
-    assert world.controller.delayed == {job: "its former run is being ended"}
+    assert world.controller.delay_reasons == {job: "its former run is being ended"}
     world.slurm.nodes["n1"].state = "idle*"
     released = []
     for _ in range(5):
         world.look(1)
         released += [order for order in world.last.orders if isinstance(order, Release)]
-    assert not released and world.controller.delayed == {job: "n1 must respond first"}
+    assert not released and world.controller.delay_reasons == {job: "n1 must respond first"}
     world.slurm.nodes["n1"].state = "idle"
     world.looks(2)
     assert world.running() == [job]

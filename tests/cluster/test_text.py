@@ -226,14 +226,14 @@ def test_whether_a_node_has_registered(memory: str, registered: bool) -> None:
 
 @pytest.mark.parametrize("state", ["idle", "mixed", "allocated", "completing", "idle+planned", "mixed-"])
 def test_nodes_that_take_jobs(state: str) -> None:
-    assert SlurmNode("n1", state, 1).offered
+    assert SlurmNode("n1", state, 1).is_schedulable
 
 
 @pytest.mark.parametrize(
     "state", ["down", "idle*", "drained", "draining", "mixed+drain", "maint", "fail", "unknown", ""]
 )
 def test_nodes_that_do_not(state: str) -> None:
-    assert not SlurmNode("n1", state, 1).offered
+    assert not SlurmNode("n1", state, 1).is_schedulable
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,9 @@ class World:
                 self.bindings.pop(key, None)
             else:
                 self.bindings[key] = replace(binding)
-        for _, job in made.ended:
+        for _, job in made.ended_jobs:
             self.jobs.pop(job.job_id, None)
-        self.ended += made.ended
+        self.ended += made.ended_jobs
         self.next_id = self.controller.next_id
 
     def kill(self) -> None:

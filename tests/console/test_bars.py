@@ -69,7 +69,7 @@ def test_a_long_name_is_cut_and_a_narrow_part_has_none() -> None:
 def test_free_capacity_is_fragmented_by_what_is_partly_used() -> None:
     found = bars.bars([device("a", 0), device("b", 500), device("c", 250), device("d", 0, drained="why")], [])
     free = bars.free(found)
-    assert (free.milli, free.largest_milli, free.whole) == (2250, 1000, 1)
+    assert (free.milli, free.largest_milli, free.whole_device_count) == (2250, 1000, 1)
     assert round(free.fragmented, 3) == round(1250 / 2250, 3)
     assert bars.free([]).fragmented == 0
 

@@ -200,12 +200,12 @@ def test_a_window_waits_for_a_change() -> None:
 
     async def look() -> tuple[int, int]:
         board = Board(None)  # type: ignore[arg-type]
-        waiting = asyncio.create_task(board.changed(0, 60))
+        waiting = asyncio.create_task(board.wait_change(0, 60))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
         board._notify()
-        return await waiting, await board.changed(1, 0)
+        return await waiting, await board.wait_change(1, 0)
 
     assert asyncio.run(look()) == (1, 1)
 

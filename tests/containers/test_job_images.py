@@ -109,7 +109,7 @@ async def test_it_ends_with_the_job(place: Place, site: Engine) -> None:
         assert left(site, attempt)
         await jobs.stop(*attempt.key, 0.5)
         result = (await ends.next())[2]
-        assert result.stopped and result.exit_code == 137
+        assert result.is_stopped and result.exit_code == 137
         assert not left(site, attempt)
 
 
@@ -128,7 +128,7 @@ async def test_who_saves_below_a_script_is_told_and_has_the_grace(place: Place, 
         await jobs.start(attempt)
         await until("its first word", lambda: "begun" in place.read("log"))
         await jobs.stop(*attempt.key, 30)
-        assert (await ends.next())[2].stopped
+        assert (await ends.next())[2].is_stopped
         assert "saved" in place.read("log")
         assert not left(site, attempt)
 
@@ -140,7 +140,7 @@ async def test_it_ends_with_a_supervisor_that_is_killed(place: Place, site: Engi
         started = await jobs.start(attempt)
         await until("its first word", lambda: "begun" in place.read("log"))
         os.kill(started.pid, signal.SIGKILL)
-        assert (await ends.next())[2].lost
+        assert (await ends.next())[2].is_lost
         assert not left(site, attempt)
 
 
@@ -194,7 +194,7 @@ async def test_refusals(place: Place, site: Engine) -> None:
         for attempt, why in rows:
             with pytest.raises(StartError) as refused:
                 await jobs.start(attempt)
-            assert str(refused.value).startswith(why) and not refused.value.again
+            assert str(refused.value).startswith(why) and not refused.value.may_retry
 
 
 def test_names_of_images() -> None:

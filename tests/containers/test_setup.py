@@ -243,7 +243,7 @@ def test_containerd(
     after = understood()
     assert "runtimes.runc]" in after
     assert f'BinaryName = "{lib}/current/vgpu-runtime"' in after
-    named = containerd_file.registered(file)
+    named = containerd_file.find_runtime_path(file)
     assert named is not None
     mount = f"type=bind,src={programs},dst=/programs,options=rbind:ro"
     request = ("--env", "VGPU=0.5", "--env", "VGPU_MEM=1g", "--mount", mount)

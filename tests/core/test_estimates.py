@@ -23,7 +23,7 @@ SEEN = st.lists(st.tuples(st.integers(1, 10**15), st.booleans()), min_size=1, ma
 def known(*rows: tuple[str, int], ended: bool = True) -> Estimates:
     found = Estimates()
     for kind, seconds in rows:
-        found.learn((kind,), seconds, ended=ended)
+        found.learn((kind,), seconds, has_completed=ended)
     return found
 
 
@@ -87,7 +87,7 @@ def test_the_narrowest_class_with_enough_jobs_wins() -> None:
     found = known(*rows)
     wide = found.of(("narrow", "wide"), 0)
     assert wide is not None and (wide.class_name, wide.jobs, wide.median_ns) == ("wide", 3, 50)
-    found.learn(("narrow",), 10, ended=True)
+    found.learn(("narrow",), 10, has_completed=True)
     narrow = found.of(("narrow", "wide"), 0)
     assert narrow is not None and (narrow.class_name, narrow.jobs, narrow.median_ns) == ("narrow", 3, 10)
     assert found.of((), 0) is None
@@ -100,10 +100,10 @@ def test_memory_is_bounded_and_the_last_used_classes_stay(monkeypatch: pytest.Mo
     kept = found.of(("kept",), 0)
     assert kept is not None and kept.jobs == JOBS_MAX
     for number in range(100):
-        found.learn((f"other {number}", "kept"), 7, ended=True)
+        found.learn((f"other {number}", "kept"), 7, has_completed=True)
     assert found.of(("kept",), 0) is not None
     for number in range(100):
-        found.learn((f"other {number}",), 7, ended=True)
+        found.learn((f"other {number}",), 7, has_completed=True)
     assert found.of(("kept",), 0) is None
 
 
@@ -185,7 +185,7 @@ def test_who_is_stopped_and_goes_on_counts_what_it_ran() -> None:
 @pytest.mark.parametrize("asks", [False, True])
 def test_an_answer_does_not_depend_on_who_asked_before(asks: bool) -> None:
     found = known(*[("train", 600 * SECOND_NS)] * 3)
-    found.started(1, ("train",), 10 * SECOND_NS)
+    found.add_running_job(1, ("train",), 10 * SECOND_NS)
     for seconds in range(700, 795, 5) if asks else ():
         found.of(("train",), seconds * SECOND_NS)
     last = found.of(("train",), 800 * SECOND_NS)

@@ -233,7 +233,7 @@ def test_move_drops_the_old_device() -> None:
     step(state, create("b", 400), 0)
     commands = step(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)), 0)
     (applied,) = [c for c in commands if isinstance(c, ev.ApplySlice)]
-    assert applied.dropped == ("GPU-0",)
+    assert applied.dropped_uuids == ("GPU-0",)
 
 
 def test_memory_may_be_lowered_below_use() -> None:
@@ -522,9 +522,9 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAMES, named=st.lists(st.sampled_from(["GPU-0", "GPU-1", "GPU-9"]), max_size=3), resumed=st.booleans())
     def attach_on(self, name: str, named: list[str], resumed: bool) -> None:
         self.number += 1
-        coming = replace(process(self.number, name), resumed=resumed)
+        coming = replace(process(self.number, name), is_resumed=resumed)
         held = tuple((uuid, GIB) for uuid in dict.fromkeys(named)) if resumed else ()
-        self.send(ev.ProcessAttached(coming, held, named=tuple(named)))
+        self.send(ev.ProcessAttached(coming, held, named_uuids=tuple(named)))
 
     @rule(seconds=st.sampled_from([1, 20, 700]))
     def time(self, seconds: int) -> None:

@@ -139,11 +139,11 @@ def test_a_device_that_something_else_has() -> None:
 def test_memory_of_programs_outside_slices_is_not_offered() -> None:
     state = started(1)
     first = made(state, "a", 100, mem_min_bytes=10 * GIB, mem_max_bytes=10 * GIB)
-    taken(state, Taken("GPU-0", "a program", whole=False, memory_bytes=30 * GIB))
+    taken(state, Taken("GPU-0", "a program", is_whole_device=False, memory_bytes=30 * GIB))
     refused = admit_refusal(state, Spec(100, mem_min_bytes=41 * GIB, mem_max_bytes=41 * GIB))
     assert "40GiB (programs outside slices hold 30GiB)" in refused.message
     made(state, "b", 100, mem_min_bytes=40 * GIB, mem_max_bytes=40 * GIB)
-    taken(state, Taken("GPU-0", "a program", whole=False, memory_bytes=60 * GIB))
+    taken(state, Taken("GPU-0", "a program", is_whole_device=False, memory_bytes=60 * GIB))
     less = Spec(100, mem_min_bytes=5 * GIB, mem_max_bytes=5 * GIB)
     for name, patch in ((first.name, less), (first.name, Spec(50))):
         fields = ("mem_min_bytes", "mem_max_bytes") if patch is less else ("gpus_milli",)

@@ -20,7 +20,7 @@ def pending(name: str = "a", milli: int = 500, **more: Any) -> ev.CreateSlice:
 
 
 def attached(state: State, *named: str, number: int = 1, name: str = "a", **more: Any) -> list[ev.Command]:
-    event = ev.ProcessAttached(replace(process(number, name), **more), named=named)
+    event = ev.ProcessAttached(replace(process(number, name), **more), named_uuids=named)
     commands = step(state, event, 0)
     invariants.check(state)
     return commands
@@ -171,8 +171,8 @@ def test_it_outlives_the_daemon() -> None:
 
 def test_a_program_comes_back_to_a_slice_whose_binding_was_not_saved() -> None:
     state = restarted(node())
-    back = replace(process(), resumed=True)
-    commands = step(state, ev.ProcessAttached(back, (("GPU-1", GIB),), named=("GPU-1",)), 0)
+    back = replace(process(), is_resumed=True)
+    commands = step(state, ev.ProcessAttached(back, (("GPU-1", GIB),), named_uuids=("GPU-1",)), 0)
     (admitted,) = [c for c in commands if isinstance(c, ev.AdmitProcess)]
     assert admitted.held == (("GPU-1", GIB),), "what it holds is charged"
 

@@ -190,7 +190,7 @@ def test_what_is_charged() -> None:
     ledger, running = {"GPU-0": {100: GIB}}, {"GPU-0": {100: 2 * GIB, 200: 5}}
     assert last(awake(), node(), running, EXCESS_PATIENCE - 1, ledger, {}).charges == {}
     found = last(awake(), node(), running, EXCESS_PATIENCE, ledger, {200: Seen("thief", ("/docker/x",))})
-    assert found.charges == {("a", "GPU-0"): GIB + 5} and found.beyond == {("GPU-0", 1): GIB}
+    assert found.charges == {("a", "GPU-0"): GIB + 5} and found.process_charges == {("GPU-0", 1): GIB}
     assert last(awake(), node(), running, EXCESS_PATIENCE, ledger, {200: Seen("thief", ("/elsewhere",))}).charges == {
         ("a", "GPU-0"): GIB
     }
@@ -256,7 +256,7 @@ def test_a_program_that_attaches_again_and_again_is_the_same_one() -> None:
         state.processes.clear()
         state.processes[number] = Process(number, "a", 100, 0, "p", 0, True)
         found = look(watch, state, {"GPU-0": {100: 2 * GIB}}, {}, {})
-    assert (found.charges, found.beyond) == ({("a", "GPU-0"): 2 * GIB}, {("GPU-0", 9): 2 * GIB})
+    assert (found.charges, found.process_charges) == ({("a", "GPU-0"): 2 * GIB}, {("GPU-0", 9): 2 * GIB})
     assert [act.pid for act in found.acts] == [100]
 
 
@@ -307,14 +307,14 @@ def test_what_was_charged_stays_while_the_driver_does_not_say() -> None:
     found = last(watch, node(), running, EXCESS_PATIENCE, {}, {200: Seen("thief", ("/docker/x",))})
     assert found.charges == {("a", "GPU-0"): GIB + 5}
     later = look(watch, node(), {}, {}, {})
-    assert (later.charges, later.beyond, later.log) == (found.charges, found.beyond, [])
+    assert (later.charges, later.process_charges, later.log) == (found.charges, found.process_charges, [])
     assert look(watch, State(), {}, {}, {}).charges == {}
 
 
 def test_who_has_the_pid_of_a_program_that_has_ended_is_a_stranger() -> None:
     """A child that holds its socket keeps the program in our list, and its ledger."""
     watch, state = awake(), node()
-    attached = attached_by_pid(state.processes.values(), lost={1})
+    attached = attached_by_pid(state.processes.values(), stale_process_ids={1})
     ledger = Charged(state, {"GPU-0": {100: GIB}})
     found = [watch.look(state, {"GPU-0": {100: GIB}}, attached, ledger, {}) for _ in range(PATIENCE)]
     assert [entry.kind for entry in found[-1].log] == ["device.stranger"]
@@ -324,14 +324,14 @@ def test_another_program_with_a_strangers_pid_is_another_stranger() -> None:
     watch, state, running = awake(), policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
 
     def seen(started: int) -> Strangers:
-        return {200: Seen("thief", (), started=started)}
+        return {200: Seen("thief", (), start_ticks=started)}
 
     last(watch, state, running, PATIENCE, {}, seen(7))
     assert look(watch, state, running, {}, {}).acts, "one that cannot be seen any more is the same"
     found = look(watch, state, running, {}, seen(8))
     assert [entry.kind for entry in found.log] == ["stranger.gone"] and not found.acts
     (act,) = last(watch, state, running, PATIENCE - 1, {}, seen(8)).acts
-    assert act.started == 8
+    assert act.start_ticks == 8
 
 
 def test_a_stranger_that_attaches_is_none_any_more() -> None:
@@ -370,7 +370,7 @@ def test_one_that_was_there_before_the_daemon_has_longer() -> None:
 def test_one_that_was_there_before_the_daemon_and_stands_still_could_not_come_back() -> None:
     """As in a paused container. One that has come later has no such excuse."""
     state, running = policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
-    stopped, runs = {200: Seen("p", (), stopped=True, started=7)}, {200: Seen("p", (), started=7)}
+    stopped, runs = {200: Seen("p", (), is_stopped=True, start_ticks=7)}, {200: Seen("p", (), start_ticks=7)}
     watch = Watch()
     assert last(watch, state, running, 2 * RETURN_MERCY, {}, stopped).acts == []
     assert last(watch, state, running, RETURN_MERCY - 1, {}, runs).acts == []
@@ -407,7 +407,7 @@ def test_who_is_attached_does_not_pay_for_a_stranger() -> None:
     state, seen = policed(on_excess="kill"), {200: Seen("thief", ("/docker/x",))}
     watch, running = awake(), {"GPU-0": {100: GIB // 2, 200: GIB}}
     found = [look(watch, state, running, {}, seen) for _ in range(10)]
-    assert {entry.kind for one in found for entry in one.log} >= {"memory.past_ledger"} and found[-1].beyond
+    assert {entry.kind for one in found for entry in one.log} >= {"memory.past_ledger"} and found[-1].process_charges
     assert found[-1].acts == []
     assert last(watch, state, {"GPU-0": {100: GIB + 1, 200: GIB}}, EXCESS_PATIENCE, {}, seen).acts
 
@@ -423,7 +423,7 @@ def test_who_is_spared() -> None:
     assert why_spared(replace(stranger, slice_name="a"), service) == "", "in a container of ours, by whatever name"
     assert why_spared(stranger, replace(service, cgroups=(f"/docker/{CONTAINER}",))) == "", "root of a container"
     assert why_spared(stranger, replace(service, uid=1000)) == "", "cron's jobs are in its service's cgroup"
-    stopped = Seen("p", (), uid=1000, stopped=True)
+    stopped = Seen("p", (), uid=1000, is_stopped=True)
     assert "stopped" in why_spared(replace(stranger, verb=FREEZE), stopped)
     assert why_spared(stranger, stopped) == why_spared(excess, stopped) == "", "what it has, it has"
     assert why_spared(excess, Seen("?", ())) != "", "it has ended"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.units import UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus, parse_whole, shown
+from vgpud.core.units import UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus, parse_whole, format_value
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_what_cannot_be_written_is_named_by_its_kind() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
-    assert shown(10**5000) == "a value (int) that is too large to show"
-    assert shown(deep) == "a value (list) that is too large to show"
-    assert (shown("a"), shown([1.5])) == ("'a'", "[1.5]")
+    assert format_value(10**5000) == "a value (int) that is too large to show"
+    assert format_value(deep) == "a value (list) that is too large to show"
+    assert (format_value("a"), format_value([1.5])) == ("'a'", "[1.5]")
 
 
 @pytest.mark.parametrize(

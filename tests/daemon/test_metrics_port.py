@@ -31,7 +31,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
     """Users by the address that they connect from; deadlines are short."""
     monkeypatch.setattr(http_server, "source", lambda sock: sock.getpeername()[0])
     monkeypatch.setattr(
-        "vgpud.metrics.METRICS", Bound(METRICS.all_max, METRICS.share_max, METRICS.more, deadline_s=0.5)
+        "vgpud.metrics.METRICS", Bound(METRICS.all_max, METRICS.share_max, METRICS.reserved_max, deadline_s=0.5)
     )
     metrics = Metrics()
     metrics.put(Snapshot(slice_count=3))
@@ -105,11 +105,11 @@ def test_many_connections_of_one_user_keep_nobody_out(
             pass  # it was refused
     assert b"vgpu_slices 3.0" in ask(server)
     assert threading.active_count() <= threads + METRICS.share_max, "those of this test"
-    assert server.places.taken <= METRICS.share_max
+    assert server.places.connection_count <= METRICS.share_max
     until_s = time.monotonic() + LIMIT_S
-    while server.places.taken and time.monotonic() < until_s:
+    while server.places.connection_count and time.monotonic() < until_s:
         time.sleep(0.05)
-    assert server.places.taken == 0, "the deadline ends those that ask for nothing"
+    assert server.places.connection_count == 0, "the deadline ends those that ask for nothing"
     for sock in opened:
         sock.close()
     while threading.active_count() > threads and time.monotonic() < until_s:
@@ -127,14 +127,14 @@ def test_two_thousand_at_once_from_many_addresses(server: HttpServer) -> None:
         opened.append(sock)
         if i % 2:
             sock.close()
-    assert server.places.taken <= METRICS.all_max
+    assert server.places.connection_count <= METRICS.all_max
     until_s = time.monotonic() + LIMIT_S
     while b"vgpu_slices 3.0" not in ask(server) and time.monotonic() < until_s:
         time.sleep(0.05)
     assert time.monotonic() < until_s
     for sock in opened:
         sock.close()
-    while server.places.taken and time.monotonic() < until_s:
+    while server.places.connection_count and time.monotonic() < until_s:
         time.sleep(0.05)
     assert descriptors() == before
 

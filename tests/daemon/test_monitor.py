@@ -30,7 +30,7 @@ STARTED = host_processes.start_time(PID)
 
 
 def process(slice_name: str, *, holder: bool = False) -> Process:
-    return Process(1, slice_name, PID, 0, "p", 0, resumed=False, holder=holder)
+    return Process(1, slice_name, PID, 0, "p", 0, is_resumed=False, holder=holder)
 
 
 async def usage_monitor(processes: list[Process], running: dict[int, int] | None, dead: bool = False) -> UsageMonitor:
@@ -75,14 +75,14 @@ def test_who_has_a_strangers_pid_is_another_one() -> None:
 
 def test_who_is_attached_is_listed_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     made = asyncio.run(usage_monitor([process("a")], {PID: 1}))
-    before = made._attached()
-    assert before == {PID: [process("a")]} and made._attached() is before
+    before = made._attached_processes()
+    assert before == {PID: [process("a")]} and made._attached_processes() is before
     made._host.state.processes[2] = replace(process("a"), process_id=2)
-    assert [life.process_id for life in made._attached()[PID]] == [1, 2]
+    assert [life.process_id for life in made._attached_processes()[PID]] == [1, 2]
     made._host.state.processes[2] = replace(made._host.state.processes[2], disconnected_ns=time.monotonic_ns())
-    assert [life.disconnected_ns > 0 for life in made._attached()[PID]] == [False, True]
+    assert [life.disconnected_ns > 0 for life in made._attached_processes()[PID]] == [False, True]
     monkeypatch.setattr(monitor, "RETURN_S", 0.0)
-    assert [life.process_id for life in made._attached()[PID]] == [1]
+    assert [life.process_id for life in made._attached_processes()[PID]] == [1]
 
 
 def test_who_has_ended_is_known() -> None:
@@ -206,13 +206,13 @@ def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
     async def leave(answers: threading.Event) -> Callable[[], bool]:
         gone: list[object] = []
         devices: Any = SimpleNamespace(lists=lambda _pid: not answers.wait())
-        known: Any = {UUID: SimpleNamespace(simulated=False)}
+        known: Any = {UUID: SimpleNamespace(is_simulated=False)}
         state = State(devices=known, processes={n: replace(process("a"), process_id=n) for n in range(64)})
         host: Any = SimpleNamespace(state=state, run=gone.append)
         nobody: Any = None
         backend = AttachBackend(host, nobody, devices, nobody)
         for n in range(64):
-            backend.ended(n)
+            backend.note_process_end(n)
         await asyncio.sleep(0)
         return lambda: len(gone) == 64
 
@@ -236,7 +236,7 @@ def test_what_a_program_holds_is_of_its_slices_device() -> None:
     stats = SimpleNamespace(mem_held_bytes=0, mem_unattributed_bytes=0)
     arbiters: Any = SimpleNamespace(slice_stats=lambda _serial, _device: stats)
     nobody: Any = None
-    greeting = Greeting("a", 1, PID, 0, "", "", "p", resumed=True, held=((raw, 512),), serial=3)
+    greeting = Greeting("a", 1, PID, 0, "", "", "p", is_resumed=True, held=((raw, 512),), serial=3)
     AttachBackend(host, arbiters, nobody, nobody).attach(greeting)
     assert [event.held for event in asked] == [((instance, 512),)]
 
@@ -248,7 +248,7 @@ def test_faults_are_counted_by_device_the_latest_last(monkeypatch: pytest.Monkey
         rounds = [[(UUID, 31), (UUID, 79), ("GPU-1", 13)], [(UUID, 31)], []]
         made._host.state.devices.update({UUID: SimpleNamespace(), "GPU-1": SimpleNamespace()})  # type: ignore[dict-item]
         made._devices = SimpleNamespace(  # type: ignore[assignment]
-            lost=dict, faults=lambda: rounds.pop(0), read=lambda uuid: Reading(1, 0.5, 41, 312_000, 700_000)
+            find_lost_devices=dict, faults=lambda: rounds.pop(0), read=lambda uuid: Reading(1, 0.5, 41, 312_000, 700_000)
         )
         monkeypatch.setattr(made, "_on_loop", lambda work, *arguments: noted.append(arguments))
         for _ in range(3):

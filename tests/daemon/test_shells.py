@@ -84,7 +84,7 @@ def test_no_user_pushes_others_events_out(tmp_path: Path) -> None:
             store.append_events(log.take_unwritten(), 100)
     store.append_events(log.take_unwritten(), 100)
     expected = quiet(flood())
-    seen = log.after(0)
+    seen = log.entries_after(0)
     assert quiet(seen) == expected
     assert (len(seen), seen[-1].sequence, log.next_sequence) == (100, 2999, 3000)
     assert [one.sequence for one in seen] == sorted(one.sequence for one in seen)
@@ -92,8 +92,8 @@ def test_no_user_pushes_others_events_out(tmp_path: Path) -> None:
     loaded = Store(tmp_path).load(100).events
     assert quiet(loaded) == expected and 100 <= len(loaded) <= 106
     again = EventLog(loaded, 100)
-    assert quiet(again.after(0)) == expected and again.next_sequence == 3000
-    lowered = EventLog(loaded, 20).after(0)
+    assert quiet(again.entries_after(0)) == expected and again.next_sequence == 3000
+    lowered = EventLog(loaded, 20).entries_after(0)
     assert len(lowered) == 20 and {one.owner_uid for one in lowered} == {1, 2, 3, ADMINS}
 
 
@@ -101,7 +101,7 @@ def test_owners_who_flood_together_share_the_log() -> None:
     log = EventLog([], 90)
     for sequence in range(1, 5000):
         log.add(of_user(sequence, 1 + sequence % 3 if sequence % 7 else 4))
-    held = Counter(one.owner_uid for one in log.after(0))
+    held = Counter(one.owner_uid for one in log.entries_after(0))
     assert max(held.values()) - min(held.values()) <= 1
 
 
@@ -110,8 +110,8 @@ def test_event_log_is_bounded_and_in_order() -> None:
     assert log.next_sequence == 6
     for sequence in range(6, 10):
         log.add(entry(sequence))
-    assert [e.sequence for e in log.after(0)] == [7, 8, 9]
-    assert [e.sequence for e in log.after(8)] == [9]
+    assert [e.sequence for e in log.entries_after(0)] == [7, 8, 9]
+    assert [e.sequence for e in log.entries_after(8)] == [9]
     taken = log.take_unwritten()
     log.add(entry(10))
     log.keep_unwritten(taken)

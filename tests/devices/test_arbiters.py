@@ -87,7 +87,7 @@ def test_trace_tells_what_a_tenant_did(arbiters: Arbiters, tenant: Tenant) -> No
     tenant.says(waiting=0, outstanding=1, launches=5)
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 5)
     events = arbiters.read_trace()
-    assert {(e.device_uuid, e.serial, e.lost) for e in events if e.serial} == {(UUID, SERIAL, 0)}
+    assert {(e.device_uuid, e.serial, e.lost_count) for e in events if e.serial} == {(UUID, SERIAL, 0)}
     told = {(e.kind, e.value, e.text) for e in events}
     assert {
         ("regime", 0, "solo"),

@@ -197,7 +197,7 @@ def test_indices_of_gpus_stay_below_those_of_instances(opened: nvml.Devices, mon
         opened.inventory()
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 100)
     listed: list[int] = []
-    monkeypatch.setattr(opened, "_found", lambda index: listed.append(index) or [])
+    monkeypatch.setattr(opened, "_find_devices", lambda index: listed.append(index) or [])
     with pytest.raises(DriverError, match="the driver lists no device"):
         opened.inventory()
     assert listed == list(range(100))

@@ -15,7 +15,7 @@ from vgpud.host import listeners
 from vgpud.host.listeners import Bound, BoundedListener, Places, source
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = Bound(all_max=4, share_max=2, more=1, deadline_s=1.0)
+SMALL = Bound(all_max=4, share_max=2, reserved_max=1, deadline_s=1.0)
 
 
 def test_a_share_leaves_places_for_others() -> None:
@@ -26,7 +26,7 @@ def test_a_share_leaves_places_for_others() -> None:
     assert places.take(0) and not places.take(0), "root has one more"
     for who in ("a", "a", "b", "b", 0):
         places.give_back(who)
-    assert places.taken == 0 and places.take("c")
+    assert places.connection_count == 0 and places.take("c")
 
 
 def pair_at(family: socket.AddressFamily, host: str) -> tuple[socket.socket, socket.socket]:
@@ -113,7 +113,7 @@ def test_a_bounded_listener_in_a_server(monkeypatch: pytest.MonkeyPatch) -> None
         assert [said for said, _ in second] == [b"x"] * 2
         for _, writer in first + second:
             writer.close()
-        while bounded.taken:
+        while bounded.connection_count:
             await asyncio.sleep(0.01)
         assert (await ask("127.0.0.2"))[0] == b"x"
         server.close()
@@ -147,4 +147,4 @@ def test_the_docs_have_the_numbers(begin: str) -> None:
     (line,) = [line for line in lines if line.startswith("| " + begin)]
     numbers = [int(re.match(r"\d+", cell.strip())[0]) for cell in line.split("|")[4:8]]  # type: ignore[index]
     bound = ROWS[begin]
-    assert numbers == [bound.all_max, bound.share_max, bound.more, bound.deadline_s]
+    assert numbers == [bound.all_max, bound.share_max, bound.reserved_max, bound.deadline_s]

@@ -66,7 +66,7 @@ def test_a_damaged_file_of_an_attempt_is_one_lost_attempt(tmp_path: Path, name: 
     other = found[2, 1]
     assert isinstance(other, Result) and (other.exit_code, other.member_codes) == (3, (3, -1))
     first = found[1, 1]
-    lost = isinstance(first, Result) and first.lost
+    lost = isinstance(first, Result) and first.is_lost
     assert name == "begun" or lost or first is Found.RUNS, "it is watched, and found to have ended"
 
 

@@ -113,7 +113,7 @@ async def test_start_and_end(place: Place) -> None:
         started = await jobs.start(attempt)
         assert started.pid > 0 and jobs.running == [attempt.key]
         job_id, number, result = await ends.next()
-        assert ((job_id, number), result.exit_code, result.lost) == (attempt.key, 3, False)
+        assert ((job_id, number), result.exit_code, result.is_lost) == (attempt.key, 3, False)
         assert place.read("log") == "said\n" and not jobs.running
         assert stat.S_IMODE(place.jobs.stat().st_mode) == 0o700
         await jobs.forget(*attempt.key)
@@ -140,7 +140,7 @@ async def test_stop(place: Place) -> None:
         await until("its pid", lambda: place.read("pid"))
         assert await jobs.stop(*attempt.key, 0.2)
         _, _, result = await ends.next()
-        assert (result.exit_code, result.stopped) == (137, True)
+        assert (result.exit_code, result.is_stopped) == (137, True)
         assert not is_alive(int(place.read("pid"))) and not cgroups_left(attempt.name)
         assert not await jobs.stop(*attempt.key, 0)
 
@@ -227,7 +227,7 @@ async def test_a_supervisor_that_is_killed(place: Place) -> None:
         await until("its pids", lambda: place.read("pids").count("\n") == 2)
         os.kill(started.pid, signal.SIGKILL)
         _, _, result = await ends.next()
-        assert (result.exit_code, result.lost) == (shell.LOST_CODE, True)
+        assert (result.exit_code, result.is_lost) == (shell.LOST_CODE, True)
         assert result.why == "its supervisor was killed, and what was left of it was ended"
         assert result.began_wall_ns <= result.ended_wall_ns
         assert not [pid for pid in place.read("pids").split() if is_alive(int(pid))]
@@ -245,7 +245,7 @@ async def test_who_forks_and_ends_again_and_again_does_not_outlive_its_superviso
         started = await jobs.start(place.attempt(f'python3 -c "{code}"', pids_max=200))
         await until("its begin", lambda: place.read("alive"))
         os.kill(started.pid, signal.SIGKILL)
-        assert (await ends.next())[2].lost
+        assert (await ends.next())[2].is_lost
         last = place.read("alive")
         await asyncio.sleep(0.5)
         assert place.read("alive") == last
@@ -262,7 +262,7 @@ async def test_a_supervisor_that_is_killed_while_no_daemon_runs(place: Place) ->
         os.waitpid(started.pid, 0)
     async with daemon(place, attempt.key) as (_, ends, found):
         assert found[attempt.key] is Found.RUNS, "what is left of it may hang in a driver: nobody waits for that"
-        assert (await ends.next())[2].lost
+        assert (await ends.next())[2].is_lost
         assert not is_alive(int(place.read("pids")))
 
 
@@ -335,7 +335,7 @@ async def test_refusals(place: Place) -> None:
         for attempt, why in rows:
             with pytest.raises(StartError) as refused:
                 await jobs.start(attempt)
-            assert str(refused.value).startswith(why) and not refused.value.again
+            assert str(refused.value).startswith(why) and not refused.value.may_retry
         assert not jobs.running and ends.told.empty()
         await jobs.start(good)  # none of them has taken its place
         assert (await ends.next())[2].exit_code == 0
@@ -355,7 +355,7 @@ async def test_a_supervisor_that_does_not_answer_is_not_run_later(
         monkeypatch.setattr(jobs, "_program", slow)
         with pytest.raises(StartError, match="did not answer within") as refused:
             await jobs.start(attempt)
-        assert refused.value.again
+        assert refused.value.may_retry
         monkeypatch.undo()
         await asyncio.sleep(1.5)
         assert not place.read("count")
@@ -477,7 +477,7 @@ async def test_socket_of_nobody(place: Place) -> None:
     async with daemon(place, activated=path) as (jobs, _, _):
         with pytest.raises(StartError, match="Connection refused") as refused:
             await jobs.start(place.attempt("true"))
-        assert refused.value.again
+        assert refused.value.may_retry
 
 
 @on_a_loop
@@ -487,7 +487,7 @@ async def test_no_job_runs_in_the_daemons_sandbox(place: Place, monkeypatch: pyt
     async with daemon(place, activated=place.folder / "job.sock") as (jobs, _, _):
         with pytest.raises(StartError, match=r"vgpu-job\.socket") as refused:
             await jobs.start(place.attempt("true"))
-        assert refused.value.again
+        assert refused.value.may_retry
 
 
 def test_a_sandboxed_service_is_known() -> None:

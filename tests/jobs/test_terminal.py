@@ -58,9 +58,9 @@ def test_messages_that_are_none(message: bytes) -> None:
 
 
 def test_what_is_sent() -> None:
-    assert wire.typed(b"ls\n") == b"Ils\n"
-    assert wire.sized(24, 300) == b"W\x18\x00\x2c\x01"
-    assert wire.sized(wire.SIZE_MAX, 1) == b"W\xff\xff\x01\x00"
+    assert wire.encode_keys(b"ls\n") == b"Ils\n"
+    assert wire.encode_size(24, 300) == b"W\x18\x00\x2c\x01"
+    assert wire.encode_size(wire.SIZE_MAX, 1) == b"W\xff\xff\x01\x00"
 
 
 @on_a_loop

@@ -69,7 +69,7 @@ class Watched:
 
     @property
     def lists(self) -> int:
-        return sum(event.listed for event in self.seen)
+        return sum(event.is_from_list for event in self.seen)
 
 
 @asynccontextmanager
@@ -223,7 +223,7 @@ def test_a_node_that_joined_again_owns_what_is_written(api: FakeApi, connect: Ca
     async def story() -> None:
         server = ApiServer(connect, NODE)
         spec = {"driver": "gpu.vgpu.dev", "nodeName": NODE, "pool": {"name": NODE, "generation": 7}}
-        ((name, generation),) = (await server.publish(Changes((Write("", 0, spec),)))).written
+        ((name, generation),) = (await server.publish(Changes((Write("", 0, spec),)))).written_generations
         assert (owner(name), generation) == (api.objects[f"/api/v1/nodes/{NODE}"]["metadata"]["uid"], 7)
         api.remove(f"/api/v1/nodes/{NODE}")
         api.add_node(NODE)

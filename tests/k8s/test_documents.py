@@ -28,7 +28,7 @@ from vgpud.k8s.core.published import Policy, changes, specs
 from vgpud.k8s.core.quantities import parse_quantity
 from vgpud.k8s.core.slice_config import words_of
 from vgpud.k8s.core.status import news
-from vgpud.k8s.driver import dated
+from vgpud.k8s.driver import add_condition_times
 
 DOCUMENT = (ROOT / "docs" / "kubernetes.md").read_text()
 KUEUE = sorted((ROOT / "deploy" / "kueue").glob("*.yaml"))
@@ -210,7 +210,7 @@ def test_the_status_is_what_the_driver_writes() -> None:
     result = Result("gpu", shown["pool"], shown["device"], shown["shareID"], data["uuid"])
     asked = Asked("u", "team", "half", (), (result,), (granted,), Words())
     when = shown["conditions"][0]["lastTransitionTime"]
-    assert dated(news({}, asked, data["slice"], (granted,)), when) == [shown]
+    assert add_condition_times(news({}, asked, data["slice"], (granted,)), when) == [shown]
 
 
 # ---- sentences ----

@@ -35,12 +35,12 @@ def test_search_paths_have_the_folder_once_in_front() -> None:
 
 
 def test_the_simulated_driver_is_taken_only_for_a_simulated_device(tmp_path: Path) -> None:
-    driver, nvml = environment.real_drivers({}, ("", ""), simulated=True)
+    driver, nvml = environment.real_drivers({}, ("", ""), is_simulated=True)
     assert driver == paths.sim_lib_dir() / "libcuda.so.1"
     assert nvml == paths.sim_lib_dir() / "libnvidia-ml.so.1"
     missing = str(tmp_path / "libcuda.so.1")
     with pytest.raises(DriverError, match=r"libcuda\.so\.1 was not found; install the NVIDIA driver"):
-        environment.real_drivers({}, (missing, ""), simulated=False)
+        environment.real_drivers({}, (missing, ""), is_simulated=False)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_named_file_that_is_not_the_library(
     text = f"{variable} names {re.escape(path)}, which {why}"
     daemons = (str(paths.sim_lib_dir() / "libcuda.so.1"), "")
     with pytest.raises(DriverError, match=f"^{text}; unset it, or name the real library$"):
-        environment.real_drivers({variable: path}, daemons, simulated=False)
+        environment.real_drivers({variable: path}, daemons, is_simulated=False)
     monkeypatch.setenv(variable, path)
     look = SimpleNamespace(node=SimpleNamespace(simulated=False, driver=daemons[0], nvml=""))
     (finding,) = checks.driver(cast(checks.Look, look))
@@ -70,9 +70,9 @@ def test_a_named_file_that_is_not_the_library(
 
 def test_the_users_driver_goes_before_the_daemons(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="/users/libcuda"):
-        environment.real_drivers({"VGPU_DRIVER": "/users/libcuda"}, ("/daemons/libcuda", ""), simulated=False)
+        environment.real_drivers({"VGPU_DRIVER": "/users/libcuda"}, ("/daemons/libcuda", ""), is_simulated=False)
     with pytest.raises(DriverError, match="/daemons/libcuda"):
-        environment.real_drivers({}, ("/daemons/libcuda", ""), simulated=False)
+        environment.real_drivers({}, ("/daemons/libcuda", ""), is_simulated=False)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two
     monkeypatch.setattr(environment, "fitted_shims", lambda driver, nvml, folder: [folder / "libvgpu.so"])
     item: Any = SimpleNamespace(attach_socket="/run/x/slices/a/attach.sock")
     before = {"PATH": "/bin", "LD_PRELOAD": "/x.so", "LD_LIBRARY_PATH": "/opt/lib", "CUDA_VISIBLE_DEVICES": "3"}
-    made = environment.for_slice(before, node(mode="closed"), item, simulated=True)
+    made = environment.for_slice(before, node(mode="closed"), item, is_simulated=True)
     sim = paths.sim_lib_dir()
     assert made == {
         "PATH": "/bin",
@@ -134,7 +134,7 @@ def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two
         "VGPU_SIM_DIR": "/run/x/sim",
     }
     assert before["CUDA_VISIBLE_DEVICES"] == "3", "ours is not changed"
-    assert environment.for_slice({}, node(sim_dir="/s"), item, simulated=True)["VGPU_SIM_DIR"] == "/s"
+    assert environment.for_slice({}, node(sim_dir="/s"), item, is_simulated=True)["VGPU_SIM_DIR"] == "/s"
 
 
 def test_a_shim_that_is_not_built_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_names_that_are_no_text(tree: Path) -> None:
 
 def test_beneath_does_not_follow_absolute_links(tree: Path) -> None:
     """In a volume an absolute link means a place in the container, which is not there to be looked at."""
-    with Root.at(tree.parent) as host, host.below("/tree", beneath=True) as volume:
+    with Root.at(tree.parent) as host, host.open_subtree("/tree", beneath=True) as volume:
         assert volume.find("/absolute") is None
         assert volume.find("/lib/file") is not None
         assert volume.find("/..") is None

@@ -143,7 +143,7 @@ def test_where_no_model_can_be_written_none_is_trained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, out: str, words: str
 ) -> None:
     (tmp_path / "rows.csv").write_text(",".join(dataset.COLUMNS) + "\n")
-    monkeypatch.setattr(train_file, "made", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr(train_file, "train_model", lambda *_: pytest.fail("it was trained"))
     code, _out, err = said(capsys, "predict", "train", "--data", tmp_path / "rows.csv", "--out", tmp_path / out)
     assert code == 2 and words in err and err.count("\n") == 1
 

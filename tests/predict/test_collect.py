@@ -174,7 +174,7 @@ def test_the_step_of_qualify_is_skipped_with_a_sentence(monkeypatch: pytest.Monk
     """Simulated, and on a machine whose PyTorch sees no device; otherwise its last line is the figures."""
 
     class Own:
-        simulated = True
+        is_simulated = True
         env: dict[str, str] = {}
 
     own: Any = Own()

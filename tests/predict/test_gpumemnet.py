@@ -79,7 +79,7 @@ def test_the_shipped_model(some: list[Row]) -> None:
 
 A100 = gpumemnet_data.A100
 CONVOLUTION = Op("convolution", 32 * 64 * 56 * 56, flops=10**9, bytes=10**8, parameters=(64 * 64 * 9, 64))
-DENSE = Op("linear", 32 * 100, flops=2 * 32 * 100 * 100, bytes=4 * 26_500, parameters=(10_000, 100), kept=False)
+DENSE = Op("linear", 32 * 100, flops=2 * 32 * 100 * 100, bytes=4 * 26_500, parameters=(10_000, 100), is_kept=False)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_traced_model_has_the_features_of_its_row(tmp_path: Path, monkeypatch:
     """What reads graphs and what reads this table count alike, or the shipped model would be asked about others."""
     pytest.importorskip("torch")
     from vgpud.predict import entry
-    from vgpud.predict.hardware import named
+    from vgpud.predict.hardware import find_gpu
 
     (tmp_path / "perceptron.py").write_text(
         "import torch\n"
@@ -120,7 +120,7 @@ def test_a_traced_model_has_the_features_of_its_row(tmp_path: Path, monkeypatch:
     )
     monkeypatch.chdir(tmp_path)
     asked = entry.Asked("perceptron:model", batch=64)
-    traced = entry.known(entry.read(asked), asked, named("a100-40g"))
+    traced = entry.compute_features(entry.read(asked), asked, find_gpu("a100-40g"))
     layers = [("linear", 200), ("ReLU", 200), ("linear", 80), ("ReLU", 80), ("linear", 10)]
     told = features(list(gpumemnet_data.operations(layers, 300, 64)), Step(64, 300, 10), A100)
     differ = {name: (traced[name], told[name]) for name in FEATURES if traced[name] != told[name]}

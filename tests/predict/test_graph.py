@@ -79,7 +79,7 @@ def test_half_precision_halves_activations_not_weights() -> None:
 def test_what_works_in_place_takes_nothing() -> None:
     plain = perceptron(65536, (256, 1024, 256))
     inplace = Graph(65536, dict(plain.tensors))
-    inplace.scaled.add("x")
+    inplace.batch_scaled_names.add("x")
     for op in plain.ops:
         inplace.op(Op(op.name, op.kind, op.inputs, op.outputs, op.flops, in_place=op.kind is graph.ACTIVATION))
     assert memory.estimate(inplace, 65536, "sgd", False).value < memory.estimate(plain, 65536, "sgd", False).value
@@ -170,7 +170,7 @@ def test_labels_are_short_and_plain() -> None:
 
 @pytest.mark.parametrize("gpu", hardware.GPUS, ids=lambda gpu: gpu.name)
 def test_devices(gpu: hardware.Gpu) -> None:
-    assert hardware.named(gpu.name) is gpu
+    assert hardware.find_gpu(gpu.name) is gpu
     full, half = gpu.at("fp32"), gpu.at("bf16")
     assert half.peak_flops >= full.peak_flops > 10**12 and full.bandwidth > 10**11 and full.sm_count > 0
     low, value, high = gpu.context_bytes()
@@ -202,9 +202,9 @@ NVML = [
 
 @pytest.mark.parametrize(("name", "found"), NVML)
 def test_devices_are_found_by_their_names(name: str, found: str) -> None:
-    assert hardware.named(name).name == found
+    assert hardware.find_gpu(name).name == found
 
 
 def test_an_unknown_device_names_those_that_are_known() -> None:
     with pytest.raises(GraphError, match=re.escape("'banana' is not in the table of devices: name one of b200,")):
-        hardware.named("banana")
+        hardware.find_gpu("banana")

@@ -108,7 +108,7 @@ def test_what_is_kept_is_what_autograd_saves(name: str) -> None:
         kept_alive = model.train()(inputs)
     assert kept_alive is not None
     made = traced(name, 64)
-    assert memory.estimate(made, 64, "sgd", False).kept == pytest.approx(sum(saved.values()), rel=0.12)
+    assert memory.estimate(made, 64, "sgd", False).kept_bytes == pytest.approx(sum(saved.values()), rel=0.12)
 
 
 @pytest.mark.parametrize("name", ["convolutional", "perceptron", "encoder"])
@@ -133,7 +133,7 @@ def test_a_perceptron_has_the_features_that_the_shipped_predictor_learnt_from() 
     theirs = gpumemnet_data.row({**cells, "Max GPU Memory (MiB)": "1"}).features
     made = traced("pyramid", 64)
     read = entry.Read(graph_counts.count(made, 64), memory.estimate(made, 64, "adam", False))
-    ours = entry.known(read, Asked("pyramid", 64), hardware.named("a100-40g"))
+    ours = entry.compute_features(read, Asked("pyramid", 64), hardware.find_gpu("a100-40g"))
     epoch = {"batch_mean", "reserved_bytes"}
     assert {name: ours[name] for name in ours if name not in epoch} == {
         name: pytest.approx(theirs[name]) for name in theirs if name not in epoch

@@ -50,7 +50,7 @@ def jobs(count: int, seed: int = 1, noise: float = 0.02, **changes: Any) -> list
 
 
 def test_what_is_learnt_predicts_others(tmp_path: Path) -> None:
-    made = train_file.made(jobs(300), {"note": "test"})
+    made = train_file.train_model(jobs(300), {"note": "test"})
     path = tmp_path / "ours.json"
     train_file.write(path, made.document)
     ours = model.load(path)
@@ -87,9 +87,9 @@ def test_nobody_is_judged_by_what_was_learnt_from_it() -> None:
         value = draw.uniform(0.05, 1)
         rows += [dataset.Row(**{**vars(row), "utilisation": value})] * 2
     table = train.table(rows, "utilisation", ["batch", "reserved_bytes"])
-    found = train.crossed(table, train.folds(rows, 5, 1), train.inner_folds(rows, 1), 1)
+    found = train.cross_validate(table, train.folds(rows, 5, 1), train.inner_folds(rows, 1), 1)
     assert train.rmsle(found.logs, table.logs) > 0.8 * float(table.logs.std())
-    shuffled = train.crossed(table, np.arange(120) % 5, train.inner_folds(rows, 1), 1)
+    shuffled = train.cross_validate(table, np.arange(120) % 5, train.inner_folds(rows, 1), 1)
     assert train.rmsle(shuffled.logs, table.logs) < 0.8 * float(table.logs.std()), "the test would see a leak"
 
 
@@ -98,14 +98,14 @@ def test_nothing_is_tuned_by_what_is_judged(monkeypatch: pytest.MonkeyPatch) -> 
     table = train.table(rows, "utilisation", ["batch"])
     groups = train.folds(rows, 5, 1)
     seen: list[set[float]] = []
-    tuned = train.tuned
+    tuned = train.tune_setting
 
     def spy(part: train.Table, folds: Any, seed: int) -> train.Tuned:
         seen.append(set(part.values))
         return tuned(part, folds, seed)
 
-    monkeypatch.setattr(train, "tuned", spy)
-    train.crossed(table, groups, train.inner_folds(rows, 1), 1)
+    monkeypatch.setattr(train, "tune_setting", spy)
+    train.cross_validate(table, groups, train.inner_folds(rows, 1), 1)
     assert seen == [set(table.values[groups != group]) for group in range(5)]
 
 
@@ -114,7 +114,7 @@ def test_tuning_takes_what_predicts_better(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(train, "SETTINGS", (blunt, SMALL, blunt))
     rows = jobs(100)
     table = train.table(rows, "utilisation", ["batch", "reserved_bytes"])
-    assert train.tuned(table, train.inner_folds(rows, 1), 1).setting == SMALL
+    assert train.tune_setting(table, train.inner_folds(rows, 1), 1).setting == SMALL
 
 
 def test_intervals_hold_as_often_as_they_say() -> None:
@@ -141,13 +141,13 @@ def test_intervals_hold_as_often_as_they_say() -> None:
 )
 def test_too_little_to_learn_from(rows: list[dataset.Row], says: str) -> None:
     with pytest.raises(dataset.DataError, match=says):
-        train_file.made(rows, {})
+        train_file.train_model(rows, {})
 
 
 @pytest.mark.parametrize("having", [0, 49])
 def test_sm_activity_need_not_be_measured(having: int) -> None:
     told: list[str] = []
-    made = train_file.made(jobs(60, sm_activity=None) + jobs(having, seed=2), {}, told.append)
+    made = train_file.train_model(jobs(60, sm_activity=None) + jobs(having, seed=2), {}, told.append)
     assert any("sm_activity" in line and "left out" in line for line in told)
     assert set(made.document["targets"]) == {"utilisation", "memory_bytes"}
     assert model.parse(json.dumps(made.document).encode(), "file").predict(jobs(1)[0].features).sm_activity is None
@@ -193,7 +193,7 @@ def test_command_refuses_and_writes_nothing(tmp_path: Path, content: bytes) -> N
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    document = train_file.made(jobs(60), {}).document
+    document = train_file.train_model(jobs(60), {}).document
     with pytest.raises(dataset.DataError, match="cannot write"):
         train_file.write(tmp_path / "none" / "ours.json", document)
     (tmp_path / "folder").mkdir()

@@ -147,7 +147,7 @@ def test_setuid_programs_are_ended_too(world: World) -> None:
     pid = world.pids("pids")[0]
     eventually("root's process", lambda: Path(f"/proc/{pid}/status").read_text().find("Uid:\t0\t0") > 0)
     running.stop(0)
-    assert running.wait().stopped
+    assert running.wait().is_stopped
     assert not is_alive(pid)
 
 
@@ -194,7 +194,7 @@ def test_log_that_nobody_reads_keeps_nobody(world: World) -> None:
 @pytest.mark.parametrize("code", [0, 1, 3, 125, 255])
 def test_exit_codes(world: World, code: int) -> None:
     result = world.run("sh", "-c", f"exit {code}")
-    assert (result.exit_code, result.signal, result.why, result.stopped) == (code, 0, "", False)
+    assert (result.exit_code, result.signal, result.why, result.is_stopped) == (code, 0, "", False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGHUP])

@@ -27,7 +27,7 @@ def test_stop_is_sigterm_first(any_world: World) -> None:
     any_world.pids("pids")
     running.stop(30)
     result = running.wait()
-    assert (result.exit_code, result.stopped) == (9, True)
+    assert (result.exit_code, result.is_stopped) == (9, True)
 
 
 def test_who_is_stopped_can_listen(any_world: World) -> None:
@@ -74,7 +74,7 @@ def test_who_saves_below_a_job_script_has_the_whole_grace(world: World, above: s
     running = _start_saving(world, above)
     world.pids("pids")
     running.stop(60)
-    assert running.wait().stopped
+    assert running.wait().is_stopped
     assert (world.home / "saved").exists()
 
 
@@ -82,7 +82,7 @@ def test_who_saves_below_a_script_has_it_without_cgroups(any_world: World) -> No
     running = _start_saving(any_world, "sh")
     any_world.pids("pids")
     running.stop(60)
-    assert running.wait().stopped
+    assert running.wait().is_stopped
     assert (any_world.home / "saved").exists()
 
 
@@ -99,7 +99,7 @@ def test_a_gang_of_scripts_has_the_grace_when_one_fails(world: World) -> None:
     world.pids("pids", 3)
     (world.home / "fail").touch()
     result = running.wait()
-    assert (result.exit_code, result.stopped) == (3, False)
+    assert (result.exit_code, result.is_stopped) == (3, False)
     assert sorted(path.name for path in world.home.glob("saved*")) == ["saved0", "saved1", "saved2"]
 
 
@@ -107,7 +107,7 @@ def test_who_ignores_the_stop_below_a_script_ends_with_the_grace(any_world: Worl
     running = any_world.start(any_world.attempt("sh", "-c", 'sh -c "$0"; echo done', STUBBORN))
     pid = any_world.pids("pids")[0]
     running.stop(0.3)
-    assert running.wait().stopped
+    assert running.wait().is_stopped
     assert not is_alive(pid)
 
 
@@ -120,7 +120,7 @@ def test_stop_kills_who_does_not_listen(any_world: World) -> None:
     pids = any_world.pids("pids", 4)
     running.stop(0.3)
     result = running.wait()
-    assert (result.exit_code, result.signal, result.stopped) == (137, 9, True)
+    assert (result.exit_code, result.signal, result.is_stopped) == (137, 9, True)
     assert not [pid for pid in pids if is_alive(pid)]
 
 
@@ -128,7 +128,7 @@ def test_what_a_command_leaves_behind_ends_with_it(any_world: World) -> None:
     result = any_world.run(
         "sh", "-c", "setsid sh -c 'echo $$ >> pids; exec sleep 1000' & while ! [ -s pids ]; do :; done"
     )
-    assert (result.exit_code, result.stopped) == (0, False)
+    assert (result.exit_code, result.is_stopped) == (0, False)
     assert not is_alive(any_world.pids("pids")[0])
 
 
@@ -237,7 +237,7 @@ def test_who_has_ended_is_not_stopped(any_world: World) -> None:
     eventually("its command's end", lambda: Path(f"/proc/{pid}/stat").read_text().split()[3] == str(supervisor.pid))
     stubborn.stop(0)
     result = stubborn.wait()
-    assert (result.exit_code, result.stopped) == (0, False)
+    assert (result.exit_code, result.is_stopped) == (0, False)
     assert not is_alive(pid)
 
 

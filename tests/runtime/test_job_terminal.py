@@ -58,7 +58,7 @@ def test_it_is_the_users(world: World) -> None:
     """And the job's controlling terminal, with the input of all three."""
     script = "tty >tty; stat -Lc '%u %a' $(cat tty) >mode; stty size; ps -o tty= -p $$ >controls; exit 3"
     result = start(world, script).wait()
-    assert (result.exit_code, result.stopped) == (3, False)
+    assert (result.exit_code, result.is_stopped) == (3, False)
     assert world.log() == "24 80\n"
     name = (world.home / "tty").read_text().strip()
     assert name.startswith("/dev/pts/")
@@ -115,7 +115,7 @@ def test_a_shell_that_ignores_sigterm_ends_at_once(world: World) -> None:
     world.pids("pid")
     running.stop(600)
     result = running.wait()
-    assert (result.stopped, result.signal) == (True, signal.SIGHUP)
+    assert (result.is_stopped, result.signal) == (True, signal.SIGHUP)
     running = start(world, "trap 'echo saved; exit 0' TERM; echo $$ >>pid; while :; do sleep 0.05; done")
     world.pids("pid", 2)
     running.stop(600)
@@ -198,6 +198,6 @@ def test_processes_left_behind_are_ended(any_world: World) -> None:
 def test_no_terminal_for_several(world: World) -> None:
     members = tuple(wire.Member(("true",), {}, "") for _ in range(2))
     running = world.start(world.attempt(members=members, terminal=True))
-    assert running.answer == wire.Refused("a terminal is for one member, not for 2", again=False)
+    assert running.answer == wire.Refused("a terminal is for one member, not for 2", may_retry=False)
     running.process.wait()
     world.started.clear()

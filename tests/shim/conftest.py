@@ -79,7 +79,7 @@ def other_driver(surface: cudaspec.Surface, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="session")
 def other_shim(shim: Path, other_driver: tiny_driver.TinyDriver, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """libvgpu.so fitted to other_driver."""
-    return fit.fitted(shim, other_driver.path, tmp_path_factory.mktemp("fitted"))
+    return fit.ensure_fitted_copy(shim, other_driver.path, tmp_path_factory.mktemp("fitted"))
 
 
 @pytest.fixture(scope="session")

@@ -71,25 +71,25 @@ def test_cache_in_its_order(old_format: bool) -> None:
         ],
         old_format,
     )
-    assert [str(p) for p in driver.cached("libcuda.so.1", data, "x86_64")] == [
+    assert [str(p) for p in driver.search_cache("libcuda.so.1", data, "x86_64")] == [
         "/compat/libcuda.so.1",
         "/usr/lib/libcuda.so.1",
     ]
-    assert [str(p) for p in driver.cached("libcuda.so.1", data, "aarch64")] == ["/arm/libcuda.so.1"]
-    assert list(driver.cached("libcuda.so.1", data, "riscv64")) == []
+    assert [str(p) for p in driver.search_cache("libcuda.so.1", data, "aarch64")] == ["/arm/libcuda.so.1"]
+    assert list(driver.search_cache("libcuda.so.1", data, "riscv64")) == []
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"ld.so-1.7.0\0", b"ld.so-1.7.0\0\xff\xff\xff\xff", b"glibc-ld.so.cache1.1", b"x" * 99]
 )
 def test_a_broken_cache_has_nothing(data: bytes) -> None:
-    assert list(driver.cached("libcuda.so.1", data, "x86_64")) == []
+    assert list(driver.search_cache("libcuda.so.1", data, "x86_64")) == []
 
 
 def test_a_cut_cache_does_no_harm() -> None:
     data = cache([(0x0303, "libcuda.so.1", "/usr/lib/libcuda.so.1", 0)])
     for length in range(len(data)):
-        list(driver.cached("libcuda.so.1", data[:length], "x86_64"))
+        list(driver.search_cache("libcuda.so.1", data[:length], "x86_64"))
 
 
 def test_c_and_python_look_in_the_same_places(searcher: Path, run: Run, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def _found(library: elf.Elf, name: str) -> bool | None:
     if (high << 32 | low) & bits != bits:
         return None
     (index,) = library.words(table + 16 + words * 8 + value % buckets * 4, 1)
-    names = {s.index: s.name for s in library.symbols() if s.exported}
+    names = {s.index: s.name for s in library.symbols() if s.is_exported}
     while index:
         (chained,) = library.words(table + 16 + words * 8 + buckets * 4 + (index - first) * 4, 1)
         if chained | 1 == value | 1 and names.get(index) == name:
@@ -70,10 +70,10 @@ def test_names_without_room_are_told(surface: cudaspec.Surface, shim: Path, run:
     long = "cu" + "VeryLong" * 12
     driver = tiny_driver.build(surface, tmp_path / "driver", extra=[*many, long])
     result = fit.fit(shim, driver.path, tmp_path / "libvgpu.so")
-    assert (len(result.added), len(result.left_out)) == (256, 45)
+    assert (len(result.added_names), len(result.left_out)) == (256, 45)
     assert long in result.left_out
     assert fit.missing_names(shim, driver.path) == result.left_out
-    program = tiny_driver.snippet("by_dlopen", tmp_path / "program", [*result.added, *result.left_out])
+    program = tiny_driver.snippet("by_dlopen", tmp_path / "program", [*result.added_names, *result.left_out])
     lines = run([program, "libcuda.so.1", "2"], driver, result.path).stdout.splitlines()
     assert [line.split()[1] for line in lines] == ["libvgpu.so"] * 256 + ["-"] * 45
 
@@ -92,13 +92,13 @@ def test_data_of_the_driver_stays_its_own(shim: Path, tmp_path: Path, monkeypatc
 def test_a_copy_is_made_once_per_driver(shim: Path, same_driver: TinyDriver, tmp_path: Path) -> None:
     driver = tmp_path / "libcuda.so.1"
     shutil.copy(same_driver.path, driver)
-    first = fit.fitted(shim, driver, tmp_path / "cache")
+    first = fit.ensure_fitted_copy(shim, driver, tmp_path / "cache")
     stamp = first.stat().st_mtime_ns
     assert first.name == shim.name
-    assert fit.fitted(shim, driver, tmp_path / "cache") == first
+    assert fit.ensure_fitted_copy(shim, driver, tmp_path / "cache") == first
     assert first.stat().st_mtime_ns == stamp
     os.utime(driver, ns=(1, 1))
-    assert fit.fitted(shim, driver, tmp_path / "cache") != first
+    assert fit.ensure_fitted_copy(shim, driver, tmp_path / "cache") != first
 
 
 def test_what_is_no_shim_or_no_driver_is_refused(shim: Path, same_driver: TinyDriver, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_symbols_of_a_library_with_gnu_hash_only(surface: cudaspec.Surface, tmp_
 def test_a_damaged_copy_is_made_again(
     shim: Path, other_driver: TinyDriver, tmp_path: Path, which: str, damage: str
 ) -> None:
-    copy = fit.fitted(shim, other_driver.path, tmp_path)
+    copy = fit.ensure_fitted_copy(shim, other_driver.path, tmp_path)
     whole, file = copy.read_bytes(), copy.with_name(which)
     contents = file.read_bytes()
     with copy.open("rb") as used:  # mapped by a program that runs
@@ -159,7 +159,7 @@ def test_a_damaged_copy_is_made_again(
         else:
             os.truncate(file, 0 if damage == "empty" else len(contents) // 2)
         kept = used.read()
-        assert fit.fitted(shim, other_driver.path, tmp_path) == copy
+        assert fit.ensure_fitted_copy(shim, other_driver.path, tmp_path) == copy
         used.seek(0)
         assert used.read() == kept, "a program that runs keeps its file as it was"
     assert copy.read_bytes() == whole
@@ -173,7 +173,7 @@ def test_copies_are_on_the_disk_before_they_have_their_names(
     synced, replaced = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (steps.append(os.readlink(f"/proc/self/fd/{fd}")), synced(fd))[1])
     monkeypatch.setattr(os, "replace", lambda old, new: (steps.append(f"named {new}"), replaced(old, new))[1])
-    copy = fit.fitted(shim, other_driver.path, tmp_path)
+    copy = fit.ensure_fitted_copy(shim, other_driver.path, tmp_path)
     for made in (copy, copy.with_name("libvgpu.so.sha256")):
         named = steps.index(f"named {made}")
         assert steps[named - 1].startswith(f"{copy.parent}/.{made.name}.")

@@ -34,7 +34,7 @@ def test_exports_are_held_exactly(shim: Path, surface: cudaspec.Surface) -> None
 
 def test_needs_nothing_but_libc(shim: Path) -> None:
     allowed = re.compile(r"lib(c|dl|pthread)\.so\.\d+|ld-linux[-\w]*\.so\.\d+")
-    assert [n for n in elf.Elf(shim).needed() if not allowed.fullmatch(n)] == []
+    assert [n for n in elf.Elf(shim).find_needed_libraries() if not allowed.fullmatch(n)] == []
 
 
 def test_thread_local_storage_is_reached_without_a_call(shim: Path) -> None:

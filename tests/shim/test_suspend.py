@@ -145,7 +145,7 @@ def test_a_helper_that_hangs_is_killed_and_what_it_left_is_asked_for(
 
 def test_a_helper_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = moved(tmp_path, monkeypatch, "raise SystemError('boom')")
-    assert result.state == UNKNOWN and "boom" in result.refused
+    assert result.state == UNKNOWN and "boom" in result.refusal
 
 
 def test_what_the_helper_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +154,6 @@ def test_what_the_helper_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_driver_without_the_calls(tmp_path: Path) -> None:
     result = asyncio.run(checkpoint_runner.move("evict", 1, "libc.so.6", "", 20.0))
-    assert "570" in result.refused
+    assert "570" in result.refusal
     result = asyncio.run(checkpoint_runner.move("evict", 1, str(tmp_path / "none.so"), "", 20.0))
-    assert "cannot load" in result.refused
+    assert "cannot load" in result.refusal

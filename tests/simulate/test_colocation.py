@@ -47,8 +47,8 @@ class Fixed:
     def __init__(self, percent: int) -> None:
         self.percent = percent
 
-    def speed(self, job: TraceJob, beside: Sequence[TraceJob]) -> int:
-        return FULL * self.percent // 100 if beside else FULL
+    def speed(self, job: TraceJob, neighbours: Sequence[TraceJob]) -> int:
+        return FULL * self.percent // 100 if neighbours else FULL
 
 
 # ---- measured ----
@@ -98,7 +98,7 @@ def test_a_pair_that_loses_is_parted_and_remembered() -> None:
     ]
     outcome = run(jobs, interference=Fixed(30), monitor=monitor)
     found = [done for _, done in outcome.jobs]
-    assert monitor.separated == 1
+    assert monitor.separation_count == 1
     assert [done.preemptions for done in found] == [0, 0, 1, 0, 0]
     lost_s = 0.7 * 130  # while they were watched: 10 s to settle, two windows
     assert ends_s(outcome)[1] == pytest.approx(2100 + lost_s)
@@ -110,7 +110,7 @@ def test_a_pair_that_gains_stays() -> None:
     monitor = SharingMonitor()
     jobs = [job(0, 2000, used=40, said=40, model="a"), job(100, 1000, used=30, said=30, model="a")]
     outcome = run(jobs, interference=Fixed(60), monitor=monitor)
-    assert monitor.separated == 0 and [done.preemptions for _, done in outcome.jobs] == [0, 0]
+    assert monitor.separation_count == 0 and [done.preemptions for _, done in outcome.jobs] == [0, 0]
 
 
 def test_without_interference_and_with_other_placements_nothing_changes() -> None:

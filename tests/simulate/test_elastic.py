@@ -40,7 +40,7 @@ def test_the_slides_curve() -> None:
     ]  # fmt: skip
     assert SLIDES.speed(32, 16, 1000) == 1818
     assert SLIDES.speed(16, 32, 1000) == 550
-    assert SLIDES.stretched(16, 4).rate(8) == SLIDES.rate(32)
+    assert SLIDES.rescale_sizes(16, 4).rate(8) == SLIDES.rate(32)
 
 
 def test_it_grows_when_nothing_has_happened_for_a_minute() -> None:
@@ -120,7 +120,7 @@ def test_all_end_and_no_work_is_lost(
     queue = QueueSpec("default", min_run_ns=0, elastic_idle_ns=idle_s * SECOND_NS)
     costs = Costs(resize_ns=resize_s * SECOND_NS)
     outcome = run(trace, "1x8", policy, placement, queues=(queue,), costs=costs)
-    assert not outcome.refused
+    assert not outcome.refused_jobs
     for traced, known in outcome.jobs:
         assert known.state is JobState.COMPLETED
         if traced.scaling is None:
@@ -148,7 +148,7 @@ def test_a_trace_says_which_jobs_are_elastic(tmp_path: Path) -> None:
     assert rigid.spec.elastic is None and rigid.scaling is None
     assert stretched.spec.elastic == Elastic(least_members=1, most_members=4) and stretched.spec.members == 1
     assert times_s(run([stretched], "1x4")) == [(0, 60 + (800 - 60) / 4)], "as fast as there are workers"
-    concave = scenario.scaled([rigid, stretched], scaling.parse("1:10,2:15,4:20"))
+    concave = scenario.apply_curve([rigid, stretched], scaling.parse("1:10,2:15,4:20"))
     assert concave[0] == rigid
     ((_, ends),) = times_s(run(concave[1:], "1x4"))
     assert ends == pytest.approx(60 + (400 - 60 * 10 / 15) * 15 / 20)

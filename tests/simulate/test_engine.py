@@ -73,7 +73,7 @@ def test_zero_duration() -> None:
 def test_what_can_never_run_is_refused_and_counted() -> None:
     outcome = run([job(0, 1, members=9), job(1, 1)], "1x8")
     assert ends_s(outcome) == [2]
-    ((refused, why),) = outcome.refused
+    ((refused, why),) = outcome.refused_jobs
     assert refused.spec.members == 9 and "9" in why
     assert results.figures(outcome).refused == 1
 

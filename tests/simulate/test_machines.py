@@ -22,7 +22,7 @@ def job(model: str, at_s: int = 0, members: int = 1) -> TraceJob:
 
 def run(placement: str, *jobs: TraceJob) -> Outcome:
     nodes = clusters.parse(CLUSTER)
-    known = machines.rated(jobs, RATES)
+    known = machines.add_rates(jobs, RATES)
     by_model = machines.ByModel(machines.models_of(nodes))
     return scenario.run(known, nodes, scenario.Scenario("fifo", placement, machines=by_model))
 
@@ -48,17 +48,17 @@ def test_members_wait_for_the_slowest() -> None:
 
 def test_unknown_models_run_at_full_speed() -> None:
     assert seconds(run("best-fit", job("unknown"))) == [100]
-    speed = machines.ByModel({}).speed(machines.rated([job("resnet")], RATES)[0], ())
+    speed = machines.ByModel({}).speed(machines.add_rates([job("resnet")], RATES)[0], ())
     assert speed == FULL
 
 
 def test_names_are_written_as_users_and_drivers_do() -> None:
     nodes = clusters.parse("1x1:Tesla-V100-SXM2-16GB+1x1:tesla_k80")
     by_model = machines.ByModel(machines.models_of(nodes))
-    (known,) = machines.rated([job("ResNet-50")], {"resnet50": (("k80", 140), ("v100", 1000))})
+    (known,) = machines.add_rates([job("ResNet-50")], {"resnet50": (("k80", 140), ("v100", 1000))})
     assert [by_model.speed(known, (Place(node.name, ()),)) for node in nodes] == [FULL, FULL * 140 // 1000]
 
 
 def test_rates_change_nothing_else() -> None:
-    (known,) = machines.rated([job("resnet")], RATES)
+    (known,) = machines.add_rates([job("resnet")], RATES)
     assert replace(known, spec=replace(known.spec, ask=replace(known.spec.ask, rates=()))) == job("resnet")

@@ -66,7 +66,7 @@ def test_a_policy_for_all_of_them() -> None:
 
 def test_jobs_of_queues_that_are_not_there_are_left_out() -> None:
     outcome = run([of("a", job(0, 1)), of("tea", job(0, 1))], "1x1", "", "", queues=(QueueSpec("a"),))
-    ((refused, why),) = outcome.refused
+    ((refused, why),) = outcome.refused_jobs
     assert refused.spec.queue == "tea" and "tea" in why
 
 

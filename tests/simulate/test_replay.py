@@ -103,11 +103,11 @@ class Live:
             assert self.machine.check(spec) is None
             self.tell([events.Submitted((job_id,), spec)])
         self.now_ns += 1
-        last = [job_id for job_id, job in self.machine.jobs.items() if not job.state.ended][-1:]
+        last = [job_id for job_id, job in self.machine.jobs.items() if not job.state.is_final][-1:]
         self.tell([events.Cancelled(job_id, "by user 0") for job_id in last])
         self.catch_up(all_of_it=True)
         self.path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
-        assert all(job.state.ended for job in self.machine.jobs.values())
+        assert all(job.state.is_final for job in self.machine.jobs.values())
         return replay.read(self.path)
 
     def stretchy(self, spec: JobSpec) -> JobSpec:

@@ -19,13 +19,13 @@ def test_figures_by_hand() -> None:
     found = results.figures(run([job(0, 10, members=2), job(2, 5), job(16, 4, gpus=0.5)], "1x2", placement="best-fit"))
     assert (found.jobs, found.refused, found.unfinished, found.preemptions) == (3, 0, 0, 0)
     assert found.jct_s.mean == pytest.approx((10 + 13 + 4) / 3)
-    assert (found.jct_s.p50, found.jct_s.most, found.makespan_s) == (10, 13, 20)
+    assert (found.jct_s.p50, found.jct_s.maximum, found.makespan_s) == (10, 13, 20)
     assert found.queueing_s.mean == pytest.approx(8 / 3)
     assert found.longest_wait_s == 8
     assert found.utilisation == pytest.approx((20 + 5 + 2) / 40)
     assert found.fragmentation == pytest.approx(0.5 * 4 / 40)
     assert found.idle_while_waiting == 0
-    assert found.rho.most == pytest.approx(13 / 5)
+    assert found.rho.maximum == pytest.approx(13 / 5)
     assert found.jain == pytest.approx((1 + 5 / 13 + 1) ** 2 / (3 * (1 + (5 / 13) ** 2 + 1)))
 
 

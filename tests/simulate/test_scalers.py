@@ -19,7 +19,7 @@ AT_ONCE = (QueueSpec("default", elastic_idle_ns=SECOND_NS),)
 
 def _play(trace: list[TraceJob], cluster: str, *, autoscaled: bool = True) -> Outcome:
     costs = Costs(resize_ns=2 * SECOND_NS)
-    one = scenario.Scenario(placement=scenario.COUNT, queues=AT_ONCE, costs=costs, autoscaled=autoscaled)
+    one = scenario.Scenario(placement=scenario.COUNT, queues=AT_ONCE, costs=costs, has_autoscalers=autoscaled)
     return scenario.run(trace, clusters.parse(cluster), one)
 
 

@@ -29,9 +29,9 @@ def test_a_span_as_text(given_ns: int, text: str) -> None:
 
 
 def test_comments() -> None:
-    found = words.said("vgpu: model=vgg16 skew=0.75 duration=2h")
+    found = words.parse_comment("vgpu: model=vgg16 skew=0.75 duration=2h")
     assert found == {"model": "vgg16", "skew": "0.75", "duration": "2h"}
-    assert words.said("my vgpu model=x") == words.said("") == {}
+    assert words.parse_comment("my vgpu model=x") == words.parse_comment("") == {}
 
 
 def test_numbers_of_comments() -> None:

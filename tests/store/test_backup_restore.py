@@ -56,7 +56,7 @@ def test_all_of_it_comes_back_elsewhere(state: Path, copy: Path, tmp_path: Path)
     other = tmp_path / "other"
     other.mkdir(0o700)
     restored = restore.restore(other, copy)
-    assert restored.replaced is None and files(other) == {stores.FILE_NAME}
+    assert restored.old_copy is None and files(other) == {stores.FILE_NAME}
     assert (restored.contents.slices, restored.contents.jobs, restored.contents.queues) == (4, 4, 1)
     assert contents(other) == (before, [])
 
@@ -166,9 +166,9 @@ def test_the_replaced_state_is_kept_and_can_be_restored(state: Path, copy: Path)
     change(state, "DELETE FROM slices")
     emptied, _ = contents(state)
     restored = restore.restore(state, copy)
-    assert restored.replaced and mode(restored.replaced) == 0o600
+    assert restored.old_copy and mode(restored.old_copy) == 0o600
     assert len(contents(state)[0]["slices"]) == 4
-    undone = restore.restore(state, restored.replaced)
+    undone = restore.restore(state, restored.old_copy)
     assert undone.contents.release == "" and contents(state) == (emptied, [])
 
 
@@ -183,8 +183,8 @@ def test_a_replaced_state_is_kept_with_its_log(state: Path, copy: Path) -> None:
         shutil.copyfile(state.parent / f"killed{end}", state / f"{stores.FILE_NAME}{end}")
     restored = restore.restore(state, copy)
     assert "newest" not in [one.name for one in contents(state)[0]["slices"]]
-    assert restored.replaced
-    restore.restore(state, restored.replaced)
+    assert restored.old_copy
+    restore.restore(state, restored.old_copy)
     assert "newest" in [one.name for one in contents(state)[0]["slices"]]
 
 
@@ -205,7 +205,7 @@ def test_numbers_of_jobs_are_not_given_twice(state: Path, copy: Path) -> None:
 
 def test_a_damaged_state_is_replaced_too(state: Path, copy: Path) -> None:
     (state / stores.FILE_NAME).write_bytes(b"\xff" * 8192)
-    assert restore.restore(state, copy).replaced
+    assert restore.restore(state, copy).old_copy
     assert len(contents(state)[0]["slices"]) == 4
 
 
@@ -288,7 +288,7 @@ def test_not_while_the_directory_is_in_use(state: Path, copy: Path) -> None:
     with pytest.raises(ConflictError, match=f"another vgpud \\(pid {os.getpid()}\\) uses"):
         restore.restore(state, copy)
     lock.close()
-    assert restore.restore(state, copy).replaced
+    assert restore.restore(state, copy).old_copy
 
 
 # ---- with a daemon ----
@@ -309,8 +309,8 @@ def test_a_running_daemon_is_backed_up_and_gets_the_state_back(node: Node, tmp_p
     assert node.names() == ["kept"]
     node.create("new", 250)
     node.stop()
-    assert restored.replaced
-    restore.restore(node.state, restored.replaced)
+    assert restored.old_copy
+    restore.restore(node.state, restored.old_copy)
     node.start()
     assert node.names() == ["kept", "later"]
 
@@ -335,8 +335,8 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(
         target.write_text("somebody else's")
         return checked(path)
 
-    checked = manual_backup._checked
-    monkeypatch.setattr(manual_backup, "_checked", taken)
+    checked = manual_backup._check_copy
+    monkeypatch.setattr(manual_backup, "_check_copy", taken)
     with pytest.raises(ConflictError, match="exists"):
         manual_backup.make(state, target)
     assert target.read_text() == "somebody else's"

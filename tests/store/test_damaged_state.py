@@ -53,9 +53,9 @@ def filled(directory: Path) -> None:
 def contents(directory: Path) -> tuple[dict[str, Any], list[str]]:
     """All that is read from a database, and what is told of its opening."""
     store = Store(directory)
-    told = list(store.told)
+    told = list(store.notes)
     loaded, kept = store.load(100), JobStore(store).load()
-    ended = JobStore(store).ended_after(0, 100, JobFilter(ended=True))
+    ended = JobStore(store).ended_after(0, 100, JobFilter(has_ended_jobs=True))
     store.close()
     found: dict[str, Any] = {
         "slices": loaded.slices,
@@ -196,8 +196,8 @@ def test_no_environment_is_quarantined(tmp_path: Path) -> None:
     change(tmp_path, "UPDATE jobs SET state = '{' WHERE id = 1")
     change(tmp_path, "UPDATE jobs SET launch = substr(launch, 1, length(launch) - 9) WHERE id = 2")
     store = Store(tmp_path)
-    assert [line.split(" was")[0] for line in store.told] == ["job 1", "job 2"]
-    assert SECRET not in str(store.told)
+    assert [line.split(" was")[0] for line in store.notes] == ["job 1", "job 2"]
+    assert SECRET not in str(store.notes)
     rows = store.read(lambda db: [json.loads(row[0]) for row in db.execute("SELECT content FROM quarantine")])
     assert json.loads(rows[0]["launch"])["command"] and "are not kept" in rows[1]["launch"]
     store.erase()
@@ -224,7 +224,7 @@ def test_an_array_outlives_its_first_row(tmp_path: Path) -> None:
     change(tmp_path, "UPDATE jobs SET launch = 'x' WHERE id = 2")
     store = Store(tmp_path)
     assert JobStore(store).load().jobs == ()
-    assert [line.split(" was")[0] for line in store.told] == ["job 2", "job 3"]
+    assert [line.split(" was")[0] for line in store.notes] == ["job 2", "job 3"]
     store.close()
 
 
@@ -240,7 +240,7 @@ def test_an_array_whose_first_row_was_never_written_was_not_submitted(tmp_path: 
     JobStore(store).save([secret_job(1), secret_job(2), member(4), member(5), member(6, JobState.CANCELLED)])
     store.close()
     store = Store(tmp_path)
-    assert store.told == ["3 jobs of an array that had not been submitted as a whole were removed"]
+    assert store.notes == ["3 jobs of an array that had not been submitted as a whole were removed"]
     jobs = JobStore(store)
     assert [one.job_id for one in jobs.load().jobs] == [1, 2] and jobs.find(6) is None
     store.close()

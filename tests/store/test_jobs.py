@@ -15,7 +15,7 @@ from vgpud.core.jobs.facts import JobFilter, Launch
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec, Reservation
 from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, sums, waited
+from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, sums, make_waiting_row
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.store import database as store_module
@@ -27,7 +27,7 @@ S = 1_000_000_000
 SHARE = Share("GPU-0", 500, 1000, 1, 1 << 30)
 
 #: every job that has ended
-EVERY = JobFilter(ended=True)
+EVERY = JobFilter(has_ended_jobs=True)
 
 
 def launch(**more: object) -> Launch:
@@ -219,7 +219,7 @@ def test_a_slice_is_charged_as_it_was_when_last_seen() -> None:
     ledger = Ledger()
     ledger.open(made(), 10 * S)
     row = ledger.see(made(200), S, 14 * S)
-    assert (row.asked, row.granted, row.used) == (800 * 4 * S, 500 * 4 * S, 1000 * S)
+    assert (row.requested_service, row.granted, row.used) == (800 * 4 * S, 500 * 4 * S, 1000 * S)
     row = ledger.see(made(suspended=PAUSED), 3 * S, 15 * S)
     assert (row.granted, row.used) == (500 * 4 * S + 200 * S, 3000 * S)
     row = ledger.close(made(), 3 * S, 18 * S)
@@ -255,15 +255,15 @@ def test_rows_are_bounded_in_time_and_counters_may_begin_anew(tmp_path: Path) ->
 def test_a_large_job_may_wait_for_months(tmp_path: Path) -> None:
     """What it asks for is more than SQLite counts to, and all of it is kept."""
     large = replace(job(7), spec=JobSpec(Ask(Spec(8000)), uid=1000, members=4))
-    waits = waited(large, 5 * S + 100 * 86_400 * S)
-    assert waits is not None and waits.asked > 1 << 63
+    waits = make_waiting_row(large, 5 * S + 100 * 86_400 * S)
+    assert waits is not None and waits.requested_service > 1 << 63
     jobs = JobStore(Store(tmp_path))
     jobs.save([large], rows=[waits])
     jobs.save([large], rows=[waits])
     kept = all_rows(jobs)
     assert (kept[0].begin_ns, kept[-1].end_ns) == (waits.begin_ns, waits.end_ns)
     assert [a.end_ns for a in kept[:-1]] == [b.begin_ns for b in kept[1:]]
-    assert sum(part.asked for part in kept) == waits.asked
+    assert sum(part.requested_service for part in kept) == waits.requested_service
 
 
 def row(job_id: int, uid: int, queue: str, begin_s: int, end_s: int, milli: int = 1000) -> Row:
@@ -276,7 +276,7 @@ def test_sums_by_job_user_and_queue() -> None:
     rows = [row(1, 5, "x", 0, 10), row(1, 5, "x", 10, 20), row(2, 6, "x", 0, 10), row(0, 5, "y", 0, 4)]
     first = job(1, JobState.COMPLETED, first_started_ns=6 * S, ended_ns=20 * S, executed_ns=14 * S)
     by_job = sums(rows, {1: first}, "job", 0, NEVER_NS)
-    assert [(u.job_id, u.slice, u.asked // S, u.jobs) for u in by_job] == [
+    assert [(u.job_id, u.slice, u.requested_service // S, u.jobs) for u in by_job] == [
         (0, "a", 4000, 0),
         (1, "", 20_000, 1),
         (2, "", 10_000, 1),
@@ -285,7 +285,9 @@ def test_sums_by_job_user_and_queue() -> None:
     by_user = sums(rows, {}, "user", 0, NEVER_NS)
     assert [(u.uid, u.granted // S, u.jobs) for u in by_user] == [(5, 12_000, 1), (6, 5000, 1)]
     by_queue = sums(rows, {}, "queue", 5 * S, 15 * S)
-    assert [(u.queue, u.asked // S, u.jobs) for u in by_queue] == [("x", 15_000, 2)], "in proportion to the time"
+    assert [(u.queue, u.requested_service // S, u.jobs) for u in by_queue] == [("x", 15_000, 2)], (
+        "in proportion to the time"
+    )
 
 
 def test_sums_by_namespace_and_pod_are_of_claims_alone(tmp_path: Path) -> None:
@@ -311,10 +313,10 @@ def test_sums_by_namespace_and_pod_are_of_claims_alone(tmp_path: Path) -> None:
 
 
 def test_waiting_is_asked_and_nothing_else() -> None:
-    found = waited(job(3), 9 * S)
+    found = make_waiting_row(job(3), 9 * S)
     assert found is not None
-    assert (found.asked, found.granted, found.used) == (500 * 2 * 4 * S, 0, 0)
-    assert waited(job(3), 5 * S) is None
+    assert (found.requested_service, found.granted, found.used) == (500 * 2 * 4 * S, 0, 0)
+    assert make_waiting_row(job(3), 5 * S) is None
 
 
 class NoSlices:
@@ -340,10 +342,10 @@ def test_what_a_suspended_job_asks_for_is_in_its_slices_rows_alone(tmp_path: Pat
         registry.job_changed(one)
     now[0] = 100 * S
     (row,) = asyncio.run(registry.usage(0, NEVER_NS, "job", None, [one]))
-    assert row.asked == 500 * 2 * 3 * S, "while it was pending"
+    assert row.requested_service == 500 * 2 * 3 * S, "while it was pending"
     one.state = JobState.RUNNING
     registry.job_changed(one)
-    assert asyncio.run(registry.usage(0, NEVER_NS, "job", None, [one]))[0].asked == row.asked
+    assert asyncio.run(registry.usage(0, NEVER_NS, "job", None, [one]))[0].requested_service == row.requested_service
 
 
 def test_a_queue_that_has_gone_before_its_last_job_is_there_again(tmp_path: Path) -> None:
@@ -382,7 +384,7 @@ def test_durations_of_the_last_jobs_that_were_done_or_ran_out_of_time(tmp_path: 
     store = reopened(tmp_path)
     states = [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT, JobState.RUNNING]
     for number, state in enumerate(states * 2, 1):
-        made = job(number, state, executed_ns=number * S, ended_ns=(100 - number) * S if state.ended else -1)
+        made = job(number, state, executed_ns=number * S, ended_ns=(100 - number) * S if state.is_final else -1)
         made.spec = replace(made.spec, kinds=(f"exact-{number}", "size-1"), after=())
         store.save([made])
     unclassed = job(20, JobState.COMPLETED, executed_ns=S, ended_ns=99 * S)

@@ -142,7 +142,7 @@ def test_a_recording_of_the_queue_is_private(tmp_path: Path) -> None:
 
 
 def flushed(store: Store) -> None:
-    store.unflushed = False
+    store.needs_flush = False
     store.flush()
 
 
@@ -159,7 +159,7 @@ def test_an_environment_goes_with_its_job_from_all_files(tmp_path: Path) -> None
     waits = jobs.find(2)
     assert waits and waits.spec.run.environment == (("API_KEY", SECRET * 500),)  # type: ignore[attr-defined]
     jobs.save([secret_job(2, JobState.CANCELLED, ended_ns=9 * S)])
-    assert store.unflushed, "and not only in the tables"
+    assert store.needs_flush, "and not only in the tables"
     flushed(store)
     assert holding(tmp_path) == []
     store.close()
@@ -200,7 +200,7 @@ def test_a_backup_that_is_no_database_keeps_nothing_from_being_saved(
 
 def test_an_array_keeps_its_environment_until_its_last_job_has_ended(tmp_path: Path) -> None:
     def member(number: int, state: JobState = JobState.PENDING) -> Job:
-        made = secret_job(number, state, **({"ended_ns": 9 * S} if state.ended else {}))
+        made = secret_job(number, state, **({"ended_ns": 9 * S} if state.is_final else {}))
         made.spec = replace(made.spec, array=1, index=number)
         return made
 
@@ -244,7 +244,7 @@ def test_environments_of_before_an_upgrade_go_as_well(tmp_path: Path, monkeypatc
     store = Store(tmp_path)
     (backup,) = backups.existing(path)
     assert mode(backup) == 0o600
-    assert [text for text in store.told if str(backup) in text], "its name is in the log"
+    assert [text for text in store.notes if str(backup) in text], "its name is in the log"
     for file in (path, backup):
         assert 0 < file.read_bytes().count(SECRET.encode()) <= 500, f"{file}: only the job that waits"
     JobStore(store).save([secret_job(2, JobState.CANCELLED, ended_ns=9 * S)])

@@ -169,7 +169,7 @@ def test_a_held_database_is_said_at_once_and_nothing_is_written(tmp_path: Path) 
         busy.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusyError, match="which other process has it open"):
             store.apply([SaveSlice(slice_of("a"))])
-    assert not store.unflushed
+    assert not store.needs_flush
     assert store.load(1).slices == ()
 
 
@@ -251,8 +251,8 @@ def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for sequence in range(1, 300):
         store.append_events([Entry(sequence, 0, "kind", "a", "", 0, "x" * 2000)], 100)
         longest = max(longest, log.stat().st_size)
-        if store.unflushed:
-            store.unflushed = False
+        if store.needs_flush:
+            store.needs_flush = False
             store.flush()
             assert log.stat().st_size < 100_000, "begun anew, so that no writer has the disk wait for its head"
     assert 200_000 <= longest < 300_000
@@ -285,7 +285,7 @@ class Disk:
     """Flushes last until they are let go."""
 
     def __init__(self) -> None:
-        self.unflushed = False
+        self.needs_flush = False
         self.begun = 0
         self.go = threading.Semaphore(0)
         self.fault = ""
@@ -302,16 +302,16 @@ def test_all_who_write_during_a_flush_share_the_next() -> None:
 
     async def story() -> None:
         flushing = Flushing(disk)
-        await flushing.saved()  # nothing was written: nothing to wait for
+        await flushing.wait_until_saved()  # nothing was written: nothing to wait for
 
         async def write() -> None:
-            disk.unflushed = True
-            await flushing.saved()
+            disk.needs_flush = True
+            await flushing.wait_until_saved()
 
         first = asyncio.create_task(write())
         while not disk.begun:
             await asyncio.sleep(0.001)
-        reading = asyncio.create_task(flushing.saved())
+        reading = asyncio.create_task(flushing.wait_until_saved())
         rest = [asyncio.create_task(write()) for _ in range(5)]
         await asyncio.sleep(0.05)
         assert disk.begun == 1, "one at a time"
@@ -322,27 +322,27 @@ def test_all_who_write_during_a_flush_share_the_next() -> None:
         assert done <= {reading}
         disk.go.release()
         await asyncio.gather(*rest[1:], reading)
-        assert disk.begun == 2 and not disk.unflushed
+        assert disk.begun == 2 and not disk.needs_flush
 
     asyncio.run(story())
 
 
 def test_a_flush_that_failed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     disk = Disk()
-    disk.fault, disk.unflushed = "no disk", True
+    disk.fault, disk.needs_flush = "no disk", True
 
     async def story() -> None:
         flushing = Flushing(disk)
         for _ in range(2):
             disk.go.release()
             with pytest.raises(StoreError, match="no disk"):
-                await flushing.saved()
+                await flushing.wait_until_saved()
         disk.fault = ""
         disk.go.release()
-        await flushing.saved()
+        await flushing.wait_until_saved()
 
     asyncio.run(story())
-    assert disk.begun == 3 and not disk.unflushed
+    assert disk.begun == 3 and not disk.needs_flush
     assert caplog.text.count("no disk") == 1, "said once"
 
 
@@ -351,6 +351,6 @@ def test_files_of_the_store_are_really_flushed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "fdatasync", lambda fd: flushed.append(os.readlink(f"/proc/self/fd/{fd}")))
     store = Store(tmp_path)
     store.apply([SaveSlice(slice_of("a"))])
-    assert store.unflushed
+    assert store.needs_flush
     store.flush()
     assert flushed == [str(tmp_path / f"{stores.FILE_NAME}-wal")]

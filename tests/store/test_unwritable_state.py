@@ -193,7 +193,7 @@ def test_jobs_start_where_their_directory_could_not_be_made_before(
             assert await jobs.adopt([(1, 1)])
             with pytest.raises(StartError, match="No space left on device; free space") as error:
                 await jobs.start(attempt)
-            assert error.value.again and not directory.exists()
+            assert error.value.may_retry and not directory.exists()
         with pytest.raises(StartError, match="cannot start"):
             await jobs.start(attempt)
         jobs.close()
@@ -212,11 +212,11 @@ def test_room_for_a_copy_is_not_needed(tmp_path: Path, monkeypatch: pytest.Monke
         patch.setattr(opening, "_vacuum", full)
         store = Store(tmp_path)
     assert not store.unwritable
-    assert [text for text in store.told if "tried again at the next start" in text] == store.told != []
+    assert [text for text in store.notes if "tried again at the next start" in text] == store.notes != []
     store.close()
     for _ in range(2):
         store = Store(tmp_path)
-        assert store.told == []
+        assert store.notes == []
         store.close()
 
 

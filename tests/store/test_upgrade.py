@@ -61,7 +61,7 @@ def test_from_the_release_before_and_back(older: Sources, tmp_path: Path) -> Non
     as_it_was = older.run("-c", HEAD + READ, state)
 
     store = Store(state)  # the upgrade
-    told = list(store.told)
+    told = list(store.notes)
     names = sorted(one.name for one in store.load(10).slices)
     assert f"{names} {len(JobStore(store).load().jobs)}" == as_it_was and len(names) == 4
     store.apply([SaveSlice(made("later"))])
@@ -76,7 +76,7 @@ def test_from_the_release_before_and_back(older: Sources, tmp_path: Path) -> Non
     assert "later" in [one.name for one in contents(state)[0]["slices"]]
 
     restored = restore.restore(state, copy)  # the rollback
-    assert restored.contents.version == version and restored.replaced
+    assert restored.contents.version == version and restored.old_copy
     assert older.run("-c", HEAD + READ, state) == as_it_was
 
 
@@ -112,8 +112,8 @@ def test_a_newer_database_is_refused_with_the_command_that_leads_back(tmp_path: 
     assert contents(tmp_path) == (before, [])
 
     with next_release():  # and forward again, to the state of then
-        assert restored.replaced
-        restore.restore(tmp_path, restored.replaced)
+        assert restored.old_copy
+        restore.restore(tmp_path, restored.old_copy)
         Store(tmp_path).close()
 
 
@@ -133,7 +133,7 @@ def test_a_backup_of_an_older_release_is_restored_and_upgraded(tmp_path: Path) -
     with next_release():
         assert restore.restore(new, tmp_path / "copy").contents.version == len(MIGRATIONS)
         store = Store(new)
-        assert len(store.load(10).slices) == 4 and "is brought from version" in store.told[0]
+        assert len(store.load(10).slices) == 4 and "is brought from version" in store.notes[0]
         store.close()
 
 

@@ -84,7 +84,7 @@ def test_jobs_that_live_count_and_stay_and_what_others_wait_for_stays(tmp_path: 
     while jobs.forget_excess(MOST, 0, lambda: {205}):
         pass
     assert of(jobs, EVE) == [205] and len(of(jobs, ANN)) == 100, "it is above the bound, and not by Ann's"
-    assert len([one for one in jobs.load().jobs if not one.state.ended]) == 100
+    assert len([one for one in jobs.load().jobs if not one.state.is_final]) == 100
 
 
 def test_what_the_jobs_of_an_array_run_stays_for_the_last_of_them(tmp_path: Path) -> None:
@@ -116,7 +116,11 @@ def test_of_usage_only_the_detail_is_forgotten(tmp_path: Path) -> None:
 
     def total(uid: int) -> tuple[int, int, int]:
         mine = [one for one in all_rows(jobs) if one.uid == uid]
-        return sum(one.asked for one in mine), sum(one.granted for one in mine), sum(one.used for one in mine)
+        return (
+            sum(one.requested_service for one in mine),
+            sum(one.granted for one in mine),
+            sum(one.used for one in mine),
+        )
 
     before = total(EVE), total(ANN)
     gone = until_enough(jobs, used(jobs) // 2, now_ns=100 * DAY_NS)

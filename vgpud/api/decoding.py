@@ -21,7 +21,7 @@ def decode(parse: Callable[[bytes], Any], data: bytes) -> Any:
         raise DecodeError(f"{text}: use the daemon's vgpud.proto of this version") from error
 
 
-async def decoded(parse: Callable[[bytes], Any], parts: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+async def decode_stream(parse: Callable[[bytes], Any], parts: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     """The messages of a stream of requests. Raises DecodeError."""
     async for data in parts:
         yield decode(parse, data)

@@ -31,55 +31,62 @@ def _invalid(message: str, field: str) -> RefusedError:
 # ---- bounds ----
 
 
-def elastic_from(asked: pb.JobSpec) -> Elastic | None:
+def elastic_from(job_spec: pb.JobSpec) -> Elastic | None:
     """Checked; None of a job that stays as large as it is. Raises RefusedError."""
-    if not asked.HasField("elastic"):
+    if not job_spec.HasField("elastic"):
         return None
-    given = asked.elastic
+    given = job_spec.elastic
     gpus, workers = (given.gpus_milli_min, given.gpus_milli_max), (given.workers_min, given.workers_max)
     if any(gpus) and any(workers):
         raise _invalid("either the GPUs or the workers of a job are elastic, not both: leave one out", "elastic")
     if any(workers):
-        _check_workers(asked, *workers)
+        _check_workers(job_spec, *workers)
     elif any(gpus):
-        _check_gpus(asked, *gpus)
+        _check_gpus(job_spec, *gpus)
     else:
         raise _invalid("elastic says neither GPUs nor workers: give the minimum and the maximum of one", "elastic")
     return Elastic(*gpus, *workers, heuristic=given.heuristic)
 
 
-def _check_gpus(asked: pb.JobSpec, least: int, most: int) -> None:
+def _check_gpus(job_spec: pb.JobSpec, gpus_min_milli: int, gpus_max_milli: int) -> None:
     """One member on one device, of which only the size changes."""
-    text = f"GPUs {format_gpus(least)}..{format_gpus(most)} is not a valid range"
-    if not 0 < least <= most:
+    text = f"GPUs {format_gpus(gpus_min_milli)}..{format_gpus(gpus_max_milli)} is not a valid range"
+    if not 0 < gpus_min_milli <= gpus_max_milli:
         raise _invalid(f"{text}: write the minimum first, above 0, as 0.25..1", "elastic.gpus_milli_min")
-    if most > MILLI_PER_DEVICE:
+    if gpus_max_milli > MILLI_PER_DEVICE:
         raise _invalid(f"{text}: an elastic slice is on one device, so at most 1; --workers goes further", "elastic")
     for name in ("min_milli", "max_milli", "spread"):
-        if asked.slice.HasField(name) if name != "spread" else asked.slice.spread > 1:
+        if job_spec.slice.HasField(name) if name != "spread" else job_spec.slice.spread > 1:
             word = name.removesuffix("_milli")
-            raise _invalid(f"{word} beside GPUs {format_gpus(least)}..{format_gpus(most)}: leave one of them out", name)
-    if asked.slice.gpus_milli not in (0, least):
-        own = format_gpus(asked.slice.gpus_milli)
+            raise _invalid(
+                f"{word} beside GPUs {format_gpus(gpus_min_milli)}..{format_gpus(gpus_max_milli)}: leave one of them out",
+                name,
+            )
+    if job_spec.slice.gpus_milli not in (0, gpus_min_milli):
+        own = format_gpus(job_spec.slice.gpus_milli)
         raise _invalid(f"{text} beside {own} GPUs: it begins with the minimum, so leave that out", "slice.gpus_milli")
-    if asked.members > 1:
-        raise _invalid(f"a gang of {asked.members} with elastic GPUs: its members stay as large as they are", "members")
-    if asked.elastic.heuristic or asked.elastic.batch or asked.elastic.batch_max:
+    if job_spec.members > 1:
+        raise _invalid(
+            f"a gang of {job_spec.members} with elastic GPUs: its members stay as large as they are", "members"
+        )
+    if job_spec.elastic.heuristic or job_spec.elastic.batch or job_spec.elastic.batch_max:
         raise _invalid("a heuristic and a batch go with workers: leave them out", "elastic.heuristic")
 
 
-def _check_workers(asked: pb.JobSpec, least: int, most: int) -> None:
-    given = asked.elastic
-    if not 1 <= least <= most <= MEMBERS_MAX:
-        text = f"workers {least}-{most} is not a valid range: write the minimum first, from 1 to {MEMBERS_MAX}"
+def _check_workers(job_spec: pb.JobSpec, workers_min: int, workers_max: int) -> None:
+    given = job_spec.elastic
+    if not 1 <= workers_min <= workers_max <= MEMBERS_MAX:
+        text = f"workers {workers_min}-{workers_max} is not a valid range: write the minimum first, from 1 to {MEMBERS_MAX}"
         raise _invalid(text, "elastic.workers_min")
-    if asked.members not in (0, least):
-        raise _invalid(f"a gang of {asked.members} with {least}-{most} workers: leave one of them out", "members")
+    if job_spec.members not in (0, workers_min):
+        raise _invalid(
+            f"a gang of {job_spec.members} with {workers_min}-{workers_max} workers: leave one of them out", "members"
+        )
     _text(given.heuristic, "elastic.heuristic", HEURISTIC_BYTES_MAX)
     if why := registry.check(given.heuristic):
         raise _invalid(why, "elastic.heuristic")
-    if asked.image:
-        text = f"image {asked.image!r} with workers: they need the daemon's socket, which no container has"
+    if job_spec.image:
+        text = f"image {job_spec.image!r} with workers: they need the daemon's socket, which no container has"
         raise _invalid(f"{text}; run them without an image", "image")
     if given.batch > BATCH_MAX or given.batch_max > BATCH_MAX:
         raise _invalid(f"batch {max(given.batch, given.batch_max)} is above {BATCH_MAX}", "elastic.batch")
@@ -105,11 +112,11 @@ def elastic_view(elastic: Elastic | None, launch: Launch) -> pb.ElasticSpec | No
 # ---- what was predicted ----
 
 
-def prediction_from(asked: pb.JobSpec) -> Predicted | None:
+def prediction_from(job_spec: pb.JobSpec) -> Predicted | None:
     """Bounded numbers; None where nothing was predicted. Raises RefusedError."""
-    if not asked.HasField("prediction"):
+    if not job_spec.HasField("prediction"):
         return None
-    given = asked.prediction
+    given = job_spec.prediction
     for field in ("model", "device"):
         _text(getattr(given, field), f"prediction.{field}")
     if len(given.features) > FEATURES_MAX:
@@ -132,38 +139,38 @@ def prediction_from(asked: pb.JobSpec) -> Predicted | None:
     )
 
 
-def _text(text: str, field: str, most: int = TEXT_BYTES_MAX) -> None:
-    if len(text.encode()) > most or not text.isprintable():
-        raise _invalid(f"{field} {text[:40]!r} is too long or cannot be printed: {most} bytes at most", field)
+def _text(text: str, field: str, limit_bytes: int = TEXT_BYTES_MAX) -> None:
+    if len(text.encode()) > limit_bytes or not text.isprintable():
+        raise _invalid(f"{field} {text[:40]!r} is too long or cannot be printed: {limit_bytes} bytes at most", field)
 
 
-def _range(given: pb.Range, field: str, high: float) -> tuple[float, float, float]:
+def _range(predicted_range: pb.Range, field: str, high: float) -> tuple[float, float, float]:
     """Value, low, high."""
-    if not 0 <= given.low <= given.value <= given.high <= high:  # false of what is no number, too
-        text = (
-            f"prediction of {field} {given.low:g} <= {given.value:g} <= {given.high:g} is out of range: 0 to {high:g}"
-        )
+    if (
+        not 0 <= predicted_range.low <= predicted_range.value <= predicted_range.high <= high
+    ):  # false of what is no number, too
+        text = f"prediction of {field} {predicted_range.low:g} <= {predicted_range.value:g} <= {predicted_range.high:g} is out of range: 0 to {high:g}"
         raise _invalid(text, f"prediction.{field}")
-    return given.value, given.low, given.high
+    return predicted_range.value, predicted_range.low, predicted_range.high
 
 
-def utilisation_milli(predicted: Predicted | None) -> int:
+def utilisation_milli(prediction: Predicted | None) -> int:
     """What the queue goes by; -1 = not known."""
-    if predicted is None or predicted.out_of_range or not predicted.utilisation[0]:
+    if prediction is None or prediction.out_of_range or not prediction.utilisation[0]:
         return -1
-    return max(1, round(predicted.utilisation[0] * MILLI_PER_DEVICE))
+    return max(1, round(prediction.utilisation[0] * MILLI_PER_DEVICE))
 
 
-def prediction_view(predicted: Predicted | None) -> pb.Prediction | None:
-    if predicted is None:
+def prediction_view(prediction: Predicted | None) -> pb.Prediction | None:
+    if prediction is None:
         return None
-    (value, low, high), activity, memory = predicted.utilisation, predicted.sm_activity, predicted.memory_bytes
+    (value, low, high), activity, memory = prediction.utilisation, prediction.sm_activity, prediction.memory_bytes
     return pb.Prediction(
-        model=predicted.model,
-        device=predicted.device,
+        model=prediction.model,
+        device=prediction.device,
         utilisation=pb.Range(value=value, low=low, high=high),
         sm_activity=pb.Range(value=activity[0], low=activity[1], high=activity[2]),
         memory_bytes=pb.Range(value=memory[0], low=memory[1], high=memory[2]),
-        out_of_range=predicted.out_of_range,
-        features=dict(predicted.features),
+        out_of_range=prediction.out_of_range,
+        features=dict(prediction.features),
     )

@@ -70,9 +70,9 @@ def _text(value: str, limit_bytes: int, field: str) -> str:
     return value
 
 
-def duration_ns(given: Duration, field: str) -> int:
+def duration_ns(span: Duration, field: str) -> int:
     """A time as ns; more than zero and at most ten years. Raises RefusedError."""
-    total_ns = given.seconds * SECOND_NS + given.nanos
+    total_ns = span.seconds * SECOND_NS + span.nanos
     if total_ns <= 0:
         raise _invalid(f"{field} {total_ns / SECOND_NS:g} s is not a time: write more than 0, or leave it out", field)
     if total_ns > TIME_MAX_NS:
@@ -104,9 +104,9 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         priority=_number(asked.priority, -PRIORITY_MAX, PRIORITY_MAX, "priority"),
         time_limit_ns=duration_ns(asked.time_limit, "time_limit") if asked.HasField("time_limit") else NEVER_NS,
         begin_ns=_begin(asked),
-        duration_ns=_expected(asked),
+        duration_ns=_parse_duration_ns(asked),
         retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
-        after=_after(asked),
+        after=_parse_dependencies(asked),
         after_any=asked.after_any,
         index=indices[0] if indices else asked.array_first,
         array_limit=_array_limit(asked),
@@ -116,18 +116,18 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
         notify=events_from(asked),
         run=launch,
     )
-    spec = classed(spec, launch, colocates=colocates)
+    spec = classify_spec(spec, launch, colocates=colocates)
     fingerprint = hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()
     request_id = _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id")
     return Submission(spec, count, asked.hold, request_id, fingerprint, indices)
 
 
-def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
+def _members(job_spec: pb.JobSpec, elastic: Elastic | None) -> int:
     """At first; an elastic job begins with the least."""
-    return elastic.least_members if elastic and elastic.least_members else asked.members or 1
+    return elastic.least_members if elastic and elastic.least_members else job_spec.members or 1
 
 
-def classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
+def classify_spec(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
     """With similarity classes. The predicted utilisation is set only where placement goes by it: jobs with equal asks
     are one shape."""
     classes = similarity.classes(spec.name, launch.image, launch.command, launch.uid, spec)
@@ -138,8 +138,8 @@ def classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
     return replace(spec, kinds=classes, ask=ask)
 
 
-def _ask(asked: pb.JobSpec, elastic: Elastic | None) -> Ask:
-    spec = spec_from(asked.slice)
+def _ask(job_spec: pb.JobSpec, elastic: Elastic | None) -> Ask:
+    spec = spec_from(job_spec.slice)
     if elastic and elastic.least_milli:
         spec = replace(spec, gpus_milli=elastic.least_milli)
     parts = parts_of(spec, Policy())
@@ -147,8 +147,8 @@ def _ask(asked: pb.JobSpec, elastic: Elastic | None) -> Ask:
         raise RefusedError(parts)
     return Ask(
         spec=spec,
-        cpu_milli=_number(asked.cpu_milli, 0, CPU_MILLI_MAX, "cpu_milli"),
-        ram_bytes=_number(asked.ram_bytes, 0, RAM_BYTES_MAX, "ram_bytes"),
+        cpu_milli=_number(job_spec.cpu_milli, 0, CPU_MILLI_MAX, "cpu_milli"),
+        ram_bytes=_number(job_spec.ram_bytes, 0, RAM_BYTES_MAX, "ram_bytes"),
     )
 
 
@@ -158,11 +158,11 @@ def _default_name(launch: Launch) -> str:
     return "".join(c if c.isprintable() else "?" for c in word)[: NAME_BYTES_MAX // 4] or "job"
 
 
-def _array(asked: pb.JobSpec) -> int:
+def _array(job_spec: pb.JobSpec) -> int:
     """How many jobs it is."""
-    first, last = asked.array_first, asked.array_last
-    if asked.array_indices:
-        return len(_indices(asked))
+    first, last = job_spec.array_first, job_spec.array_last
+    if job_spec.array_indices:
+        return len(_indices(job_spec))
     if not first and not last:
         return 1
     if not 1 <= first <= last:
@@ -174,10 +174,10 @@ def _array(asked: pb.JobSpec) -> int:
     return last - first + 1
 
 
-def _indices(asked: pb.JobSpec) -> tuple[int, ...]:
+def _indices(job_spec: pb.JobSpec) -> tuple[int, ...]:
     """The array's indices where the request lists them, in their order."""
-    given = asked.array_indices
-    if given and (asked.array_first or asked.array_last):
+    given = job_spec.array_indices
+    if given and (job_spec.array_first or job_spec.array_last):
         raise _invalid("array_indices and array_first are both set: leave one out", "array_indices")
     if len(given) > ARRAY_JOBS_MAX:
         raise _invalid(f"array has {len(given)} jobs: at most {ARRAY_JOBS_MAX} are allowed", "array_indices")
@@ -189,32 +189,32 @@ def _indices(asked: pb.JobSpec) -> tuple[int, ...]:
     return found
 
 
-def _array_limit(asked: pb.JobSpec) -> int:
-    if asked.array_limit and not (asked.array_indices or asked.array_last):
-        raise _invalid(f"array_limit {asked.array_limit} without an array: name its indices", "array_limit")
-    return _number(asked.array_limit, 0, ARRAY_JOBS_MAX, "array_limit")
+def _array_limit(job_spec: pb.JobSpec) -> int:
+    if job_spec.array_limit and not (job_spec.array_indices or job_spec.array_last):
+        raise _invalid(f"array_limit {job_spec.array_limit} without an array: name its indices", "array_limit")
+    return _number(job_spec.array_limit, 0, ARRAY_JOBS_MAX, "array_limit")
 
 
-def _expected(asked: pb.JobSpec) -> int:
-    return duration_ns(asked.expected_duration, "expected_duration") if asked.HasField("expected_duration") else 0
+def _parse_duration_ns(job_spec: pb.JobSpec) -> int:
+    return duration_ns(job_spec.expected_duration, "expected_duration") if job_spec.HasField("expected_duration") else 0
 
 
-def _begin(asked: pb.JobSpec) -> int:
-    if not asked.HasField("begin"):
+def _begin(job_spec: pb.JobSpec) -> int:
+    if not job_spec.HasField("begin"):
         return 0
-    if not 0 <= asked.begin.seconds < BEGIN_MAX_S or not 0 <= asked.begin.nanos < SECOND_NS:
-        text = f"begin at {asked.begin.seconds} s since 1970 is out of range: write a time before the year 2100"
+    if not 0 <= job_spec.begin.seconds < BEGIN_MAX_S or not 0 <= job_spec.begin.nanos < SECOND_NS:
+        text = f"begin at {job_spec.begin.seconds} s since 1970 is out of range: write a time before the year 2100"
         raise _invalid(text, "begin")
-    return asked.begin.seconds * SECOND_NS + asked.begin.nanos
+    return job_spec.begin.seconds * SECOND_NS + job_spec.begin.nanos
 
 
-def _after(asked: pb.JobSpec) -> tuple[int, ...]:
-    if len(asked.after) > AFTER_MAX:
-        raise _invalid(f"after names {len(asked.after)} jobs: at most {AFTER_MAX} are allowed", "after")
-    wrong = [job_id for job_id in asked.after if job_id <= 0]
+def _parse_dependencies(job_spec: pb.JobSpec) -> tuple[int, ...]:
+    if len(job_spec.after) > AFTER_MAX:
+        raise _invalid(f"after names {len(job_spec.after)} jobs: at most {AFTER_MAX} are allowed", "after")
+    wrong = [job_id for job_id in job_spec.after if job_id <= 0]
     if wrong:
         raise _invalid(f"after {wrong[0]} is not a job: `vgpu queue ls` lists them", "after")
-    return tuple(sorted(set(asked.after)))
+    return tuple(sorted(set(job_spec.after)))
 
 
 def _skew(skew: float) -> int:
@@ -227,60 +227,60 @@ def _skew(skew: float) -> int:
 
 
 def launch_from(
-    asked: pb.JobSpec, uid: int, gid: int, gids: Sequence[int], own: Mapping[str, tuple[int, int]]
+    job_spec: pb.JobSpec, uid: int, gid: int, gids: Sequence[int], own: Mapping[str, tuple[int, int]]
 ) -> Launch:
     """The program. `own`: the caller's resource limits, which are the upper bound. Raises RefusedError."""
-    if not asked.command and not asked.image:
+    if not job_spec.command and not job_spec.image:
         raise _invalid("nothing to run: give a command, or an image", "command")
-    _check_words(asked)
-    directory = asked.directory
+    _check_words(job_spec)
+    directory = job_spec.directory
     if not directory.startswith("/"):
         raise _invalid(f"directory {directory!r} is not absolute: write it from / on", "directory")
     return Launch(
         uid=uid,
         gid=gid,
         gids=tuple(gids),
-        command=tuple(asked.command),
-        image=_image(asked.image),
+        command=tuple(job_spec.command),
+        image=_image(job_spec.image),
         directory=_path(directory, "directory"),
-        environment=tuple(sorted(asked.environment.items())),
-        umask=_number(asked.umask, 0, 0o777, "umask") if asked.HasField("umask") else PRIVATE_UMASK,
-        limits=_limits(asked.limits, own),
-        log=_log(asked.log or "vgpu-%j.log", directory),
-        batch=asked.elastic.batch,
-        batch_max=asked.elastic.batch_max,
-        prediction=prediction_from(asked),
-        notice=notice_from(asked),
-        terminal=terminal_from(asked),
+        environment=tuple(sorted(job_spec.environment.items())),
+        umask=_number(job_spec.umask, 0, 0o777, "umask") if job_spec.HasField("umask") else PRIVATE_UMASK,
+        limits=_limits(job_spec.limits, own),
+        log=_log(job_spec.log or "vgpu-%j.log", directory),
+        batch=job_spec.elastic.batch,
+        batch_max=job_spec.elastic.batch_max,
+        prediction=prediction_from(job_spec),
+        notice=notice_from(job_spec),
+        terminal=terminal_from(job_spec),
     )
 
 
-def terminal_from(asked: pb.JobSpec) -> bool:
+def terminal_from(job_spec: pb.JobSpec) -> bool:
     """Whether it has one. A terminal is one program's. Raises RefusedError."""
-    if not asked.terminal:
+    if not job_spec.terminal:
         return False
     for several, what in (
-        (asked.array_last or asked.array_indices, "an array"),
-        (asked.members > 1, f"a gang of {asked.members}"),
-        (asked.elastic.workers_max > 0, "elastic workers"),
+        (job_spec.array_last or job_spec.array_indices, "an array"),
+        (job_spec.members > 1, f"a gang of {job_spec.members}"),
+        (job_spec.elastic.workers_max > 0, "elastic workers"),
     ):
         if several:
             raise _invalid(f"a terminal (--pty) for {what}: it is for one program, submit each by itself", "terminal")
     return True
 
 
-def _check_words(asked: pb.JobSpec) -> None:
+def _check_words(job_spec: pb.JobSpec) -> None:
     """What execve(2) would not take."""
-    total = sum(len(word.encode()) + 1 for word in asked.command)
-    for name, value in asked.environment.items():
+    total = sum(len(word.encode()) + 1 for word in job_spec.command)
+    for name, value in job_spec.environment.items():
         if not name or "=" in name or "\0" in name:
             raise _invalid(f"environment has a variable called {name!r}: no name is empty or has a =", "environment")
         if "\0" in value:
             raise _invalid(f"environment variable {name} has a zero byte: leave it out", "environment")
         total += len(name.encode()) + len(value.encode()) + 2
-    if any("\0" in word for word in asked.command):
+    if any("\0" in word for word in job_spec.command):
         raise _invalid("command has a word with a zero byte: leave it out", "command")
-    if asked.command and not asked.command[0]:
+    if job_spec.command and not job_spec.command[0]:
         raise _invalid("command begins with an empty word: name the program", "command")
     if total > WORDS_BYTES_MAX:
         text = f"command and environment have {total} bytes: at most {WORDS_BYTES_MAX} are allowed, leave variables out"
@@ -311,37 +311,44 @@ def _log(pattern: str, directory: str) -> str:
     return _path(path, "log")
 
 
-def _limits(asked: Sequence[pb.ResourceLimit], own: Mapping[str, tuple[int, int]]) -> tuple[tuple[str, int, int], ...]:
+def _limits(
+    requested_limits: Sequence[pb.ResourceLimit], own: Mapping[str, tuple[int, int]]
+) -> tuple[tuple[str, int, int], ...]:
     """All of the caller's limits, replaced by requested ones, which are bounded by the caller's hard limits."""
     wanted: dict[str, tuple[int, int]] = {}
-    for limit in asked:
+    for limit in requested_limits:
         if limit.name not in LIMITS:
             raise _invalid(f"no limit is called {limit.name!r}: there are {', '.join(sorted(LIMITS))}", "limits")
-        if limit.soft < -1 or limit.hard < -1 or _ordered(limit.soft) > _ordered(limit.hard):
+        if limit.soft < -1 or limit.hard < -1 or _limit_sort_key(limit.soft) > _limit_sort_key(limit.hard):
             text = f"limit {limit.name} of {limit.soft}:{limit.hard} is invalid: the soft one is above the hard one"
             raise _invalid(f"{text}, -1 is none", "limits")
         wanted[limit.name] = (limit.soft, limit.hard)
     held = []
     for name, (soft, hard) in sorted({**own, **wanted}.items()):
         top = own[name][1] if name in own else hard
-        held.append((name, min(soft, top, key=_ordered), min(hard, top, key=_ordered)))
+        held.append((name, min(soft, top, key=_limit_sort_key), min(hard, top, key=_limit_sort_key)))
     return tuple(held)
 
 
-def bounded(limits: Mapping[str, tuple[int, int]], most: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+def cap_limits(
+    limits: Mapping[str, tuple[int, int]], upper_limits: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
     """The limits by name, soft and hard, each no higher than in `most`."""
-    pairs = {name: (both, most.get(name, both)) for name, both in limits.items()}
-    return {name: (min(a[0], b[0], key=_ordered), min(a[1], b[1], key=_ordered)) for name, (a, b) in pairs.items()}
+    pairs = {name: (both, upper_limits.get(name, both)) for name, both in limits.items()}
+    return {
+        name: (min(a[0], b[0], key=_limit_sort_key), min(a[1], b[1], key=_limit_sort_key))
+        for name, (a, b) in pairs.items()
+    }
 
 
-def _ordered(limit: int) -> float:
+def _limit_sort_key(limit: int) -> float:
     return math.inf if limit < 0 else limit
 
 
 # ---- views ----
 
 
-def job_view(job: Job, facts: Facts, node: str, *, whole: bool, own: bool) -> pb.Job:
+def job_view(job: Job, facts: Facts, node: str, *, has_details: bool, own: bool) -> pb.Job:
     """A job as a user sees it; `whole`: with environment, limits and the like, which lists leave out. `own`: for its
     owner: admins see the job, and not its owner's passwords."""
     spec = job.spec
@@ -350,14 +357,14 @@ def job_view(job: Job, facts: Facts, node: str, *, whole: bool, own: bool) -> pb
     return pb.Job(
         node=node,
         job_id=job.job_id,
-        spec=_spec_view(spec, launch, whole=whole, own=own),
+        spec=_spec_view(spec, launch, has_details=has_details, own=own),
         uid=spec.uid,
         state=job.state.value,
         reason=job.reason,
         submitted_at=timestamp(job.submitted_ns),
-        started_at=_known(job.began_ns),
-        ended_at=_known(job.ended_ns),
-        estimated_start=_known(facts.estimated_start_ns if facts.estimated_start_ns < NEVER_NS else -1),
+        started_at=_timestamp_or_none(job.began_ns),
+        ended_at=_timestamp_or_none(job.ended_ns),
+        estimated_start=_timestamp_or_none(facts.estimated_start_ns if facts.estimated_start_ns < NEVER_NS else -1),
         exit_code=job.exit_code,
         attempt=job.attempt,
         preemptions=job.preemptions,
@@ -386,7 +393,7 @@ def _utilisation(spec: JobSpec, launch: Launch, facts: Facts) -> float:
     return next((milli for milli in known if milli > 0), 0) / MILLI_PER_DEVICE
 
 
-def _known(wall_ns: int) -> Timestamp | None:
+def _timestamp_or_none(wall_ns: int) -> Timestamp | None:
     return timestamp(wall_ns) if wall_ns >= 0 else None
 
 
@@ -395,8 +402,8 @@ def gpu_seconds(service: int) -> float:
     return service / (1000 * SECOND_NS)
 
 
-def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool, own: bool) -> pb.JobSpec:
-    limits = launch.limits if whole else ()
+def _spec_view(spec: JobSpec, launch: Launch, *, has_details: bool, own: bool) -> pb.JobSpec:
+    limits = launch.limits if has_details else ()
     return pb.JobSpec(
         slice=spec_view(spec.ask.spec),
         members=spec.members,
@@ -415,21 +422,21 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool, own: bool) -> pb.J
         command=launch.command,
         image=launch.image,
         directory=launch.directory,
-        environment=dict(launch.environment) if whole and own else None,
+        environment=dict(launch.environment) if has_details and own else None,
         umask=launch.umask,
         limits=[pb.ResourceLimit(name=name, soft=soft, hard=hard) for name, soft, hard in limits],
         log=launch.log,
         skew=max(0, spec.skew_ppm) / PPM,
         not_preemptible=not spec.preemptible,
         elastic=elastic_view(spec.elastic, launch),
-        prediction=prediction_view(launch.prediction) if whole else None,
-        notification=notification_view(spec, launch.notice, own=own) if whole else None,
+        prediction=prediction_view(launch.prediction) if has_details else None,
+        notification=notification_view(spec, launch.notice, own=own) if has_details else None,
         terminal=launch.terminal,
     )
 
 
 def fact_view(fact: Fact) -> pb.Fact:
-    return pb.Fact(at=_known(fact.at_ns), kind=fact.kind, text=fact.text)
+    return pb.Fact(at=_timestamp_or_none(fact.at_ns), kind=fact.kind, text=fact.text)
 
 
 def usage_view(row: UsageRow, node: str) -> pb.Usage:
@@ -439,13 +446,13 @@ def usage_view(row: UsageRow, node: str) -> pb.Usage:
         uid=row.uid,
         job_id=row.job_id,
         slice=row.slice,
-        gpu_seconds_asked=gpu_seconds(row.asked),
+        gpu_seconds_asked=gpu_seconds(row.requested_service),
         gpu_seconds_granted=gpu_seconds(row.granted),
         gpu_seconds_used=gpu_seconds(row.used),
         jobs=row.jobs,
-        submitted_at=_known(row.submitted_ns),
-        started_at=_known(row.started_ns),
-        ended_at=_known(row.ended_ns),
+        submitted_at=_timestamp_or_none(row.submitted_ns),
+        started_at=_timestamp_or_none(row.started_ns),
+        ended_at=_timestamp_or_none(row.ended_ns),
         gpus_milli=row.gpus_milli,
         members=row.members,
         ran=duration(row.ran_ns) if row.job_id else None,

@@ -65,12 +65,12 @@ class JobBackend(WorkerBackend, TerminalBackend, Protocol):
         ...
 
     async def job(self, job_id: int) -> Job | None: ...
-    async def jobs(self, after: int, count: int, wanted: JobFilter) -> Sequence[Job]:
+    async def jobs(self, after_job_id: int, count: int, job_filter: JobFilter) -> Sequence[Job]:
         """In the order of job_id, at most `count` with a greater one."""
         ...
 
     def facts(self, job: Job) -> Facts: ...
-    def settled(self, job: Job) -> bool:
+    def is_settled(self, job: Job) -> bool:
         """Whether it ended so long ago that nothing shown of it changes any more."""
         ...
 
@@ -91,11 +91,11 @@ class JobBackend(WorkerBackend, TerminalBackend, Protocol):
     async def requeue_job(self, job_id: int) -> Denied | None: ...
     async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None: ...
 
-    def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
+    def jobs_changed(self, change_number: int) -> tuple[int, Sequence[int]]:
         """The number of the last change of any job, and the jobs that have changed since number `after`."""
         ...
 
-    async def wait_job_change(self, after: int, timeout_s: float) -> None:
+    async def wait_job_change(self, change_number: int, timeout_s: float) -> None:
         """Until there is a change with a number above `after`."""
         ...
 
@@ -110,7 +110,7 @@ class JobBackend(WorkerBackend, TerminalBackend, Protocol):
         ...
 
     def reservations(self) -> Sequence[Reservation]: ...
-    async def create_reservation(self, given: Reservation) -> Reservation | Denied:
+    async def create_reservation(self, reservation: Reservation) -> Reservation | Denied:
         """Its devices are UUIDs or indices; begin 0 is now. Returns it as it was made."""
         ...
 
@@ -131,8 +131,8 @@ def own_limits(who: Caller) -> dict[str, tuple[int, int]]:
     """
     if who.remote:
         mine = {name: both for name, both in processes.resource_limits(os.getpid()).items() if name in views.LIMITS}
-        return views.bounded(mine, REMOTE_LIMITS)
-    pidfd = processes.open_process(who.pid, who.started) if who.pid else -1
+        return views.cap_limits(mine, REMOTE_LIMITS)
+    pidfd = processes.open_process(who.pid, who.start_ticks) if who.pid else -1
     if pidfd >= 0:
         try:
             limits = {name: both for name, both in processes.resource_limits(who.pid).items() if name in views.LIMITS}
@@ -146,9 +146,9 @@ def own_limits(who: Caller) -> dict[str, tuple[int, int]]:
     raise refuse(Reason.PRECONDITION, text, "limits")
 
 
-def _check(denied: object) -> None:
-    if isinstance(denied, Denied):
-        raise RefusedError(denied)
+def _check(answer: object) -> None:
+    if isinstance(answer, Denied):
+        raise RefusedError(answer)
 
 
 class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
@@ -160,7 +160,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         super().__init__()
         WorkCalls.__init__(self)
         self.backend = backend  # as unary() calls it
-        self._viewing = Viewing(backend, self._own, self._listed)
+        self._viewing = Viewing(backend, self._own, self._make_list_view)
         self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
         self._told: MessageCache[pb.Job] = MessageCache(TOLD_BYTES_MAX)
 
@@ -177,25 +177,25 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
                 Reason.DENIED, f"job {job.job_id} is another user's: only they and admins may see it", "job_id"
             )
 
-    def _view(self, job: Job, *, whole: bool = False) -> pb.Job:
+    def _view(self, job: Job, *, has_details: bool = False) -> pb.Job:
         """The only way to a message about a job: what is its owner's alone is left out for everybody else."""
         own = caller().uid == job.spec.uid
-        return views.job_view(job, self.backend.facts(job), self.backend.node, whole=whole, own=own)
+        return views.job_view(job, self.backend.facts(job), self.backend.node, has_details=has_details, own=own)
 
-    def _listed(self, job: Job) -> pb.Job:
+    def _make_list_view(self, job: Job) -> pb.Job:
         """As lists and watches show it; made once of a job that ended a while ago."""
-        if not self.backend.settled(job):
+        if not self.backend.is_settled(job):
             return self._view(job)
         key = job.job_id, job.ended_ns  # it may be queued again, and end again
         return self._ended.get(key) or self._ended.put(key, self._view(job))
 
-    async def _changed(self, job_id: int, change: int) -> pb.Job | None:
+    async def _find_job_at_change(self, job_id: int, change: int) -> pb.Job | None:
         """A job of the caller's as it was at this change, the same message for every watch."""
         key = job_id, change
         known = self._told.get(key)
         if known is None:
             job = await self.backend.job(job_id)
-            known = self._told.put(key, self._listed(job)) if job else None
+            known = self._told.put(key, self._make_list_view(job)) if job else None
         return known if known is not None and caller().owns(known.uid) else None
 
     @unary
@@ -221,14 +221,14 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         """Jobs that are there, the caller's, and may still complete. There is no circle: they all came before."""
         async for job_id in _in_pieces(spec.after):
             job = await self._own(job_id)
-            if job.state.ended and job.state is not JobState.COMPLETED and not spec.after_any:
+            if job.state.is_final and job.state is not JobState.COMPLETED and not spec.after_any:
                 text = f"after job {job_id}, which has {_ENDED[job.state]}: it will not complete; --after-any waits for"
                 raise refuse(Reason.PRECONDITION, f"{text} its end only", "after")
 
     @unary
     async def GetJob(self, request: pb.GetJobRequest) -> pb.GetJobResponse:
         job = await self._own(request.job_id)
-        return pb.GetJobResponse(job=self._view(job, whole=True))
+        return pb.GetJobResponse(job=self._view(job, has_details=True))
 
     @unary
     async def ListJobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
@@ -240,7 +240,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         answer = pb.ListJobsResponse()
         size = 0
         for job in jobs[:count]:
-            view = self._listed(job)
+            view = self._make_list_view(job)
             size += view.ByteSize()
             if answer.jobs and size > PAGE_BYTES_MAX:
                 break
@@ -255,7 +255,9 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         who = caller()
         job = await self._own(request.job_id)
         facts = await self.backend.explain(job, None if who.admin else who.uid)
-        return pb.ExplainJobResponse(job=self._view(job, whole=True), facts=[views.fact_view(fact) for fact in facts])
+        return pb.ExplainJobResponse(
+            job=self._view(job, has_details=True), facts=[views.fact_view(fact) for fact in facts]
+        )
 
     @unary
     async def CancelJob(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
@@ -303,7 +305,9 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
         async def changes() -> AsyncGenerator[pb.WatchJobsResponse, None]:
             seen, _ = self.backend.jobs_changed(NEVER_NS)
-            first = [self._listed(job) async for job in _in_pieces(await self._watched(sorted(named)))]
+            first = [
+                self._make_list_view(job) async for job in _in_pieces(await self._find_watched_jobs(sorted(named)))
+            ]
             for part in _parts(first):
                 yield part
             while True:
@@ -311,7 +315,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
                 await self.backend.wait_job_change(seen, WAIT_S)
                 seen, changed = self.backend.jobs_changed(seen)
                 ids = [job_id for job_id in changed if not named or job_id in named]
-                views = [await self._changed(job_id, seen) async for job_id in _in_pieces(ids)]
+                views = [await self._find_job_at_change(job_id, seen) async for job_id in _in_pieces(ids)]
                 for part in _parts([view for view in views if view is not None], first=False):
                     yield part
 
@@ -325,10 +329,10 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         async for message in self._watching(context, self._viewing.view(requests)):
             yield message
 
-    async def _watched(self, named: Sequence[int]) -> Sequence[Job]:
+    async def _find_watched_jobs(self, job_ids: Sequence[int]) -> Sequence[Job]:
         who = caller()
-        if named:
-            return [await self._own(job_id) async for job_id in _in_pieces(named)]
+        if job_ids:
+            return [await self._own(job_id) async for job_id in _in_pieces(job_ids)]
         return await self.backend.jobs(0, NEVER_NS, JobFilter(uid=None if who.admin else who.uid))
 
 
@@ -361,7 +365,7 @@ def _filter(request: pb.ListJobsRequest, who: Caller) -> JobFilter:
             raise refuse(Reason.INVALID, text, "states")
     states = tuple(dict.fromkeys(known[name] for name in request.states))
     since_ns = _time_ns(request.since) if request.HasField("since") else 0
-    ended = request.all or bool(since_ns) or any(state.ended for state in states)
+    ended = request.all or bool(since_ns) or any(state.is_final for state in states)
     return JobFilter(ended, _whose(request, who), request.queue, states, since_ns)
 
 

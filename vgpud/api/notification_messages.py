@@ -22,21 +22,21 @@ def _invalid(message: str, field: str) -> RefusedError:
     return refuse(Reason.INVALID, message, f"notification.{field}")
 
 
-def events_from(asked: pb.JobSpec) -> tuple[str, ...]:
+def events_from(job_spec: pb.JobSpec) -> tuple[str, ...]:
     """Raises RefusedError."""
-    if not asked.HasField("notification"):
+    if not job_spec.HasField("notification"):
         return ()
-    events = tuple(dict.fromkeys(asked.notification.events)) or (END,)
+    events = tuple(dict.fromkeys(job_spec.notification.events)) or (END,)
     if wrong := wrong_events(events):
         raise _invalid(wrong, "events")
     return events
 
 
-def notice_from(asked: pb.JobSpec) -> NoticeTo | None:
+def notice_from(job_spec: pb.JobSpec) -> NoticeTo | None:
     """Raises RefusedError."""
-    if not asked.HasField("notification"):
+    if not job_spec.HasField("notification"):
         return None
-    given = asked.notification
+    given = job_spec.notification
     if not (given.mail or given.webhook or given.command):
         raise _invalid("a notification without mail, webhook or command: name one", "events")
     if given.mail and (len(given.mail) > MAIL_BYTES_MAX or not _MAIL.fullmatch(given.mail)):

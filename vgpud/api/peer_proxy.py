@@ -28,7 +28,7 @@ from vgpud.host.listeners import API
 log = logging.getLogger("vgpud.api")
 
 #: connections of one user and of all together; root and the daemon's own user have ROOT_MORE beyond both
-PER_UID_MAX, ALL_MAX, ROOT_MORE = API.share_max, API.all_max, API.more
+PER_UID_MAX, ALL_MAX, ROOT_MORE = API.share_max, API.all_max, API.reserved_max
 BACKLOG = 1024
 #: connections that the loop accepts before it does anything else
 ACCEPTED_AT_ONCE = 8
@@ -57,12 +57,12 @@ class Peer:
     gid: int
     gids: tuple[int, ...]  # further groups
     pid: int  # 0 = it has ended already, or is in a pid namespace that we cannot see
-    started: int  # its start time: processes.open_process(pid, started) is never another process
+    start_ticks: int  # its start time: processes.open_process(pid, started) is never another process
     certificate: str = ""  # SHA-256 of the certificate of a connection over TLS
     refusal: str = ""  # why all its calls are refused, one sentence
 
     @property
-    def trusted(self) -> bool:
+    def is_trusted(self) -> bool:
         return self.uid in (0, os.geteuid())
 
 
@@ -86,13 +86,13 @@ def credentials(sock: socket.socket) -> Peer:
 class _Side(asyncio.Protocol):
     """One of the two connections that bytes are passed between: the client's, or ours to gRPC."""
 
-    def __init__(self, lost: asyncio.Future[None]) -> None:
+    def __init__(self, close_future: asyncio.Future[None]) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: _Side | None = None
-        self.received = False
-        self.early = bytearray()  # received before the other side was connected
+        self.has_received_data = False
+        self.early_data = bytearray()  # received before the other side was connected
         self._stopped: set[str] = set()  # reasons why nothing is read
-        self._lost = lost  # done when either side has closed
+        self._lost = close_future  # done when either side has closed
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -101,13 +101,13 @@ class _Side(asyncio.Protocol):
         transport.set_write_buffer_limits(high=BUFFER_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        self.received = True
+        self.has_received_data = True
         if self.other and self.other.transport:
             self.other.transport.write(data)
             return
         # Python before 3.11.3 reads although connection_made() has paused that (its issue 100348): nothing may be lost
-        self.early += data
-        if len(self.early) > BUFFER_BYTES and self.transport:
+        self.early_data += data
+        if len(self.early_data) > BUFFER_BYTES and self.transport:
             self.transport.abort()
 
     def stop_reading(self, why: str) -> None:
@@ -182,7 +182,7 @@ class _ClientSide(_Side):
             self._proxy.turns.charge(self._uid, READ_NS)
             super().data_received(data)
             return
-        self.received = True
+        self.has_received_data = True
         self._held += data
         if self._passing is None and self._proxy.turns.is_free(self._uid):
             self._pass_piece()
@@ -213,8 +213,8 @@ class _ClientSide(_Side):
 class _ServerSide(_Side):
     """Our connection to gRPC for one client."""
 
-    def __init__(self, lost: asyncio.Future[None], client: _ClientSide) -> None:
-        super().__init__(lost)
+    def __init__(self, close_future: asyncio.Future[None], client: _ClientSide) -> None:
+        super().__init__(close_future)
         self._client = client
 
     def data_received(self, data: bytes) -> None:
@@ -231,10 +231,10 @@ class _Connections:
 
     def refusal(self, peer: Peer) -> str:
         """Why a new connection is refused; "" when it is not."""
-        more = ROOT_MORE if peer.trusted else 0
+        more = ROOT_MORE if peer.is_trusted else 0
         if len(self.by_token) >= ALL_MAX + more:
             return f"{len(self.by_token)} connections are open, which is the limit"
-        if self.by_uid[peer.uid] >= PER_UID_MAX and not peer.trusted:
+        if self.by_uid[peer.uid] >= PER_UID_MAX and not peer.is_trusted:
             return f"uid {peer.uid} has {PER_UID_MAX} connections open, which is the limit"
         return ""
 
@@ -259,7 +259,7 @@ class PeerProxy:
     def __init__(self, private: Path, turns: Turns | None = None) -> None:
         self._private = private  # gRPC's own socket
         self.turns = turns or Turns()
-        self.is_admin: Callable[[Peer], bool] = lambda peer: peer.trusted
+        self.is_admin: Callable[[Peer], bool] = lambda peer: peer.is_trusted
         self._connections = _Connections()
         self._server: asyncio.Server | None = None
         self._public = self._made = Path()
@@ -342,7 +342,7 @@ class PeerProxy:
 
     # ---- one connection ----
 
-    def _accept(self, client: _ClientSide, lost: asyncio.Future[None]) -> None:
+    def _accept(self, client: _ClientSide, close_future: asyncio.Future[None]) -> None:
         """Forwards a new connection to gRPC, or closes it."""
         assert client.transport
         try:
@@ -350,17 +350,17 @@ class PeerProxy:
         except OSError:
             client.transport.abort()
             return
-        self._admit(client, lost, peer)
+        self._admit(client, close_future, peer)
 
     def remote_client(
-        self, identify: Identify, admitted: Callable[[asyncio.Transport, Peer], None]
+        self, identify: Identify, on_admit: Callable[[asyncio.Transport, Peer], None]
     ) -> asyncio.Protocol:
         """The protocol of a connection over TLS, when its handshake has succeeded; `identify` says whose it is, and
         `admitted` gets it when it is forwarded."""
 
-        def accept(client: _ClientSide, lost: asyncio.Future[None]) -> None:
+        def accept(client: _ClientSide, close_future: asyncio.Future[None]) -> None:
             assert client.transport
-            task = asyncio.get_running_loop().create_task(self._welcome(client, lost, identify, admitted))
+            task = asyncio.get_running_loop().create_task(self._welcome(client, close_future, identify, on_admit))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -369,9 +369,9 @@ class PeerProxy:
     async def _welcome(
         self,
         client: _ClientSide,
-        lost: asyncio.Future[None],
+        close_future: asyncio.Future[None],
         identify: Identify,
-        admitted: Callable[[asyncio.Transport, Peer], None],
+        on_admit: Callable[[asyncio.Transport, Peer], None],
     ) -> None:
         assert client.transport
         try:
@@ -379,10 +379,10 @@ class PeerProxy:
         except BaseException:
             client.transport.abort()
             raise
-        if not lost.done() and self._admit(client, lost, peer):
-            admitted(client.transport, peer)
+        if not close_future.done() and self._admit(client, close_future, peer):
+            on_admit(client.transport, peer)
 
-    def _admit(self, client: _ClientSide, lost: asyncio.Future[None], peer: Peer) -> bool:
+    def _admit(self, client: _ClientSide, close_future: asyncio.Future[None], peer: Peer) -> bool:
         """Forwards a connection of this peer unless there are too many. Returns whether it does."""
         assert client.transport
         why = self._connections.refusal(peer)
@@ -393,13 +393,15 @@ class PeerProxy:
         client.set_user(ADMINS if self.is_admin(peer) else peer.uid)
         token = secrets.token_hex(16)
         self._connections.add(token, peer)
-        task = asyncio.get_running_loop().create_task(self._forward(client, lost, peer, token))
+        task = asyncio.get_running_loop().create_task(self._forward_connection(client, close_future, peer, token))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
 
-    async def _forward(self, client: _ClientSide, lost: asyncio.Future[None], peer: Peer, token: str) -> None:
-        server = _ServerSide(lost, client)
+    async def _forward_connection(
+        self, client: _ClientSide, close_future: asyncio.Future[None], peer: Peer, token: str
+    ) -> None:
+        server = _ServerSide(close_future, client)
         client.other, server.other = server, client
         loop = asyncio.get_running_loop()
         assert client.transport
@@ -409,12 +411,12 @@ class PeerProxy:
             silence = loop.call_later(SILENT_S, self._abort_if_silent, client)
             sock = await self._connect(f"{_PREFIX}/{peer.uid}/{peer.pid}/{token}")
             await loop.create_unix_connection(lambda: server, sock=sock)
-            early = bytes(client.early)
-            client.early.clear()
+            early = bytes(client.early_data)
+            client.early_data.clear()
             client.resume_reading("alone")
             if early:
                 client.data_received(early)
-            await lost
+            await close_future
         except OSError as error:
             self._log(f"a connection of uid {peer.uid} (pid {peer.pid}) was not forwarded: {error.strerror or error}")
         finally:
@@ -445,7 +447,7 @@ class PeerProxy:
             raise
 
     def _abort_if_silent(self, client: _Side) -> None:
-        if client.transport and not client.received:
+        if client.transport and not client.has_received_data:
             client.transport.abort()
 
     def _log(self, text: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import grpc
 
 from vgpud.api.caller import Caller, set_caller
-from vgpud.api.decoding import DecodeError, decode, decoded
+from vgpud.api.decoding import DecodeError, decode, decode_stream
 from vgpud.api.peer_proxy import Peer
 from vgpud.api.rpc import RefusedError, abort
 from vgpud.api.tokens import Tokens, secret_in
@@ -134,11 +134,11 @@ class Site(Protocol):
 async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:
     """Why this caller may not have this request's answer. A missing object is reported by the method."""
     if row is None:
-        return _denied("no user may call this method: it is in no table of permissions")
+        return _deny("no user may call this method: it is in no table of permissions")
     if who.admin:
         return None
     if row.who is Who.ADMIN:
-        return _denied(f"only admins may do this, and uid {who.uid} is none: see admin_group in the configuration")
+        return _deny(f"only admins may do this, and uid {who.uid} is none: see admin_group in the configuration")
     if row.who is Who.JOB_OWNER:
         denied = await _why_not_jobs(_numbers(getattr(request, row.field)), who, site, row.field)
         if denied:
@@ -148,21 +148,21 @@ async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Den
         owner = site.slice_owner(name) if name else None
         may = owner is None or who.owns(owner) or (row.who is Who.SLICE_USER and who.sees(owner))
         if not may:
-            return _denied(f"slice {name!r} does not belong to uid {who.uid}: ask its owner or an admin", row.field)
+            return _deny(f"slice {name!r} does not belong to uid {who.uid}: ask its owner or an admin", row.field)
     if row.job:
-        ahead = _ahead(_at(request, row.job).priority, site.job_priority_max())
+        ahead = _why_not_priority(_at(request, row.job).priority, site.job_priority_max())
         if ahead:
             return ahead
-    return _beyond(_at(request, row.spec), site.user_limits()) if row.spec else None
+    return _why_not_spec(_at(request, row.spec), site.user_limits()) if row.spec else None
 
 
-def _ahead(priority: int, most: int) -> Denied | None:
+def _why_not_priority(priority: int, priority_max: int) -> Denied | None:
     """A user who could set any priority would precede all others; a lower priority than the default is always
     allowed."""
-    if priority <= most:
+    if priority <= priority_max:
         return None
-    text = f"priority {priority} is more than users' jobs may have: at most {most} (job_priority_max), or ask an admin"
-    return _denied(text, "priority")
+    text = f"priority {priority} is more than users' jobs may have: at most {priority_max} (job_priority_max), or ask an admin"
+    return _deny(text, "priority")
 
 
 async def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field: str) -> Denied | None:
@@ -171,22 +171,22 @@ async def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field
     for job_id in sorted(set(job_ids)):
         owner = site.job_owner(job_id)
         if owner is not None and not who.owns(owner):
-            return _denied(f"job {job_id} does not belong to uid {who.uid}: ask its owner or an admin", field)
+            return _deny(f"job {job_id} does not belong to uid {who.uid}: ask its owner or an admin", field)
         await breathe()
     return None
 
 
-def _beyond(spec: Any, limits: Limits) -> Denied | None:
+def _why_not_spec(spec: Any, limits: Limits) -> Denied | None:
     """What would take other users' time is bounded as it is for containers."""
     if spec.priority > limits.priority:
         text = f"priority {spec.priority} is more than users may ask for: at most {limits.priority}"
-        return _denied(f"{text} (container_priority_max), or ask an admin", "priority")
+        return _deny(f"{text} (container_priority_max), or ask an admin", "priority")
     if spec.service_class == LATENCY and not limits.latency:
-        return _denied("class latency is not for users here (container_latency): ask an admin", "service_class")
+        return _deny("class latency is not for users here (container_latency): ask an admin", "service_class")
     return None
 
 
-def _denied(text: str, field: str = "") -> Denied:
+def _deny(text: str, field: str = "") -> Denied:
     return Denied(Reason.DENIED, text, field)
 
 
@@ -229,14 +229,14 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         return guarded
 
     def is_admin(self, peer: Peer) -> bool:
-        return peer.trusted or (self.admin_gid >= 0 and self.admin_gid in (peer.gid, *peer.gids))
+        return peer.is_trusted or (self.admin_gid >= 0 and self.admin_gid in (peer.gid, *peer.gids))
 
     def _who(self, context: Any) -> Caller:
         """Whose call it is. Raises RefusedError."""
         peer = self._peer(context.peer())
         if peer is None:
             text = "the caller is not known: connect to the daemon's public socket, as a user that its namespace has"
-            raise RefusedError(_denied(text))
+            raise RefusedError(_deny(text))
         if peer.refusal:
             raise RefusedError(Denied(Reason.UNAUTHENTICATED, peer.refusal))
         remote, certificate, token_id = bool(peer.certificate), peer.certificate, ""
@@ -257,7 +257,7 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
             peer.gids,
             peer.pid,
             admin,
-            peer.started,
+            peer.start_ticks,
             remote or bool(token_id),
             certificate,
             token_id,
@@ -268,7 +268,7 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         try:
             who = self._who(context)
         except RefusedError as error:
-            await abort(context, error.denied)
+            await abort(context, error.refusal)
             raise  # abort() has raised
         key = ADMINS if who.admin else who.uid
         if self._turns.waiting(key) >= WAITING_MAX:
@@ -291,32 +291,32 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
             """What is packed already, in its user's turn, stays so."""
             return message if isinstance(message, bytes) else handler.response_serializer(message)
 
-        async def checked(given: Any, who: Caller) -> Any:
+        async def check_request(raw_request: Any, who: Caller) -> Any:
             """The request. Raises DecodeError, RefusedError."""
-            request = decoded(parse, given) if handler.request_streaming else decode(parse, given)
+            request = decode_stream(parse, raw_request) if handler.request_streaming else decode(parse, raw_request)
             denied = await why_not(row, who, request, self._site)
             if denied:
                 raise RefusedError(denied)
             return request
 
-        async def answer(given: Any, context: Any, who: Caller) -> Any:
-            return pack(await behaviour(await checked(given, who), context))
+        async def answer(raw_request: Any, context: Any, who: Caller) -> Any:
+            return pack(await behaviour(await check_request(raw_request, who), context))
 
-        async def single(given: Any, context: Any) -> Any:
+        async def single(raw_request: Any, context: Any) -> Any:
             who, turn = await self._queue(context)
             try:
-                return await turn.run(answer(given, context, who))
+                return await turn.run(answer(raw_request, context, who))
             except (DecodeError, RefusedError) as error:
                 await abort(context, _refusal(error))
 
-        async def stream(given: Any, context: Any) -> None:
+        async def stream(raw_request: Any, context: Any) -> None:
             who, turn = await self._queue(context)
             if not who.admin and self._streams[who.uid] >= STREAMS_PER_USER_MAX:
                 text = f"{STREAMS_PER_USER_MAX} streams of uid {who.uid} are open, which is the limit: close some"
                 await abort(context, Denied(Reason.NO_CAPACITY, text))
             self._streams[who.uid] += not who.admin
             try:
-                messages = behaviour(await turn.run(checked(given, who)), context)
+                messages = behaviour(await turn.run(check_request(raw_request, who)), context)
                 if not hasattr(messages, "__aiter__"):  # it writes its answers by itself
                     await messages
                     return
@@ -351,4 +351,4 @@ async def _send(messages: Any, turn: Turn, context: Any) -> None:
 
 
 def _refusal(error: DecodeError | RefusedError) -> Denied:
-    return error.denied if isinstance(error, RefusedError) else Denied(Reason.INVALID, str(error))
+    return error.refusal if isinstance(error, RefusedError) else Denied(Reason.INVALID, str(error))

@@ -57,8 +57,8 @@ def queue_from(
     return spec, _members(asked.members) if "members" in changed else tuple(members)
 
 
-def _setting(asked: pb.Queue, name: str) -> Any:
-    value = getattr(asked, name)
+def _setting(queue: pb.Queue, name: str) -> Any:
+    value = getattr(queue, name)
     return _CHECKS[name](value, name) if name in _CHECKS else value
 
 
@@ -121,14 +121,14 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def _members(asked: Sequence[str]) -> tuple[str, ...]:
-    if len(asked) > MEMBERS_MAX:
-        raise _invalid(f"{len(asked)} members: at most {MEMBERS_MAX} are allowed, or name a group", "members")
-    for member in asked:
+def _members(members: Sequence[str]) -> tuple[str, ...]:
+    if len(members) > MEMBERS_MAX:
+        raise _invalid(f"{len(members)} members: at most {MEMBERS_MAX} are allowed, or name a group", "members")
+    for member in members:
         why = member_refusal(member)
         if why:
             raise _invalid(why, "members")
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(members))
 
 
 def _check_whole(spec: QueueSpec, queues: dict[str, QueueSpec]) -> None:

@@ -55,30 +55,32 @@ _PAUSE_S = 0.2
 _ESTABLISHED = 1  # the first byte of TCP_INFO
 
 
-def why_invalid(issued: Issued | None, now_s: float) -> str:
+def why_invalid(certificate: Issued | None, now_s: float) -> str:
     """Why a certificate with this entry in the list is refused, in one sentence; "" when it is valid."""
-    if issued is None or issued.kind != USER:
+    if certificate is None or certificate.kind != USER:
         return "this certificate is not in the daemon's list: ask its admin for one (`vgpu cert user NAME`)"
-    state = issued.state(now_s)
-    whose = f"the certificate of {issued.name} with serial number {issued.serial}"
+    state = certificate.state(now_s)
+    whose = f"the certificate of {certificate.name} with serial number {certificate.serial}"
     if state == "revoked":
-        return f"{whose} was revoked on {when(issued.revoked_s)}: ask the daemon's admin for a new one"
+        return f"{whose} was revoked on {when(certificate.revoked_s)}: ask the daemon's admin for a new one"
     if state == "expired":
-        fix = f"ask the daemon's admin for a new one (`vgpu cert user {issued.name}`)"
-        return f"{whose} expired on {when(issued.not_after_s)}, and the daemon's clock shows {when(now_s)}: {fix}"
+        fix = f"ask the daemon's admin for a new one (`vgpu cert user {certificate.name}`)"
+        return f"{whose} expired on {when(certificate.not_after_s)}, and the daemon's clock shows {when(now_s)}: {fix}"
     if state == "early":
-        text = f"{whose} is valid from {when(issued.not_before_s)}"
+        text = f"{whose} is valid from {when(certificate.not_before_s)}"
         return f"{text}, and the daemon's clock shows {when(now_s)}: ask its admin to set that clock"
     return ""
 
 
-def why_no_user(issued: Issued, user: users.User | None) -> str:
+def why_no_user(certificate: Issued, user: users.User | None) -> str:
     """Why the user of this certificate may not connect; "" when nothing is wrong."""
     if user is None:
-        return f"there is no user {issued.name!r} on the daemon's machine: ask its admin to create the user"
-    if user.uid != issued.uid:
-        text = f"user {issued.name} had uid {issued.uid} when the certificate was issued and has {user.uid} now"
-        return f"{text}: ask the daemon's admin for a new one (`vgpu cert user {issued.name}`)"
+        return f"there is no user {certificate.name!r} on the daemon's machine: ask its admin to create the user"
+    if user.uid != certificate.uid:
+        text = (
+            f"user {certificate.name} had uid {certificate.uid} when the certificate was issued and has {user.uid} now"
+        )
+        return f"{text}: ask the daemon's admin for a new one (`vgpu cert user {certificate.name}`)"
     return ""
 
 
@@ -218,7 +220,7 @@ class RemoteListener:
     async def _shake_hands(self, sock: socket.socket, source: int | str) -> None:
         """Each source waits for its own account: one that makes handshakes without end delays no other's."""
         loop, turns, account = asyncio.get_running_loop(), self._proxy.turns, _account(source)
-        client = self._proxy.remote_client(self._identify, self._admitted)
+        client = self._proxy.remote_client(self._identify, self._add_connection)
         try:
             if not turns.is_free(account):
                 await turns.wait_apart(account, arriving=True)
@@ -241,25 +243,27 @@ class RemoteListener:
         tls = transport.get_extra_info("ssl_object")
         sha256 = hashlib.sha256(tls.getpeercert(binary_form=True)).hexdigest()
         if tls.selected_alpn_protocol() != "h2":
-            return _refused(sha256, "this port speaks gRPC only: use vgpu, or vgpud.client")
+            return _make_refused_peer(sha256, "this port speaks gRPC only: use vgpu, or vgpud.client")
         return await self._standing(sha256)
 
     async def _standing(self, sha256: str) -> Peer:
         try:
-            issued = self._register.issued().get(sha256)
+            issued = self._register.read_certificates().get(sha256)
         except VgpudError as error:
             self._log(f"remote users are refused: {error}")
-            return _refused(sha256, "the daemon cannot read its list of certificates: ask its admin to see its log")
+            return _make_refused_peer(
+                sha256, "the daemon cannot read its list of certificates: ask its admin to see its log"
+            )
         why = why_invalid(issued, self._now_s())
         if why or issued is None:
-            return _refused(sha256, why)
+            return _make_refused_peer(sha256, why)
         user = await asyncio.get_running_loop().run_in_executor(None, users.find, issued.name)
         why = why_no_user(issued, user)
         if why or user is None:
-            return _refused(sha256, why)
+            return _make_refused_peer(sha256, why)
         return Peer(user.uid, user.gid, user.gids, 0, 0, sha256)
 
-    def _admitted(self, transport: asyncio.Transport, peer: Peer) -> None:
+    def _add_connection(self, transport: asyncio.Transport, peer: Peer) -> None:
         address = "{} port {}".format(*transport.get_extra_info("peername", ("?", "?"))[:2])
         if peer.refusal:
             self._log(f"calls from {address} are refused: {peer.refusal}")
@@ -329,7 +333,7 @@ def _account(source: int | str) -> int:
     return STRANGER - 1 - zlib.crc32(_words(source).encode()) % ACCOUNTS
 
 
-def _refused(sha256: str, why: str) -> Peer:
+def _make_refused_peer(sha256: str, why: str) -> Peer:
     return Peer(STRANGER, STRANGER, (), 0, 0, sha256, why)
 
 

@@ -25,18 +25,20 @@ def _moment(at: Timestamp, field: str) -> int:
     return at.seconds * SECOND_NS + at.nanos
 
 
-def reservation_from(given: pb.Reservation, node: str) -> Reservation:
+def reservation_from(reservation: pb.Reservation, node: str) -> Reservation:
     """What only the core can know is checked there; begin 0 is now. Raises RefusedError."""
-    if given.node not in ("", node):
-        raise refuse(Reason.NOT_FOUND, f"this daemon is node {node!r}, not {given.node!r}", "reservation.node")
-    if not given.HasField("end"):
-        raise _refuse(f"reservation {given.name[:60]!r} has no end: give one", "end")
-    if len(given.device_uuids) > GPUS_MAX:
-        text = f"{len(given.device_uuids)} devices are named: at most {GPUS_MAX} are allowed"
+    if reservation.node not in ("", node):
+        raise refuse(Reason.NOT_FOUND, f"this daemon is node {node!r}, not {reservation.node!r}", "reservation.node")
+    if not reservation.HasField("end"):
+        raise _refuse(f"reservation {reservation.name[:60]!r} has no end: give one", "end")
+    if len(reservation.device_uuids) > GPUS_MAX:
+        text = f"{len(reservation.device_uuids)} devices are named: at most {GPUS_MAX} are allowed"
         raise _refuse(text, "device_uuids")
-    begin_ns = _moment(given.begin, "begin") if given.HasField("begin") else 0
-    end_ns = _moment(given.end, "end")
-    return Reservation(given.name, node, tuple(given.device_uuids), begin_ns, end_ns, given.queue, given.reason)
+    begin_ns = _moment(reservation.begin, "begin") if reservation.HasField("begin") else 0
+    end_ns = _moment(reservation.end, "end")
+    return Reservation(
+        reservation.name, node, tuple(reservation.device_uuids), begin_ns, end_ns, reservation.queue, reservation.reason
+    )
 
 
 def reservation_view(one: Reservation) -> pb.Reservation:

@@ -43,23 +43,23 @@ _CODES = {
 class RefusedError(Exception):
     """Ends an RPC with a refusal."""
 
-    def __init__(self, denied: Denied) -> None:
-        super().__init__(denied.message)
-        self.denied = denied
+    def __init__(self, refusal: Denied) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
 
 
-def _details(denied: Denied) -> Iterable[Any]:
-    info = {"field": denied.field, "subject": denied.subject}
+def _details(refusal: Denied) -> Iterable[Any]:
+    info = {"field": refusal.field, "subject": refusal.subject}
     given = {k: v for k, v in info.items() if v}
-    yield error_details_pb2.ErrorInfo(reason=denied.reason.value, domain=DOMAIN, metadata=given)
-    if denied.reason is Reason.INVALID:
-        violation = error_details_pb2.BadRequest.FieldViolation(field=denied.field, description=denied.message)
+    yield error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=given)
+    if refusal.reason is Reason.INVALID:
+        violation = error_details_pb2.BadRequest.FieldViolation(field=refusal.field, description=refusal.message)
         yield error_details_pb2.BadRequest(field_violations=[violation])
-    elif denied.reason is Reason.NO_CAPACITY:
-        quota = error_details_pb2.QuotaFailure.Violation(subject=denied.subject or "node", description=denied.message)
+    elif refusal.reason is Reason.NO_CAPACITY:
+        quota = error_details_pb2.QuotaFailure.Violation(subject=refusal.subject or "node", description=refusal.message)
         yield error_details_pb2.QuotaFailure(violations=[quota])
-    elif denied.reason is Reason.PRECONDITION:
-        unmet = error_details_pb2.PreconditionFailure.Violation(type="SLICE_IN_USE", description=denied.message)
+    elif refusal.reason is Reason.PRECONDITION:
+        unmet = error_details_pb2.PreconditionFailure.Violation(type="SLICE_IN_USE", description=refusal.message)
         yield error_details_pb2.PreconditionFailure(violations=[unmet])
 
 
@@ -69,16 +69,16 @@ def _cut(text: str) -> str:
     return text if len(data) <= MESSAGE_BYTES_MAX else data[:MESSAGE_BYTES_MAX].decode(errors="ignore") + " ..."
 
 
-async def abort(context: Any, denied: Denied) -> None:
+async def abort(context: Any, refusal: Denied) -> None:
     """Ends the RPC with the refusal's status, message and details."""
-    denied = replace(denied, message=_cut(denied.message))
-    code = _CODES[denied.reason]
-    status = status_pb2.Status(code=code.value[0], message=denied.message)
-    for detail in _details(denied):
+    refusal = replace(refusal, message=_cut(refusal.message))
+    code = _CODES[refusal.reason]
+    status = status_pb2.Status(code=code.value[0], message=refusal.message)
+    for detail in _details(refusal):
         packed = any_pb2.Any()
         packed.Pack(detail)
         status.details.append(packed)
-    await context.abort(code, denied.message, rpc_status.to_status(status).trailing_metadata)
+    await context.abort(code, refusal.message, rpc_status.to_status(status).trailing_metadata)
 
 
 def unary(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,8 +92,8 @@ def unary(method: Callable[..., Any]) -> Callable[..., Any]:
             response = method(self, request)
             return await response if inspect.isawaitable(response) else response
         except RefusedError as refused:
-            code = _CODES[refused.denied.reason].name
-            return await abort(context, refused.denied)
+            code = _CODES[refused.refusal.reason].name
+            return await abort(context, refused.refusal)
         except Exception:
             code = "INTERNAL"
             log.exception("%s failed", method.__name__)
@@ -109,10 +109,10 @@ def refuse(reason: Reason, message: str, field: str = "") -> RefusedError:
     return RefusedError(Denied(reason, message, field=field))
 
 
-def page(keyed: Sequence[tuple[str, Any]], request: Any) -> tuple[list[Any], str]:
+def page(keyed_items: Sequence[tuple[str, Any]], request: Any) -> tuple[list[Any], str]:
     """The page that a request asks for, and the token of the next one."""
     try:
-        return views.page(keyed, request.page_size, request.page_token)
+        return views.page(keyed_items, request.page_size, request.page_token)
     except ValueError as error:
         raise refuse(Reason.INVALID, str(error), "page_token") from error
 
@@ -149,7 +149,7 @@ class Watching:
                 async for message in messages:
                     yield message
         except RefusedError as refused:
-            await abort(context, refused.denied)
+            await abort(context, refused.refusal)
         finally:
             self._watchers[whose] -= 1
             if not self._watchers[whose]:

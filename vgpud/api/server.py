@@ -72,14 +72,14 @@ class Backend(Protocol):
     tracing: Tracing
 
     async def submit(self, event: Event) -> Slice | Denied | None: ...
-    async def saved(self) -> Denied | None: ...
+    async def wait_until_saved(self) -> Denied | None: ...
     async def suspend(self, name: str, evict: bool, deadline_s: float) -> Slice | Denied: ...
     async def resume(self, name: str, deadline_s: float) -> Slice | Denied: ...
     def node_view(self) -> pb.Node: ...
     def why_no_cdi(self) -> str: ...
     def why_no_device(self, slice_name: str) -> str: ...
     def reading(self, device: str) -> Reading: ...
-    def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
+    def slice_counters(self, slice_: Slice) -> Sequence[SliceStats]: ...
     def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
     def attach_path(self, slice_name: str) -> str: ...
     def events_after(self, sequence: int) -> Sequence[Entry]: ...
@@ -105,8 +105,8 @@ def _owner(asked_uid: int) -> int:
     return who.uid
 
 
-def _deadline_s(given: Duration, was_given: bool) -> float:
-    asked_s = given.seconds + given.nanos / 1e9 if was_given else DEADLINE_S
+def _deadline_s(deadline: Duration, was_given: bool) -> float:
+    asked_s = deadline.seconds + deadline.nanos / 1e9 if was_given else DEADLINE_S
     if not _DEADLINE_MIN_S <= asked_s <= _DEADLINE_MAX_S:
         text = f"deadline {asked_s:g} s is out of range: write {_DEADLINE_MIN_S:g} to {_DEADLINE_MAX_S:g} seconds"
         raise refuse(Reason.INVALID, text, "deadline")
@@ -123,25 +123,25 @@ class Service(Watching):
     def _indexes(self) -> dict[str, int]:
         return {d.uuid: d.index for d in self.backend.state.devices.values()}
 
-    def _here(self, node: str) -> None:
+    def _check_node(self, node: str) -> None:
         if node and node != self.backend.node:
             raise refuse(Reason.NOT_FOUND, f"this daemon is node {self.backend.node!r}, not {node!r}", "node")
 
-    def _slice(self, made: Slice) -> pb.Slice:
+    def _slice(self, slice_: Slice) -> pb.Slice:
         b = self.backend
-        running = len(b.state.processes_of(made.name))
-        containers = b.state.containers_of(made.name)
-        job_name = b.job_name(made.job_id) if made.job_id else ""
-        counters, path = b.slice_counters(made), b.attach_path(made.name)
-        return views.slice_view(made, b.node, self._indexes(), counters, path, running, containers, job_name)
+        running = len(b.state.processes_of(slice_.name))
+        containers = b.state.containers_of(slice_.name)
+        job_name = b.job_name(slice_.job_id) if slice_.job_id else ""
+        counters, path = b.slice_counters(slice_), b.attach_path(slice_.name)
+        return views.slice_view(slice_, b.node, self._indexes(), counters, path, running, containers, job_name)
 
-    def _seen(self) -> list[Slice]:
+    def _list_visible_slices(self) -> list[Slice]:
         """The slices that the caller is shown."""
         who = caller()
         return [made for made in self.backend.state.slices.values() if who.sees(made.owner_uid)]
 
-    def _named(self, node: str, name: str) -> Slice:
-        self._here(node)
+    def _find_slice(self, node: str, name: str) -> Slice:
+        self._check_node(node)
         made = self.backend.state.slices.get(name)
         if made is None:
             raise refuse(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", "name")
@@ -151,13 +151,13 @@ class Service(Watching):
         return views.device_view(device, self.backend.node, self.backend.state, self.backend.reading(device.uuid))
 
     async def _submit(self, event: Event) -> Slice | None:
-        return await self._saved(await self.backend.submit(event))
+        return await self._answer_when_saved(await self.backend.submit(event))
 
-    async def _saved(self, answer: _Answer | Denied) -> _Answer:
+    async def _answer_when_saved(self, answer: _Answer | Denied) -> _Answer:
         """Answered when it is on the disk, so that a crash of the machine does not revoke an answer."""
         if isinstance(answer, Denied):
             raise RefusedError(answer)
-        unsaved = await self.backend.saved()
+        unsaved = await self.backend.wait_until_saved()
         if unsaved:
             raise RefusedError(unsaved)
         return answer
@@ -186,13 +186,13 @@ class NodeService(Service, stubs.NodeServiceServicer):
 
     @unary
     async def DrainDevice(self, request: pb.DrainDeviceRequest) -> pb.DrainDeviceResponse:
-        self._here(request.node)
+        self._check_node(request.node)
         await self._submit(DrainDevice(request.device_uuid, request.reason))
         return pb.DrainDeviceResponse(device=self._device_named(request.device_uuid))
 
     @unary
     async def UndrainDevice(self, request: pb.UndrainDeviceRequest) -> pb.UndrainDeviceResponse:
-        self._here(request.node)
+        self._check_node(request.node)
         await self._submit(UndrainDevice(request.device_uuid))
         return pb.UndrainDeviceResponse(device=self._device_named(request.device_uuid))
 
@@ -210,7 +210,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     async def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
-        self._here(request.node)
+        self._check_node(request.node)
         if request.cdi_device and (why := self.backend.why_no_cdi()):
             raise refuse(Reason.PRECONDITION, why, "cdi_device")
         fresh = uuid.uuid4()
@@ -233,11 +233,11 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     def GetSlice(self, request: pb.GetSliceRequest) -> pb.GetSliceResponse:
-        return pb.GetSliceResponse(slice=self._slice(self._named(request.node, request.name)))
+        return pb.GetSliceResponse(slice=self._slice(self._find_slice(request.node, request.name)))
 
     @unary
     async def ListSlices(self, request: pb.ListSlicesRequest) -> pb.ListSlicesResponse:
-        shown, token = page([(made.name, made) for made in self._seen()], request)
+        shown, token = page([(made.name, made) for made in self._list_visible_slices()], request)
         answer = pb.ListSlicesResponse(next_page_token=token)
         for made in shown:
             answer.slices.append(self._slice(made))
@@ -246,7 +246,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     async def UpdateSlice(self, request: pb.UpdateSliceRequest) -> pb.UpdateSliceResponse:
-        self._here(request.node)
+        self._check_node(request.node)
         given = request.update_mask.paths or [field.name for field, _ in request.spec.ListFields()]
         patch, fields = views.spec_from(request.spec), tuple(sorted(set(given)))
         made = await self._submit(UpdateSlice(request.request_id, request.name, patch, fields, asker_uid=caller().uid))
@@ -254,28 +254,28 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     async def DeleteSlice(self, request: pb.DeleteSliceRequest) -> pb.DeleteSliceResponse:
-        self._here(request.node)
+        self._check_node(request.node)
         event = DeleteSlice(request.request_id, request.name, request.force, asker_uid=caller().uid)
         await self._submit(event)
         return pb.DeleteSliceResponse()
 
     @unary
     async def SuspendSlice(self, request: pb.SuspendSliceRequest) -> pb.SuspendSliceResponse:
-        made = self._named(request.node, request.name)
+        made = self._find_slice(request.node, request.name)
         deadline_s = _deadline_s(request.deadline, request.HasField("deadline"))
-        changed = await self._saved(await self.backend.suspend(made.name, request.evict, deadline_s))
+        changed = await self._answer_when_saved(await self.backend.suspend(made.name, request.evict, deadline_s))
         return pb.SuspendSliceResponse(slice=self._slice(changed))
 
     @unary
     async def ResumeSlice(self, request: pb.ResumeSliceRequest) -> pb.ResumeSliceResponse:
-        made = self._named(request.node, request.name)
+        made = self._find_slice(request.node, request.name)
         deadline_s = _deadline_s(request.deadline, request.HasField("deadline"))
-        changed = await self._saved(await self.backend.resume(made.name, deadline_s))
+        changed = await self._answer_when_saved(await self.backend.resume(made.name, deadline_s))
         return pb.ResumeSliceResponse(slice=self._slice(changed))
 
     @unary
     async def ListProcesses(self, request: pb.ListProcessesRequest) -> pb.ListProcessesResponse:
-        self._here(request.node)
+        self._check_node(request.node)
         state = self.backend.state
         if request.slice and request.slice not in state.slices:
             text = f"no slice {request.slice!r} on this node: `vgpu slice ls` lists them"
@@ -320,7 +320,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
     async def _everything(self) -> bytes:
         """A WatchSlicesResponse for the caller."""
         answer = pb.WatchSlicesResponse()
-        for made in sorted(self._seen(), key=lambda made: made.name):
+        for made in sorted(self._list_visible_slices(), key=lambda made: made.name):
             answer.slices.append(self._slice(made))
             await breathe()
         answer.devices.extend(self._device(device) for device in self.backend.state.devices.values())
@@ -338,14 +338,14 @@ class SliceService(Service, stubs.SliceServiceServicer):
             return {share.device_uuid for share in now.shares} if now and made and now.uid == made.uid else set()
 
         def batch(events: list[TraceEvent]) -> pb.WatchTraceResponse:
-            names.update((s.serial, s.name) for s in self._seen())
+            names.update((s.serial, s.name) for s in self._list_visible_slices())
             indexes = self._indexes()
             known = (e for e in events if not e.serial or e.serial in names)
             shown = [views.trace_event_view(e, indexes, names) for e in known]
             return pb.WatchTraceResponse(events=shown, now_ns=time.monotonic_ns(), node=self.backend.node)
 
         async def batches() -> AsyncGenerator[pb.WatchTraceResponse, None]:
-            self._named(request.node, request.name)
+            self._find_slice(request.node, request.name)
             while here := devices():
                 with self.backend.tracing.watch(here) as watcher:
                     while devices() == here:
@@ -363,7 +363,7 @@ class ClaimService(Service, stubs.ClaimServiceServicer):
 
     @unary
     async def PrepareClaim(self, request: pb.PrepareClaimRequest) -> pb.PrepareClaimResponse:
-        self._here(request.node)
+        self._check_node(request.node)
         if why := self.backend.why_no_cdi():
             raise refuse(Reason.PRECONDITION, why, "claim")
         event = PrepareClaim(
@@ -382,7 +382,7 @@ class ClaimService(Service, stubs.ClaimServiceServicer):
 
     @unary
     async def UnprepareClaim(self, request: pb.UnprepareClaimRequest) -> pb.UnprepareClaimResponse:
-        self._here(request.node)
+        self._check_node(request.node)
         await self._submit(UnprepareClaim(request.claim_uid))
         return pb.UnprepareClaimResponse()
 
@@ -432,10 +432,10 @@ class EventService(Service, stubs.EventServiceServicer):
             yield message
 
 
-def _reflection_v1(known: Sequence[str]) -> Any:
+def _reflection_v1(service_names: Sequence[str]) -> Any:
     """Reflection as clients ask for it first: v1 has the messages of v1alpha, which is all that grpcio-reflection has
     (1.85.1)."""
-    answer = reflection.aio.ReflectionServicer(known).ServerReflectionInfo  # type: ignore[attr-defined]
+    answer = reflection.aio.ReflectionServicer(service_names).ServerReflectionInfo  # type: ignore[attr-defined]
     request = reflection_pb2.ServerReflectionRequest.FromString
     pack = reflection_pb2.ServerReflectionResponse.SerializeToString
     method = grpc.stream_stream_rpc_method_handler(answer, request, pack)

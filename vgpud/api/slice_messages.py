@@ -28,15 +28,15 @@ def timestamp(wall_ns: int) -> Timestamp:
 def spec_from(message: pb.SliceSpec) -> Spec:
     """The core's spec; unset optional fields are None."""
 
-    def given(name: str) -> int | None:
+    def read_optional(name: str) -> int | None:
         return int(getattr(message, name)) if message.HasField(name) else None
 
     return Spec(
         gpus_milli=message.gpus_milli,
-        min_milli=given("min_milli"),
-        max_milli=given("max_milli"),
-        mem_min_bytes=given("mem_min_bytes"),
-        mem_max_bytes=given("mem_max_bytes"),
+        min_milli=read_optional("min_milli"),
+        max_milli=read_optional("max_milli"),
+        mem_min_bytes=read_optional("mem_min_bytes"),
+        mem_max_bytes=read_optional("mem_max_bytes"),
         weight=message.weight,
         priority=message.priority,
         device_uuids=tuple(message.device_uuids),
@@ -72,13 +72,13 @@ def container_view(container: Container, node: str) -> pb.Container:
     )
 
 
-def claim_from(given: pb.Claim, boot_id: str) -> Claim:
+def claim_from(claim: pb.Claim, boot_id: str) -> Claim:
     """A claim as the DRA driver brings it; pods and shares are put into their order."""
-    granted = [Share(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in given.granted]
+    granted = [Share(s.device_uuid, s.min_milli, s.max_milli, s.mem_min_bytes, s.mem_max_bytes) for s in claim.granted]
     shares = tuple(sorted(granted, key=lambda share: share.device_uuid))
-    pods, ids = tuple(sorted(set(given.pod_uids))), tuple(sorted(set(given.device_ids)))
-    names = tuple(sorted(set(given.pod_names)))
-    return Claim(given.uid, given.namespace, given.name, pods, shares, boot_id, ids, pod_names=names)
+    pods, ids = tuple(sorted(set(claim.pod_uids))), tuple(sorted(set(claim.device_ids)))
+    names = tuple(sorted(set(claim.pod_names)))
+    return Claim(claim.uid, claim.namespace, claim.name, pods, shares, boot_id, ids, pod_names=names)
 
 
 def _claim_view(claim: Claim) -> pb.Claim:
@@ -103,7 +103,7 @@ def _claim_view(claim: Claim) -> pb.Claim:
 
 
 def slice_view(
-    made: Slice,
+    slice_: Slice,
     node: str,
     indexes: dict[str, int],
     counters: Sequence[SliceStats],
@@ -115,24 +115,24 @@ def slice_view(
     """A slice with what it got so far; `counters` in the order of its shares."""
     view = pb.Slice(
         node=node,
-        name=made.name,
-        uid=made.uid,
-        spec=spec_view(made.spec),
-        ephemeral=made.ephemeral,
-        owner_uid=made.owner_uid,
+        name=slice_.name,
+        uid=slice_.uid,
+        spec=spec_view(slice_.spec),
+        ephemeral=slice_.ephemeral,
+        owner_uid=slice_.owner_uid,
         attach_socket=socket,
         processes=processes,
-        created_at=timestamp(made.created_wall_ns),
-        revision=made.revision,
+        created_at=timestamp(slice_.created_wall_ns),
+        revision=slice_.revision,
         containers=[container_view(c, node) for c in containers],
-        cdi_device=f"{CDI_KIND}={made.name}" if made.cdi_device else "",
-        queue=made.queue,
-        job_id=made.job_id,
+        cdi_device=f"{CDI_KIND}={slice_.name}" if slice_.cdi_device else "",
+        queue=slice_.queue,
+        job_id=slice_.job_id,
         job_name=job_name,
-        suspended=made.suspended,
-        claim=_claim_view(made.claim) if made.claim else None,
+        suspended=slice_.suspended,
+        claim=_claim_view(slice_.claim) if slice_.claim else None,
     )
-    for share, now in zip(made.shares, counters, strict=True):
+    for share, now in zip(slice_.shares, counters, strict=True):
         view.devices.add(
             node=node,
             device_uuid=share.device_uuid,
@@ -176,13 +176,17 @@ def trace_event_view(event: TraceEvent, indexes: Mapping[str, int], names: Mappi
         kind=event.kind,
         value=event.value,
         text=event.text,
-        lost=event.lost,
+        lost=event.lost_count,
     )
 
 
 def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Device:
     """A device with the sums of its slices' minima (milli, bytes) and NVML's reading (0 or absent: it has none)."""
-    reserved, drain, taken = state.reserved(device.uuid), state.drains.get(device.uuid), state.taken.get(device.uuid)
+    reserved, drain, taken = (
+        state.reserved(device.uuid),
+        state.drains.get(device.uuid),
+        state.taken_devices.get(device.uuid),
+    )
     given = state.of_kubernetes(device.uuid)
     return pb.Device(
         node=node,
@@ -195,7 +199,7 @@ def device_view(device: Device, node: str, state: State, now: Reading) -> pb.Dev
         memory_reserved_bytes=reserved[1],
         milli_reserved=reserved[0],
         sm_count=device.sm_count,
-        simulated=device.simulated,
+        simulated=device.is_simulated,
         context_bytes=device.context_bytes,
         granule_bytes=device.granule_bytes,
         compute_capability=device.compute_capability,
@@ -244,7 +248,7 @@ def process_view(
         uid=process.uid,
         program=process.program,
         attached_at=timestamp(process.attached_wall_ns),
-        resumed=process.resumed,
+        resumed=process.is_resumed,
         container=process.container_id,
         container_name=container.engine_name if container else "",
     )
@@ -258,7 +262,7 @@ def process_view(
             mem_held_bytes=now.mem_held_bytes,
             launches=now.launches,
             throttled_ns=now.throttled_ns,
-            denied=now.denied,
+            denied=now.mem_denied,
             mem_unattributed_bytes=now.mem_unattributed_bytes,
         )
     return view
@@ -278,13 +282,13 @@ def event_view(entry: Entry, node: str) -> pb.Event:
     )
 
 
-def page(keyed: Sequence[tuple[str, T]], size: int, token: str) -> tuple[list[T], str]:
+def page(keyed_items: Sequence[tuple[str, T]], size: int, token: str) -> tuple[list[T], str]:
     """A page of items sorted by key, and the token of the next one. Raises ValueError for an invalid token.
 
     The token holds the last key that was shown, so pages stay consistent while items are added and removed.
     """
     wanted, after = page_of(size, token)
-    ordered = sorted((item for item in keyed if not token or item[0] > after), key=lambda item: item[0])
+    ordered = sorted((item for item in keyed_items if not token or item[0] > after), key=lambda item: item[0])
     shown = ordered[:wanted]
     more = len(ordered) > wanted
     return [value for _, value in shown], page_token(shown[-1][0]) if more else ""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from vgpud.api.caller import caller
 from vgpud.api.rpc import RefusedError, refuse
-from vgpud.api.turns import received
+from vgpud.api.turns import charge_message
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import NEVER_NS, Job, JobState
 from vgpud.core.jobs.terminal import INPUT_BYTES_MAX, SIZE_MAX, Heard, Kind
@@ -45,8 +45,8 @@ class TerminalBackend(Protocol):
     """What the daemon does for these calls."""
 
     async def job(self, job_id: int) -> Job | None: ...
-    def jobs_changed(self, after: int) -> tuple[int, Any]: ...
-    async def wait_job_change(self, after: int, timeout_s: float) -> None: ...
+    def jobs_changed(self, change_number: int) -> tuple[int, Any]: ...
+    async def wait_job_change(self, change_number: int, timeout_s: float) -> None: ...
 
     def join_terminal(self, job: Job) -> Terminal | None:
         """The terminal of a job's present attempt; None: it is not there, not yet or not any more."""
@@ -87,11 +87,11 @@ class _Viewer:
         try:
             async for request in requests:
                 await self.take(request)
-                await received()
+                await charge_message()
         except RefusedError as refused:
-            self.refusal = refused.denied
+            self.refusal = refused.refusal
 
-    async def joined(self, terminal: Terminal) -> None:
+    async def set_terminal(self, terminal: Terminal) -> None:
         self.terminal = terminal
         if all(self._size):
             await terminal.resize(*self._size)
@@ -122,7 +122,7 @@ class Viewing:
         if not (isinstance(job.spec.run, Launch) and job.spec.run.terminal):
             text = f"job {job.job_id} was submitted without --pty: `vgpu queue logs -f {job.job_id}` follows its output"
             raise refuse(Reason.PRECONDITION, text, "job_id")
-        if job.state.ended:
+        if job.state.is_final:
             text = f"job {job.job_id} has ended ({job.state.value}): `vgpu queue logs {job.job_id}` shows its output"
             raise refuse(Reason.PRECONDITION, text, "job_id")
         if who.uid != job.spec.uid:
@@ -164,15 +164,15 @@ class Viewing:
                     job = await self._backend.job(job_id)
                     if job is None:
                         return
-                    is_draining = job.state.ended and viewer.terminal is not None  # its last output comes first
+                    is_draining = job.state.is_final and viewer.terminal is not None  # its last output comes first
                     if (job.state, job.reason, job.attempt) != shown and not is_draining:
                         shown = (job.state, job.reason, job.attempt)
                         yield pb.AttachJobResponse(job=self._show(job))
-                    if job.state.ended and not is_draining:
+                    if job.state.is_final and not is_draining:
                         return
                     if viewer.terminal is None and (found := self._backend.join_terminal(job)):
                         self._viewers[job_id] = viewer
-                        await viewer.joined(found)
+                        await viewer.set_terminal(found)
                     is_expected = viewer.terminal is None and job.state is JobState.RUNNING
                     missed_s = (missed_s or time.monotonic()) if is_expected else None
                     if missed_s and time.monotonic() - missed_s > GONE_S:
@@ -205,17 +205,17 @@ class Viewing:
             if self._viewers.get(job_id) is viewer:
                 del self._viewers[job_id]
 
-    async def _change(self, seen: int, timeout_s: float) -> None:
-        await self._backend.wait_job_change(seen, timeout_s)
+    async def _change(self, change_number: int, timeout_s: float) -> None:
+        await self._backend.wait_job_change(change_number, timeout_s)
         await asyncio.sleep(min(TOLD_S, timeout_s))
 
-    def _message(self, job_id: int, heard: Heard) -> pb.AttachJobResponse:
-        if heard.kind is Kind.REPLAY:
-            return pb.AttachJobResponse(replay=heard.data)
-        if heard.kind is Kind.OUTPUT:
-            return pb.AttachJobResponse(output=heard.data)
-        if heard.kind is Kind.LOST:
-            text = f"{heard.count} bytes of output were left out, because they were not taken in time: the log has them"
+    def _message(self, job_id: int, keeper_message: Heard) -> pb.AttachJobResponse:
+        if keeper_message.kind is Kind.REPLAY:
+            return pb.AttachJobResponse(replay=keeper_message.data)
+        if keeper_message.kind is Kind.OUTPUT:
+            return pb.AttachJobResponse(output=keeper_message.data)
+        if keeper_message.kind is Kind.LOST:
+            text = f"{keeper_message.count} bytes of output were left out, because they were not taken in time: the log has them"
             return pb.AttachJobResponse(notice=text)
         other = self._viewers.get(job_id)
         who = f"uid {other.uid}" if other else "another viewer"

@@ -26,7 +26,7 @@ BATCH_EVENTS = 2000
 class Source(Protocol):
     """The source of events: the arbiters."""
 
-    def trace(self, on: bool) -> None: ...
+    def trace(self, is_on: bool) -> None: ...
     def read_trace(self) -> Sequence[TraceEvent]: ...
 
 
@@ -43,9 +43,9 @@ class Watcher:
         if event.device_uuid not in self._uuids:
             return
         if len(self._events) == WATCHER_EVENTS_MAX:
-            self._lost += 1 + event.lost
+            self._lost += 1 + event.lost_count
             return
-        self._events.append(replace(event, lost=event.lost + self._lost) if self._lost else event)
+        self._events.append(replace(event, lost_count=event.lost_count + self._lost) if self._lost else event)
         self._lost = 0
 
     async def take(self) -> list[TraceEvent]:

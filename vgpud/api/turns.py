@@ -67,7 +67,7 @@ class Turns:
 
     def charge(self, uid: int, spent_ns: int) -> None:
         now_ns = self._now_ns()
-        self._accounts.seen(uid, now_ns)
+        self._accounts.record_use(uid, now_ns)
         if uid != ADMINS:
             self._accounts.charge(uid, spent_ns, now_ns)
 
@@ -80,11 +80,11 @@ class Turns:
         queue = self._waiting.get(uid)
         return len(queue.calls) if queue else 0
 
-    async def wait(self, uid: int, *, begun: bool = False) -> None:
+    async def wait(self, uid: int, *, has_begun: bool = False) -> None:
         """Until it is the turn of a call of this user; `begun`: one that has run before."""
         if not self.is_free(uid):
             calls = self._queue(uid).calls
-            await self._wait(uid, calls.appendleft if begun else calls.append)
+            await self._wait(uid, calls.appendleft if has_begun else calls.append)
 
     async def wait_apart(self, uid: int, *, arriving: bool = False) -> None:
         """As wait(), for work that never runs together with other work of the user, also when the account would allow
@@ -130,7 +130,7 @@ class Turns:
         self._timer = None
         now_ns = self._now_ns()
         for uid in self._waiting:
-            self._accounts.seen(uid, now_ns)
+            self._accounts.record_use(uid, now_ns)
         for uid in list(self._waiting):
             if self._accounts.wait_ns(uid, now_ns):
                 continue
@@ -157,7 +157,7 @@ class Turn:
         if time.perf_counter_ns() - self._began_ns < PIECE_NS:
             return
         await asyncio.sleep(0)  # ends the piece, which is charged
-        await self._turns.wait(self._uid, begun=True)
+        await self._turns.wait(self._uid, has_begun=True)
 
     async def message(self) -> None:
         """Before each message that a stream sends, and after each that it has received."""
@@ -212,13 +212,13 @@ async def breathe() -> None:
         await turn.breathe()
 
 
-def charged(work: Awaitable[T]) -> Awaitable[T]:
+def charge_work(work: Awaitable[T]) -> Awaitable[T]:
     """The same work, for a task that outlives this call: its user is charged for it all the same."""
     turn = _turn.get(None)
     return turn.run(work) if turn else work
 
 
-async def received() -> None:
+async def charge_message() -> None:
     """After each message that a stream's own task has read: charges it, and waits for the turn of the next one."""
     turn = _turn.get(None)
     if turn:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from vgpud.api.caller import caller
 from vgpud.api.rpc import RefusedError, abort, refuse, unary
-from vgpud.api.turns import received
+from vgpud.api.turns import charge_message
 from vgpud.core.elastic.worker_group import Membership, ProgressReport
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.model import Denied, Reason
@@ -70,10 +70,10 @@ class WorkerBackend(Protocol):
         """The owner of a job; None: there is no such job."""
         ...
 
-    def open_work(self, said: ProgressReport) -> Mailbox | Denied: ...
+    def open_work(self, report: ProgressReport) -> Mailbox | Denied: ...
     def close_work(self, box: Mailbox) -> None: ...
-    def heard_work(self, said: ProgressReport) -> None: ...
-    def progress(self, said: ProgressReport) -> Denied | None: ...
+    def heard_work(self, report: ProgressReport) -> None: ...
+    def progress(self, report: ProgressReport) -> Denied | None: ...
 
 
 def said_from(request: pb.WorkRequest | pb.ReportProgressRequest) -> ProgressReport:
@@ -98,8 +98,8 @@ def said_from(request: pb.WorkRequest | pb.ReportProgressRequest) -> ProgressRep
         seconds_ns=seconds_ns,
         steps=request.steps,
         waited_ns=waited_ns,
-        lost=work.lost,
-        joined=work.joined,
+        has_lost_peers=work.lost,
+        has_joined=work.joined,
         idle_ns=_ns(work.idle_seconds, "idle_seconds"),
     )
 
@@ -123,9 +123,13 @@ def _store(store: str) -> str:
     return store
 
 
-def _view(told: Membership) -> pb.WorkResponse:
+def _view(membership: Membership) -> pb.WorkResponse:
     return pb.WorkResponse(
-        generation=told.generation, workers=told.workers, store=told.store, batch=told.batch, reason=told.reason
+        generation=membership.generation,
+        workers=membership.workers,
+        store=membership.store,
+        batch=membership.batch,
+        reason=membership.reason,
     )
 
 
@@ -170,7 +174,7 @@ class WorkCalls:
                     raise RefusedError(told)
                 yield _view(told)
         except RefusedError as refused:
-            await abort(context, refused.denied)
+            await abort(context, refused.refusal)
         finally:
             if reader:
                 reader.cancel()
@@ -205,8 +209,8 @@ class WorkCalls:
                     raise refuse(Reason.INVALID, text, "worker")
                 self.backend.heard_work(said)
                 await asyncio.sleep(EVERY_S)
-                await received()
+                await charge_message()
         except RefusedError as refused:
-            box.put(refused.denied)
+            box.put(refused.refusal)
         finally:
             box.close()

@@ -31,9 +31,9 @@ class Refusal(Exception):
     """An attach message that is answered with a status and one line of text."""
 
     @classmethod
-    def of(cls, denied: Denied) -> Refusal:
+    def of(cls, core_refusal: Denied) -> Refusal:
         """The core's refusal as an attach status."""
-        return cls(_STATUS.get(denied.reason, lib.VG_ATTACH_DENIED), denied.message)
+        return cls(_STATUS.get(core_refusal.reason, lib.VG_ATTACH_DENIED), core_refusal.message)
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -45,10 +45,10 @@ def uuid_bytes(text: str) -> bytes:
     return uuid.UUID(text[4:] if text.startswith(("GPU-", "MIG-")) else text).bytes
 
 
-def uuid_text(raw: bytes, known: Iterable[str]) -> str:
+def uuid_text(raw: bytes, device_uuids: Iterable[str]) -> str:
     """The UUID of the known device with these bytes, which do not say what it is; else that of a GPU."""
     text = f"GPU-{uuid.UUID(bytes=raw)}"
-    return next((uuid for uuid in known if uuid[4:] == text[4:]), text)
+    return next((uuid for uuid in device_uuids if uuid[4:] == text[4:]), text)
 
 
 def clean_text(raw: bytes) -> str:
@@ -111,7 +111,7 @@ class Pages:
             raise OSError(-result, os.strerror(-result))
 
     @classmethod
-    def taken(cls, news: Any) -> Pages:
+    def from_news(cls, news: Any) -> Pages:
         """Those that the admission thread gave to a process (struct vg_admission_news)."""
         made = cls.__new__(cls)
         made._raw = ffi.new("struct vg_tenant_pages *", news.pages)
@@ -151,18 +151,18 @@ def reply_bytes(node: str, mode: str, status: int, text: str = "") -> bytes:
     return bytes(ffi.buffer(_reply(node, mode, status, text)))
 
 
-def slice_reply_bytes(node: str, mode: str, process_id: int, given: Slice, devices: Mapping[str, Device]) -> bytes:
+def slice_reply_bytes(node: str, mode: str, process_id: int, slice_: Slice, devices: Mapping[str, Device]) -> bytes:
     """The reply that admits a process, with the numbers of its slice on each device."""
-    return bytes(ffi.buffer(slice_reply(node, mode, process_id, given, devices)))
+    return bytes(ffi.buffer(slice_reply(node, mode, process_id, slice_, devices)))
 
 
-def slice_reply(node: str, mode: str, process_id: int, given: Slice, devices: Mapping[str, Device]) -> Any:
+def slice_reply(node: str, mode: str, process_id: int, slice_: Slice, devices: Mapping[str, Device]) -> Any:
     """The same as a struct vg_attach_reply."""
     reply = _reply(node, mode, lib.VG_ATTACH_OK, "")
     reply.process_id = process_id
-    reply.slice = given.name.encode()[: lib.VG_NAME_BYTES - 1]
-    reply.device_count = len(given.shares)
-    for entry, share in zip(reply.devices, given.shares, strict=False):
+    reply.slice = slice_.name.encode()[: lib.VG_NAME_BYTES - 1]
+    reply.device_count = len(slice_.shares)
+    for entry, share in zip(reply.devices, slice_.shares, strict=False):
         device = devices[share.device_uuid]
         ffi.buffer(entry.uuid)[:] = uuid_bytes(share.device_uuid)
         entry.kind = lib.VG_DEVICE_MIG if device.profile else lib.VG_DEVICE_GPU

@@ -40,7 +40,7 @@ from vgpud.attach.messages import (
 )
 from vgpud.attach.thread import AdmissionThread
 from vgpud.core.attach_rules import Rules
-from vgpud.core.bounds import shown, which
+from vgpud.core.bounds import format_account, which
 from vgpud.core.model import Denied, Device, Process, Slice
 from vgpud.host import cgroups, descriptors
 from vgpud.host import processes as host_processes
@@ -77,11 +77,11 @@ class Greeting:
     account: str
     container_id: str
     program: str
-    resumed: bool = False
+    is_resumed: bool = False
     holder: bool = False
     held: tuple[tuple[bytes, int], ...] = ()  # what a resuming process claims, by the 16 bytes of a device's UUID
     serial: int = 0  # of the slice whose pages it has been given already; 0: it waits for the answer
-    named: tuple[bytes, ...] = ()  # as held: the devices in its CUDA_VISIBLE_DEVICES, for a pending slice
+    named_uuids: tuple[bytes, ...] = ()  # as held: the devices in its CUDA_VISIBLE_DEVICES, for a pending slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,13 @@ class Backend(Protocol):
     def rules(self) -> tuple[Rules, Mapping[str, Device]]: ...
     def arbiter(self, device: str) -> Any: ...
     def look(
-        self, slice_name: str, uid: int, cgroups: tuple[str, ...], named: tuple[bytes, ...] | None = None
+        self, slice_name: str, uid: int, cgroups: tuple[str, ...], raw_uuids: tuple[bytes, ...] | None = None
     ) -> Admission | Denied: ...
-    def usage(self, found: Admission) -> Usage: ...
-    def gone(self, process_id: int) -> None: ...
-    def disconnected(self, process_id: int) -> None: ...
-    def ended(self, process_id: int) -> None: ...
-    def refused(self, slice_name: str, pid: int, why: str) -> None: ...
+    def usage(self, admission: Admission) -> Usage: ...
+    def remove_process(self, process_id: int) -> None: ...
+    def note_disconnect(self, process_id: int) -> None: ...
+    def note_process_end(self, process_id: int) -> None: ...
+    def note_refusal(self, slice_name: str, pid: int, why: str) -> None: ...
     def join(
         self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
     ) -> None: ...
@@ -191,7 +191,7 @@ class Tenants:
 
     def set_mode(self, mode: str) -> None:
         """What tenants do without the daemon, attached ones included."""
-        with self.settled():
+        with self.settle_admissions():
             self.mode = mode
             for peer in self._peers.values():
                 if peer.pages:
@@ -234,13 +234,13 @@ class Tenants:
             with contextlib.suppress(OSError):  # something else lies there, or it is mounted: not ours to remove
                 listener.path.parent.rmdir()
 
-    def left_over(self, known: Container[str]) -> list[str]:
+    def left_over(self, slice_names: Container[str]) -> list[str]:
         """Slices of a former daemon that are not among these, nor open: their sockets exist."""
         try:
             names = sorted(path.parent.name for path in self._directory.glob("*/attach.sock") if path.is_socket())
         except OSError:
             return []
-        return [name for name in names if name not in known and name not in self._listeners]
+        return [name for name in names if name not in slice_names and name not in self._listeners]
 
     def _retire(self, listener: Listener) -> None:
         self._thread.unlisten(listener.name)
@@ -249,7 +249,7 @@ class Tenants:
         for peer in list(listener.pending):
             self._drop_silent(listener, peer)
 
-    def lost(self) -> list[str]:
+    def find_lost_sockets(self) -> list[str]:
         """Slices whose socket file was removed."""
         return [name for name, listener in self._listeners.items() if not listener.path.exists()]
 
@@ -280,9 +280,9 @@ class Tenants:
     # ---- the admission thread ----
 
     @contextlib.contextmanager
-    def settled(self) -> Iterator[None]:
+    def settle_admissions(self) -> Iterator[None]:
         """What the thread has admitted is known to the core, and it admits nothing until new rules are made."""
-        with self._thread.stopped():
+        with self._thread.pause_admission():
             self._hear_all()
             self.forget_rules()
             yield
@@ -301,7 +301,7 @@ class Tenants:
     def _load_rules(self) -> None:
         self._rules_timer = None
         begin = time.monotonic()
-        with self._thread.stopped():
+        with self._thread.pause_admission():
             rules, devices = self._backend.rules()
             listeners = {name: listener.name for name, listener in self._listeners.items()}
             self._thread.load(rules, devices, self.mode, listeners, listeners.pop(SHARED, 0))
@@ -326,7 +326,7 @@ class Tenants:
             return True
         if news.kind == lib.VG_ADMISSION_FAULT:  # out of descriptors: the rest is in the backlog for a moment
             text = f"cannot accept: {os.strerror(news.error)}; raise LimitNOFILE"
-            self._backend.refused(slice_name, 0, text)
+            self._backend.note_refusal(slice_name, 0, text)
         elif listener:
             self._await_greeting(socket.socket(fileno=news.socket_fd), slice_name, listener)
         else:
@@ -343,7 +343,7 @@ class Tenants:
         sock = socket.socket(fileno=news.socket_fd)
         peer = Peer(found.name, sock, news.pid, news.uid, (), news.pidfd, namespace, own_pid, account=account)
         peer.process_id, peer.serial, peer.library_copy = news.process_id, news.slice_id, news.library_copy
-        peer.pages, peer.devices = Pages.taken(news), tuple(share.device_uuid for share in found.shares)
+        peer.pages, peer.devices = Pages.from_news(news), tuple(share.device_uuid for share in found.shares)
         self._peers[peer.process_id] = peer
         program = clean_text(bytes(ffi.buffer(news.program)))
         container_id = account.removeprefix("container ") if inside else ""
@@ -353,7 +353,7 @@ class Tenants:
             )
         )
         if isinstance(answer, Denied):
-            self._backend.refused(found.name, peer.pid, answer.message)
+            self._backend.note_refusal(found.name, peer.pid, answer.message)
             self.drop(peer.process_id)
             return
         self._watch_end(peer)
@@ -380,9 +380,9 @@ class Tenants:
         pending = Counter(p.account for listener in self._listeners.values() for p in listener.pending)
         if not which(self._pending_max, self._pending_per_user_max, pending, peer.account):
             return False
-        text = f"{shown(peer.account)} has {pending[peer.account]} of {pending.total()} connections that have sent"
+        text = f"{format_account(peer.account)} has {pending[peer.account]} of {pending.total()} connections that have sent"
         text += f" nothing (limits: {self._pending_per_user_max} of a user, {self._pending_max} of all): one was closed"
-        self._backend.refused(peer.slice_name, peer.pid, text)
+        self._backend.note_refusal(peer.slice_name, peer.pid, text)
         return True
 
     def _peer(self, sock: socket.socket, slice_name: str) -> Peer | None:
@@ -391,7 +391,7 @@ class Tenants:
         try:
             pidfd = host_processes.peer_pidfd(sock, pid)
         except OSError:  # died meanwhile, or lives where we cannot see it
-            self._backend.refused(
+            self._backend.note_refusal(
                 slice_name, pid, f"no such process as pid {pid} here: run vgpud in the host's pid namespace"
             )
             return None
@@ -430,21 +430,21 @@ class Tenants:
             else:
                 self._admit(peer, request)
         except Refusal as refusal:
-            self._backend.refused(peer.slice_name, peer.pid, str(refusal))
+            self._backend.note_refusal(peer.slice_name, peer.pid, str(refusal))
             self._send(peer, reply_bytes(self._node, self.mode, refusal.status, str(refusal)), [])
             self._close_peer(peer)
 
-    def _answer_query(self, peer: Peer, named: tuple[bytes, ...]) -> None:
-        found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups, named)
+    def _answer_query(self, peer: Peer, raw_uuids: tuple[bytes, ...]) -> None:
+        found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups, raw_uuids)
         if isinstance(found, Denied):
             raise Refusal.of(found)
         self._send(peer, self._yes(found), [])
         self._send(peer, self._usage(peer, found), [])
         self._close_peer(peer)
 
-    def _usage(self, asker: Peer, found: Admission) -> bytes:
+    def _usage(self, asker: Peer, admission: Admission) -> bytes:
         """Present usage of the slice and its attached processes: the second message to a peer that only asks."""
-        now = self._backend.usage(found)
+        now = self._backend.usage(admission)
         rows: dict[
             tuple[int, int, int], list[tuple[int, int]]
         ] = {}  # a pid may have several lives here: one row for all
@@ -460,7 +460,7 @@ class Tenants:
         held = held_of(request)
         resumed, holder = request.resume == lib.VG_ATTACH_RESUME, request.resume == lib.VG_ATTACH_HOLD
         peer.library_copy = request.library_copy
-        with self.settled():
+        with self.settle_admissions():
             self._replace_old(peer, resumed)
             answer = self._backend.attach(self._greeting(peer, request, held))
         if isinstance(answer, Denied):
@@ -472,12 +472,12 @@ class Tenants:
             fds = [] if holder else self._give_pages(peer, answer)
         except OSError as error:
             text = f"attach: the daemon is out of resources ({error.strerror}): see its log and LimitNOFILE"
-            self._backend.refused(peer.slice_name, peer.pid, text)
+            self._backend.note_refusal(peer.slice_name, peer.pid, text)
             self._send(peer, reply_bytes(self._node, self.mode, lib.VG_ATTACH_FULL, text), [])
-            self._backend.gone(peer.process_id)
+            self._backend.remove_process(peer.process_id)
             return
         if not self._send(peer, self._yes(answer), fds):
-            self._backend.gone(peer.process_id)
+            self._backend.remove_process(peer.process_id)
             return
         if peer.pages:
             peer.pages.close_sent()
@@ -495,20 +495,20 @@ class Tenants:
             request.resume == lib.VG_ATTACH_RESUME,
             request.resume == lib.VG_ATTACH_HOLD,
             held,
-            named=named_of(request),
+            named_uuids=named_of(request),
         )
 
     def _watch_end(self, peer: Peer) -> None:
         self._loop.add_reader(peer.sock, self._at_end, peer)
-        self._loop.add_reader(peer.pidfd, self._died, peer)
+        self._loop.add_reader(peer.pidfd, self._mark_dead, peer)
 
-    def _replace_old(self, peer: Peer, resumed: bool) -> None:
+    def _replace_old(self, peer: Peer, is_resumed: bool) -> None:
         """A process is attached once for each copy of the shim in it (dlmopen makes further ones): an attachment that
         it has left, by exec or after losing the connection, ends when it attaches again."""
         for old in [p for p in self._peers.values() if p.pid == peer.pid and not p.holder]:
-            again = resumed and (old.slice_name, old.library_copy) == (peer.slice_name, peer.library_copy)
+            again = is_resumed and (old.slice_name, old.library_copy) == (peer.slice_name, peer.library_copy)
             if old.at_end or again:
-                self._backend.gone(old.process_id)
+                self._backend.remove_process(old.process_id)
 
     def _give_pages(self, peer: Peer, answer: Admission) -> list[int]:
         shares = answer.slice.shares
@@ -549,16 +549,16 @@ class Tenants:
             self._backend.disconnect(peer.serial, peer.process_id, device)
         peer.sock.close()
         self._free_pages(peer)
-        self._backend.disconnected(peer.process_id)
+        self._backend.note_disconnect(peer.process_id)
 
-    def _died(self, peer: Peer) -> None:
+    def _mark_dead(self, peer: Peer) -> None:
         self._loop.remove_reader(peer.pidfd)
         peer.dead = True
         self._check_gone(peer)
 
     def _check_gone(self, peer: Peer) -> None:
         if peer.at_end and (peer.dead or peer.holder):
-            self._backend.ended(peer.process_id)
+            self._backend.note_process_end(peer.process_id)
 
     def dead(self) -> list[int]:
         """process_ids of processes that have ended and are kept, since a child holds their socket. From any thread."""

@@ -69,7 +69,7 @@ class AdmissionThread:
         lib.vg_admission_forget(self._native, pid)
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def pause_admission(self) -> Iterator[None]:
         """Nothing is admitted meanwhile."""
         lib.vg_admission_lock(self._native)
         try:
@@ -128,13 +128,13 @@ class AdmissionThread:
         self._accounts = {number: account for account, number in numbers.items()}
         return numbers
 
-    def _slice(self, found: Slice, devices: Mapping[str, Device], mode: str) -> Any:
-        known, known_mode, raw = self._slices.get(found.serial, (None, "", None))
-        if known is not found or known_mode != mode:
+    def _slice(self, slice_: Slice, devices: Mapping[str, Device], mode: str) -> Any:
+        known, known_mode, raw = self._slices.get(slice_.serial, (None, "", None))
+        if known is not slice_ or known_mode != mode:
             raw = ffi.new("struct vg_admission_slice *")
-            raw.slice_id = found.serial
-            raw.reply = slice_reply(self._node, mode, 0, found, devices)[0]
-            for place, share in enumerate(found.shares):
+            raw.slice_id = slice_.serial
+            raw.reply = slice_reply(self._node, mode, 0, slice_, devices)[0]
+            for place, share in enumerate(slice_.shares):
                 raw.arbiters[place] = self._arbiter(share.device_uuid)
-            self._slices[found.serial] = found, mode, raw
+            self._slices[slice_.serial] = slice_, mode, raw
         return raw

@@ -58,7 +58,7 @@ def init(register: Register, names: Sequence[str], days: int, renew: bool) -> Is
         if not exists:
             _make_authority(register)
         signer = _signer(register)
-        authority = _listed(AUTHORITY, _ORGANIZATION, -1, signer.certificate)
+        authority = _make_list_entry(AUTHORITY, _ORGANIZATION, -1, signer.certificate)
         listed.setdefault(authority.sha256, authority)
         before = [i for i in listed.values() if i.kind == SERVER and not i.revoked_s]
         if not names and before:
@@ -67,7 +67,7 @@ def init(register: Register, names: Sequence[str], days: int, renew: bool) -> Is
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _sign(signer, key.public_key(), names[0], alternatives, days, ExtendedKeyUsageOID.SERVER_AUTH)
         _write(register.server, _key_text(key) + _text(certificate))
-        issued = _listed(SERVER, ",".join(names), -1, certificate)
+        issued = _make_list_entry(SERVER, ",".join(names), -1, certificate)
         listed[issued.sha256] = issued
     return issued
 
@@ -81,7 +81,7 @@ def user(register: Register, who: User, days: int, file: Path) -> Issued:
     key = ec.generate_private_key(ec.SECP256R1())
     alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(f"vgpud:user:{who.uid}")]
     certificate = _sign(signer, key.public_key(), who.name, alternatives, days, ExtendedKeyUsageOID.CLIENT_AUTH)
-    issued = _listed(USER, who.name, who.uid, certificate)
+    issued = _make_list_entry(USER, who.name, who.uid, certificate)
     bundle = {
         "schema_version": SCHEMA_VERSION,
         "user": who.name,
@@ -181,7 +181,7 @@ def _host(name: str) -> x509.GeneralName:
     return x509.DNSName(name)
 
 
-def _listed(kind: str, name: str, uid: int, certificate: x509.Certificate) -> Issued:
+def _make_list_entry(kind: str, name: str, uid: int, certificate: x509.Certificate) -> Issued:
     return Issued(
         kind,
         name,

@@ -89,7 +89,7 @@ class Register:
         self._path = directory / "certificates.json"
         self._read: tuple[tuple[int, int, int], dict[str, Issued]] | None = None
 
-    def issued(self) -> dict[str, Issued]:
+    def read_certificates(self) -> dict[str, Issued]:
         """All certificates by their SHA-256; the file is read when it has changed. Raises VgpudError."""
         check_private_dir(self.directory)
         check_private_file(self._path)
@@ -111,7 +111,7 @@ class Register:
 
     def newest(self, kind: str) -> Issued | None:
         """The certificate of the authority or the server that is in use. Raises VgpudError."""
-        found = [issued for issued in self.issued().values() if issued.kind == kind and not issued.revoked_s]
+        found = [issued for issued in self.read_certificates().values() if issued.kind == kind and not issued.revoked_s]
         return max(found, key=lambda issued: issued.not_after_s, default=None)
 
     def check(self, now_s: float) -> None:
@@ -144,7 +144,7 @@ class Register:
         try:
             with open(self.directory / "lock", "w", opener=private_files.opener) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                listed = dict(self.issued()) if os.path.lexists(self._path) else {}
+                listed = dict(self.read_certificates()) if os.path.lexists(self._path) else {}
                 yield listed
                 rows = [asdict(issued) for issued in listed.values()]
                 document = {"schema_version": SCHEMA_VERSION, "certificates": rows}
@@ -180,12 +180,12 @@ def _parse(text: str) -> dict[str, Issued]:
     known = {f.name: f.type for f in fields(Issued)}
     found: dict[str, Issued] = {}
     for row in document["certificates"]:
-        issued = Issued(**{name: _typed(row[name], kind) for name, kind in known.items()})
+        issued = Issued(**{name: _check_type(row[name], kind) for name, kind in known.items()})
         found[issued.sha256] = issued
     return found
 
 
-def _typed(value: Any, kind: Any) -> Any:
+def _check_type(value: Any, kind: Any) -> Any:
     if not isinstance(value, str if kind == "str" else int):
         raise ValueError(f"{value!r} is no {kind}")
     return value

@@ -124,7 +124,7 @@ class _Reporter:
             if steps and request.seconds > 0:
                 try:
                     ask(request, timeout=FAREWELL_S if ended else 5.0)
-                    self._sent(samples, steps, until_s)
+                    self._subtract_report(samples, steps, until_s)
                 except grpc.RpcError as error:
                     if error.code() in GONE:
                         silence()
@@ -132,7 +132,7 @@ class _Reporter:
             if ended:
                 return
 
-    def _sent(self, samples: int, steps: int, until_s: float) -> None:
+    def _subtract_report(self, samples: int, steps: int, until_s: float) -> None:
         with self._lock:
             self._samples -= samples
             self._steps -= steps

@@ -119,7 +119,7 @@ class AsyncClient(AsyncConnection):
     async def jobs(
         self,
         *,
-        ended: bool = False,
+        include_ended: bool = False,
         queue: str = "",
         uid: int | None = None,
         states: Sequence[str] = (),
@@ -127,7 +127,7 @@ class AsyncClient(AsyncConnection):
     ) -> list[model.Job]:
         """The user's jobs, for admins those of all; `ended`: with those that have; `states`: only in one of them;
         `since`: only those that were active at some time since."""
-        listed = calls.jobs(ended, queue, uid, states, wall_ns(since))
+        listed = calls.jobs(include_ended, queue, uid, states, wall_ns(since))
         return [read(model.Job, one) for one in await self.all(listed)]
 
     async def explain(self, job_id: int) -> list[model.Fact]:
@@ -167,7 +167,7 @@ class AsyncClient(AsyncConnection):
                 return
 
     async def attach_job(
-        self, job_id: int, typed: AsyncIterator[bytes], *, rows: int = 24, columns: int = 80
+        self, job_id: int, keystrokes: AsyncIterator[bytes], *, rows: int = 24, columns: int = 80
     ) -> AsyncIterator[bytes]:
         """What a job prints at its terminal, its last output of before first; `typed` is typed there, at most 4096
         bytes at a time. Waits for the job's start, ends with the job or when another viewer joins; a job that has
@@ -175,7 +175,7 @@ class AsyncClient(AsyncConnection):
 
         async def requests() -> AsyncIterator[pb.AttachJobRequest]:
             yield pb.AttachJobRequest(job_id=job_id, size=pb.TerminalSize(rows=rows, columns=columns))
-            async for keys in typed:
+            async for keys in keystrokes:
                 yield pb.AttachJobRequest(input=keys)
 
         async for answer in self.watch(calls.attach_job(requests())):

@@ -86,10 +86,10 @@ class AsyncConnection:
 
             why = await asyncio.to_thread(why_unreachable, self._context, self.target)
             if why:
-                told = ClientError(why, ExitCode.UNREACHABLE, status=told.status, unanswered=told.unanswered)
+                told = ClientError(why, ExitCode.UNREACHABLE, status=told.status, is_unanswered=told.is_unanswered)
         return told
 
-    async def _once(self, call: Call[T], timeout_s: float) -> T:
+    async def _send_once(self, call: Call[T], timeout_s: float) -> T:
         method = self._method(call.service, call.method)
         try:
             return call.read(await method(call.request, timeout=timeout_s, metadata=self._metadata))
@@ -100,42 +100,44 @@ class AsyncConnection:
         """The result of a call; a changing one is repeated with the same request_id while it is not answered, for the
         timeout in all."""
         if not call.ask_again:
-            return await self._once(call, max(self.timeout_s, call.least_s))
+            return await self._send_once(call, max(self.timeout_s, call.least_s))
         until_s = time.monotonic() + self.timeout_s
         first: ClientError | None = None  # a better reason than that of a last, short attempt
         while True:
             try:
-                return await self._once(call, max(until_s - time.monotonic(), REPEAT_S))
+                return await self._send_once(call, max(until_s - time.monotonic(), REPEAT_S))
             except ClientError as error:
-                first = first or (error if error.unanswered else None)
-                if error.unanswered and time.monotonic() + REPEAT_S < until_s:
+                first = first or (error if error.is_unanswered else None)
+                if error.is_unanswered and time.monotonic() + REPEAT_S < until_s:
                     await asyncio.sleep(REPEAT_S)
                     continue
                 if not first or error.exit_code == ExitCode.USAGE:
                     raise
-                told = first if error.unanswered else error
+                told = first if error.is_unanswered else error
                 text = f"{told.message}; it may have been accepted: {call.ask_again}"
-                raise ClientError(text, told.exit_code, status=told.status, unanswered=error.unanswered) from error
+                raise ClientError(
+                    text, told.exit_code, status=told.status, is_unanswered=error.is_unanswered
+                ) from error
 
-    async def all(self, listed: Listed[T]) -> list[T]:
+    async def all(self, list_call: Listed[T]) -> list[T]:
         """All entries of a list, of all pages."""
         found: list[T] = []
-        request = listed.request
+        request = list_call.request
         request.page_size = calls.PAGE_SIZE
         while True:
-            page: Call[Any] = Call(listed.service, listed.method, request, lambda answer: answer)
+            page: Call[Any] = Call(list_call.service, list_call.method, request, lambda answer: answer)
             answer = await self.send(page)
-            found.extend(getattr(answer, listed.field))
+            found.extend(getattr(answer, list_call.field))
             if not answer.next_page_token:
                 return found
             request.page_token = answer.next_page_token
 
-    async def watch(self, watched: Watched[T]) -> AsyncIterator[T]:
+    async def watch(self, watch_call: Watched[T]) -> AsyncIterator[T]:
         """The answers of a stream, as they come. Closing it ends the call."""
-        stream = self._method(watched.service, watched.method)(watched.request, metadata=self._metadata)
+        stream = self._method(watch_call.service, watch_call.method)(watch_call.request, metadata=self._metadata)
         try:
             async for answer in stream:
-                yield watched.read(answer)
+                yield watch_call.read(answer)
         except grpc.RpcError as error:
             raise await self._failed(error, self.timeout_s) from error
         finally:

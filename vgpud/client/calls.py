@@ -195,8 +195,10 @@ def explain_job(job_id: int) -> Call[pb.ExplainJobResponse]:
     return Call("Job", "ExplainJob", pb.ExplainJobRequest(job_id=job_id), lambda answer: answer)
 
 
-def jobs(ended: bool, queue: str, uid: int | None, states: Sequence[str], since_ns: int | None) -> Listed[pb.Job]:
-    request = pb.ListJobsRequest(all=ended, queue=queue, uid=uid, states=states, since=_stamp(since_ns))
+def jobs(
+    include_ended: bool, queue: str, uid: int | None, states: Sequence[str], since_ns: int | None
+) -> Listed[pb.Job]:
+    request = pb.ListJobsRequest(all=include_ended, queue=queue, uid=uid, states=states, since=_stamp(since_ns))
     return Listed("Job", "ListJobs", request, "jobs", pb.Job)
 
 

@@ -43,7 +43,7 @@ class Context:
     def __repr__(self) -> str:
         return f"Context({self.name!r}, {self.host!r}, {self.user!r})"  # never the key
 
-    def expired(self, now_s: float) -> bool:
+    def is_expired(self, now_s: float) -> bool:
         return now_s >= self.expires
 
 
@@ -63,7 +63,7 @@ def add(name: str, host: str, file: Path) -> Context:
     if not is_address(host):
         raise ConfigError(f"{host!r} is no address of a daemon: write HOST:PORT, as in gpu1.example.org:7443")
     found = _read(file, name)
-    if found.expired(time.time_ns() / 1e9):
+    if found.is_expired(time.time_ns() / 1e9):
         raise DeniedError(f"the certificate in {file} has expired, or this machine's clock is ahead: ask for a new one")
     folder = paths.make_private_dir(paths.contexts_dir())
     if os.path.lexists(path):

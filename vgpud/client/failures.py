@@ -27,10 +27,10 @@ _UNANSWERED = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTE
 class ClientError(VgpudError):
     """A call failed. The message is one line that names the value and the remedy."""
 
-    def __init__(self, message: str, exit_code: ExitCode, *, status: str = "", unanswered: bool = False) -> None:
+    def __init__(self, message: str, exit_code: ExitCode, *, status: str = "", is_unanswered: bool = False) -> None:
         super().__init__(message, exit_code)
         self.status = status  # gRPC's name of it, such as NOT_FOUND; "" = refused before it was sent
-        self.unanswered = unanswered  # the daemon may have carried it out although no answer arrived
+        self.is_unanswered = is_unanswered  # the daemon may have carried it out although no answer arrived
 
     @property
     def message(self) -> str:
@@ -57,7 +57,7 @@ def explain(error: Any, target: str, timeout_s: float) -> ClientError:
         hint = _hint(status)
         if hint and hint not in message:
             message = f"{message}: {hint}"
-    return ClientError(message, exit_code, status=name, unanswered=name in _UNANSWERED and status is None)
+    return ClientError(message, exit_code, status=name, is_unanswered=name in _UNANSWERED and status is None)
 
 
 def _hint(status: Any) -> str:

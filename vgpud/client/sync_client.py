@@ -118,7 +118,7 @@ class Client(Connection):
     def jobs(
         self,
         *,
-        ended: bool = False,
+        include_ended: bool = False,
         queue: str = "",
         uid: int | None = None,
         states: Sequence[str] = (),
@@ -126,7 +126,7 @@ class Client(Connection):
     ) -> list[model.Job]:
         """The user's jobs, for admins those of all; `ended`: with those that have; `states`: only in one of them;
         `since`: only those that were active at some time since."""
-        listed = calls.jobs(ended, queue, uid, states, wall_ns(since))
+        listed = calls.jobs(include_ended, queue, uid, states, wall_ns(since))
         return [read(model.Job, one) for one in self.all(listed)]
 
     def explain(self, job_id: int) -> list[model.Fact]:
@@ -165,14 +165,16 @@ class Client(Connection):
             if unended.is_over:
                 return
 
-    def attach_job(self, job_id: int, typed: Iterator[bytes], *, rows: int = 24, columns: int = 80) -> Iterator[bytes]:
+    def attach_job(
+        self, job_id: int, keystrokes: Iterator[bytes], *, rows: int = 24, columns: int = 80
+    ) -> Iterator[bytes]:
         """What a job prints at its terminal, its last output of before first; `typed` is typed there, at most 4096
         bytes at a time. Waits for the job's start, ends with the job or when another viewer joins; a job that has
         ended is an error. Closing the iterator leaves the job running."""
 
         def requests() -> Iterator[pb.AttachJobRequest]:
             yield pb.AttachJobRequest(job_id=job_id, size=pb.TerminalSize(rows=rows, columns=columns))
-            for keys in typed:
+            for keys in keystrokes:
                 yield pb.AttachJobRequest(input=keys)
 
         for answer in self.watch(calls.attach_job(requests())):

@@ -25,13 +25,13 @@ def why_unreachable(context: Context, host: str) -> str:
             tls = stack.enter_context(_settings(context).wrap_socket(raw, server_hostname=name))
             tls.settimeout(_WAIT_S)
             if not tls.recv(1):  # with TLS 1.3 our side is done before the server has looked at our certificate
-                return _ended(host)
+                return _why_ended(host)
     except ssl.SSLCertVerificationError as error:
         return _why_not_trusted(error, host)
     except ssl.SSLError as error:
         return _why_refused(error, host)
     except ConnectionResetError:
-        return _ended(host)
+        return _why_ended(host)
     except OSError as error:
         return _why_not_connected(error, host)
     return ""
@@ -77,10 +77,10 @@ def _why_not_trusted(error: ssl.SSLCertVerificationError, host: str) -> str:
 def _why_refused(error: ssl.SSLError, host: str) -> str:
     reason = error.reason or str(error)
     if "ALERT" in reason:
-        return _ended(host)
+        return _why_ended(host)
     return f"{host} does not speak TLS 1.3 as vgpud does ({reason.lower()}): is it the daemon's port?"
 
 
-def _ended(host: str) -> str:
+def _why_ended(host: str) -> str:
     text = f"the daemon at {host} ended the connection: another authority has issued your certificate, or you have"
     return f"{text} too many connections; ask its admin to see its log, or for a new certificate"

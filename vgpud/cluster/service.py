@@ -145,20 +145,20 @@ class Service:
                 self._beat()  # thousands of orders take longer than a heartbeat lasts
             except SlurmError as error:
                 log.warning("%s", error)  # the next look shows what became of it
-        with _logged("publish the status"):
+        with _log_os_errors("publish the status"):
             if decided.steps or decided.orders or not self._is_published:
                 self._is_published = True
                 published.publish(self._options.run, self.status(now_ns))
 
     def _beat(self) -> None:
-        with _logged("write the heartbeat"):
+        with _log_os_errors("write the heartbeat"):
             published.beat(self._options.run, published.now_s())
 
     def _changed_queues(self) -> tuple[QueueSpec, ...]:
         """Those of the file, if they are others and may be. What cannot be yet is tried again with each look: a queue
         that is in use is removed when its jobs have ended."""
         before = self._queues_fault
-        if self._watched and self._watched.changed():
+        if self._watched and self._watched.has_changed():
             try:
                 self._read, self._queues_fault = quotas.read(self._watched.path, regular=True), ""
             except VgpudError as error:
@@ -173,16 +173,16 @@ class Service:
         self._is_published &= not made and self._queues_fault == before
         return made
 
-    def _save(self, decided: Decided, now_ns: int) -> None:
-        if decided.notes:
-            jobs = [*self.controller.machine.jobs.values(), *(job for _, job in decided.ended)]
+    def _save(self, decisions: Decided, now_ns: int) -> None:
+        if decisions.notes:
+            jobs = [*self.controller.machine.jobs.values(), *(job for _, job in decisions.ended_jobs)]
             names = {job.job_id: job.spec.name for job in jobs}
-            for note in decided.notes:
+            for note in decisions.notes:
                 name = names.get(note.job_id, "")
                 log.info("%s: job %s: %s", note.kind, name, with_slurms_numbers(note.text, names))
-        if decided.jobs or decided.bindings:
-            bindings = {key: _row(one) if one else None for key, one in decided.bindings.items()}
-            self._store.save(decided.jobs.values(), bindings, decided.ended, self.controller.next_id)
+        if decisions.jobs or decisions.bindings:
+            bindings = {key: _row(one) if one else None for key, one in decisions.bindings.items()}
+            self._store.save(decisions.jobs.values(), bindings, decisions.ended_jobs, self.controller.next_id)
         if time.monotonic() - self._history_at_s >= HISTORY_S:
             self._history_at_s = time.monotonic()
             queues = [queue.name for queue in self.queues]
@@ -203,7 +203,7 @@ class Service:
         by_queue = defaultdict[str, list[Job]](list)
         for job in jobs:
             by_queue[job.spec.queue].append(job)
-        refused = sorted(controller.refused.items())
+        refused = sorted(controller.refusal_reasons.items())
         return {
             "partition": self._options.partition,
             "at_s": published.now_s(),
@@ -262,7 +262,7 @@ def _view(job: Job, controller: Controller, names: Mapping[int, str], now_ns: in
         "nodes": sorted({place.node for place in job.placement}),
         "position": machine.position(job.job_id),
         "preemptions": job.preemptions,
-        "why": controller.delayed.get(spec.name) or with_slurms_numbers(_why(job, machine, now_ns), names),
+        "why": controller.delay_reasons.get(spec.name) or with_slurms_numbers(_why(job, machine, now_ns), names),
     }
 
 
@@ -280,10 +280,10 @@ def _queue_view(queue: QueueSpec, own: Sequence[Job]) -> dict[str, Any]:
 def with_slurms_numbers(sentence: str, names: Mapping[int, str]) -> str:
     """The queue numbers jobs by itself; users know Slurm's numbers. Jobs that have ended keep the queue's."""
 
-    def named(found: re.Match[str]) -> str:
-        return re.sub(r"\d+", lambda number: names.get(int(number[0]), number[0]), found[0])
+    def replace_numbers(match: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda number: names.get(int(number[0]), number[0]), match[0])
 
-    return _JOBS.sub(named, sentence)
+    return _JOBS.sub(replace_numbers, sentence)
 
 
 def _why(job: Job, machine: Machine, now_ns: int) -> str:
@@ -293,7 +293,7 @@ def _why(job: Job, machine: Machine, now_ns: int) -> str:
 
 
 @contextlib.contextmanager
-def _logged(what: str) -> Iterator[None]:
+def _log_os_errors(what: str) -> Iterator[None]:
     """A full disk must not end the controller."""
     try:
         yield

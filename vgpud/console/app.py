@@ -31,7 +31,7 @@ class Options:
     nodes: Sequence[tuple[str, str]] = ()  # name and URL of other nodes' consoles
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _show_error(request: Request, error: Exception) -> Response:
     """An error's sentence, on a page for those who are logged in."""
     status = error.status_code if isinstance(error, HTTPException) else 413
     sentence = str(error.detail) if isinstance(error, HTTPException) else "The form is too large."
@@ -60,7 +60,7 @@ def make(broker: Broker, options: Options) -> Starlette:
             *quotas.ROUTES,
         ],
         lifespan=lifespan,
-        exception_handlers={HTTPException: _refused, TooLargeError: _refused},
+        exception_handlers={HTTPException: _show_error, TooLargeError: _show_error},
     )
     app.add_middleware(Guard, hosts=options.hosts, secure=options.secure)
     app.state.site = Site(

@@ -104,10 +104,10 @@ def check(options: Serve) -> None:
         raise ConsoleUsageError("--password-file needs --certificate and --key: passwords are sent over TLS only")
 
 
-def _nodes(given: Sequence[str]) -> list[tuple[str, str]]:
+def _nodes(node_options: Sequence[str]) -> list[tuple[str, str]]:
     """(name, URL) of other nodes' consoles. Raises ConsoleUsageError."""
     found = []
-    for text in given:
+    for text in node_options:
         name, equals, url = text.partition("=")
         parts = urlsplit(url)
         if not name or not equals or parts.scheme not in ("http", "https") or not parts.netloc:

@@ -57,7 +57,7 @@ class Collected:
     edits: Edits
     sizes: tuple[str, ...]
     nodes: dict[str, frozenset[str]] = field(default_factory=dict)  # device UUID -> paths that not all have
-    unsized: frozenset[str] = frozenset()  # UUIDs of devices that nobody gets by a size
+    uuids_without_size: frozenset[str] = frozenset()  # UUIDs of devices that nobody gets by a size
     warnings: tuple[str, ...] = ()
 
 
@@ -91,20 +91,20 @@ def _host_root() -> str:
     return host if os.access(host, os.X_OK) else "/"
 
 
-def _nodes(given: list[tuple[str, int]], directories: Iterable[str], host: Root) -> dict[str, frozenset[str]]:
+def _nodes(devices: list[tuple[str, int]], directories: Iterable[str], host: Root) -> dict[str, frozenset[str]]:
     """The nodes of each device that not all devices have. MIG instances have their GPU's in common, and capabilities of
     their own."""
     places = list(directories)
     paths = {
         uuid: frozenset(str(node["path"]) for node, _ in nvidia_cdi.edits_for([uuid], [index], places, host).nodes)
-        for uuid, index in given
+        for uuid, index in devices
     }
     common = frozenset.intersection(*paths.values()) if paths else frozenset()
     return {uuid: own - common for uuid, own in paths.items()}
 
 
-def _edits(found: nvidia_cdi.Edits, tree: Path, facts: Facts) -> Edits:
-    mounts = [_covered(_cdi_mount(mount), tree) for mount in found.mounts]
+def _edits(nvidia_edits: nvidia_cdi.Edits, tree: Path, facts: Facts) -> Edits:
+    mounts = [_cover_with_shim(_cdi_mount(mount), tree) for mount in nvidia_edits.mounts]
     covered = {mount["containerPath"] for mount in mounts}
     home = search.default_directories(platform.machine())[0]
     for name, library in (("libcuda.so.1", library_tree.SHIM), ("libnvidia-ml.so.1", library_tree.ML_SHIM)):
@@ -120,16 +120,16 @@ def _edits(found: nvidia_cdi.Edits, tree: Path, facts: Facts) -> Edits:
         {"path": facts.front, "args": [os.path.basename(facts.front), edit.HOOK_WORD, word]}
         for word in ("started", "stopped")
     )
-    hooks = [{"hookName": "createRuntime", **started}, *(_cdi_hook(stage, hook) for stage, hook in found.hooks)]
+    hooks = [{"hookName": "createRuntime", **started}, *(_cdi_hook(stage, hook) for stage, hook in nvidia_edits.hooks)]
     edits: Edits = {"mounts": mounts, "hooks": [*hooks, {"hookName": "poststop", **stopped}]}
-    if found.nodes:
-        edits["deviceNodes"] = [_cdi_node(node, access) for node, access in found.nodes]
-    env = [entry for entry in found.env if not entry.startswith("NVIDIA_VISIBLE_DEVICES=")]
+    if nvidia_edits.nodes:
+        edits["deviceNodes"] = [_cdi_node(node, access) for node, access in nvidia_edits.nodes]
+    env = [entry for entry in nvidia_edits.env if not entry.startswith("NVIDIA_VISIBLE_DEVICES=")]
     return edits | {"env": [*env, f"VGPU_MODE={facts.mode}"]}
 
 
-def _bind(source: Path, destination: str, *more: str) -> Edits:
-    options = ["bind", "ro", "nosuid", "nodev", "rprivate", *more]
+def _bind(source: Path, destination: str, *extra_options: str) -> Edits:
+    options = ["bind", "ro", "nosuid", "nodev", "rprivate", *extra_options]
     return {"hostPath": str(source), "containerPath": destination, "options": options}
 
 
@@ -138,7 +138,7 @@ def _cdi_mount(mount: Edits) -> Edits:
     return made | {name: mount[name] for name in ("options", "type") if mount.get(name)}
 
 
-def _covered(mount: Edits, tree: Path) -> Edits:
+def _cover_with_shim(mount: Edits, tree: Path) -> Edits:
     """The shim in the place of a driver file of NVIDIA's specification; other files unchanged."""
     library = search.library_for(mount["containerPath"])
     return _bind(tree / library, mount["containerPath"]) if library and (tree / library).is_file() else mount
@@ -154,11 +154,11 @@ def _cdi_hook(stage: str, hook: Edits) -> Edits:
     return {"hookName": stage} | {name: hook[name] for name in names if name in hook}
 
 
-def _only(uuids: Iterable[str], collected: Collected) -> Edits:
+def _only(uuids: Iterable[str], inventory: Collected) -> Edits:
     """The edits without the nodes that only other devices have."""
-    own = {path for uuid in uuids for path in collected.nodes.get(uuid, ())}
-    foreign = {path for paths in collected.nodes.values() for path in paths} - own
-    edits = dict(collected.edits)
+    own = {path for uuid in uuids for path in inventory.nodes.get(uuid, ())}
+    foreign = {path for paths in inventory.nodes.values() for path in paths} - own
+    edits = dict(inventory.edits)
     if foreign:
         edits["deviceNodes"] = [node for node in edits["deviceNodes"] if node["path"] not in foreign]
     return edits
@@ -173,22 +173,22 @@ class Cdi:
         self._why = "the devices have not been scanned yet"
         self._one_time: dict[str, tuple[str, ...]] = {}  # slice -> its devices' UUIDs
 
-    def set(self, collected: Collected | None, why: str = "") -> bool:
+    def set(self, inventory: Collected | None, why: str = "") -> bool:
         """Writes changed files and removes obsolete ones; returns whether anything changed. Raises OSError.
 
         None: the files cannot be made (`why`); they are removed, so that no stale file promises anything.
         """
-        self._collected, self._why = collected, why
-        wanted = {ONE_TIME.format(name): self._one(name) for name in self._one_time} if collected else {}
-        if collected and collected.sizes:
-            wanted[FILE] = self._static(collected)
+        self._collected, self._why = inventory, why
+        wanted = {ONE_TIME.format(name): self._one(name) for name in self._one_time} if inventory else {}
+        if inventory and inventory.sizes:
+            wanted[FILE] = self._static(inventory)
         return self._sync(wanted)
 
-    def _sync(self, wanted: dict[str, Edits]) -> bool:
+    def _sync(self, files: dict[str, Edits]) -> bool:
         self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         ours = {FILE, *(path.name for path in self.directory.glob(ONE_TIME.format("*")))}
-        changed = [self._remove(name) for name in ours - wanted.keys()]
-        changed += [self._write(name, content) for name, content in sorted(wanted.items())]
+        changed = [self._remove(name) for name in ours - files.keys()]
+        changed += [self._write(name, content) for name, content in sorted(files.items())]
         return any(changed)
 
     def open(self, slice_name: str, uuids: Collection[str]) -> None:
@@ -211,10 +211,10 @@ class Cdi:
         if self._one_time.pop(slice_name, None) is not None:
             self._remove(ONE_TIME.format(slice_name))
 
-    def _static(self, collected: Collected) -> Edits:
+    def _static(self, inventory: Collected) -> Edits:
         """The devices by size: a container's slice may be on each of these."""
-        edits = _only([uuid for uuid in collected.nodes if uuid not in collected.unsized], collected)
-        return self._file([(size, f"VGPU={size}") for size in collected.sizes], edits)
+        edits = _only([uuid for uuid in inventory.nodes if uuid not in inventory.uuids_without_size], inventory)
+        return self._file([(size, f"VGPU={size}") for size in inventory.sizes], edits)
 
     def _one(self, slice_name: str) -> Edits:
         """The device of one slice: of the devices' nodes only those that its own have."""

@@ -93,7 +93,7 @@ class Backend(StepBackend, Protocol):
 
     def site(self) -> Site: ...
     async def pod_comes(self, slice_name: str, pod: str) -> bool: ...
-    def indices(self, made: Slice) -> tuple[int, ...]: ...
+    def indices(self, slice_: Slice) -> tuple[int, ...]: ...
     def container_note(self, kind: str, container_id: str, text: str) -> None: ...
 
 
@@ -296,18 +296,18 @@ class Containers:
         raw = bytearray()
         parts = None
         while parts is None:
-            raw += await self._more(sock, begun=bool(raw))
+            raw += await self._receive_part(sock, has_begun=bool(raw))
             parts = wire.split(bytes(raw))
         header, body = wire.parse_header(parts[0]), bytearray(parts[1])
         while len(body) < header.body_bytes:
-            body += await self._more(sock)
+            body += await self._receive_part(sock)
         if len(body) > header.body_bytes:
             raise WireError(f"{len(body) - header.body_bytes} bytes come after the body")
         return header, bytes(body)
 
-    async def _more(self, sock: socket.socket, begun: bool = True) -> bytes:
+    async def _receive_part(self, sock: socket.socket, has_begun: bool = True) -> bytes:
         part = await self._loop.sock_recv(sock, 1 << 16)
-        if not part and not begun:
+        if not part and not has_begun:
             raise ConnectionResetError  # no request: `vgpu doctor` checks that the daemon is there
         if not part:
             raise WireError("the request is incomplete")
@@ -326,7 +326,7 @@ class Containers:
             return wire.reply(wire.OK, await self._steps.end(body))
         state = wire.parse_state(body)
         if header.operation == "started":
-            return await self._started(peer, state)
+            return await self._handle_start(peer, state)
         self._restarts.end(state.container_id, "stopped")
         return wire.reply(wire.OK)
 
@@ -357,8 +357,8 @@ class Containers:
         if asked is None:
             return wire.reply(wire.PASS)
         begun = processes.start_time(peer.pid)
-        event = _created(header.container_id, name, asked, peer.uid, peer.pid, begun, (cgroup,), body)
-        made = await self._admitted(event)
+        event = _make_creation_event(header.container_id, name, asked, peer.uid, peer.pid, begun, (cgroup,), body)
+        made = await self._admit_container(event)
         container = self._backend.container(header.container_id)
         if isinstance(made, Denied) or container is None:
             raise Refusal(
@@ -378,16 +378,16 @@ class Containers:
         return wire.reply(wire.CONFIG, prepared.config)
 
     async def _prepare(
-        self, peer: Peer, header: Header, body: bytes, site: Site, made: Slice, container: Container
+        self, peer: Peer, header: Header, body: bytes, site: Site, slice_: Slice, container: Container
     ) -> Prepared:
-        indices = self._backend.indices(made)
+        indices = self._backend.indices(slice_)
 
         def work() -> Prepared:
             plan = Plan(
-                attach_dir=site.runtime / "slices" / made.name,
+                attach_dir=site.runtime / "slices" / slice_.name,
                 tree=library_tree(site.cache, site.driver, site.nvml, bool(site.sim_dir)),
                 scratch=scratch_of(site, container),
-                uuids=tuple(share.device_uuid for share in made.shares),
+                uuids=tuple(share.device_uuid for share in slice_.shares),
                 indices=indices,
                 sim_dir=site.sim_dir,
                 cdi_dirs=site.nvidia_cdi_dirs,
@@ -400,7 +400,7 @@ class Containers:
 
         return await self._work("preparing the container", work)
 
-    async def _started(self, peer: Peer, state: wire.OciState) -> bytes:
+    async def _handle_start(self, peer: Peer, state: wire.OciState) -> bytes:
         """createRuntime hook: the container's first process exists and waits for the reply."""
         started = processes.start_time(state.pid)
         if not started:
@@ -416,7 +416,7 @@ class Containers:
         self._restarts.note_monitor(container.container_id, peer.pid)
         return wire.reply(wire.OK)
 
-    async def _take_in(self, peer: Peer, state: wire.OciState, started: int, cgroup: str) -> None:
+    async def _take_in(self, peer: Peer, state: wire.OciState, pid_start: int, cgroup: str) -> None:
         """A container without vgpu-runtime: the hook of one of vgpud's CDI devices has called."""
         if not cgroup:
             text = "the container has no cgroup of its own, which identifies its programs: do not disable cgroups,"
@@ -442,8 +442,8 @@ class Containers:
         if asked is None:
             raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
         paths = cgroups.paths_of(state.pid)
-        event = _created(state.container_id, name, asked, peer.uid, state.pid, started, paths, raw)
-        made = await self._admitted(event)
+        event = _make_creation_event(state.container_id, name, asked, peer.uid, state.pid, pid_start, paths, raw)
+        made = await self._admit_container(event)
         if isinstance(made, Denied):
             raise Refusal(made.message)
         container = self._backend.container(state.container_id)
@@ -451,7 +451,7 @@ class Containers:
             arguments = raw, state.bundle, peer.root_path, scratch_of(site, container)
             await self._work("noting its mount points", mount_points.note_for, *arguments)
 
-    async def _admitted(self, event: ContainerCreated) -> Slice | Denied:
+    async def _admit_container(self, event: ContainerCreated) -> Slice | Denied:
         """The container's slice. A pod that has been added to a Kubernetes claim is known once the DRA driver, told by
         the refusal's event, has read the claim again: kubelet does not tell it of further pods."""
         made = await self._backend.create_container(event)
@@ -479,10 +479,10 @@ def _has_mount(raw: bytes, source: str) -> bool:
     return any(isinstance(mount, dict) and mount.get("source") == source for mount in mounts)
 
 
-def _created(
+def _make_creation_event(
     container_id: str,
     engine_name: str,
-    asked: Request,
+    request: Request,
     caller_uid: int,
     pid: int,
     pid_start: int,
@@ -492,11 +492,11 @@ def _created(
     return ContainerCreated(
         container_id=container_id,
         engine_name=engine_name,
-        spec=asked.spec,
-        join=asked.join,
-        name=asked.name or slice_name(container_id),
-        queue=asked.queue,
-        open_queue=asked.open_queue,
+        spec=request.spec,
+        join=request.join,
+        name=request.name or slice_name(container_id),
+        queue=request.queue,
+        open_queue=request.open_queue,
         caller_uid=caller_uid,
         pid=pid,
         pid_start=pid_start,
@@ -538,8 +538,8 @@ def _foreign_text(uid: int) -> str:
     return f"{text} and run `vgpu setup podman` as that user again"
 
 
-def _others(directory: Path, kept: set[str]) -> list[Path]:
+def _others(directory: Path, names_to_keep: set[str]) -> list[Path]:
     try:
-        return [entry for entry in directory.iterdir() if entry.name not in kept]
+        return [entry for entry in directory.iterdir() if entry.name not in names_to_keep]
     except FileNotFoundError:
         return []

@@ -52,7 +52,7 @@ class StepBackend(Protocol):
     def slice(self, name: str) -> Slice | None: ...
     def slices(self) -> Iterable[Slice]: ...
     def uuids(self, spec: Spec) -> frozenset[str]: ...
-    def used_ns(self, made: Slice) -> int: ...
+    def used_ns(self, slice_: Slice) -> int: ...
     def device_count(self) -> int: ...
     async def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
     async def start_container(self, event: ContainerStarted) -> Slice | Denied: ...
@@ -86,58 +86,61 @@ class Steps:
         async with lock:
             return await (self._step(asked, peer_pid) if asked.stepd_pid else self._job(asked))
 
-    async def _step(self, asked: Request, peer_pid: int) -> Slice | None:
-        name, begun = asked.step.slice_name, processes.start_time(asked.stepd_pid)
+    async def _step(self, request: Request, peer_pid: int) -> Slice | None:
+        name, begun = request.step.slice_name, processes.start_time(request.stepd_pid)
         if not begun:
-            raise StepError(f"slurmstepd {asked.stepd_pid} does not exist: run vgpud in the host's pid namespace")
+            raise StepError(f"slurmstepd {request.stepd_pid} does not exist: run vgpud in the host's pid namespace")
         known = self._backend.container(name)
-        if known and known.started and (known.pid, known.pid_start) == (asked.stepd_pid, begun):
+        if known and known.started and (known.pid, known.pid_start) == (request.stepd_pid, begun):
             return self._slice(known)
-        joined = self._joined(asked)
+        joined = self._find_shared_slice(request)
         if joined is None:
             return None
         event = ContainerCreated(
             container_id=name,
             engine_name=f"Slurm step {name.partition('-')[2]}",
-            spec=None if joined else asked.spec,
+            spec=None if joined else request.spec,
             join=joined,
             name=name,
             caller_uid=0,  # Slurm has decided; the user's own limits here are for slices that it knows nothing of
-            pid=asked.stepd_pid,
+            pid=request.stepd_pid,
             pid_start=begun,
             uid=str(uuid.uuid4()),
             wall_ns=time.time_ns(),
-            slurm_uid=asked.uid,
+            slurm_uid=request.uid,
         )
-        _admitted(await self._backend.create_container(event))
-        paths = [*cgroups.paths_of(peer_pid), *cgroups.paths_of(asked.stepd_pid)]
-        started = ContainerStarted(name, asked.stepd_pid, begun, step_cgroup(paths, asked.step))
+        _require_slice(await self._backend.create_container(event))
+        paths = [*cgroups.paths_of(peer_pid), *cgroups.paths_of(request.stepd_pid)]
+        started = ContainerStarted(name, request.stepd_pid, begun, step_cgroup(paths, request.step))
         answer = await self._backend.start_container(started)
         container = self._backend.container(name)
         if isinstance(answer, Denied) or container is None:
             self._backend.end_container(name, "it could not be started")
             raise StepError(answer.message if isinstance(answer, Denied) else "the step has ended")
-        self._watch.begin(container, processes.open_process(asked.stepd_pid, begun))
+        self._watch.begin(container, processes.open_process(request.stepd_pid, begun))
         return answer
 
-    def _joined(self, asked: Request) -> str | None:
+    def _find_shared_slice(self, request: Request) -> str | None:
         """The name of the slice that a step shares with others of its job, "": it has its own, None: see begin()."""
-        script = next((made.name for made in self._whole_job(asked.step) if made.owner_uid == asked.uid), "")
-        if script or not asked.step.whole_job:
+        script = next((made.name for made in self._whole_job(request.step) if made.owner_uid == request.uid), "")
+        if script or not request.step.whole_job:
             return script
-        beside = [made for made in self._beside(asked.step) if made.owner_uid == asked.uid]
-        wanted = self._backend.uuids(asked.spec)
+        beside = [made for made in self._find_sibling_slices(request.step) if made.owner_uid == request.uid]
+        wanted = self._backend.uuids(request.spec)
         shared = [made for made in beside if wanted & _devices(made)]
         if not shared:
             return ""
-        is_whole = asked.spec.gpus_milli == MILLI_PER_DEVICE * len(wanted)  # a device that another step has as well
-        if not is_whole and asked.may_ask:
+        is_whole = request.spec.gpus_milli == MILLI_PER_DEVICE * len(wanted)  # a device that another step has as well
+        if not is_whole and request.may_ask:
             return None
-        if not is_whole and sum(made.spec.gpus_milli for made in beside) + asked.spec.gpus_milli <= asked.total_milli:
+        if (
+            not is_whole
+            and sum(made.spec.gpus_milli for made in beside) + request.spec.gpus_milli <= request.total_milli
+        ):
             return ""
         return max(shared, key=lambda made: (len(wanted & _devices(made)), made.spec.gpus_milli)).name
 
-    def _beside(self, step: Step) -> list[Slice]:
+    def _find_sibling_slices(self, step: Step) -> list[Slice]:
         """Slices of other steps of its job."""
         begin = slurm_slice(step.job_id, "") + "."
         return [made for made in self._backend.slices() if made.name.startswith(begin) and made.name != step.slice_name]
@@ -154,30 +157,30 @@ class Steps:
             raise StepError(f"slice {container.slice_name} was removed: start the step again")
         return found
 
-    async def _job(self, asked: Request) -> Slice:
+    async def _job(self, request: Request) -> Slice:
         """By a Prolog: before the job's first process. Asked again for the same, it gives the same. One that differs is
         of an earlier run, or of an earlier job with this id, whose end was not reported."""
-        name = asked.step.slice_name
+        name = request.step.slice_name
         found = self._backend.slice(name)
-        if found and found.owner_uid == asked.uid and self._is_as_asked(found, asked.spec):
+        if found and found.owner_uid == request.uid and self._is_as_asked(found, request.spec):
             return found
         if found:
             await self._delete(name, force=False)
         event = CreateSlice(
             request_id="",
             name=name,
-            spec=asked.spec,
+            spec=request.spec,
             ephemeral=False,
-            owner_uid=asked.uid,
+            owner_uid=request.uid,
             spare_name="",
             uid=str(uuid.uuid4()),
             wall_ns=time.time_ns(),
             for_slurm=True,
         )
-        return _admitted(await self._backend.create_job_slice(event))
+        return _require_slice(await self._backend.create_job_slice(event))
 
-    def _is_as_asked(self, made: Slice, spec: Spec) -> bool:
-        return made.spec.gpus_milli == spec.gpus_milli and _devices(made) == self._backend.uuids(spec)
+    def _is_as_asked(self, slice_: Slice, spec: Spec) -> bool:
+        return slice_.spec.gpus_milli == spec.gpus_milli and _devices(slice_) == self._backend.uuids(spec)
 
     async def end(self, body: bytes) -> bytes:
         """Ends a step, or a Prolog's job. Lines KEY=VALUE: the slice that has ended with it, and its device time."""
@@ -204,20 +207,20 @@ class Steps:
             raise StepError(denied.message)
 
 
-def _devices(made: Slice) -> frozenset[str]:
-    return frozenset(share.device_uuid for share in made.shares)
+def _devices(slice_: Slice) -> frozenset[str]:
+    return frozenset(share.device_uuid for share in slice_.shares)
 
 
-def _admitted(answer: Slice | Denied) -> Slice:
+def _require_slice(answer: Slice | Denied) -> Slice:
     if isinstance(answer, Denied):
         raise StepError(answer.message)
     return answer
 
 
-def task_variables(made: Slice, site: StepSite) -> bytes:
+def task_variables(slice_: Slice, site: StepSite) -> bytes:
     """What the tasks of a step get in their environment, as lines NAME=VALUE. LD_PRELOAD and LD_LIBRARY_PATH go before
     what the task has. CUDA_VISIBLE_DEVICES counts within the slice. May wait for a disk. Raises VgpudError."""
-    socket = str(attach_socket(site.runtime, made.name))
+    socket = str(attach_socket(site.runtime, slice_.name))
     found = variables({}, (site.driver, site.nvml), socket, site.mode, site.sim_dir)
-    found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(made.shares))))
+    found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(slice_.shares))))
     return "".join(f"{name}={value}\n" for name, value in found.items()).encode()

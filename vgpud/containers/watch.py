@@ -39,9 +39,9 @@ class ContainerWatch:
     def containers(self) -> list[Container]:
         return [watched.container for watched in self._watched.values()]
 
-    def is_current(self, watched: Watched) -> bool:
+    def is_current(self, entry: Watched) -> bool:
         """Whether this container is still watched: it has neither ended nor been replaced under its id."""
-        return self._watched.get(watched.container.container_id) is watched
+        return self._watched.get(entry.container.container_id) is entry
 
     def runs(self, container_id: str) -> bool:
         """Whether the first process of a container with this id lives."""
@@ -64,9 +64,9 @@ class ContainerWatch:
         self.forget(container.container_id)
         watched = self._watched[container.container_id] = Watched(container, pidfd)
         if pidfd >= 0:
-            self._loop.add_reader(pidfd, self._ended, watched)
+            self._loop.add_reader(pidfd, self._handle_process_end, watched)
         else:
-            self._loop.call_soon(self._ended, watched)
+            self._loop.call_soon(self._handle_process_end, watched)
         return watched
 
     def forget(self, container_id: str) -> Container | None:
@@ -84,28 +84,28 @@ class ContainerWatch:
         for container_id in list(self._watched):
             self.forget(container_id)
 
-    def _close(self, watched: Watched) -> None:
-        if watched.pidfd >= 0:
-            self._loop.remove_reader(watched.pidfd)
-            os.close(watched.pidfd)
-            watched.pidfd = -1
+    def _close(self, entry: Watched) -> None:
+        if entry.pidfd >= 0:
+            self._loop.remove_reader(entry.pidfd)
+            os.close(entry.pidfd)
+            entry.pidfd = -1
 
-    def _ended(self, watched: Watched) -> None:
+    def _handle_process_end(self, entry: Watched) -> None:
         """The representative process has ended."""
-        self._close(watched)
-        container = watched.container
-        if not self.is_current(watched):
+        self._close(entry)
+        container = entry.container
+        if not self.is_current(entry):
             return
         if container.started and container.cgroup:
-            watched.emptying = self._loop.create_task(self._until_empty(watched))
+            entry.emptying = self._loop.create_task(self._until_empty(entry))
             return
         why = "ended" if container.started else "the engine gave up before it started"
         self._on_end(container.container_id, why)
 
-    async def _until_empty(self, watched: Watched) -> None:
+    async def _until_empty(self, entry: Watched) -> None:
         """With its own pid namespace a container ends with its first process; otherwise other processes may live on."""
-        while await asyncio.to_thread(cgroups.members, watched.container.cgroup):
+        while await asyncio.to_thread(cgroups.members, entry.container.cgroup):
             await asyncio.sleep(EMPTY_S)
-        watched.emptying = None
-        if self.is_current(watched):
-            self._on_end(watched.container.container_id, "ended")
+        entry.emptying = None
+        if self.is_current(entry):
+            self._on_end(entry.container.container_id, "ended")

@@ -68,7 +68,7 @@ class Part:
     mem_min_bytes: int | None
     mem_max_bytes: int | None
 
-    def on(self, device: Device) -> Share:
+    def compute_share(self, device: Device) -> Share:
         """The four numbers on this device, memory rounded down to its granule."""
         fair = device.memory_bytes * self.gpus_milli // MILLI_PER_DEVICE
         high = self.mem_max_bytes if self.mem_max_bytes is not None else max(fair, self.mem_min_bytes or 0)
@@ -190,7 +190,7 @@ def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | N
     return None
 
 
-def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ()) -> tuple[Share, ...] | Denied:
+def place(spec: Spec, state: State, excluded_slice: str = "", only: Sequence[str] = ()) -> tuple[Share, ...] | Denied:
     """Shares for a spec, ordered by device index. `without`: the slice being changed; `only`: keep to these devices."""
     parts = parts_of(spec, state.policy)
     if isinstance(parts, Denied):
@@ -200,7 +200,7 @@ def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ())
         return candidates
     taken: dict[str, Share] = {}
     for part in parts:
-        chosen = _best_fit(part, [d for d in candidates if d.uuid not in taken], state, without)
+        chosen = _best_fit(part, [d for d in candidates if d.uuid not in taken], state, excluded_slice)
         if isinstance(chosen, Denied):
             if len(parts) == 1:
                 return chosen
@@ -220,7 +220,7 @@ def size_refusal(spec: Spec, state: State) -> Denied | None:
     if isinstance(candidates, Denied):
         return candidates
     for part in parts:
-        wrong = [_check_share(part.on(device), part, device) for device in candidates]
+        wrong = [_check_share(part.compute_share(device), part, device) for device in candidates]
         if all(wrong):
             return wrong[0]
     return None
@@ -257,7 +257,7 @@ def put(
         closed = None if had else offered.refusal([device], state, claim=claim, tolerates_drain=tolerates_drain)
         if closed:
             return closed
-        milli, size = state.reserved(share.device_uuid, without=old.name if old else "")
+        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name if old else "")
         size += 0 if had and share.mem_min_bytes <= had.mem_min_bytes else state.foreign_bytes(share.device_uuid)
         if not _fits(share, milli, size, device):
             text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} and"
@@ -279,7 +279,7 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
             f" name {len(parts)} or none" + (f", or spread it over {len(names)}" if len(names) > len(parts) else ""),
             "device_uuids",
         )
-    devices = [state.devices[name] for name in names] or unnamed(state)
+    devices = [state.devices[name] for name in names] or list_default_devices(state)
     have_count = len(devices)
     if spec.spread > have_count:
         return _invalid(
@@ -291,10 +291,10 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
             f" ask for {have_count} or less",
             "gpus_milli",
         )
-    return (_several(devices) if len(parts) > 1 else None) or _offered(devices, len(parts), state, only)
+    return (_several(devices) if len(parts) > 1 else None) or _find_offered_devices(devices, len(parts), state, only)
 
 
-def unnamed(state: State) -> list[Device]:
+def list_default_devices(state: State) -> list[Device]:
     """The devices for a slice that names none: GPUs, and MIG instances only where there are no others, since half of an
     instance is not half of a GPU."""
     devices = list(state.devices.values())
@@ -310,7 +310,9 @@ def _several(devices: Sequence[Device]) -> Denied | None:
     return _invalid(f"{text} and no other device: make a slice on it alone", "device_uuids")
 
 
-def _offered(devices: list[Device], count: int, state: State, only: Sequence[str]) -> list[Device] | Denied:
+def _find_offered_devices(
+    devices: list[Device], count: int, state: State, only: Sequence[str]
+) -> list[Device] | Denied:
     """Those on which new shares may be placed. Denied when all devices that were named are closed."""
     if only:
         return devices  # it is there already
@@ -323,18 +325,18 @@ def _offered(devices: list[Device], count: int, state: State, only: Sequence[str
     return replace(closed, message=f"{count} devices are needed, {len(found)} offered: {closed.message}")
 
 
-def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> Share | Denied:
+def _best_fit(part: Part, devices: list[Device], state: State, excluded_slice: str) -> Share | Denied:
     """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals."""
     fits: list[tuple[tuple[int, int], Share]] = []
     refusals: list[Denied] = []
     for device in devices:
-        share = part.on(device)
+        share = part.compute_share(device)
         wrong = _check_share(share, part, device)
         if wrong:
             refusals.append(wrong)
             continue
-        milli, size = state.reserved(device.uuid, without)
-        size += _foreign(share, state, without)
+        milli, size = state.reserved(device.uuid, excluded_slice)
+        size += _foreign(share, state, excluded_slice)
         if not _fits(share, milli, size, device):
             continue
         fullness = milli * device.memory_bytes + size * MILLI_PER_DEVICE
@@ -344,7 +346,7 @@ def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> 
         return min(fits, key=lambda fit: fit[0])[1]
     if refusals and len(refusals) == len(devices):
         return refusals[0]
-    return _no_capacity(part, devices, state, without)
+    return _no_capacity(part, devices, state, excluded_slice)
 
 
 def _fits(share: Share, milli: int, size: int, device: Device) -> bool:
@@ -352,23 +354,23 @@ def _fits(share: Share, milli: int, size: int, device: Device) -> bool:
     return milli + share.min_milli <= MILLI_PER_DEVICE and size + share.mem_min_bytes <= device.memory_bytes
 
 
-def _foreign(share: Share, state: State, without: str) -> int:
+def _foreign(share: Share, state: State, excluded_slice: str) -> int:
     """What other programs hold of a device reduces the capacity for new shares, not for what a slice has there
     already."""
-    had = state.slices[without].share(share.device_uuid) if without else None
+    had = state.slices[excluded_slice].share(share.device_uuid) if excluded_slice else None
     return state.foreign_bytes(share.device_uuid) if share.mem_min_bytes > (had.mem_min_bytes if had else 0) else 0
 
 
-def _no_capacity(part: Part, devices: list[Device], state: State, without: str) -> Denied:
+def _no_capacity(part: Part, devices: list[Device], state: State, excluded_slice: str) -> Denied:
     """Names the device with the most left, so that the user knows what would work."""
 
-    def left(device: Device) -> tuple[int, int]:
-        milli, size = state.reserved(device.uuid, without)
+    def find_free_capacity(device: Device) -> tuple[int, int]:
+        milli, size = state.reserved(device.uuid, excluded_slice)
         return MILLI_PER_DEVICE - milli, max(0, device.memory_bytes - size - state.foreign_bytes(device.uuid))
 
-    best = max(devices, key=lambda d: (left(d), -d.index))
-    milli, size = left(best)
-    wanted = part.on(best)
+    best = max(devices, key=lambda d: (find_free_capacity(d), -d.index))
+    milli, size = find_free_capacity(best)
+    wanted = part.compute_share(best)
     others = state.foreign_bytes(best.uuid)
     whose = f" (programs outside slices hold {format_bytes(others)})" if others else ""
     given = ", ".join(str(device.index) for device in state.devices.values() if state.policy.of_kubernetes(device))
@@ -382,10 +384,10 @@ def _no_capacity(part: Part, devices: list[Device], state: State, without: str) 
     )
 
 
-def merge(spec: Spec, patch: Spec, changed: Sequence[str]) -> Spec | Denied:
+def merge(spec: Spec, patch: Spec, field_names: Sequence[str]) -> Spec | Denied:
     """The spec, with these fields taken from the patch."""
     known = [field.name for field in fields(Spec)]
-    unknown = next((name for name in changed if name not in known), None)
+    unknown = next((name for name in field_names if name not in known), None)
     if unknown is not None:
         return _invalid(f"a spec has no field {unknown!r}: write {', '.join(known)}", "update_mask")
-    return replace(spec, **{name: getattr(patch, name) for name in changed})
+    return replace(spec, **{name: getattr(patch, name) for name in field_names})

@@ -50,10 +50,10 @@ def make_free(state: State, claim: Claim) -> list[Command]:
     return commands
 
 
-def join(state: State, found: Slice, claim: Claim, pod: str) -> tuple[Slice, list[Command]] | Denied:
+def join(state: State, slice_: Slice, claim: Claim, pod: str) -> tuple[Slice, list[Command]] | Denied:
     """The slice for a container of this pod, with its guarantee."""
     if not pod:
-        text = f"slice {found.name} is for the pod with {claim.what}, and this container is in none"
+        text = f"slice {slice_.name} is for the pod with {claim.what}, and this container is in none"
         return Denied(Reason.DENIED, text)
     others = _with_ids(state, claim)
     owner = next((one for its in (claim, *(its for _, its in others)) for one in its.pods if one != pod), None)
@@ -61,16 +61,16 @@ def join(state: State, found: Slice, claim: Claim, pod: str) -> tuple[Slice, lis
         text = f"{claim.what}: pod {owner} has devices of this allocation, not pod {pod}: delete this pod"
         return Denied(Reason.DENIED, text)
     if claim.pods and not claim.lent:
-        return found, []
+        return slice_, []
     before = dict(state.slices)
     commands: list[Command] = []
     for old, its in others:
         commands += _lend(state, old, its)
-    shares = admit.put(_with_guarantee(found, claim), state, found, claim=True)
+    shares = admit.put(_with_guarantee(slice_, claim), state, slice_, claim=True)
     if isinstance(shares, Denied):
         state.slices.update(before)
         return shares
-    used = replace(found, shares=shares, claim=replace(claim, pods=(pod,), lent=False), revision=found.revision + 1)
+    used = replace(slice_, shares=shares, claim=replace(claim, pods=(pod,), lent=False), revision=slice_.revision + 1)
     state.slices[used.name] = used
     log = Log("claim.bound", f"slice {used.name} is that of pod {pod} from now on: {claim.what}", used.name)
     return used, [*commands, SaveSlice(used), ApplySlice(used), log]
@@ -83,9 +83,9 @@ def _with_ids(state: State, claim: Claim) -> list[tuple[Slice, Claim]]:
     return [(made, its) for made, its in found if its and its.uid != claim.uid and not ids.isdisjoint(its.device_ids)]
 
 
-def _with_guarantee(found: Slice, claim: Claim) -> tuple[Share, ...]:
+def _with_guarantee(slice_: Slice, claim: Claim) -> tuple[Share, ...]:
     if not claim.lent:
-        return found.shares
+        return slice_.shares
     least = {share.device_uuid: share for share in claim.granted}
     return tuple(
         replace(
@@ -95,7 +95,7 @@ def _with_guarantee(found: Slice, claim: Claim) -> tuple[Share, ...]:
             mem_min_bytes=least[share.device_uuid].mem_min_bytes,
             mem_max_bytes=max(share.mem_max_bytes, least[share.device_uuid].mem_min_bytes),
         )
-        for share in found.shares
+        for share in slice_.shares
     )
 
 

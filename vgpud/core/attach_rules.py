@@ -99,13 +99,13 @@ def _known_containers(state: State) -> list[Container]:
     return [c for c in state.containers.values() if c.cgroup]
 
 
-def _accounts(state: State, found: Slice, members: list[Process]) -> dict[str, int]:
+def _accounts(state: State, slice_: Slice, members: list[Process]) -> dict[str, int]:
     """Accounts that may attach, with their uids: the owner, users who have programs there, and containers."""
     uids = {p.uid for p in members if p.account == bounds.account(p.uid, "")}
-    if found.owner_uid != ANYONE:
-        uids.add(found.owner_uid)
-    allowed = {bounds.account(uid, ""): uid for uid in uids if not owner_refusal(found, uid, state.policy)}
-    inside = [c for c in _known_containers(state) if c.slice_name == found.name]
+    if slice_.owner_uid != ANYONE:
+        uids.add(slice_.owner_uid)
+    allowed = {bounds.account(uid, ""): uid for uid in uids if not owner_refusal(slice_, uid, state.policy)}
+    inside = [c for c in _known_containers(state) if c.slice_name == slice_.name]
     return allowed | {bounds.account(0, c.container_id): -1 for c in inside}
 
 
@@ -114,7 +114,7 @@ def keeps_rights(state: State, event: Event, now_ns: int) -> bool:
     that the thread does not count."""
     match event:
         case ProcessAttached():
-            return event.placed
+            return event.is_admitted
         case ProcessGone():
             process = state.processes.get(event.process_id)
             made = state.slices.get(process.slice_name) if process else None

@@ -74,7 +74,7 @@ def account(uid: int, container_id: str) -> str:
     return f"container {container_id}" if container_id else f"uid {uid}"
 
 
-def shown(whose: str) -> str:
+def format_account(whose: str) -> str:
     """An account for messages: of a container's id what engines show."""
     return whose[: len("container ") + 12]
 
@@ -83,7 +83,7 @@ def _full(message: str) -> Denied:
     return Denied(Reason.NO_CAPACITY, message)
 
 
-def attach_refusal(state: State, found: Slice, process: Process) -> Denied | None:
+def attach_refusal(state: State, slice_: Slice, process: Process) -> Denied | None:
     """Why this program finds no place, or None: which bound, its value and what helps."""
     known = list(state.processes.values())
     here = sum(p.pid == process.pid for p in known)
@@ -91,10 +91,10 @@ def attach_refusal(state: State, found: Slice, process: Process) -> Denied | Non
         text = f"pid {process.pid} has {here} connections to vgpud, the limit of a process is {PER_PROCESS_MAX}:"
         return _full(f"{text} close some, or start further processes")
     return (
-        _slice_refusal(state, found, process)
+        _slice_refusal(state, slice_, process)
         or _idle_refusal(state, process, known)
-        or _device_refusal(state, found, process, known)
-        or _descriptor_refusal(state, found, process, known)
+        or _device_refusal(state, slice_, process, known)
+        or _descriptor_refusal(state, slice_, process, known)
     )
 
 
@@ -103,75 +103,79 @@ def _held(processes: Iterable[Process]) -> Counter[str]:
     return Counter(p.account for p in processes)
 
 
-def slice_table(state: State, found: Slice, members: Iterable[Process]) -> Table:
+def slice_table(state: State, slice_: Slice, members: Iterable[Process]) -> Table:
     """Places of a slice's programs, of holders as well. `members`: all processes of the slice."""
     limit = state.policy.processes_per_slice_max
     held = _held(p for p in members if not p.disconnected_ns)
-    shared = found.owner_uid == ANYONE or len(state.containers_of(found.name)) > 1
+    shared = slice_.owner_uid == ANYONE or len(state.containers_of(slice_.name)) > 1
     return Table(limit, limit - limit // RESERVED_PART if shared else limit, held)
 
 
-def device_table(state: State, device_uuid: str, known: Iterable[Process]) -> Table:
+def device_table(state: State, device_uuid: str, processes: Iterable[Process]) -> Table:
     """Places of programs on a device."""
     capacity = state.policy.processes_per_device_max
     there = {name for name, made in state.slices.items() if made.share(device_uuid)}
-    held = _held(p for p in known if p.slice_name in there and not p.holder and not p.disconnected_ns)
+    held = _held(p for p in processes if p.slice_name in there and not p.holder and not p.disconnected_ns)
     return Table(capacity, min(state.policy.processes_per_user_max, capacity), held)
 
 
-def descriptor_table(state: State, known: Iterable[Process]) -> Table:
+def descriptor_table(state: State, processes: Iterable[Process]) -> Table:
     """The daemon's descriptors for programs' connections."""
     capacity = state.policy.attach_descriptors_max
     devices = {name: len(made.shares) for name, made in state.slices.items()}
     held: Counter[str] = Counter()
-    for p in known:
+    for p in processes:
         held[p.account] += _descriptors(p, devices.get(p.slice_name, 0))
     return Table(capacity, capacity // 2, held)
 
 
-def closed_fill(state: State, account: str, more: int = 1) -> bool:
+def closed_fill(state: State, account: str, extra_count: int = 1) -> bool:
     """Whether a user's programs that closed their connections and still run reach their bound with so many more."""
     closed = sum(p.disconnected_ns > 0 and p.account == account for p in state.processes.values())
-    return closed + more >= state.policy.processes_per_user_max
+    return closed + extra_count >= state.policy.processes_per_user_max
 
 
-def _slice_refusal(state: State, found: Slice, process: Process) -> Denied | None:
-    table = slice_table(state, found, state.processes_of(found.name, holders=True))
+def _slice_refusal(state: State, slice_: Slice, process: Process) -> Denied | None:
+    table = slice_table(state, slice_, state.processes_of(slice_.name, holders=True))
     limit, held = table.capacity, table.held
     bound = which(limit, table.own_max, held, process.account)
     if bound == ALL:
-        text = f"slice {found.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"
+        text = (
+            f"slice {slice_.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"
+        )
         return _full(text)
     if bound:
         whose = process.account
-        text = f"{shown(whose)} has {held[whose]} of the {limit} places of slice {found.name}, which others share:"
+        text = f"{format_account(whose)} has {held[whose]} of the {limit} places of slice {slice_.name}, which others share:"
         return _full(f"{text} end some, use a slice of your own, or raise processes_per_slice_max")
     return None
 
 
-def _idle_refusal(state: State, process: Process, known: list[Process]) -> Denied | None:
+def _idle_refusal(state: State, process: Process, processes: list[Process]) -> Denied | None:
     """Processes without a place on a device are bounded as well: those that only hold a slice, or closed their
     socket."""
     limit = state.policy.processes_per_user_max
     whose = process.account
-    closed = sum(p.disconnected_ns > 0 and p.account == whose for p in known)
+    closed = sum(p.disconnected_ns > 0 and p.account == whose for p in processes)
     if closed >= limit:
-        text = f"{shown(whose)} has {closed} programs that closed their connection to vgpud and still run, the limit is"
+        text = f"{format_account(whose)} has {closed} programs that closed their connection to vgpud and still run, the limit is"
         return _full(f"{text} {limit}: end some or raise processes_per_user_max")
-    holders = sum(p.holder and p.account == whose for p in known) if process.holder else 0
+    holders = sum(p.holder and p.account == whose for p in processes) if process.holder else 0
     if holders >= limit:
-        text = f"{shown(whose)} has {holders} commands under `vgpu run`, the limit of a user is {limit}: end some"
+        text = (
+            f"{format_account(whose)} has {holders} commands under `vgpu run`, the limit of a user is {limit}: end some"
+        )
         return _full(f"{text} or raise processes_per_user_max")
     return None
 
 
-def _device_refusal(state: State, found: Slice, process: Process, known: list[Process]) -> Denied | None:
+def _device_refusal(state: State, slice_: Slice, process: Process, processes: list[Process]) -> Denied | None:
     if process.holder:
         return None
     own_max = state.policy.processes_per_user_max
     whose = process.account
-    for share in found.shares:
-        table = device_table(state, share.device_uuid, known)
+    for share in slice_.shares:
+        table = device_table(state, share.device_uuid, processes)
         capacity, held = table.capacity, table.held
         bound = which(capacity, table.own_max, held, whose)
         if not bound:
@@ -181,21 +185,21 @@ def _device_refusal(state: State, found: Slice, process: Process, known: list[Pr
         if bound == ALL:
             return _full(f"{where} has {capacity} programs, which is its limit: end some")
         if bound == OWN:
-            text = f"{shown(whose)} has {held[whose]} programs on {where}, the limit of a user is {own_max}: end some"
+            text = f"{format_account(whose)} has {held[whose]} programs on {where}, the limit of a user is {own_max}: end some"
             return _full(f"{text} or raise processes_per_user_max")
         text = f"{where} has {held.total()} of {capacity} programs, the rest is reserved for users with few, and"
-        return _full(f"{text} {shown(whose)} has {held[whose]}: end some")
+        return _full(f"{text} {format_account(whose)} has {held[whose]}: end some")
     return None
 
 
-def _descriptor_refusal(state: State, found: Slice, process: Process, known: list[Process]) -> Denied | None:
-    table = descriptor_table(state, known)
+def _descriptor_refusal(state: State, slice_: Slice, process: Process, processes: list[Process]) -> Denied | None:
+    table = descriptor_table(state, processes)
     capacity, held = table.capacity, table.held
     whose = process.account
-    bound = which(capacity, table.own_max, held, whose, _descriptors(process, len(found.shares)))
+    bound = which(capacity, table.own_max, held, whose, _descriptors(process, len(slice_.shares)))
     if not bound:
         return None
-    who, count = ("all programs", held.total()) if bound == ALL else (shown(whose), held[whose])
+    who, count = ("all programs", held.total()) if bound == ALL else (format_account(whose), held[whose])
     text = f"the connections of {who} take {count} of the {capacity} descriptors that vgpud has for programs:"
     return _full(f"{text} end some or raise the daemon's LimitNOFILE")
 

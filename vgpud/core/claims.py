@@ -60,28 +60,28 @@ def on_prepare(state: State, event: PrepareClaim, now_ns: int) -> list[Command]:
     if old and old.claim:
         return _prepared_again(state, old, old.claim, claim)
     freed = allocations.make_free(state, claim)
-    made = make(state, _wanted(event))
+    made = make(state, _build_create_event(event))
     if isinstance(made, Denied):
         return [*freed, Answer(made)]
     new, commands = made
     return [*freed, *commands, Answer(new)]
 
 
-def _prepared_again(state: State, old: Slice, known: Claim, claim: Claim) -> list[Command]:
+def _prepared_again(state: State, old: Slice, old_claim: Claim, claim: Claim) -> list[Command]:
     if old.name in state.waiting:
         text = f"claim {claim} waits for its device, which is missing or has become smaller: see `vgpu gpu ls`"
         return [Answer(Denied(Reason.PRECONDITION, text))]
-    if known.granted != claim.granted:
+    if old_claim.granted != claim.granted:
         text = f"claim {claim} was prepared here with other devices or amounts: delete its pods, then it is released"
         return [Answer(Denied(Reason.PRECONDITION, text, field="claim.granted"))]
     commands: list[Command] = [OpenDevice(old.name)]
-    pods = known.pods if known.device_ids else claim.pods
-    new = replace(old, claim=replace(known, pods=pods, pod_names=claim.pod_names, boot_id=claim.boot_id))
-    if new.claim == known:
+    pods = old_claim.pods if old_claim.device_ids else claim.pods
+    new = replace(old, claim=replace(old_claim, pods=pods, pod_names=claim.pod_names, boot_id=claim.boot_id))
+    if new.claim == old_claim:
         return [*commands, Answer(old)]
     new = replace(new, revision=old.revision + 1)
     state.slices[new.name] = new
-    if known.boot_id != claim.boot_id:
+    if old_claim.boot_id != claim.boot_id:
         text = f"claim {claim} was prepared before the machine was booted: its CDI file is written again"
         commands.append(Log("claim.rebooted", text, new.name))
     return [SaveSlice(new), *commands, Answer(new)]
@@ -95,20 +95,20 @@ def on_unprepare(state: State, event: UnprepareClaim, now_ns: int) -> list[Comma
     return [*end(state, old, f"claim {old.claim} is released"), Answer(None)]
 
 
-def join_refusal(found: Slice, pod: str) -> Denied | None:
+def join_refusal(slice_: Slice, pod: str) -> Denied | None:
     """Why a container of this pod may not use the slice of a claim, or None."""
-    claim = found.claim
+    claim = slice_.claim
     if claim is None or pod in claim.pods:
         return None
     if not pod:
-        text = f"slice {found.name} is for the pods of the ResourceClaim {claim}, and this container is in none"
+        text = f"slice {slice_.name} is for the pods of the ResourceClaim {claim}, and this container is in none"
         return Denied(Reason.DENIED, text)
     text = f"the ResourceClaim {claim} is not reserved for pod {pod}: name the claim in the pod's spec"
-    return Denied(Reason.DENIED, text, field="pod", subject=found.name)
+    return Denied(Reason.DENIED, text, field="pod", subject=slice_.name)
 
 
-def resized(
-    old: Slice, claim: Claim, wanted: Spec, fields: tuple[str, ...], granules: Mapping[str, int]
+def resize_shares(
+    old: Slice, claim: Claim, new_spec: Spec, fields: tuple[str, ...], granules: Mapping[str, int]
 ) -> tuple[Share, ...] | Denied:
     """The shares after `vgpu slice set`: on the same devices, minima at most as the scheduler granted them.
 
@@ -119,15 +119,15 @@ def resized(
     if fixed:
         text = f"{fixed} of slice {old.name} is fixed by {claim.what}: make another claim"
         return Denied(Reason.PRECONDITION, text, field=fixed)
-    wrong = admit.check_numbers(wanted)
+    wrong = admit.check_numbers(new_spec)
     if wrong:
         return wrong
     granted = claim.granted
-    least, most = (_amount(wanted, granted, name) for name in ("min_milli", "max_milli"))
-    mem_least, mem_most = (_amount(wanted, granted, name) for name in ("mem_min_bytes", "mem_max_bytes"))
+    least, most = (_amount(new_spec, granted, name) for name in ("min_milli", "max_milli"))
+    mem_least, mem_most = (_amount(new_spec, granted, name) for name in ("mem_min_bytes", "mem_max_bytes"))
     if claim.lent:
         least = mem_least = 0
-    above = _above(old, claim, least, mem_least)
+    above = _check_minima(old, claim, least, mem_least)
     if above:
         return above
     tops = [MILLI_PER_DEVICE] * len(granted)
@@ -141,20 +141,20 @@ def resized(
         Share(s.device_uuid, low, high, mem_low - mem_low % granule, mem_high - mem_high % granule)
         for s, low, high, mem_low, mem_high, granule in numbers
     )
-    return _ordered(shares, most, wanted.service_class) or shares
+    return _check_shares(shares, most, new_spec.service_class) or shares
 
 
-def _amount(wanted: Spec, granted: tuple[Share, ...], name: str) -> int:
-    asked: int | None = getattr(wanted, name)
+def _amount(new_spec: Spec, granted: tuple[Share, ...], name: str) -> int:
+    asked: int | None = getattr(new_spec, name)
     return sum(getattr(share, name) for share in granted) if asked is None else asked
 
 
-def _above(old: Slice, claim: Claim, least: int, mem_least: int) -> Denied | None:
+def _check_minima(old: Slice, claim: Claim, total_min_milli: int, mem_least: int) -> Denied | None:
     """Refuses minima above what the scheduler counts for the claim: it gives the rest to others."""
     milli, size = sum(s.min_milli for s in claim.granted), sum(s.mem_min_bytes for s in claim.granted)
     ends = "which was allocated once: make another claim to get more"
-    if least > milli:
-        text = f"min {format_gpus(least)} is above the {format_gpus(milli)} of {claim.what}, {ends}"
+    if total_min_milli > milli:
+        text = f"min {format_gpus(total_min_milli)} is above the {format_gpus(milli)} of {claim.what}, {ends}"
         return Denied(Reason.PRECONDITION, text, field="min_milli")
     if mem_least > size:
         text = f"mem-min {format_bytes(mem_least)} is above the {format_bytes(size)} of {claim.what}, {ends}"
@@ -162,10 +162,10 @@ def _above(old: Slice, claim: Claim, least: int, mem_least: int) -> Denied | Non
     return None
 
 
-def _ordered(shares: tuple[Share, ...], most: int, service_class: str) -> Denied | None:
+def _check_shares(shares: tuple[Share, ...], total_max_milli: int, service_class: str) -> Denied | None:
     """Refuses numbers that contradict each other."""
-    if most > MILLI_PER_DEVICE * len(shares):
-        text = f"max {format_gpus(most)} is more than the {len(shares)} device(s) of the claim have"
+    if total_max_milli > MILLI_PER_DEVICE * len(shares):
+        text = f"max {format_gpus(total_max_milli)} is more than the {len(shares)} device(s) of the claim have"
         return Denied(Reason.INVALID, text, field="max_milli")
     for share in shares:
         if share.max_milli < max(share.min_milli, 1):
@@ -204,11 +204,11 @@ def _invalid(event: PrepareClaim) -> Denied | None:
         return Denied(Reason.INVALID, text, field="claim.granted", subject=twice)
     if not devices:
         return Denied(Reason.INVALID, f"claim {claim} has no device", field="claim.granted")
-    wrong = _ordered(claim.granted, sum(share.max_milli for share in claim.granted), event.service_class)
-    return wrong or admit.check_numbers(_wanted(event).spec)
+    wrong = _check_shares(claim.granted, sum(share.max_milli for share in claim.granted), event.service_class)
+    return wrong or admit.check_numbers(_build_create_event(event).spec)
 
 
-def _wanted(event: PrepareClaim) -> CreateSlice:
+def _build_create_event(event: PrepareClaim) -> CreateSlice:
     shares = event.claim.granted
     least, most = sum(share.min_milli for share in shares), sum(share.max_milli for share in shares)
     spec = Spec(

@@ -28,7 +28,7 @@ from vgpud.core.events import (
     SaveSlice,
 )
 from vgpud.core.model import Asker, Container, Denied, Reason, Restart, Slice, State
-from vgpud.core.slices import end, in_use, make, owner_refusal, short, shown, unknown
+from vgpud.core.slices import end, in_use, make, owner_refusal, short, format_container, unknown
 
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
 _ID_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
@@ -80,7 +80,7 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
         text = f"this node has {state.policy.containers_max} containers with slices, which is its limit: end one"
         return [*before, Answer(Denied(Reason.NO_CAPACITY, text))]
     full = None if kept or event.slurm_uid is None else bounds.step_refusal(state, event.slurm_uid)
-    answer = full or ((kept, []) if kept else _joined(state, event) if event.join else _own(state, event))
+    answer = full or ((kept, []) if kept else _join_slice(state, event) if event.join else _own(state, event))
     if isinstance(answer, Denied):
         # the DRA driver watches for this event and reads the claim again
         unknown_pod = [Log("claim.pod_unknown", answer.message, answer.subject)] if answer.field == "pod" else []
@@ -102,7 +102,7 @@ def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Comma
     if away and away.is_away:
         used_ns = away.used_ns + now_ns - away.since_ns
         state.restarts[container.container_id] = Restart(used_ns, now_ns, is_away=False)
-    log = Log("container.created", f"container {shown(container)} has slice {used.name}", used.name)
+    log = Log("container.created", f"container {format_container(container)} has slice {used.name}", used.name)
     return [*before, *commands, SaveContainer(container), log, Answer(used)]
 
 
@@ -113,7 +113,7 @@ def _find_kept_slice(state: State, old: Container, event: ContainerCreated) -> S
     return state.slices[name] if name == old.slice_name and name not in state.waiting else None
 
 
-def _joined(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] | Denied:
+def _join_slice(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] | Denied:
     """The slice that the container names, if its caller may use it."""
     found = state.slices.get(event.join)
     if found is None:
@@ -147,7 +147,7 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
     if event.spec is None:
         return Denied(Reason.INVALID, "the container asks for no share: set VGPU, for example VGPU=0.5", field="spec")
     if event.name in state.slices:
-        return _taken(state, event.name)
+        return _refuse_taken_name(state, event.name)
     quota = state.quotas.get(event.queue)
     if event.open_queue and quota and quotas.members(state.quotas, quota):
         text = f"VGPU_QUEUE={event.queue}: it has members, and an image's ENV cannot be told from -e:"
@@ -173,8 +173,8 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
     return make(state, wanted)
 
 
-def _taken(state: State, name: str) -> Denied:
-    owner = next((shown(c) for c in state.containers_of(name)), "")
+def _refuse_taken_name(state: State, name: str) -> Denied:
+    owner = next((format_container(c) for c in state.containers_of(name)), "")
     whose = f"is the slice of container {owner}" if owner else "exists already"
     text = f"slice {name} {whose}: choose another VGPU_NAME, or join it with VGPU_SLICE={name}"
     return Denied(Reason.EXISTS, text, field="name")
@@ -188,7 +188,7 @@ def on_started(state: State, event: ContainerStarted, now_ns: int) -> list[Comma
         return [Answer(Denied(Reason.NOT_FOUND, text, field="id"))]
     same = next((c for c in state.containers.values() if c.cgroup == event.cgroup != "" and c is not known), None)
     if same and same.slice_name != known.slice_name:
-        text = f"container {shown(same)} has the cgroup {event.cgroup} as well, and another slice:"
+        text = f"container {format_container(same)} has the cgroup {event.cgroup} as well, and another slice:"
         return [Answer(Denied(Reason.PRECONDITION, f"{text} give each a cgroup of its own", field="cgroup"))]
     cgroup = "" if same else event.cgroup
     now = replace(known, pid=event.pid, pid_start=event.pid_start, cgroup=cgroup, started=True)
@@ -196,7 +196,7 @@ def on_started(state: State, event: ContainerStarted, now_ns: int) -> list[Comma
     if now == known:
         return [Answer(made)]
     state.containers[now.container_id] = now
-    name = shown(now)
+    name = format_container(now)
     logs = [Log("container.started", f"container {name} started as pid {now.pid}", now.slice_name)]
     if not cgroup:
         text = f"container {name} has no cgroup of its own: its programs are known by their uid alone"
@@ -222,7 +222,9 @@ def on_ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
         return release(state, known, event.why + text)
     state.restarts[known.container_id] = Restart(used_ns, now_ns, is_away=True)
     state.containers[known.container_id] = replace(known, cgroup="")  # the engine may give it to another one
-    text = f"container {shown(known)}: {event.why}; its slice is kept for {(most_ns - used_ns) // _NS_PER_S} s,"
+    text = (
+        f"container {format_container(known)}: {event.why}; its slice is kept for {(most_ns - used_ns) // _NS_PER_S} s,"
+    )
     return [Log("container.away", f"{text} since its engine starts it again", known.slice_name)]
 
 
@@ -249,10 +251,10 @@ def _forget(state: State, old: Container) -> list[Command]:
 def release(state: State, old: Container, why: str) -> list[Command]:
     """Forgets a container; a slice of its own goes with it unless another container is in there."""
     commands = _forget(state, old)
-    commands.append(Log("container.ended", f"container {shown(old)}: {why}", old.slice_name))
+    commands.append(Log("container.ended", f"container {format_container(old)}: {why}", old.slice_name))
     left = state.slices.get(old.slice_name)
     if left is None or state.containers_of(left.name):
         return commands
     if old.own_slice or (left.ephemeral and not in_use(state, left.name)):
-        commands += end(state, left, f"container {shown(old)} ended")
+        commands += end(state, left, f"container {format_container(old)} ended")
     return commands

@@ -26,7 +26,7 @@ class Act:
     slice_name: str  # container of a stranger; "": none
     device_uuid: str
     first: bool
-    started: int = 0  # start time of a stranger (Seen): its pid may have been reused
+    start_ticks: int = 0  # start time of a stranger (Seen): its pid may have been reused
 
 
 def why_spared(act: Act, who: Seen) -> str:
@@ -37,18 +37,18 @@ def why_spared(act: Act, who: Seen) -> str:
     """
     if who.uid < 0:
         return "cannot be inspected from here"
-    if who.stopped and act.verb == FREEZE:
+    if who.is_stopped and act.verb == FREEZE:
         return "is stopped"
     if act.cause == STRANGER and who.uid == 0 and not act.slice_name and not id_in(who.cgroups):
         return "is root's own, outside of any container"
     return ""
 
 
-def freezer_of(who: Seen, own: Collection[str], attached: Collection[str]) -> str:
+def freezer_of(who: Seen, own: Collection[str], attached_cgroups: Collection[str]) -> str:
     """The cgroup by which to freeze a program, that of its container; "" when the process itself must be stopped,
     because the daemon or an attached program is in that cgroup. `own`, `attached`: cgroup paths of the daemon, and of
     all attached programs."""
     path = next((path for path in who.cgroups if id_in((path,))), "")
-    if not path or any((other + "/").startswith(path + "/") for other in (*own, *attached)):
+    if not path or any((other + "/").startswith(path + "/") for other in (*own, *attached_cgroups)):
         return ""
     return path

@@ -51,9 +51,9 @@ class Estimate:
 @dataclass(slots=True)
 class _Class:
     #: (ns, whether it ended then: else its time was up), the oldest first
-    seen: deque[tuple[int, bool]] = field(default_factory=lambda: deque(maxlen=JOBS_MAX))
+    durations: deque[tuple[int, bool]] = field(default_factory=lambda: deque(maxlen=JOBS_MAX))
     running: dict[int, int] = field(default_factory=dict)  # job -> begin, had it run without interruption
-    found: Estimate | None = None  # of these
+    estimate: Estimate | None = None  # of these
     found_ns: int = -1  # at this time
 
 
@@ -63,26 +63,26 @@ class Estimates:
     def __init__(self) -> None:
         self._classes: OrderedDict[str, _Class] = OrderedDict()
 
-    def learn(self, classes: Sequence[str], ran_ns: int, *, ended: bool) -> None:
-        """A job of these classes ran for `ran_ns`. `ended`: it was done; else its time limit was reached."""
+    def learn(self, classes: Sequence[str], ran_ns: int, *, has_completed: bool) -> None:
+        """A job of these classes ran for `ran_ns`. `has_completed`: it was done; else its time limit was reached."""
         for class_name in classes:
             known = self._class(class_name)
-            known.seen.append((ran_ns, ended))
-            known.found = None
+            known.durations.append((ran_ns, has_completed))
+            known.estimate = None
 
-    def started(self, job_id: int, classes: Sequence[str], begun_ns: int) -> None:
+    def add_running_job(self, job_id: int, classes: Sequence[str], begun_ns: int) -> None:
         """A job runs. `begun_ns`: when it would have begun, had it run without interruption."""
         for class_name in classes:
             known = self._class(class_name)
             known.running[job_id] = begun_ns
-            known.found = None
+            known.estimate = None
 
-    def stopped(self, job_id: int, classes: Sequence[str]) -> None:
+    def remove_running_job(self, job_id: int, classes: Sequence[str]) -> None:
         """A job no longer runs, for whatever reason."""
         for class_name in classes:
             known = self._classes.get(class_name)
             if known is not None and known.running.pop(job_id, None) is not None:
-                known.found = None
+                known.estimate = None
 
     def _class(self, class_name: str) -> _Class:
         """Used now."""
@@ -96,32 +96,32 @@ class Estimates:
         """`classes`: the narrowest first. The same answer for all callers within a minute in which nothing happens."""
         for class_name in classes:
             known = self._classes.get(class_name)
-            if known is not None and len(known.seen) >= ENOUGH:
+            if known is not None and len(known.durations) >= ENOUGH:
                 at_ns = now_ns - now_ns % EVERY_NS
-                if known.found is None or known.found_ns != at_ns:
-                    known.found, known.found_ns = _estimate(class_name, known, at_ns), at_ns
-                return known.found
+                if known.estimate is None or known.found_ns != at_ns:
+                    known.estimate, known.found_ns = _estimate(class_name, known, at_ns), at_ns
+                return known.estimate
         return None
 
 
-def _estimate(class_name: str, known: _Class, at_ns: int) -> Estimate:
-    newest = islice(reversed(known.running.values()), JOBS_MAX)
+def _estimate(class_name: str, job_class: _Class, at_ns: int) -> Estimate:
+    newest = islice(reversed(job_class.running.values()), JOBS_MAX)
     running = [(at_ns - begun_ns, False) for begun_ns in newest if begun_ns < at_ns]
-    low_ns, median_ns = quantiles(known.seen, (LOW_PPM, MEDIAN_PPM))
-    (high_ns,) = quantiles(known.seen, (HIGH_PPM,), running)
-    least_ns = max((ns for ns, ended in (*known.seen, *running) if not ended), default=0)
-    return Estimate(class_name, len(known.seen), low_ns, median_ns, high_ns, least_ns)
+    low_ns, median_ns = quantiles(job_class.durations, (LOW_PPM, MEDIAN_PPM))
+    (high_ns,) = quantiles(job_class.durations, (HIGH_PPM,), running)
+    least_ns = max((ns for ns, ended in (*job_class.durations, *running) if not ended), default=0)
+    return Estimate(class_name, len(job_class.durations), low_ns, median_ns, high_ns, least_ns)
 
 
 def quantiles(
-    seen: Collection[tuple[int, bool]], wanted_ppm: Sequence[int], running: Collection[tuple[int, bool]] = ()
+    durations: Collection[tuple[int, bool]], wanted_ppm: Sequence[int], running: Collection[tuple[int, bool]] = ()
 ) -> list[int]:
     """Quantiles of durations. `seen`: oldest first, each ended or cut off; `wanted_ppm` rises; `running` count as new.
 
     0 = not known.
     """
-    weights = [_ONE >> age // HALF_JOBS for age in reversed(range(len(seen)))] + [_ONE] * len(running)
-    known = [*seen, *running]
+    weights = [_ONE >> age // HALF_JOBS for age in reversed(range(len(durations)))] + [_ONE] * len(running)
+    known = [*durations, *running]
     order = sorted(range(len(known)), key=lambda at: (known[at][0], not known[at][1]))
     at_risk = sum(weights) + _ONE  # with the one that takes longer than all
     beyond = _PPM << 20  # part of the jobs that take longer, in ppm << 20

@@ -138,8 +138,8 @@ class ProcessAttached:
     process: Process
     held: tuple[tuple[str, int], ...] = ()
     room: tuple[tuple[str, int], ...] = ()
-    placed: bool = False
-    named: tuple[str, ...] = ()
+    is_admitted: bool = False
+    named_uuids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class UndrainDevice:
 class DevicesTaken:
     """What programs outside slices have of the devices now, of all devices."""
 
-    taken: tuple[Taken, ...]
+    taken_devices: tuple[Taken, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ class CloseDevice:
 @dataclass(frozen=True, slots=True)
 class SaveRequest:
     request_id: str
-    remembered: Remembered
+    record: Remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,7 @@ class ApplySlice:
     """The arbiters of the slice's devices shall know these numbers; `dropped`: devices it no longer has."""
 
     slice: Slice
-    dropped: tuple[str, ...] = ()
+    dropped_uuids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

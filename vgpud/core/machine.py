@@ -57,7 +57,7 @@ from vgpud.core.slices import (
     in_use,
     job_refusal,
     make,
-    shown,
+    format_container,
     slurm_refusal,
     unknown,
 )
@@ -104,12 +104,12 @@ def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
     return commands
 
 
-def _beside_claims(state: State, kept: Slice, lent: Sequence[Share]) -> Log:
+def _beside_claims(state: State, slice_: Slice, kubernetes_shares: Sequence[Share]) -> Log:
     """A slice that was there before its device was given to Kubernetes stays, and no claim is placed beside it."""
-    indices = ", ".join(str(state.devices[share.device_uuid].index) for share in lent)
-    text = f"slice {kept.name} has a part of device {indices}, which belongs to Kubernetes now (devices.kubernetes):"
+    indices = ", ".join(str(state.devices[share.device_uuid].index) for share in kubernetes_shares)
+    text = f"slice {slice_.name} has a part of device {indices}, which belongs to Kubernetes now (devices.kubernetes):"
     text += " no claim is placed there until it ends"
-    return Log("slice.beside_claims", text, kept.name, lent[0].device_uuid)
+    return Log("slice.beside_claims", text, slice_.name, kubernetes_shares[0].device_uuid)
 
 
 def _known_containers(state: State, event: Started) -> list[Command]:
@@ -119,14 +119,14 @@ def _known_containers(state: State, event: Started) -> list[Command]:
     return [ForgetContainer(c.container_id) for c in event.containers if c.slice_name not in names]
 
 
-def _fits(state: State, kept: Slice, share: Share) -> bool:
+def _fits(state: State, slice_: Slice, share: Share) -> bool:
     """Whether a stored share still fits its device. Of a suspended slice only what it keeps is checked."""
     device = state.devices.get(share.device_uuid)
     if device is None:
         return False
     milli, size = state.reserved(share.device_uuid)
-    milli += share.min_milli if kept.keeps_time else 0
-    size += share.mem_min_bytes if kept.keeps_memory else 0
+    milli += share.min_milli if slice_.keeps_time else 0
+    size += share.mem_min_bytes if slice_.keeps_memory else 0
     fits = milli <= MILLI_PER_DEVICE and size <= device.memory_bytes
     least = admit.smallest_limit_bytes(device.context_bytes, device.granule_bytes)
     return fits and least <= share.mem_max_bytes <= device.memory_bytes
@@ -161,7 +161,7 @@ def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
 # ---- requests of users ----
 
 
-def _refused(reason: Reason, message: str, field: str = "") -> list[Command]:
+def _deny_request(reason: Reason, message: str, field: str = "") -> list[Command]:
     return [Answer(Denied(reason, message, field=field))]
 
 
@@ -170,17 +170,17 @@ def request_key(uid: int, request_id: str) -> str:
     return f"{uid}/{request_id}" if request_id else ""
 
 
-def _repeated(state: State, uid: int, request_id: str, fingerprint: str) -> list[Command] | None:
+def _repeat_answer(state: State, uid: int, request_id: str, fingerprint: str) -> list[Command] | None:
     """The first answer again if this request was answered before; None for a new one."""
     if len(request_id.encode()) > REQUEST_ID_BYTES_MAX:
-        return _refused(
+        return _deny_request(
             Reason.INVALID, f"request_id is longer than {REQUEST_ID_BYTES_MAX} bytes: use a UUID", "request_id"
         )
     known = state.requests.get(request_key(uid, request_id))
     if known is None:
         return None
     if known.fingerprint != fingerprint:
-        return _refused(
+        return _deny_request(
             Reason.INVALID, f"request_id {request_id!r} was used for another request: use a new one", "request_id"
         )
     return [Answer(known.answer)]
@@ -204,7 +204,7 @@ def _remember(
 def _on_create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command]:
     asked = (event.name, event.spec, event.ephemeral, event.owner_uid, event.cdi_device, event.queue, event.asker.uid)
     fingerprint = repr(("create", *asked, *(["pending"] if event.pending else [])))
-    repeated = _repeated(state, event.asker.uid, event.request_id, fingerprint)
+    repeated = _repeat_answer(state, event.asker.uid, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
     answer = make(state, event)
@@ -219,7 +219,7 @@ def _on_create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Comm
 def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command]:
     """Live resize. A slice with processes stays on its devices; an idle one may move to where it fits."""
     fingerprint = repr(("update", event.name, event.patch, event.fields))
-    repeated = _repeated(state, event.asker_uid, event.request_id, fingerprint)
+    repeated = _repeat_answer(state, event.asker_uid, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
     old = state.slices.get(event.name)
@@ -240,7 +240,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
         return [Answer(shares)]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
     if quotas.width_milli(new) > quotas.width_milli(old):
-        full = quotas.limit_refusal(state, old.queue, quotas.width_milli(new), without=old.name)
+        full = quotas.limit_refusal(state, old.queue, quotas.width_milli(new), excluded_slice=old.name)
         if full:
             return [Answer(full)]
     state.slices[new.name] = new
@@ -261,18 +261,18 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     """The shares of a slice whose spec becomes this one."""
     if old.claim:
         granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
-        chosen = claims.resized(old, old.claim, spec, event.fields, granules)
+        chosen = claims.resize_shares(old, old.claim, spec, event.fields, granules)
         return chosen if isinstance(chosen, Denied) else admit.put(chosen, state, old, claim=True)
     parts = admit.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return parts
-    shares = admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec)
+    shares = admit.put(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
     if isinstance(shares, Denied):
         return shares
     return slurm_refusal(old, shares) or offered.growth_refusal(old, shares, state) or shares
 
 
-def _resized(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied:
+def _place_resized_slice(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied:
     busy = bool(state.processes_of(old.name) or state.containers_of(old.name))
     here = tuple(s.device_uuid for s in old.shares)
     same_count = len(spec.pieces) == len(here)  # the spec has been checked: this is short
@@ -281,17 +281,17 @@ def _resized(state: State, old: Slice, spec: Spec) -> tuple[Share, ...] | Denied
         text = f"slice {old.name} is in use on {len(here)} device(s) and cannot move:"
         text += " end its programs and containers first or keep to its devices"
         return Denied(Reason.PRECONDITION, text)
-    kept = admit.place(spec, state, without=old.name, only=here) if same_count and same_names else None
+    kept = admit.place(spec, state, excluded_slice=old.name, only=here) if same_count and same_names else None
     if busy and kept is not None:
         return kept
     if kept is None or isinstance(kept, Denied):
-        return admit.place(spec, state, without=old.name)
+        return admit.place(spec, state, excluded_slice=old.name)
     return kept
 
 
 def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command]:
     fingerprint = repr(("delete", event.name, event.force))
-    repeated = _repeated(state, event.asker_uid, event.request_id, fingerprint)
+    repeated = _repeat_answer(state, event.asker_uid, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
     old = state.slices.get(event.name)
@@ -305,12 +305,12 @@ def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Comm
     if running and not event.force:
         text = f"slice {old.name} has {len(running)} program(s), the first is pid {running[0].pid}: end them,"
         text += f" or let them lose it: vgpu slice rm --force {old.name}"
-        return _refused(Reason.PRECONDITION, text)
+        return _deny_request(Reason.PRECONDITION, text)
     inside = state.containers_of(old.name)
     if inside and not event.force:
-        text = f"slice {old.name} is that of container {shown(inside[0])}: end it,"
+        text = f"slice {old.name} is that of container {format_container(inside[0])}: end it,"
         text += f" or let it lose it: vgpu slice rm --force {old.name}"
-        return _refused(Reason.PRECONDITION, text)
+        return _deny_request(Reason.PRECONDITION, text)
     ended = end(state, old, "removed")
     return [*ended, *_remember(state, event.asker_uid, event.request_id, fingerprint, None, now_ns), Answer(None)]
 
@@ -326,11 +326,11 @@ def _on_process_attached(state: State, event: ProcessAttached, now_ns: int) -> l
         return [Answer(wrong)]
     before = found
     if found.pending and not process.holder:
-        bound = pending.bind(state, found, event.named)
+        bound = pending.bind(state, found, event.named_uuids)
         if isinstance(bound, Denied):
             return [Answer(bound)]
         found = bound
-    full = None if event.placed else bounds.attach_refusal(state, found, process)
+    full = None if event.is_admitted else bounds.attach_refusal(state, found, process)
     if full:
         return [Answer(full)]
     if process.container_id not in state.containers:
@@ -342,40 +342,42 @@ def _on_process_attached(state: State, event: ProcessAttached, now_ns: int) -> l
     # one that comes back to a slice whose binding was not saved: no other process holds anything of it
     room = dict(event.room) if found is before else {s.device_uuid: s.mem_max_bytes for s in found.shares}
     held = tuple((uuid, min(claimed, room.get(uuid, 0))) for uuid, claimed in event.held if found.share(uuid))
-    commands: list[Command] = [*_bound(state, before, found), AdmitProcess(process, found, held)]
+    commands: list[Command] = [*_save_binding(state, before, found), AdmitProcess(process, found, held)]
     for uuid, claimed in event.held:
         if claimed > room.get(uuid, 0):
             text = f"pid {process.pid} says it holds {format_bytes(claimed)}, its slice may hold"
             text += f" {format_bytes(room.get(uuid, 0))}: it gets no more memory until it is below"
             commands.append(Log("memory.over_limit", text, found.name, uuid, process.process_id))
-    verb = "came back" if process.resumed else "attached"
+    verb = "came back" if process.is_resumed else "attached"
     text = f"pid {process.pid} ({process.program}) {verb}"
     return [*commands, Log("process.attached", text, found.name, process_id=process.process_id)]
 
 
-def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -> Denied | None:
+def _attach_refusal(state: State, slice_: Slice | None, event: ProcessAttached) -> Denied | None:
     process = event.process
-    if found is None:
+    if slice_ is None:
         return unknown(process.slice_name)
-    stranger = attach_refusal(state, found, process.uid, process.container_id)
-    away = None if process.resumed or process.holder else suspend.attach_refusal(found)
+    stranger = attach_refusal(state, slice_, process.uid, process.container_id)
+    away = None if process.is_resumed or process.holder else suspend.attach_refusal(slice_)
     if stranger or away:
         return stranger or away
-    if found.name in state.waiting:
+    if slice_.name in state.waiting:
         text = (
-            f"slice {found.name} is waiting for its device: an administrator resizes it (vgpu slice set) or removes it"
+            f"slice {slice_.name} is waiting for its device: an administrator resizes it (vgpu slice set) or removes it"
         )
         return Denied(Reason.PRECONDITION, text)
     return None
 
 
-def _bound(state: State, before: Slice, found: Slice) -> list[Command]:
+def _save_binding(state: State, old_slice: Slice, new_slice: Slice) -> list[Command]:
     """Keeps a slice that was pending on its devices from now on."""
-    if found is before:
+    if new_slice is old_slice:
         return []
-    state.slices[found.name] = found
-    log = Log("slice.bound", f"slice {found.name}: {describe(found)}", found.name, found.shares[0].device_uuid)
-    return [SaveSlice(found), ApplySlice(found), log]
+    state.slices[new_slice.name] = new_slice
+    log = Log(
+        "slice.bound", f"slice {new_slice.name}: {describe(new_slice)}", new_slice.name, new_slice.shares[0].device_uuid
+    )
+    return [SaveSlice(new_slice), ApplySlice(new_slice), log]
 
 
 def _on_process_disconnected(state: State, event: ProcessDisconnected, now_ns: int) -> list[Command]:

@@ -63,7 +63,7 @@ class Device:
     pci_bus_id: str
     memory_bytes: int  # what tenants can have: without the driver's own reserve
     sm_count: int
-    simulated: bool
+    is_simulated: bool
     context_bytes: int  # what one context of one process costs
     granule_bytes: int
     compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
@@ -179,7 +179,7 @@ class Slice:
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
 
-    def owed(self, device_uuid: str) -> Share | None:
+    def find_reserved_share(self, device_uuid: str) -> Share | None:
         """The share whose minima are kept free for it. A claim may have less after a resize, and go back any time: the
         scheduler has given nothing of it to others."""
         granted = self.claim.granted if self.claim and not self.claim.lent else self.shares
@@ -205,7 +205,7 @@ class Process:
     uid: int
     program: str
     attached_wall_ns: int
-    resumed: bool
+    is_resumed: bool
     holder: bool = False
     container_id: str = ""  # container whose cgroup it is in
     account: str = "uid 0"  # user who is charged its places, see bounds.account()
@@ -279,12 +279,12 @@ class Taken:
 
     device_uuid: str
     why: str
-    whole: bool = True
+    is_whole_device: bool = True
     memory_bytes: int = 0
-    lost: bool = False
+    is_lost: bool = False
 
     def __str__(self) -> str:
-        return self.why if self.lost else f"taken by {self.why}"
+        return self.why if self.is_lost else f"taken by {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class State:
     requests: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)  # oldest first
     quotas: dict[str, Quota] = field(default_factory=dict)  # by the queue's name
     drains: dict[str, Drain] = field(default_factory=dict)  # by the device's UUID, as are:
-    taken: dict[str, Taken] = field(default_factory=dict)
+    taken_devices: dict[str, Taken] = field(default_factory=dict)
     reservations: dict[str, tuple[str, str]] = field(default_factory=dict)  # (queue, what it is), while in force
     next_serial: int = 1
 
@@ -363,7 +363,7 @@ class State:
             requests=OrderedDict(self.requests),
             quotas=dict(self.quotas),
             drains=dict(self.drains),
-            taken=dict(self.taken),
+            taken_devices=dict(self.taken_devices),
             reservations=dict(self.reservations),
         )
 
@@ -371,10 +371,10 @@ class State:
         """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ...", "given to Kubernetes...";
         "" when it is offered. claim: what is placed is that of a claim of Kubernetes; tolerates_drain: also where it is
         drained."""
-        drain, taken = self.drains.get(device_uuid), self.taken.get(device_uuid)
+        drain, taken = self.drains.get(device_uuid), self.taken_devices.get(device_uuid)
         if drain and not tolerates_drain:
             return f"drained: {drain.reason}"
-        if taken and taken.whole:
+        if taken and taken.is_whole_device:
             return str(taken)
         given = self.of_kubernetes(device_uuid)
         if given and not claim:
@@ -395,14 +395,14 @@ class State:
 
     def foreign_bytes(self, device_uuid: str) -> int:
         """Memory that others than slices hold of a device."""
-        taken = self.taken.get(device_uuid)
+        taken = self.taken_devices.get(device_uuid)
         return taken.memory_bytes if taken else 0
 
-    def reserved(self, device_uuid: str, without: str = "") -> tuple[int, int]:
+    def reserved(self, device_uuid: str, excluded_slice: str = "") -> tuple[int, int]:
         """(milli, bytes) of all minima on a device, without the slice `without`, waiting slices, and what suspended
         slices gave up."""
-        counted = [s for s in self.slices.values() if s.name != without and s.name not in self.waiting]
-        held = [(made, share) for made in counted if (share := made.owed(device_uuid))]
+        counted = [s for s in self.slices.values() if s.name != excluded_slice and s.name not in self.waiting]
+        held = [(made, share) for made in counted if (share := made.find_reserved_share(device_uuid))]
         milli = sum(share.min_milli for made, share in held if made.keeps_time)
         return milli, sum(share.mem_min_bytes for made, share in held if made.keeps_memory)
 

@@ -23,7 +23,7 @@ class Arguments:
     """The parameters in brackets: numbers in order, names with numbers, and bare words."""
 
     numbers: list[Fraction] = field(default_factory=list)
-    named: dict[str, Fraction] = field(default_factory=dict)
+    named_numbers: dict[str, Fraction] = field(default_factory=dict)
     words: set[str] = field(default_factory=set)
     weights: dict[int, Fraction] = field(default_factory=dict)  # by uid
 
@@ -35,7 +35,7 @@ class Choice(Generic[Made]):
     line: str
     build: Callable[[str, Arguments], Made]
     numbers: str = ""  # what the numbers in order are; "" = it takes none
-    named: tuple[str, ...] = ()
+    parameter_names: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     table: bool = False  # file=PATH gives more numbers
     weights: bool = False  # UID=WEIGHT
@@ -43,7 +43,7 @@ class Choice(Generic[Made]):
     @property
     def takes(self) -> str:
         parts = [self.numbers] if self.numbers else []
-        parts += [f"{name}=NUMBER" for name in self.named]
+        parts += [f"{name}=NUMBER" for name in self.parameter_names]
         parts += ["file=PATH"] if self.table else []
         parts += ["UID=WEIGHT"] if self.weights else []
         parts += self.words
@@ -77,8 +77,8 @@ def _arguments(
         raise InvalidSpec(f"{name} with {len(items)} parameters: at most {ARGUMENTS_MAX} are allowed")
     for item in items:
         key, equals, value = (part.strip() for part in item.partition("="))
-        if equals and key in choice.named and key not in found.named:
-            found.named[key] = _number(name, value, item)
+        if equals and key in choice.parameter_names and key not in found.named_numbers:
+            found.named_numbers[key] = _number(name, value, item)
         elif equals and choice.weights and key.isascii() and key.isdigit() and len(key) <= _DIGITS_MAX:
             found.weights[int(key)] = _number(name, value, item)
         elif equals and choice.table and key == "file":

@@ -81,7 +81,7 @@ class ProcessStats:
     mem_used_bytes: int = 0
     mem_peak_bytes: int = 0
     mem_unattributed_bytes: int = 0  # not in mem_used_bytes: what the driver counts beyond the ledger
-    denied: int = 0
+    mem_denied: int = 0
     contexts: int = 0
 
 
@@ -95,7 +95,7 @@ class TraceEvent:
     kind: str
     value: int = 0  # depends on kind; 0 where `text` is set
     text: str = ""  # open and close: the gate; regime: its name
-    lost: int = 0  # events lost before this one
+    lost_count: int = 0  # events lost before this one
 
 
 ADMINS = -2  # Entry.owner_uid: for admins alone
@@ -134,8 +134,8 @@ class Seen:
     program: str
     cgroups: tuple[str, ...]
     uid: int = -1  # real uid (of a setuid program its caller's); -1: it has ended, or is not visible from here
-    stopped: bool = False  # by a signal, or with its cgroup
-    started: int = 0  # clock ticks since boot; 0: as for uid
+    is_stopped: bool = False  # by a signal, or with its cgroup
+    start_ticks: int = 0  # clock ticks since boot; 0: as for uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class DeviceSample:
     uuid: str
     index: int
     name: str
-    simulated: bool
+    is_simulated: bool
     memory_total_bytes: int
     memory_used_bytes: int | None
     utilization_ratio: float | None
@@ -194,7 +194,7 @@ class QueueSample:
     guarantee_gpus: float
     limit_gpus: float | None
     jobs: tuple[tuple[str, int], ...] = ()  # jobs that have not ended, by state
-    ended: tuple[tuple[str, int], ...] = ()  # the others, since the daemon started
+    ended_jobs: tuple[tuple[str, int], ...] = ()  # the others, since the daemon started
     waits: JobWaits = JobWaits()
 
 

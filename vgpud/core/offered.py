@@ -113,14 +113,14 @@ def on_undrain(state: State, event: UndrainDevice, now_ns: int) -> list[Command]
 def on_devices_taken(state: State, event: DevicesTaken, now_ns: int) -> list[Command]:
     """Takes over what other programs use of all devices now. Logged are devices that are taken as a whole, and the end
     of that."""
-    before, state.taken = state.taken, {one.device_uuid: one for one in event.taken}
+    before, state.taken_devices = state.taken_devices, {one.device_uuid: one for one in event.taken_devices}
     commands: list[Command] = []
     for device in state.devices.values():
-        old, new = before.get(device.uuid), state.taken.get(device.uuid)
-        was, now = (str(one) if one and one.whole else "" for one in (old, new))
+        old, new = before.get(device.uuid), state.taken_devices.get(device.uuid)
+        was, now = (str(one) if one and one.is_whole_device else "" for one in (old, new))
         if now and now != was:
             text = f"device {device.index} is {now}: nothing new is placed there"
-            kind = "device.lost" if new and new.lost else "device.taken"
+            kind = "device.lost" if new and new.is_lost else "device.taken"
             commands.append(Log(kind, text, device_uuid=device.uuid, owner_uid=ANYONE))
         elif was and not now:
             text = f"device {device.index} is offered again: it was {was}"

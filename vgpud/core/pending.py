@@ -24,31 +24,31 @@ def creation_refusal(spec: Spec, state: State, *, cdi_device: bool) -> Denied | 
     return admit.size_refusal(spec, state)
 
 
-def bind(state: State, found: Slice, named: tuple[str, ...]) -> Slice | Denied:
+def bind(state: State, slice_: Slice, named_uuids: tuple[str, ...]) -> Slice | Denied:
     """The slice on the devices that its program names, by UUID. The state is not changed."""
-    count = len(found.spec.pieces)
-    if not named:
-        text = f"slice {found.name} is pending, and CUDA_VISIBLE_DEVICES names no device by its UUID: set it to"
+    count = len(slice_.spec.pieces)
+    if not named_uuids:
+        text = f"slice {slice_.name} is pending, and CUDA_VISIBLE_DEVICES names no device by its UUID: set it to"
         return Denied(Reason.PRECONDITION, f"{text} {count} device(s), GPU-..., before CUDA starts")
-    if len(named) != count:
-        text = f"slice {found.name} is pending and of {format_gpus(found.spec.gpus_milli)} GPUs, so for {count}"
-        return Denied(Reason.PRECONDITION, f"{text} device(s): CUDA_VISIBLE_DEVICES names {len(named)}")
-    spec = replace(found.spec, device_uuids=named)
-    shares = admit.place(spec, state.seen_by(found.queue) if state.reservations else state)
+    if len(named_uuids) != count:
+        text = f"slice {slice_.name} is pending and of {format_gpus(slice_.spec.gpus_milli)} GPUs, so for {count}"
+        return Denied(Reason.PRECONDITION, f"{text} device(s): CUDA_VISIBLE_DEVICES names {len(named_uuids)}")
+    spec = replace(slice_.spec, device_uuids=named_uuids)
+    shares = admit.place(spec, state.seen_by(slice_.queue) if state.reservations else state)
     if isinstance(shares, Denied):
-        return _cannot(found, shares)
-    full = quotas.limit_refusal(state, found.queue, sum(share.min_milli for share in shares))
+        return _cannot(slice_, shares)
+    full = quotas.limit_refusal(state, slice_.queue, sum(share.min_milli for share in shares))
     if full:
-        return _cannot(found, full)
-    return replace(found, spec=spec, shares=shares, revision=found.revision + 1)
+        return _cannot(slice_, full)
+    return replace(slice_, spec=spec, shares=shares, revision=slice_.revision + 1)
 
 
-def change_refusal(found: Slice) -> Denied:
+def change_refusal(slice_: Slice) -> Denied:
     """Why a pending slice is not resized, suspended or joined by a container."""
-    text = f"slice {found.name} is pending: it has no device before a program has attached to it"
+    text = f"slice {slice_.name} is pending: it has no device before a program has attached to it"
     return Denied(Reason.PRECONDITION, text)
 
 
-def _cannot(found: Slice, why: Denied) -> Denied:
+def _cannot(slice_: Slice, why: Denied) -> Denied:
     """The reason NO_CAPACITY is for too many processes where programs attach."""
-    return replace(why, reason=Reason.PRECONDITION, message=f"slice {found.name} cannot be bound: {why.message}")
+    return replace(why, reason=Reason.PRECONDITION, message=f"slice {slice_.name} cannot be bound: {why.message}")

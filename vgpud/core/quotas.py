@@ -63,25 +63,25 @@ def _may(quotas: dict[str, Quota], quota: Quota, asker: Asker) -> bool:
     return asker.admin or not own or not own.isdisjoint(_keys(asker))
 
 
-def choose(quotas: dict[str, Quota], wanted: str, asker: Asker) -> str | Denied:
+def choose(quotas: dict[str, Quota], queue: str, asker: Asker) -> str | Denied:
     """The queue that a user named, if the user may use it; the default queue where none was named."""
-    if not wanted:
+    if not queue:
         return default_queue(quotas.values(), asker)
-    found = quotas.get(wanted)
+    found = quotas.get(queue)
     if found is None:
         his = sorted(name for name, quota in quotas.items() if _may(quotas, quota, asker))
-        text = f"no queue {wanted!r}: there are {', '.join(his) or 'none'}"
+        text = f"no queue {queue!r}: there are {', '.join(his) or 'none'}"
         return Denied(Reason.NOT_FOUND, text, field="queue")
     if _may(quotas, found, asker):
-        return wanted
+        return queue
     default = default_queue(quotas.values(), asker)
-    text = f"queue {wanted} is not for uid {asker.uid}: use {default}, or have an admin add uid:{asker.uid} to {wanted}"
+    text = f"queue {queue} is not for uid {asker.uid}: use {default}, or have an admin add uid:{asker.uid} to {queue}"
     return Denied(Reason.DENIED, text, field="queue")
 
 
-def width_milli(made: Slice) -> int:
+def width_milli(slice_: Slice) -> int:
     """What a slice counts for: its guarantee, and nothing while its gates are shut."""
-    return sum(share.min_milli for share in made.shares) if made.keeps_time else 0
+    return sum(share.min_milli for share in slice_.shares) if slice_.keeps_time else 0
 
 
 def used_milli(state: State, *, jobs: bool = True) -> dict[str, int]:
@@ -101,7 +101,7 @@ def direct_refusal(state: State, asker: Asker) -> Denied | None:
     return Denied(Reason.DENIED, text)
 
 
-def limit_refusal(state: State, queue: str, wanted_milli: int, without: str = "") -> Denied | None:
+def limit_refusal(state: State, queue: str, wanted_milli: int, excluded_slice: str = "") -> Denied | None:
     """Why the queue has no capacity for this much more, or None. `without`: the slice that is being changed."""
     if state.policy.direct == ALLOW:
         return None
@@ -109,22 +109,22 @@ def limit_refusal(state: State, queue: str, wanted_milli: int, without: str = ""
     for quota in (found, state.quotas.get(found.parent) if found else None):
         if quota is None or quota.limit_milli >= NO_LIMIT:
             continue
-        holders = _holders(state, quota.name, without)
+        holders = _holders(state, quota.name, excluded_slice)
         used = sum(milli for milli, _ in holders)
         if used + wanted_milli > quota.limit_milli:
             return _full(quota, used, wanted_milli, holders)
     return None
 
 
-def _holders(state: State, queue: str, without: str) -> list[tuple[int, str]]:
+def _holders(state: State, queue: str, excluded_slice: str) -> list[tuple[int, str]]:
     """(milli, what) of all that counts against a queue, the largest first."""
     inside = {queue, *(quota.name for quota in state.quotas.values() if quota.parent == queue)}
-    counted = [s for s in state.slices.values() if s.queue in inside and s.name not in {*state.waiting, without}]
+    counted = [s for s in state.slices.values() if s.queue in inside and s.name not in {*state.waiting, excluded_slice}]
     rows = [(width_milli(s), f"job {s.job_id}" if s.job_id else f"slice {s.name}") for s in counted]
     return sorted((row for row in rows if row[0]), key=lambda row: (-row[0], row[1]))
 
 
-def _full(quota: Quota, used: int, wanted: int, holders: list[tuple[int, str]]) -> Denied:
+def _full(quota: Quota, used: int, wanted_milli: int, holders: list[tuple[int, str]]) -> Denied:
     named = [f"{what} {format_gpus(milli)}" for milli, what in holders[:_NAMED_MAX]]
     more = len(holders) - len(named)
     held = f" ({', '.join(named)}{f' and {more} more' if more else ''})" if named else ""
@@ -133,5 +133,5 @@ def _full(quota: Quota, used: int, wanted: int, holders: list[tuple[int, str]]) 
     text = (
         f"queue {quota.name} has a limit of {format_gpus(quota.limit_milli)} GPUs and {format_gpus(used)} in use{held},"
     )
-    text += f" {format_gpus(wanted)} more is too much: {remedy}, or have the limit raised"
+    text += f" {format_gpus(wanted_milli)} more is too much: {remedy}, or have the limit raised"
     return Denied(Reason.NO_CAPACITY, text, field="queue", subject=f"queue {quota.name}")

@@ -65,10 +65,10 @@ def is_for_claims(name: str) -> bool:
     return name.startswith("k-") and bool(_UUID.fullmatch(name[2:]))
 
 
-def pod_of_claim(made: Slice) -> tuple[str, str]:
+def pod_of_claim(slice_: Slice) -> tuple[str, str]:
     """(namespace, pod) that the slice of a Kubernetes claim is counted for: no pod ("") when it has several, or one
     whose name is not known; neither when it is no claim's. kubelet's device plugin does not say which pod it is."""
-    claim = made.claim
+    claim = slice_.claim
     if claim is None or claim.device_ids:
         return "", ""
     return claim.namespace, claim.pod_names[0] if len(claim.pod_names) == 1 == len(claim.pods) else ""
@@ -83,26 +83,26 @@ def _is_for_slurm(name: str) -> bool:
     return bool(_SLURM.fullmatch(name))
 
 
-def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Denied:
+def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | Denied:
     """Creates a slice, or returns why not and changes nothing. The caller gives an ephemeral slice its grace or its
     first user."""
-    name, owner_uid = wanted.name or wanted.spare_name, wanted.owner_uid
+    name, owner_uid = request.name or request.spare_name, request.owner_uid
     wrong = name_error(name, state.policy.name_bytes_max)
     if wrong:
         return wrong
     if not ANYONE <= owner_uid <= UID_MAX:
         text = f"owner_uid {owner_uid} is not a user: write a uid or -1 for anyone"
         return Denied(Reason.INVALID, text, field="owner_uid")
-    if wanted.cdi_device and _SIZE_SIGNS.issuperset(name):
+    if request.cdi_device and _SIZE_SIGNS.issuperset(name):
         text = f"{name!r} is the CDI device of that size: choose a name with a letter in it"
         return Denied(Reason.INVALID, text, field="name")
-    if not wanted.job_id and _is_for_jobs(name):
+    if not request.job_id and _is_for_jobs(name):
         text = f"{name!r} is the name of a job's slice: choose another one"
         return Denied(Reason.INVALID, text, field="name")
-    if wanted.claim is None and is_for_claims(name):
+    if request.claim is None and is_for_claims(name):
         text = f"{name!r} is the name of a Kubernetes claim's slice: choose another one"
         return Denied(Reason.INVALID, text, field="name")
-    if not wanted.for_slurm and _is_for_slurm(name):
+    if not request.for_slurm and _is_for_slurm(name):
         text = f"{name!r} is the name of a Slurm job's slice: choose another one"
         return Denied(Reason.INVALID, text, field="name")
     if name in state.slices:
@@ -111,24 +111,24 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     if len(state.slices) >= state.policy.slices_max:
         text = f"this node has {state.policy.slices_max} slices, which is its limit: remove one or raise slices_max"
         return Denied(Reason.NO_CAPACITY, text)
-    asker = wanted.asker
+    asker = request.asker
     refusal = None if asker.admin else bounds.slice_refusal(state, asker.uid)
     if refusal:
         return refusal
-    queue = _queue_for(state, wanted)
+    queue = _queue_for(state, request)
     if isinstance(queue, Denied):
         return queue
-    spec = offered.with_uuids(wanted.spec, state)
-    for_claim = wanted.claim is not None
-    for_job_or_claim = for_claim or wanted.job_id or not state.reservations
+    spec = offered.with_uuids(request.spec, state)
+    for_claim = request.claim is not None
+    for_job_or_claim = for_claim or request.job_id or not state.reservations
     seen = state if for_job_or_claim else state.seen_by(queue)  # the queue's machine has placed a job
     shares: tuple[Share, ...] | Denied
-    if wanted.pending:
-        shares = pending.creation_refusal(spec, seen, cdi_device=wanted.cdi_device) or ()
+    if request.pending:
+        shares = pending.creation_refusal(spec, seen, cdi_device=request.cdi_device) or ()
     else:
         shares = (
-            admit.put(wanted.shares, state, claim=for_claim, tolerates_drain=wanted.tolerates_drain)
-            if wanted.shares
+            admit.put(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
+            if request.shares
             else admit.place(spec, seen)
         )
     if isinstance(shares, Denied):
@@ -139,17 +139,17 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
         return full
     made = Slice(
         name=name,
-        uid=wanted.uid,
+        uid=request.uid,
         serial=state.next_serial,
         spec=spec,
         shares=shares,
-        ephemeral=wanted.claim is None and (wanted.ephemeral or wanted.cdi_device or wanted.pending),
+        ephemeral=request.claim is None and (request.ephemeral or request.cdi_device or request.pending),
         owner_uid=owner_uid,
-        created_wall_ns=wanted.wall_ns,
-        cdi_device=wanted.cdi_device,
+        created_wall_ns=request.wall_ns,
+        cdi_device=request.cdi_device,
         queue=queue,
-        job_id=wanted.job_id,
-        claim=wanted.claim,
+        job_id=request.job_id,
+        claim=request.claim,
     )
     state.next_serial += 1
     state.slices[name] = made
@@ -158,11 +158,11 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     return made, [SaveSlice(made), ApplySlice(made), OpenSocket(name), *device, log]
 
 
-def _queue_for(state: State, wanted: CreateSlice) -> str | Denied:
+def _queue_for(state: State, request: CreateSlice) -> str | Denied:
     """The queue that a new slice counts against. A job's has been chosen, and checked, when it was submitted."""
-    if wanted.job_id:
-        return wanted.queue
-    return quotas.direct_refusal(state, wanted.asker) or quotas.choose(state.quotas, wanted.queue, wanted.asker)
+    if request.job_id:
+        return request.queue
+    return quotas.direct_refusal(state, request.asker) or quotas.choose(state.quotas, request.queue, request.asker)
 
 
 def claim_refusal(old: Slice, remedy: str) -> Denied | None:
@@ -200,7 +200,7 @@ def end(state: State, old: Slice, why: str) -> list[Command]:
     for container in state.containers_of(old.name):
         del state.containers[container.container_id]
         state.restarts.pop(container.container_id, None)
-        text = f"container {shown(container)} has lost its slice: {why}"
+        text = f"container {format_container(container)} has lost its slice: {why}"
         commands += [ForgetContainer(container.container_id), Log("container.warning", text, old.name)]
     del state.slices[old.name]
     state.grace_ns.pop(old.name, None)
@@ -224,26 +224,28 @@ def unknown(name: str) -> Denied:
     return Denied(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", field="name")
 
 
-def owner_refusal(found: Slice, uid: int, policy: Policy) -> Denied | None:
+def owner_refusal(slice_: Slice, uid: int, policy: Policy) -> Denied | None:
     """Why this user may not use the slice, or None: root, the daemon's user and the owner may."""
-    if found.owner_uid == ANYONE or uid in (0, policy.daemon_uid, found.owner_uid):
+    if slice_.owner_uid == ANYONE or uid in (0, policy.daemon_uid, slice_.owner_uid):
         return None
-    text = f"slice {found.name} belongs to uid {found.owner_uid}, not to uid {uid}: make a slice of your own"
+    text = f"slice {slice_.name} belongs to uid {slice_.owner_uid}, not to uid {uid}: make a slice of your own"
     return Denied(Reason.DENIED, text)
 
 
-def attach_refusal(state: State, found: Slice, uid: int, container_id: str) -> Denied | None:
+def attach_refusal(state: State, slice_: Slice, uid: int, container_id: str) -> Denied | None:
     """Why a program may not attach to the slice, or None. In a container its cgroup decides, whatever its uid."""
     container = state.containers.get(container_id)
     if container is None:
-        return owner_refusal(found, uid, state.policy)
-    if container.slice_name == found.name:
+        return owner_refusal(slice_, uid, state.policy)
+    if container.slice_name == slice_.name:
         return None
-    text = f"container {shown(container)} has slice {container.slice_name}, it cannot use slice {found.name}:"
-    return Denied(Reason.DENIED, text + f" start it with VGPU_SLICE={found.name}")
+    text = (
+        f"container {format_container(container)} has slice {container.slice_name}, it cannot use slice {slice_.name}:"
+    )
+    return Denied(Reason.DENIED, text + f" start it with VGPU_SLICE={slice_.name}")
 
 
-def shown(container: Container) -> str:
+def format_container(container: Container) -> str:
     """A container for people: its name and its short id."""
     short_id = short(container.container_id)
     return f"{container.engine_name} ({short_id})" if container.engine_name else short_id
@@ -261,12 +263,12 @@ def changes(old: Spec, new: Spec) -> str:
     return "".join(f"; {word} {before} -> {now}" for word, before, now in told if before != now)
 
 
-def describe(given: Slice) -> str:
+def describe(slice_: Slice) -> str:
     """The four numbers per device in one line, for messages."""
-    if given.pending:
-        return f"{format_gpus(given.spec.gpus_milli)} GPUs, pending until a program attaches"
+    if slice_.pending:
+        return f"{format_gpus(slice_.spec.gpus_milli)} GPUs, pending until a program attaches"
     return "; ".join(
         f"{s.device_uuid} min {format_gpus(s.min_milli)} max {format_gpus(s.max_milli)} memory"
         f" {format_bytes(s.mem_min_bytes)} to {format_bytes(s.mem_max_bytes)}"
-        for s in given.shares
+        for s in slice_.shares
     )

@@ -43,7 +43,7 @@ def _device(device: Device, reading: Reading, state: State, arbiter: Standing) -
         uuid=device.uuid,
         index=device.index,
         name=device.name,
-        simulated=device.simulated,
+        is_simulated=device.is_simulated,
         memory_total_bytes=device.memory_bytes,
         memory_used_bytes=reading.used_bytes,
         utilization_ratio=reading.utilization_ratio,
@@ -53,27 +53,27 @@ def _device(device: Device, reading: Reading, state: State, arbiter: Standing) -
     )
 
 
-def _pod_labels(made: Slice, containers: Collection[str]) -> tuple[str, ...]:
+def _pod_labels(slice_: Slice, containers: Collection[str]) -> tuple[str, ...]:
     """(namespace, pod, container) of a claim's slice, as far as each is the only one. containers: names of those that
     use it now; "" for one that has none."""
-    namespace, pod = pod_of_claim(made)
+    namespace, pod = pod_of_claim(slice_)
     container = next(iter(containers)) if pod and len(containers) == 1 else ""
     return tuple(takewhile(bool, (namespace, pod, container)))
 
 
 def _slice(
-    made: Slice, pod_labels: tuple[str, ...], share: Share, device: Device | None, now: SliceStats
+    slice_: Slice, pod_labels: tuple[str, ...], share: Share, device: Device | None, now: SliceStats
 ) -> SliceSample:
     return SliceSample(
-        slice_name=made.name,
+        slice_name=slice_.name,
         uuid=share.device_uuid,
         index=device.index if device else -1,
         min_gpus=share.min_milli / MILLI_PER_DEVICE,
         max_gpus=share.max_milli / MILLI_PER_DEVICE,
         memory_limit_bytes=share.mem_max_bytes,
         now=now,
-        owner_uid=made.owner_uid,
-        queue=made.queue,
-        service_class=made.spec.service_class,
+        owner_uid=slice_.owner_uid,
+        queue=slice_.queue,
+        service_class=slice_.spec.service_class,
         pod_labels=pod_labels,
     )

@@ -62,7 +62,7 @@ class Findings:
     #: bytes beyond the ledger by (slice, device), complete: a slice that is not named has none
     charges: dict[tuple[str, str], int] = field(default_factory=dict)
     #: the same by (device, process_id), for attached programs: at the oldest life of each
-    beyond: dict[tuple[str, int], int] = field(default_factory=dict)
+    process_charges: dict[tuple[str, int], int] = field(default_factory=dict)
     acts: list[Act] = field(default_factory=list)
     #: by device: (number, bytes) of processes in no container of a slice; those that may still attach are not counted
     foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -91,12 +91,12 @@ class _Excess:
         self.charged_bytes = max(min(self.recent), min(self.charged_bytes, max(self.recent)))
 
 
-def attached_by_pid(processes: Iterable[Process], lost: Collection[int] = ()) -> dict[int, list[Process]]:
+def attached_by_pid(processes: Iterable[Process], stale_process_ids: Collection[int] = ()) -> dict[int, list[Process]]:
     """Without processes that only hold a slice, which have no ledger. `lost`: process_ids whose pid now belongs to
     another process."""
     found: dict[int, list[Process]] = {}
     for process in processes:
-        if not process.holder and process.process_id not in lost:
+        if not process.holder and process.process_id not in stale_process_ids:
             found.setdefault(process.pid, []).append(process)
     return found
 
@@ -120,14 +120,21 @@ class Watch:
         self._past: set[tuple[str, str]] = set()
         self._acted: set[tuple[str, int]] = set()
 
-    def look(self, state: State, running: Running, attached: Attached, ledger: Ledger, seen: Strangers) -> Findings:
+    def look(
+        self,
+        state: State,
+        running: Running,
+        attached_programs: Attached,
+        ledger: Ledger,
+        unattached_processes: Strangers,
+    ) -> Findings:
         """`running`: without the devices that could not be read now, of which what was found last stays."""
         found = Findings()
         for uuid, users in running.items():
-            self._look_for_strangers(state, uuid, users, attached, seen, found)
+            self._look_for_strangers(state, uuid, users, attached_programs, unattached_processes, found)
         strangers = dict(found.charges)
-        used = self._compare(state, running, attached, ledger, found)
-        self._look_for_hidden(state, running, attached, used, ledger, found)
+        used = self._compare(state, running, attached_programs, ledger, found)
+        self._look_for_hidden(state, running, attached_programs, used, ledger, found)
         found.foreign |= {u: now for u, now in self._last.foreign.items() if u not in running}
         for key, size in self._last.charges.items():
             if key[1] not in running and key[0] in state.slices:
@@ -144,87 +151,96 @@ class Watch:
     # ---- programs that are not attached ----
 
     def _look_for_strangers(
-        self, state: State, uuid: str, users: Mapping[int, int], attached: Attached, seen: Strangers, found: Findings
+        self,
+        state: State,
+        uuid: str,
+        users: Mapping[int, int],
+        attached_programs: Attached,
+        unattached_processes: Strangers,
+        findings: Findings,
     ) -> None:
         before, now = self._strangers.get(uuid), {}
         for pid in sorted(users):
-            if pid in attached:
+            if pid in attached_programs:
                 continue
-            who = seen.get(pid, _NOBODY)
+            who = unattached_processes.get(pid, _NOBODY)
             known = before.get(pid) if before else None
-            if known is None or who.started not in (0, known.who.started):  # 0: it has ended, and is listed still
+            if known is None or who.start_ticks not in (
+                0,
+                known.who.start_ticks,
+            ):  # 0: it has ended, and is listed still
                 known = _Stranger(who, returning=before is None)
-            elif who.started:
+            elif who.start_ticks:
                 known.who = who
             now[pid] = known
-            self._judge(state, uuid, pid, users[pid], known, found)
+            self._judge(state, uuid, pid, users[pid], known, findings)
         for pid, known in sorted((before or {}).items()):
-            if known.slice_name is not None and now.get(pid) is not known and not self._is_flood(found, GONE):
-                end = "has attached" if pid in attached else "is gone"
+            if known.slice_name is not None and now.get(pid) is not known and not self._is_flood(findings, GONE):
+                end = "has attached" if pid in attached_programs else "is gone"
                 text = f"pid {pid} ({known.who.program}), which used the device without a slice, {end}"
-                found.log.append(Log(GONE, text, known.slice_name, uuid))
+                findings.log.append(Log(GONE, text, known.slice_name, uuid))
         self._strangers[uuid] = now
 
     @staticmethod
-    def _is_flood(found: Findings, kind: str) -> bool:
-        return sum(entry.kind == kind for entry in found.log) >= TOLD_MAX
+    def _is_flood(findings: Findings, kind: str) -> bool:
+        return sum(entry.kind == kind for entry in findings.log) >= TOLD_MAX
 
-    def _judge(self, state: State, uuid: str, pid: int, used_bytes: int, one: _Stranger, found: Findings) -> None:
+    def _judge(self, state: State, uuid: str, pid: int, used_bytes: int, one: _Stranger, findings: Findings) -> None:
         """Reports, charges and acts, in this order over successive looks."""
         one.looks += 1
-        one.looks_awake += not one.who.stopped
+        one.looks_awake += not one.who.is_stopped
         if one.looks < (RETURN_PATIENCE if one.returning else PATIENCE):
             return
         inside = container_of(state, one.who.cgroups)
         slice_name = inside.slice_name if inside else ""
-        if one.slice_name is None and not self._is_flood(found, CAME):
+        if one.slice_name is None and not self._is_flood(findings, CAME):
             container_id = inside.container_id if inside else id_in(one.who.cgroups)
             where = f" in container {short(container_id)}" if container_id else ""
             text = f"pid {pid} ({one.who.program}){where} uses {format_bytes(used_bytes)} and is attached to no slice"
-            found.log.append(Log(CAME, text, slice_name, uuid))
+            findings.log.append(Log(CAME, text, slice_name, uuid))
             one.slice_name = slice_name
-        self._charge(found, slice_name, uuid, used_bytes)
+        self._charge(findings, slice_name, uuid, used_bytes)
         if not inside and (not one.returning or one.looks_awake >= RETURN_MERCY):
-            count, size = found.foreign.get(uuid, (0, 0))
-            found.foreign[uuid] = count + 1, size + used_bytes
+            count, size = findings.foreign.get(uuid, (0, 0))
+            findings.foreign[uuid] = count + 1, size + used_bytes
         if not one.returning or one.looks_awake >= RETURN_MERCY:
-            self._act(found, state.policy.on_stranger, STRANGER, pid, slice_name, uuid, one.who.started)
+            self._act(findings, state.policy.on_stranger, STRANGER, pid, slice_name, uuid, one.who.start_ticks)
 
     # ---- programs that are ----
 
     def _compare(
-        self, state: State, running: Running, attached: Attached, ledger: Ledger, found: Findings
+        self, state: State, running: Running, attached_programs: Attached, ledger: Ledger, findings: Findings
     ) -> Counter[tuple[str, str]]:
         """Charges what the driver counts beyond the ledger to the slice of the program's oldest attachment: the driver
         counts a pid once, however often it attached. Returns what the driver counts for each slice's programs,
         unattached ones in its containers included: all that is charged so far."""
-        before, credit, used = self._excess, self._credit, Counter(found.charges)
-        self._excess = {k: e for k, e in before.items() if k[0] not in running and k[1] in attached}
+        before, credit, used = self._excess, self._credit, Counter(findings.charges)
+        self._excess = {k: e for k, e in before.items() if k[0] not in running and k[1] in attached_programs}
         self._credit = {k: c for k, c in credit.items() if k[0] not in running and k[1] in state.processes}
         for uuid, users in running.items():
             limits = {name: _limit(state, name, uuid) for name in state.slices}
-            for pid in users.keys() & attached.keys():
-                lives, slice_name = attached[pid], attached[pid][0].slice_name
+            for pid in users.keys() & attached_programs.keys():
+                lives, slice_name = attached_programs[pid], attached_programs[pid][0].slice_name
                 may_use = elsewhere = 0
                 for life in lives:
                     now, last = ledger.of_life(life.process_id, uuid), credit.get((uuid, life.process_id), Credit())
                     # the same object: a thousand new ones a look would keep the garbage collector busy
                     self._credit[uuid, life.process_id] = last if now == last else now
-                    most = self._most(now, last, limits.get(life.slice_name, 0))
+                    most = self._find_max_held_bytes(now, last, limits.get(life.slice_name, 0))
                     may_use += most
                     elsewhere += most if life.slice_name != slice_name else 0
                 used[slice_name, uuid] += max(0, users[pid] - elsewhere)
                 beyond = self._follow((uuid, pid), users[pid] - may_use, before, self._excess)
-                self._charge(found, slice_name, uuid, beyond)
-        found.beyond = {
-            (uuid, attached[pid][0].process_id): excess.charged_bytes
+                self._charge(findings, slice_name, uuid, beyond)
+        findings.process_charges = {
+            (uuid, attached_programs[pid][0].process_id): excess.charged_bytes
             for (uuid, pid), excess in self._excess.items()
             if excess.charged_bytes
         }
         return used
 
     @staticmethod
-    def _most(now: Credit, last: Credit, limit_bytes: int) -> int:
+    def _find_max_held_bytes(now: Credit, last: Credit, limit_bytes: int) -> int:
         """The most that a program may have had in its ledger at any moment since the last look: the driver was read at
         one of them, and a program may allocate and free memory a thousand times between two looks."""
         given = now.granted_bytes - last.granted_bytes
@@ -234,10 +250,10 @@ class Watch:
         self,
         state: State,
         running: Running,
-        attached: Attached,
+        attached_programs: Attached,
         used: Counter[tuple[str, str]],
         ledger: Ledger,
-        found: Findings,
+        findings: Findings,
     ) -> None:
         """Credit that moves between programs lets each of them have had memory up to the limit, but all programs of a
         slice together no more than that. What they have beyond it is charged to the slice, though it cannot be
@@ -245,30 +261,30 @@ class Watch:
         before = self._hidden
         self._hidden = {k: e for k, e in before.items() if k[1] not in running and k[0] in state.slices}
         programs = Counter(
-            (attached[pid][0].slice_name, uuid)
+            (attached_programs[pid][0].slice_name, uuid)
             for uuid, users in running.items()
-            for pid in users.keys() & attached.keys()
+            for pid in users.keys() & attached_programs.keys()
         )
         for (name, uuid), count in programs.items():
-            known = max(_limit(state, name, uuid), ledger.of_slice(name, uuid)) + found.charges.get((name, uuid), 0)
+            known = max(_limit(state, name, uuid), ledger.of_slice(name, uuid)) + findings.charges.get((name, uuid), 0)
             size = used[name, uuid] - known - (count - 1) * SLACK_BYTES
-            self._charge(found, name, uuid, self._follow((name, uuid), size, before, self._hidden))
+            self._charge(findings, name, uuid, self._follow((name, uuid), size, before, self._hidden))
 
     @staticmethod
-    def _follow(key: _Key, size: int, before: Mapping[_Key, _Excess], now: dict[_Key, _Excess]) -> int:
+    def _follow(key: _Key, size: int, old_excesses: Mapping[_Key, _Excess], now: dict[_Key, _Excess]) -> int:
         """What is to be charged after this reading; the reading is remembered as long as it matters."""
-        if size <= SLACK_BYTES and key not in before:
+        if size <= SLACK_BYTES and key not in old_excesses:
             return 0
-        excess = before.get(key) or _Excess()
+        excess = old_excesses.get(key) or _Excess()
         excess.add(size)
         if any(excess.recent):
             now[key] = excess
         return excess.charged_bytes
 
     @staticmethod
-    def _charge(found: Findings, slice_name: str, uuid: str, size: int) -> None:
+    def _charge(findings: Findings, slice_name: str, uuid: str, size: int) -> None:
         if slice_name and size:
-            found.charges[slice_name, uuid] = found.charges.get((slice_name, uuid), 0) + size
+            findings.charges[slice_name, uuid] = findings.charges.get((slice_name, uuid), 0) + size
 
     def _look_for_excess(
         self,
@@ -277,7 +293,7 @@ class Watch:
         used: Counter[tuple[str, str]],
         strangers: Mapping[tuple[str, str], int],
         ledger: Ledger,
-        found: Findings,
+        findings: Findings,
     ) -> None:
         """Slices that exceed their limit by memory outside their ledgers. The program that causes it is dealt with;
         attached programs are not charged for strangers.
@@ -285,7 +301,7 @@ class Watch:
         Lowering a limit below what the ledger holds is no excess: nothing is taken by force.
         """
         past, by_attached = {key for key in self._past if key[1] not in running}, set()
-        for (name, uuid), size in sorted(found.charges.items()):
+        for (name, uuid), size in sorted(findings.charges.items()):
             limit, in_ledger = _limit(state, name, uuid), ledger.of_slice(name, uuid)
             in_all, theirs = used[name, uuid], strangers.get((name, uuid), 0)
             if uuid not in running or in_all <= limit or (in_ledger > limit and size <= limit):
@@ -295,13 +311,15 @@ class Watch:
                 by_attached.add((name, uuid))
             if (name, uuid) not in self._past:
                 text = f"slice {name} uses {format_bytes(in_all)} by the driver's account"
-                found.log.append(Log("memory.past_ledger", text, name, uuid))
+                findings.log.append(Log("memory.past_ledger", text, name, uuid))
         self._past = past
-        for uuid, process_id in sorted(found.beyond):
+        for uuid, process_id in sorted(findings.process_charges):
             process = state.processes[process_id]
             if (process.slice_name, uuid) in by_attached:
-                self._act(found, state.policy.on_excess, EXCESS, process.pid, process.slice_name, uuid, 0)
+                self._act(findings, state.policy.on_excess, EXCESS, process.pid, process.slice_name, uuid, 0)
 
-    def _act(self, found: Findings, verb: str, cause: str, pid: int, slice_name: str, uuid: str, started: int) -> None:
+    def _act(
+        self, findings: Findings, verb: str, cause: str, pid: int, slice_name: str, uuid: str, start_ticks: int
+    ) -> None:
         if verb != LOG:
-            found.acts.append(Act(verb, cause, pid, slice_name, uuid, (uuid, pid) not in self._acted, started))
+            findings.acts.append(Act(verb, cause, pid, slice_name, uuid, (uuid, pid) not in self._acted, start_ticks))

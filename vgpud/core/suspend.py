@@ -46,11 +46,11 @@ def on_suspend(state: State, event: SuspendSlice, now_ns: int) -> list[Command]:
     return [SaveSlice(new), ApplySlice(new), *log, Answer(new)]
 
 
-def attach_refusal(found: Slice) -> Denied | None:
+def attach_refusal(slice_: Slice) -> Denied | None:
     """Why no further program may join: its memory would be a part that is not away. A paused slice's waits."""
-    if found.suspended not in (EVICTING, EVICTED, RESTORING):
+    if slice_.suspended not in (EVICTING, EVICTED, RESTORING):
         return None
-    text = f"slice {found.name} is evicted: `vgpu slice restore {found.name}` first"
+    text = f"slice {slice_.name} is evicted: `vgpu slice restore {slice_.name}` first"
     return Denied(Reason.PRECONDITION, text)
 
 
@@ -89,7 +89,7 @@ def _room_refusal(state: State, old: Slice, to: str) -> Denied | None:
         return None
     for share in old.shares:
         device = state.devices[share.device_uuid]
-        milli, size = state.reserved(share.device_uuid, without=old.name)
+        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name)
         left_milli, left_bytes = MILLI_PER_DEVICE - milli, device.memory_bytes - size
         if share.min_milli <= left_milli and share.mem_min_bytes <= left_bytes:
             continue
@@ -102,4 +102,4 @@ def _room_refusal(state: State, old: Slice, to: str) -> Denied | None:
         text += " lower its minimum, or end or pause another slice there"
         return Denied(Reason.NO_CAPACITY, text, subject=share.device_uuid)
     width_milli = sum(share.min_milli for share in old.shares)
-    return None if old.job_id else quotas.limit_refusal(state, old.queue, width_milli, without=old.name)
+    return None if old.job_id else quotas.limit_refusal(state, old.queue, width_milli, excluded_slice=old.name)

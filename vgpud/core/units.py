@@ -49,7 +49,7 @@ def _decimal(text: str) -> Fraction | None:
     return Fraction(int(digits), 10 ** len(part))
 
 
-def parse_whole(text: str, most: int) -> int | None:
+def parse_whole(text: str, max_value: int) -> int | None:
     """The whole number from 0 to `most` that these digits are; None for anything else.
 
     int() takes signs, blanks, underscores and the digits of all scripts as well, and fails in a way of its own at more
@@ -58,10 +58,10 @@ def parse_whole(text: str, most: int) -> int | None:
     if len(text) > _DIGITS_MAX or not (text.isascii() and text.isdigit()):
         return None
     number = int(text)
-    return number if number <= most else None
+    return number if number <= max_value else None
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """What somebody gave instead of a quantity, in a message. It may be too long for a text, or nested too deeply."""
     try:
         text = repr(value)
@@ -75,7 +75,7 @@ def parse_gpus(text: str, *, zero: bool = False) -> int:
     clean = text.strip()
     value = _decimal(clean)
     if value is None:
-        raise UnitError(f"{shown(text)} is not a number of GPUs: write for example 0.5, 1 or 2.5")
+        raise UnitError(f"{format_value(text)} is not a number of GPUs: write for example 0.5, 1 or 2.5")
     milli = value * MILLI_PER_DEVICE
     if milli.denominator != 1:
         raise UnitError(
@@ -95,7 +95,7 @@ def parse_bytes(text: str) -> int:
     value = _decimal(number.strip())
     factor = _SUFFIXES.get(clean[len(number) :].lower())
     if value is None or factor is None:
-        raise UnitError(f"{shown(text)} is not an amount of memory: write for example 512M, 8G or 8GiB")
+        raise UnitError(f"{format_value(text)} is not an amount of memory: write for example 512M, 8G or 8GiB")
     size = value * factor
     if size.denominator != 1:
         raise UnitError(f"{clean} is not a whole number of bytes: write for example {int(size)}")

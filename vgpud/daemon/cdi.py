@@ -46,10 +46,10 @@ class DeviceFiles:
             return self.why_not()
         return f"the CDI file of slice {slice_name} could not be written in {self.directory}: see vgpud's events"
 
-    def open(self, made: Slice) -> None:
+    def open(self, slice_: Slice) -> None:
         """Writes the one-time device of a slice, or rewrites it for its present devices. Raises OSError."""
         if self._cdi:
-            self._cdi.open(made.name, [share.device_uuid for share in made.shares])
+            self._cdi.open(slice_.name, [share.device_uuid for share in slice_.shares])
 
     def close(self, slice_name: str) -> None:
         """Removes the one-time device of a slice. Raises OSError."""

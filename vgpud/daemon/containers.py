@@ -35,7 +35,7 @@ class Host(Protocol):
     def run(self, event: ev.Event) -> list[ev.Command]: ...
     def note_bounded(self, key: str, entry: ev.Log) -> None: ...
     def libraries(self) -> tuple[str, str, str]: ...
-    def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
+    def slice_counters(self, slice_: Slice) -> Sequence[SliceStats]: ...
     async def wait_change(self, timeout_s: float) -> None: ...
 
 
@@ -88,9 +88,9 @@ class ContainerBackend:
         """The devices that a spec names by index or UUID."""
         return frozenset(offered.with_uuids(spec, self._host.state).device_uuids)
 
-    def used_ns(self, made: Slice) -> int:
+    def used_ns(self, slice_: Slice) -> int:
         """Device time that a slice has used, summed over its devices."""
-        return sum(stats.charged_ns for stats in self._host.slice_counters(made))
+        return sum(stats.charged_ns for stats in self._host.slice_counters(slice_))
 
     def device_count(self) -> int:
         return len(self._host.state.devices)
@@ -127,9 +127,9 @@ class ContainerBackend:
     def end_container(self, container_id: str, why: str, restarts: bool = False) -> None:
         self._host.run(ev.ContainerEnded(container_id, why, restarts))
 
-    def indices(self, made: Slice) -> tuple[int, ...]:
+    def indices(self, slice_: Slice) -> tuple[int, ...]:
         devices = self._host.state.devices
-        return tuple(devices[share.device_uuid].index for share in made.shares)
+        return tuple(devices[share.device_uuid].index for share in slice_.shares)
 
     def container_note(self, kind: str, container_id: str, text: str) -> None:
         """An event about a container; refusals are bounded, since any user's broken script may repeat them."""
@@ -145,10 +145,10 @@ class ContainerBackend:
         found = container_of(self._host.state, cgroups)
         return found.slice_name if found else ""
 
-    def refusal(self, found: Slice, uid: int, cgroups: tuple[str, ...]) -> Denied | None:
+    def refusal(self, slice_: Slice, uid: int, cgroups: tuple[str, ...]) -> Denied | None:
         """Why this program may not attach to the slice, or None."""
         inside = container_of(self._host.state, cgroups)
-        return attach_refusal(self._host.state, found, uid, inside.container_id if inside else "")
+        return attach_refusal(self._host.state, slice_, uid, inside.container_id if inside else "")
 
     def container_id(self, cgroups: tuple[str, ...]) -> str:
         found = container_of(self._host.state, cgroups)

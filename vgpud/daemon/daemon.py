@@ -63,9 +63,9 @@ COALESCE_S = 0.02
 class SliceObserver(Protocol):
     """What hears of changes to slices and of the capacity that is left for others."""
 
-    def slice_changed(self, made: Slice) -> None: ...
+    def slice_changed(self, slice_: Slice) -> None: ...
 
-    def slice_goes(self, made: Slice) -> None:
+    def slice_goes(self, slice_: Slice) -> None:
         """Before its counters go."""
         ...
 
@@ -132,9 +132,9 @@ class Daemon:
 
     def _tell_of_state(self) -> None:
         """What was found and done when the state database was opened, and whose slices it has no more."""
-        for text in self._store.told:
+        for text in self._store.notes:
             self.note(ev.Log("state.repaired", text))
-        self._store.told.clear()
+        self._store.notes.clear()
         if self._store.unwritable:
             self.note(ev.Log("state.unwritable", self._store.unwritable))
         for name in self._tenants.left_over(self.state.slices):
@@ -197,7 +197,7 @@ class Daemon:
         """What could not be written before; and what jobs leave behind goes from the disk."""
         try:
             await while_busy(lambda: self._save(()))
-            await self._flushing.saved()
+            await self._flushing.wait_until_saved()
         except StoreError as error:
             log.error("%s", error)
         self._flush_events()
@@ -236,7 +236,7 @@ class Daemon:
             await self._upkeep.do(what, work)
 
     async def _repair_attach_sockets(self) -> None:
-        for name in self._tenants.lost():
+        for name in self._tenants.find_lost_sockets():
             whose = f"of slice {name}" if name else "that containers share"
             await self._repair(f"the attach socket {whose}", partial(self._tenants.reopen, name), name)
 
@@ -257,14 +257,14 @@ class Daemon:
             self._arbiters.charge(made.serial, device, unattributed_bytes)
             self._wake()
 
-    def devices_taken(self, taken: tuple[Taken, ...]) -> None:
+    def devices_taken(self, taken_devices: tuple[Taken, ...]) -> None:
         """What others than slices have of the devices, as it is seen now."""
-        self.run(ev.DevicesTaken(taken))
+        self.run(ev.DevicesTaken(taken_devices))
         self._capacity_changed()
 
     def device_faulted(self, device_uuid: str, xid: int) -> None:
         """Notifies the owners of jobs on the device."""
-        self._queue.progress.faulted(device_uuid, xid)
+        self._queue.progress.note_fault(device_uuid, xid)
 
     def dead(self) -> list[int]:
         return self._tenants.dead()
@@ -309,7 +309,7 @@ class Daemon:
 
     def _try(self, event: ev.Event, live: list[ev.ApplySlice]) -> Slice | Denied | None:
         """Decides and carries out. Raises StoreError and OSError: nothing was changed but what `live` then holds."""
-        with self._tenants.settled():
+        with self._tenants.settle_admissions():
             return self._try_settled(event, live)
 
     def _try_settled(self, event: ev.Event, live: list[ev.ApplySlice]) -> Slice | Denied | None:
@@ -338,10 +338,10 @@ class Daemon:
             return Denied(Reason.UNAVAILABLE, f"{said}: {error.strerror or error}; see the daemon's log")
         return answer
 
-    async def saved(self) -> Denied | None:
+    async def wait_until_saved(self) -> Denied | None:
         """Waits until the disk has what was carried out so far; why it may not have it."""
         try:
-            await self._flushing.saved()
+            await self._flushing.wait_until_saved()
         except StoreError as error:
             return Denied(Reason.UNAVAILABLE, f"carried out, but perhaps not kept when the machine ends: {error}")
         return None
@@ -379,7 +379,7 @@ class Daemon:
             if isinstance(event, ev.ProcessGone | ev.ProcessDisconnected):
                 self._tenants.renew_rules()
             return self._run(event)
-        with self._tenants.settled():
+        with self._tenants.settle_admissions():
             return self._run(event)
 
     def _run(self, event: ev.Event) -> list[ev.Command]:
@@ -425,7 +425,7 @@ class Daemon:
         }
 
     def _apply_slice(self, command: ev.ApplySlice) -> None:
-        self._arbiters.apply(command.slice, command.dropped)
+        self._arbiters.apply(command.slice, command.dropped_uuids)
         for observer in self._slice_observers:
             observer.slice_changed(command.slice)
 
@@ -496,7 +496,7 @@ class Daemon:
             name=self.node,
             version=__version__,
             driver_version=self._devices.version,
-            simulated=any(d.simulated for d in self.state.devices.values()),
+            simulated=any(d.is_simulated for d in self.state.devices.values()),
             abi_version=ABI_VERSION,
             mode=self.config.mode,
             started_at=timestamp(self._started_wall_ns),
@@ -533,22 +533,22 @@ class Daemon:
     def reading(self, device: str) -> Reading:
         return self._monitor.readings.get(device, Reading(None, None))
 
-    def slice_counters(self, made: Slice) -> Sequence[SliceStats]:
-        serial = self.state.slices[made.name].serial if made.name in self.state.slices else made.serial
-        return [self._arbiters.slice_stats(serial, share.device_uuid) for share in made.shares]
+    def slice_counters(self, slice_: Slice) -> Sequence[SliceStats]:
+        serial = self.state.slices[slice_.name].serial if slice_.name in self.state.slices else slice_.serial
+        return [self._arbiters.slice_stats(serial, share.device_uuid) for share in slice_.shares]
 
     def process_counters(self, process: Process) -> dict[str, ProcessStats]:
         made = self.state.slices[process.slice_name]
         uuids = [s.device_uuid for s in made.shares]
         now = {uuid: self._arbiters.process_stats(process.process_id, uuid) for uuid in uuids}
-        beyond = {u: size for u in uuids if (size := self._monitor.beyond.get((u, process.process_id)))}
+        beyond = {u: size for u in uuids if (size := self._monitor.process_charges.get((u, process.process_id)))}
         return now | {u: replace(now[u], mem_unattributed_bytes=size) for u, size in beyond.items()}
 
     def attach_path(self, slice_name: str) -> str:
         return str(paths.attach_socket(self.config.runtime, slice_name))
 
     def events_after(self, sequence: int) -> Sequence[Entry]:
-        return self._log.after(sequence)
+        return self._log.entries_after(sequence)
 
     def set_arbiter(self, changes: dict[str, int]) -> dict[str, int] | Denied:
         try:

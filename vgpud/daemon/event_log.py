@@ -53,9 +53,11 @@ class EventLog:
             if not self._by_owner[most]:
                 del self._by_owner[most]
 
-    def after(self, sequence: int) -> Sequence[Entry]:
+    def entries_after(self, sequence: int) -> Sequence[Entry]:
         """The next AFTER_MAX entries later than that, oldest first."""
-        later = [_later(entries, sequence) for entries in self._by_owner.values() if entries[-1].sequence > sequence]
+        later = [
+            _iterate_after(entries, sequence) for entries in self._by_owner.values() if entries[-1].sequence > sequence
+        ]
         return tuple(itertools.islice(heapq.merge(*later, key=lambda entry: entry.sequence), AFTER_MAX))
 
     def take_unwritten(self) -> list[Entry]:
@@ -90,6 +92,6 @@ class EventLog:
         self._noise.pop(key, None)
 
 
-def _later(entries: deque[Entry], sequence: int) -> Iterator[Entry]:
+def _iterate_after(entries: deque[Entry], sequence: int) -> Iterator[Entry]:
     first = bisect.bisect_right(entries, sequence, key=lambda entry: entry.sequence)
     return itertools.islice(entries, first, first + AFTER_MAX)

@@ -54,7 +54,7 @@ class Host(Protocol):
     def run(self, event: ev.Event) -> list[ev.Command]: ...
     def note(self, entry: ev.Log) -> None: ...
     def note_bounded(self, key: str, entry: ev.Log) -> None: ...
-    def devices_taken(self, taken: tuple[Taken, ...]) -> None: ...
+    def devices_taken(self, taken_devices: tuple[Taken, ...]) -> None: ...
     def device_faulted(self, device_uuid: str, xid: int) -> None: ...
     def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None: ...
     def dead(self) -> list[int]: ...
@@ -65,7 +65,7 @@ class UsageMonitor:
 
     def __init__(self, host: Host, devices: Devices, arbiters: Arbiters) -> None:
         self.readings: dict[str, Reading] = {}
-        self.beyond: dict[tuple[str, int], int] = {}  # see strangers.Findings
+        self.process_charges: dict[tuple[str, int], int] = {}  # see strangers.Findings
         self._host = host
         self._devices = devices
         self._arbiters = arbiters
@@ -103,7 +103,7 @@ class UsageMonitor:
         if not self._thread.is_alive():
             self._devices.close()
 
-    def _attached(self) -> dict[int, list[Process]]:
+    def _attached_processes(self) -> dict[int, list[Process]]:
         """By pid. One that has ended is kept while a child holds its socket, as the driver may then still list it. One
         that closed its connection is a stranger unless it soon attaches again."""
         by_id = self._host.state.processes
@@ -134,10 +134,10 @@ class UsageMonitor:
         since, or another program have its pid."""
         if act.pid not in (self._devices.running(act.device_uuid) or ()):
             return False
-        lives = self._attached().get(act.pid, ())
+        lives = self._attached_processes().get(act.pid, ())
         if act.cause == EXCESS:
             return any(life.slice_name == act.slice_name for life in lives)
-        return not lives and processes.start_time(act.pid) == act.started
+        return not lives and processes.start_time(act.pid) == act.start_ticks
 
     def _read(self) -> None:
         self._devices.watch_faults()
@@ -154,7 +154,7 @@ class UsageMonitor:
                 return
 
     def _read_devices(self) -> None:
-        self._lost = self._devices.lost()
+        self._lost = self._devices.find_lost_devices()
         none = Reading(None, None)
         known = self._host.state.devices
         if faults := self._devices.faults():
@@ -184,17 +184,17 @@ class UsageMonitor:
     def _read_processes(self) -> None:
         there = [uuid for uuid in self._host.state.devices if uuid not in self._lost]
         running = {u: users for u in there if (users := self._devices.running(u)) is not None}
-        strangers = {pid for users in running.values() for pid in users} - self._attached().keys()
+        strangers = {pid for users in running.values() for pid in users} - self._attached_processes().keys()
         self._seen = {pid: self._see(pid) for pid in strangers}
         self._on_loop(self._look, running, self._seen)
 
     def _see(self, pid: int) -> Seen:
         """What a stranger is. Read once where the policy only logs it; else also whether it is stopped, each time."""
         known = self._seen.get(pid)
-        if known is None or known.started != processes.start_time(pid):
+        if known is None or known.start_ticks != processes.start_time(pid):
             return enforcement.see(pid)
         return (
-            known if self._host.state.policy.on_stranger == LOG else replace(known, stopped=enforcement.is_stopped(pid))
+            known if self._host.state.policy.on_stranger == LOG else replace(known, is_stopped=enforcement.is_stopped(pid))
         )
 
     def _on_loop(self, work: Callable[..., None], *arguments: object) -> None:
@@ -209,16 +209,16 @@ class UsageMonitor:
                 self._host.run(drain)
             self._host.device_faulted(uuid, xid)
 
-    def _look(self, running: Running, seen: Strangers) -> None:
+    def _look(self, running: Running, unattached_processes: Strangers) -> None:
         if self._stopping.is_set():  # the arbiters may have ended
             return
-        found = self._watch.look(self._host.state, running, self._attached(), self, seen)
+        found = self._watch.look(self._host.state, running, self._attached_processes(), self, unattached_processes)
         for entry in found.log:
             self._host.note(entry)
         for key in {*self._charged, *found.charges}:
             if self._charged.get(key) != found.charges.get(key):
                 self._host.charge(*key, found.charges.get(key, 0))
-        self._charged, self.beyond = found.charges, found.beyond
+        self._charged, self.process_charges = found.charges, found.process_charges
         self._take(found.foreign)
         for act in found.acts:
             self._begin(act)
@@ -229,14 +229,14 @@ class UsageMonitor:
         for uuid in self._host.state.devices:
             count, size = foreign.get(uuid, (0, 0))
             if uuid in self._lost:
-                taken.append(Taken(uuid, self._lost[uuid], lost=True))
+                taken.append(Taken(uuid, self._lost[uuid], is_lost=True))
             elif uuid in self._holders:
-                taken.append(Taken(uuid, self._holders[uuid], whole=True, memory_bytes=size))
+                taken.append(Taken(uuid, self._holders[uuid], is_whole_device=True, memory_bytes=size))
             elif count:
                 programs = "a program" if count == 1 else f"{count} programs"
                 text = f"{programs} outside slices ({format_bytes(size)})"
-                taken.append(Taken(uuid, text, whole=False, memory_bytes=size))
-        if taken != list(self._host.state.taken.values()):
+                taken.append(Taken(uuid, text, is_whole_device=False, memory_bytes=size))
+        if taken != list(self._host.state.taken_devices.values()):
             self._host.devices_taken(tuple(taken))
 
     def _begin(self, act: Act) -> None:
@@ -248,7 +248,7 @@ class UsageMonitor:
             done.add_done_callback(lambda _: self._acting.discard(key))
 
     def _carry_out(self, act: Act) -> None:
-        said = enforcement.carry_out(act, lambda: self._is_still(act), self._attached())
+        said = enforcement.carry_out(act, lambda: self._is_still(act), self._attached_processes())
         if said and act.first:
             kind = f"{act.cause}.{act.verb}"
             self._on_loop(self._host.note_bounded, kind, ev.Log(kind, said, act.slice_name, act.device_uuid))

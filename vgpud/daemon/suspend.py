@@ -46,13 +46,13 @@ class SuspendController:
 
     async def suspend(self, name: str, evict: bool, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
         """Paused or evicted, or refused and unchanged."""
-        return await self._alone(name, job_id, lambda: self._suspend(name, evict, job_id, deadline_s))
+        return await self._run_exclusively(name, job_id, lambda: self._suspend(name, evict, job_id, deadline_s))
 
     async def resume(self, name: str, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
         """Resumed where it was, or refused and unchanged."""
-        return await self._alone(name, job_id, lambda: self._resume(name, job_id, deadline_s))
+        return await self._run_exclusively(name, job_id, lambda: self._resume(name, job_id, deadline_s))
 
-    async def _alone(
+    async def _run_exclusively(
         self, name: str, job_id: int, work: Callable[[], Coroutine[Any, Any, Slice | Denied]]
     ) -> Slice | Denied:
         """Runs to its end even if the caller goes away: the driver is moving memory."""
@@ -95,9 +95,9 @@ class SuspendController:
             if made.suspended in (EVICTING, RESTORING):
                 task = asyncio.create_task(self._settle(made.name, made.job_id))
                 self._settling[made.name] = task
-                task.add_done_callback(partial(self._settled, made.name))
+                task.add_done_callback(partial(self._forget_settling, made.name))
 
-    def _settled(self, name: str, _: asyncio.Task[None]) -> None:
+    def _forget_settling(self, name: str, _: asyncio.Task[None]) -> None:
         del self._settling[name]
 
     async def stop(self) -> None:
@@ -116,19 +116,19 @@ class SuspendController:
         moved = await self._move("settle", name, DEADLINE_S)
         await self._save_outcome(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
 
-    async def _undone(self, name: str, back: str, job_id: int, moved: Moved) -> Denied:
+    async def _undone(self, name: str, old_state: str, job_id: int, move_result: Moved) -> Denied:
         """The driver refused or failed; the slice becomes what the process is, or `back` where that is unknown."""
-        wholly = moved.state in (AWAY, RUNS)
-        now = EVICTED if moved.state == AWAY else "" if wholly and back == EVICTED else back
+        wholly = move_result.state in (AWAY, RUNS)
+        now = EVICTED if move_result.state == AWAY else "" if wholly and old_state == EVICTED else old_state
         came = await self._save_outcome(name, now, job_id)
         words = "still evicted" if now == EVICTED else "as before"
         if isinstance(came, Slice) and came.suspended != now:
             words = "paused, as others have its time now"
-        text = f"slice {name} is {words}: {moved.refused}"
+        text = f"slice {name} is {words}: {move_result.refusal}"
         if not wholly:
             program = self._program(name)
-            text = f"slice {name}: pid {program.pid if program else '?'} is {moved.state} and does not come back:"
-            text += f" end it ({moved.refused})"
+            text = f"slice {name}: pid {program.pid if program else '?'} is {move_result.state} and does not come back:"
+            text += f" end it ({move_result.refusal})"
             self._host.note(ev.Log("slice.broken", text, name))
         return Denied(Reason.PRECONDITION, text)
 

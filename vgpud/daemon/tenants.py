@@ -69,7 +69,7 @@ class AttachBackend:
             uid=greeting.uid,
             program=greeting.program,
             attached_wall_ns=time.time_ns(),
-            resumed=greeting.resumed,
+            is_resumed=greeting.is_resumed,
             holder=greeting.holder,
             container_id=greeting.container_id,
             account=greeting.account,
@@ -83,7 +83,7 @@ class AttachBackend:
         # others on the node may have the same bytes; a pending slice has none of its own yet
         own = tuple(share.device_uuid for share in found.shares) if found else ()
         held = tuple((uuid_text(raw, own or self._host.state.devices), size) for raw, size in greeting.held)
-        event = ev.ProcessAttached(process, held, credit, greeting.serial > 0, self._uuids(greeting.named))
+        event = ev.ProcessAttached(process, held, credit, greeting.serial > 0, self._uuids(greeting.named_uuids))
         try:
             commands = self._host.run(event)
         except OSError as error:
@@ -98,11 +98,11 @@ class AttachBackend:
                 return Admission(process, command.slice, dict(command.held), self._host.state.devices)
         return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
 
-    def _uuids(self, named: tuple[bytes, ...]) -> tuple[str, ...]:
-        return tuple(uuid_text(raw, self._host.state.devices) for raw in named)
+    def _uuids(self, named_uuids: tuple[bytes, ...]) -> tuple[str, ...]:
+        return tuple(uuid_text(raw, self._host.state.devices) for raw in named_uuids)
 
-    def _credit(self, made: Slice, device: str, limit_bytes: int) -> int:
-        now = self._arbiters.slice_stats(made.serial, device)  # past the ledger may be what this very process claims
+    def _credit(self, slice_: Slice, device: str, limit_bytes: int) -> int:
+        now = self._arbiters.slice_stats(slice_.serial, device)  # past the ledger may be what this very process claims
         return max(0, limit_bytes - now.mem_held_bytes + now.mem_unattributed_bytes)
 
     def rules(self) -> tuple[Rules, Mapping[str, Device]]:
@@ -123,7 +123,7 @@ class AttachBackend:
         return bounds.account(account_uid, self._containers.container_id(cgroups))
 
     def look(
-        self, slice_name: str, uid: int, cgroups: tuple[str, ...], named: tuple[bytes, ...] | None = None
+        self, slice_name: str, uid: int, cgroups: tuple[str, ...], named_uuids: tuple[bytes, ...] | None = None
     ) -> Admission | Denied:
         """The slice's numbers for a program that only reads them. named: the devices that it names; a pending slice is
         shown as it would be on them, and not at all on none. None: they are not asked for."""
@@ -133,20 +133,20 @@ class AttachBackend:
         stranger = self._containers.refusal(found, uid, cgroups)
         if stranger:
             return stranger
-        if found.pending and named is not None:
-            shown = pending.bind(self._host.state, found, self._uuids(named))
+        if found.pending and named_uuids is not None:
+            shown = pending.bind(self._host.state, found, self._uuids(named_uuids))
             if isinstance(shown, Denied):
                 return shown
             found = shown
-        asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
+        asking = Process(0, slice_name, 0, uid, "", 0, is_resumed=False)
         return Admission(asking, found, {}, self._host.state.devices)
 
-    def usage(self, found: Admission) -> Usage:
+    def usage(self, admission: Admission) -> Usage:
         """What the slice uses, as NVML is to show it."""
-        shares = found.slice.shares
-        stats = [self._arbiters.slice_stats(found.slice.serial, share.device_uuid) for share in shares]
+        shares = admission.slice.shares
+        stats = [self._arbiters.slice_stats(admission.slice.serial, share.device_uuid) for share in shares]
         rows = []
-        for process in self._host.state.processes_of(found.slice.name):
+        for process in self._host.state.processes_of(admission.slice.name):
             now = self._host.process_counters(process)
             for place, share in enumerate(shares):
                 device = now[share.device_uuid]
@@ -155,20 +155,20 @@ class AttachBackend:
                     rows.append((process.process_id, place, used_bytes, device.mem_used_bytes))
         return Usage([s.mem_used_bytes for s in stats], [round(s.share_ratio * 1000) for s in stats], rows)
 
-    def gone(self, process_id: int) -> None:
+    def remove_process(self, process_id: int) -> None:
         """A process is no longer a tenant, at once."""
         self._host.run(ev.ProcessGone(process_id))
 
-    def disconnected(self, process_id: int) -> None:
+    def note_disconnect(self, process_id: int) -> None:
         """A process has closed its connection and lives on."""
         self._host.run(ev.ProcessDisconnected(process_id))
 
-    def ended(self, process_id: int) -> None:
+    def note_process_end(self, process_id: int) -> None:
         """A process has ended. A real driver may take a moment to release its memory: it is asked first (D7)."""
         process = self._host.state.processes.get(process_id)
-        real = any(not d.simulated for d in self._host.state.devices.values())
+        real = any(not d.is_simulated for d in self._host.state.devices.values())
         if process is None or process.holder or not real:
-            self.gone(process_id)
+            self.remove_process(process_id)
             return
         task = asyncio.create_task(self._leave(process))
         self._leaving.add(task)
@@ -183,9 +183,9 @@ class AttachBackend:
                 self._host.note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))
                 break
             await asyncio.sleep(LISTED_EVERY_S)
-        self.gone(process.process_id)
+        self.remove_process(process.process_id)
 
-    def refused(self, slice_name: str, pid: int, why: str) -> None:
+    def note_refusal(self, slice_name: str, pid: int, why: str) -> None:
         self._host.note_bounded(slice_name, ev.Log("attach.refused", f"pid {pid}: {why}", slice_name))
 
     def join(

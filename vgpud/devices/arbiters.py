@@ -168,26 +168,26 @@ class Arbiters:
         for uuid, native in self._native.items():
             _check(lib.vg_arbiter_set_params(native, self._params(uuid)), "arbiter parameters")
 
-    def apply(self, given: Slice, dropped: Iterable[str] = ()) -> None:
+    def apply(self, slice_: Slice, dropped_uuids: Iterable[str] = ()) -> None:
         """Creates or changes a slice on its devices and takes it from the dropped ones."""
-        self._slices[given.serial] = given
-        for uuid in dropped:
-            self._forget(given.serial, uuid)
+        self._slices[slice_.serial] = slice_
+        for uuid in dropped_uuids:
+            self._forget(slice_.serial, uuid)
         self._give_roles()
-        for share in given.shares:
-            self._set(given, share)
-            usage = self._usage.setdefault((given.serial, share.device_uuid), _Usage())
+        for share in slice_.shares:
+            self._set(slice_, share)
+            usage = self._usage.setdefault((slice_.serial, share.device_uuid), _Usage())
             usage.own_ratio = _own_ratio(share)
 
-    def _set(self, given: Slice, share: Share) -> None:
+    def _set(self, slice_: Slice, share: Share) -> None:
         params = ffi.new("struct vg_slice_params *")
         params.min_milli, params.max_milli = share.min_milli, share.max_milli
         params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
-        params.weight, params.priority = given.spec.weight, given.spec.priority
-        params.latency = given.spec.service_class == LATENCY
-        params.paused, params.away = bool(given.suspended), given.suspended == EVICTED
-        params.gang = self._roles[given.serial, share.device_uuid].value
-        _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], given.serial, params), "slice")
+        params.weight, params.priority = slice_.spec.weight, slice_.spec.priority
+        params.latency = slice_.spec.service_class == LATENCY
+        params.paused, params.away = bool(slice_.suspended), slice_.suspended == EVICTED
+        params.gang = self._roles[slice_.serial, share.device_uuid].value
+        _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], slice_.serial, params), "slice")
 
     def _give_roles(self) -> None:
         """The leader of each gang now; slices of others whose role has changed are updated."""
@@ -198,11 +198,11 @@ class Arbiters:
                 if at in self._usage and before.get(at) != self._roles[at]:
                     self._set(other, share)
 
-    def remove(self, given: Slice) -> None:
+    def remove(self, slice_: Slice) -> None:
         """Takes a slice away; its processes must be gone."""
-        self._slices.pop(given.serial, None)
-        for share in given.shares:
-            self._forget(given.serial, share.device_uuid)
+        self._slices.pop(slice_.serial, None)
+        for share in slice_.shares:
+            self._forget(slice_.serial, share.device_uuid)
         self._give_roles()
 
     def _forget(self, serial: int, uuid: str) -> None:
@@ -325,7 +325,7 @@ class Arbiters:
             mem_held_bytes=raw.mem_held_bytes,
             mem_used_bytes=raw.mem_used_bytes,
             mem_peak_bytes=raw.mem_peak_bytes,
-            denied=raw.denied,
+            mem_denied=raw.denied,
             contexts=raw.contexts,
         )
 
@@ -342,10 +342,10 @@ class Arbiters:
             late_max_ns=raw.late_max_ns,
         )
 
-    def trace(self, on: bool) -> None:
+    def trace(self, is_on: bool) -> None:
         """Begins or ends the keeping of trace events on all devices."""
         for native in self._native.values():
-            _check(lib.vg_arbiter_trace(native, on), "trace")
+            _check(lib.vg_arbiter_trace(native, is_on), "trace")
 
     def read_trace(self) -> list[TraceEvent]:
         """Takes the events since the last call, device by device, in the order of time."""

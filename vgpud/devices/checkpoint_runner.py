@@ -27,7 +27,7 @@ class Moved:
     is."""
 
     state: str
-    refused: str = ""
+    refusal: str = ""
 
 
 async def move(action: str, pid: int, driver: str, sim_dir: str, deadline_s: float) -> Moved:

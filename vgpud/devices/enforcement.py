@@ -34,7 +34,7 @@ def is_stopped(pid: int) -> bool:
     return processes.is_stopped(pid) or any(_is_frozen(path, pid) for path in cgroups.paths_of(pid))
 
 
-def carry_out(act: Act, is_still: Callable[[], bool], attached: Collection[int]) -> str:
+def carry_out(act: Act, is_still: Callable[[], bool], attached_pids: Collection[int]) -> str:
     """Does it, and returns what was done, or why not; "" when the process has ended. May wait for the driver.
 
     `is_still`: whether the decision still applies to the process that has the pid now; `attached`: pids of all attached
@@ -57,7 +57,7 @@ def carry_out(act: Act, is_still: Callable[[], bool], attached: Collection[int])
         if act.verb == KILL:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             return f"{name} was killed"
-        paths = {path for pid in attached if pid != act.pid for path in cgroups.paths_of(pid)}
+        paths = {path for pid in attached_pids if pid != act.pid for path in cgroups.paths_of(pid)}
         return f"{name} {_freeze(pidfd, act.pid, freezer_of(who, cgroups.paths_of(os.getpid()), paths))}"
     except OSError as error:
         return f"pid {act.pid} cannot be frozen or ended: {error.strerror}"

@@ -52,12 +52,12 @@ def instances(gpu: Any) -> list[Instance]:
     """The instances of a GPU, [] where it has none."""
     if not is_in_mig_mode(gpu):
         return []
-    found = list(_found(gpu))
+    found = list(_find_instances(gpu))
     many = Counter(one.gpu_instance for one in found)
     return [replace(one, sharers=many[one.gpu_instance]) for one in found]
 
 
-def _found(gpu: Any) -> Iterator[Instance]:
+def _find_instances(gpu: Any) -> Iterator[Instance]:
     for number in range(or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)) or 0):
         handle = or_none(lambda n=number: pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, n))
         if handle is None:

@@ -131,7 +131,7 @@ class Devices:
         if self._simulator:
             self._simulator.look()  # this one we have
 
-    def inventory(self, wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[Device, ...]:
+    def inventory(self, included_names: Iterable[str] = (), excluded_names: Iterable[str] = ()) -> tuple[Device, ...]:
         """The devices to share: all or the wanted, without the excluded (UUIDs or indices; those of a GPU are for all
         its MIG instances). An excluded one need not be there. Raises DriverError, ConfigError."""
         try:
@@ -139,27 +139,27 @@ class Devices:
             if count > INSTANCES_FROM:
                 text = f"NVML lists {count} GPUs: vgpud can name {INSTANCES_FROM}, the indices from {INSTANCES_FROM} on"
                 raise DriverError(f"{text} are MIG instances'; run it in a virtual machine or container with fewer")
-            found = [device for index in range(count) for device in self._found(index)]
+            found = [device for index in range(count) for device in self._find_devices(index)]
         except (pynvml.NVMLError, ValueError) as error:
             raise DriverError(f"NVML cannot list the devices: {error}; see `nvidia-smi` and dmesg") from error
         found.sort(key=lambda device: device.index)
         self._listed = frozenset(name for device in found for name in (device.uuid, device.parent_uuid))
         self._slots = _slots()
-        self._unwanted = lambda names: bool(wanted) or not names.isdisjoint(excluded)
+        self._unwanted = lambda names: bool(included_names) or not names.isdisjoint(excluded_names)
         names = frozenset[str]().union(*(d.names for d in found))
-        for name in wanted:
+        for name in included_names:
             if name not in names:
                 have = ", ".join(f"{d.index} ({d.uuid})" for d in found) or "none"
                 raise ConfigError(f"device {name!r} is not on this node: it has {have}")
         masked = next((d for d in found if d.name.startswith(SIMULATED) and not self.sim_dir), None)
         if masked:
             raise ConfigError(f'the driver is the simulated one ({masked.name}): ask for it by name (device = "sim")')
-        chosen = tuple(d for d in found if not wanted or d.names & set(wanted))
+        chosen = tuple(d for d in found if not included_names or d.names & set(included_names))
         if not chosen:
             raise DriverError("the driver lists no device: see `nvidia-smi -L`")
-        chosen = tuple(d for d in chosen if not d.names & set(excluded))
+        chosen = tuple(d for d in chosen if not d.names & set(excluded_names))
         if not chosen:
-            raise ConfigError(f"devices.exclude leaves no device: {', '.join(excluded)}; leave one of them out")
+            raise ConfigError(f"devices.exclude leaves no device: {', '.join(excluded_names)}; leave one of them out")
         self._handles = {d.uuid: self._handles[d.uuid] for d in chosen}
         return self._with_nvlink(chosen)
 
@@ -167,7 +167,7 @@ class Devices:
         """Only these are read from now on: the others are another daemon's."""
         self._handles = {device.uuid: self._handles[device.uuid] for device in devices}
 
-    def _found(self, index: int) -> list[Device]:
+    def _find_devices(self, index: int) -> list[Device]:
         """A GPU, or its MIG instances where it has any."""
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         gpu = self._gpu(index, handle)
@@ -200,7 +200,7 @@ class Devices:
             pci_bus_id=pci.decode() if isinstance(pci, bytes) else str(pci),
             memory_bytes=_usable_bytes(handle),
             sm_count=_or_zero(lambda: pynvml.nvmlDeviceGetNumGpuCores(handle) // 128),
-            simulated=bool(self.sim_dir),
+            is_simulated=bool(self.sim_dir),
             context_bytes=self._context_bytes or self._context_cost(index),
             granule_bytes=GRANULE_BYTES,
             compute_capability=_compute_capability(handle),
@@ -256,13 +256,13 @@ class Devices:
     def groups(self, devices: Sequence[Device]) -> tuple[int, ...]:
         """For each device a number that linked ones share: by NVLink where there is any, else by NUMA node. () when
         NVML reports neither."""
-        return self._joined(devices, _by_nvlink) or self._joined(devices, _in_numa_node)
+        return self._group_devices(devices, _by_nvlink) or self._group_devices(devices, _in_numa_node)
 
-    def _joined(self, devices: Sequence[Device], linked: Callable[[Any, Any], bool]) -> tuple[int, ...]:
+    def _group_devices(self, devices: Sequence[Device], is_linked: Callable[[Any, Any], bool]) -> tuple[int, ...]:
         """For each device the first of those that links join with it, also through others; () where there is no
         link."""
         handles = [self._handles.get(device.uuid) for device in devices]
-        pairs = {(a, b): linked(handles[a], handles[b]) for b in range(len(handles)) for a in range(b)}
+        pairs = {(a, b): is_linked(handles[a], handles[b]) for b in range(len(handles)) for a in range(b)}
         found = list(range(len(handles)))
         for (a, b), together in pairs.items():
             if together:
@@ -271,7 +271,7 @@ class Devices:
         return tuple(found) if any(pairs.values()) else ()
 
     def _with_nvlink(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        first: Sequence[int | None] = self._joined(devices, _by_nvlink) or [None] * len(devices)
+        first: Sequence[int | None] = self._group_devices(devices, _by_nvlink) or [None] * len(devices)
         groups = (None if i is None or devices[i].profile else devices[i].index for i in first)
         return tuple(replace(device, nvlink_group=group) for device, group in zip(devices, groups, strict=True))
 
@@ -291,7 +291,7 @@ class Devices:
                     found[one.uuid] = f"the MIG instance {one.uuid} ({one.profile}) of GPU {index}"
         return found
 
-    def lost(self) -> dict[str, str]:
+    def find_lost_devices(self) -> dict[str, str]:
         """Why devices are missing, by UUID: those that NVML calls lost, or those of a simulator that has ended. Finds
         them again in a simulator that replaced it. For one thread only, that of faults()."""
         if self._simulator is None:

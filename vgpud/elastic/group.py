@@ -57,18 +57,18 @@ class Stores:
         wait = timedelta(seconds=STORE_S)
         return dist.TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=wait)
 
-    def forget(self, before: int) -> None:
+    def forget(self, current_generation: int) -> None:
         """Ends the stores of earlier generations."""
-        for generation in [g for g in self._made if g < before]:
+        for generation in [g for g in self._made if g < current_generation]:
             del self._made[generation]
 
 
-def meet(store: Any, size: int, superseded: Callable[[], bool]) -> bool:
+def meet(store: Any, size: int, is_superseded: Callable[[], bool]) -> bool:
     """Waits until all workers have arrived. False: there is a later generation instead. Raises RuntimeError."""
     store.add("here", 1)
     pause_s = _POLL_MIN_S
     while store.add("here", 0) < size:
-        if superseded():
+        if is_superseded():
             return bool(store.compare_set("word", "", "leave") == b"go")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _POLL_MAX_S)

@@ -78,13 +78,17 @@ class Link:
         newest = self.newest
         return newest is not None and newest.generation > generation and (bool(newest.store) or not newest.workers)
 
-    def wait(self, after: int, tell: Callable[[str], None]) -> Membership:
+    def wait(self, last_generation: int, tell: Callable[[str], None]) -> Membership:
         """The first membership later than generation `after` that can be acted upon. Raises RefusedError."""
         begin_s, told = time.monotonic(), False
         with self._changed:
             while True:
                 newest = self._newest
-                if newest and newest.generation > after and (newest.store or self._who.worker not in newest.workers):
+                if (
+                    newest
+                    and newest.generation > last_generation
+                    and (newest.store or self._who.worker not in newest.workers)
+                ):
                     return newest
                 if self._refused and not self._generation:
                     raise RefusedError(self._refused)
@@ -93,13 +97,13 @@ class Link:
                     told = True
                     tell("waits for the daemon's next membership")
 
-    def joined(self, generation: int, idle_s: float) -> None:
+    def report_join(self, generation: int, idle_s: float) -> None:
         """Reports that this worker runs in this generation."""
         with self._changed:
             self._generation, self._lost = generation, -1
             self._send(pb.WorkRequest(generation=generation, joined=True, idle_seconds=idle_s))
 
-    def lost(self, generation: int) -> None:
+    def report_loss(self, generation: int) -> None:
         """Reports that the process group of this generation has failed."""
         with self._changed:
             self._lost = generation

@@ -140,24 +140,24 @@ class Elastic:
             except RuntimeError as error:
                 group.leave()
                 self._strike(error)
-        self._stores.forget(before=told.generation)
+        self._stores.forget(current_generation=told.generation)
         self.rank, self.size, self.batch = told.workers.index(self._who.worker), len(told.workers), told.batch
         idle_s = time.monotonic() - self._end_of_step_s if self._end_of_step_s else 0.0
-        self._link.joined(told.generation, idle_s)
+        self._link.report_join(told.generation, idle_s)
         self.idle_s += idle_s
         self._fresh = True
         if self.rank == 0:
             self._say(f"{self.size} worker{'s' * (self.size > 1)}, {idle_s:.2f} s without a step: {told.reason}")
 
-    def _meet(self, told: Membership) -> bool:
-        def superseded() -> bool:
+    def _meet(self, membership: Membership) -> bool:
+        def is_superseded() -> bool:
             newest = self._link.newest
-            return newest is not None and newest.generation > told.generation
+            return newest is not None and newest.generation > membership.generation
 
-        store = self._stores.reach(told.generation, told.store)
-        if not group.meet(store, len(told.workers), superseded):
+        store = self._stores.reach(membership.generation, membership.store)
+        if not group.meet(store, len(membership.workers), is_superseded):
             return False
-        group.form(store, told.workers.index(self._who.worker), len(told.workers), self._timeout_s)
+        group.form(store, membership.workers.index(self._who.worker), len(membership.workers), self._timeout_s)
         return True
 
     def _strike(self, error: RuntimeError) -> None:
@@ -165,7 +165,7 @@ class Elastic:
         self._failures += 1
         if self._failures >= FAILURES_MAX:
             raise error
-        self._link.lost(self._generation)
+        self._link.report_loss(self._generation)
         self._say(f"the group of generation {self._generation} has failed: {_first_sentence(error)}")
 
     def step_done(self, samples: int, batch: int, seconds: float, waited_s: float) -> None:

@@ -56,7 +56,7 @@ def check(objects: Sequence[Stateful]) -> None:
     """Raises StateError if the state could not be sent to new workers: at the start, not when the first one joins."""
     for place, made in enumerate(objects):
         try:
-            _loaded(_shape(made.state_dict(), []))
+            _load_shape(_shape(made.state_dict(), []))
         except StateError as error:
             raise StateError(
                 f"state[{place}], a {type(made).__name__}, cannot be sent to new workers: {error}"
@@ -79,7 +79,7 @@ def _shape(states: Any, tensors: list[Any]) -> bytes:
     return file.getvalue()
 
 
-def _loaded(shape: bytes) -> Any:
+def _load_shape(shape: bytes) -> Any:
     try:
         return torch.load(io.BytesIO(shape), weights_only=True)
     except pickle.UnpicklingError as error:
@@ -104,13 +104,13 @@ def _receive(source: int) -> list[Any]:
     shape = torch.empty(int(length), dtype=torch.uint8)
     dist.broadcast(shape, source)
 
-    def filled(meta: Any) -> Any:
+    def receive_tensor(meta: Any) -> Any:
         tensor = torch.empty(meta.shape, dtype=meta.dtype)
         if tensor.numel():
             dist.broadcast(_bytes_of(tensor), source)
         return tensor
 
-    states: list[Any] = _with_tensors(_loaded(shape.numpy().tobytes()), filled)
+    states: list[Any] = _with_tensors(_load_shape(shape.numpy().tobytes()), receive_tensor)
     return states
 
 

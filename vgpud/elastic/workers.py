@@ -150,9 +150,11 @@ class Workers:
     def indices(self, size: int, seed: int = 0) -> Any:
         """`part` of a data set of `size` samples that is reshuffled in each epoch: a tensor of indices."""
         part = self.part
-        return torch.tensor([int(self._shuffled(seed, epoch, size)[at]) for epoch, at in parts.places(part, size)])
+        return torch.tensor(
+            [int(self._shuffle_indices(seed, epoch, size)[at]) for epoch, at in parts.places(part, size)]
+        )
 
-    def _shuffled(self, seed: int, epoch: int, size: int) -> Any:
+    def _shuffle_indices(self, seed: int, epoch: int, size: int) -> Any:
         wanted = (seed, epoch, size)
         if self._order[0] != wanted:
             chance = torch.Generator().manual_seed(seed + epoch)

@@ -64,7 +64,7 @@ def _readable(path: Path) -> bool:
 def _mounts(folders: Iterable[Path], proc: Path) -> list[str]:
     """The -v flags that are missing."""
     mounts = [line.split(" ")[3:5] for line in (proc / "self" / "mountinfo").read_text().splitlines()]
-    found = {Path(_unescaped(point)): Path(_unescaped(root)) for root, point in mounts}
+    found = {Path(_unescape_path(point)): Path(_unescape_path(root)) for root, point in mounts}
     return [f"-v {folder}:{folder}" for folder in folders if not _is_shared(folder, found)]
 
 
@@ -74,6 +74,6 @@ def _is_shared(folder: Path, mounts: dict[Path, Path]) -> bool:
     return point != Path("/") and mounts[point].name in (point.name, "")
 
 
-def _unescaped(text: str) -> str:
+def _unescape_path(text: str) -> str:
     r"""A path of mountinfo: blanks are written as \040 there."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -82,7 +82,7 @@ class DeviceLocks:
     ask."""
 
     def __init__(self, serves: str) -> None:
-        self.refused: list[str] = []  # why devices were left out
+        self.refusals: list[str] = []  # why devices were left out
         self._serves = serves.encode()[:ANSWER_BYTES_MAX]
         self._held: list[socket.socket] = []
 
@@ -95,10 +95,10 @@ class DeviceLocks:
                 taken.append(device)
                 continue
             text = f"device {device.index} ({device.uuid}) is owned by {owner}"
-            self.refused.append(f"{text}: stop that one, or leave the device out here ([devices] exclude)")
+            self.refusals.append(f"{text}: stop that one, or leave the device out here ([devices] exclude)")
         if not taken:
             self.close()
-            raise ConflictError(self.refused[0] if self.refused else "there is no device to own")
+            raise ConflictError(self.refusals[0] if self.refusals else "there is no device to own")
         return tuple(taken)
 
     def _take(self, name: str) -> Owner | None:

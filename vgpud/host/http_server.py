@@ -83,9 +83,9 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._after(self._server.bound.deadline_s, transport.abort)
+        self._set_timer(self._server.bound.deadline_s, transport.abort)
 
-    def _after(self, delay_s: float, act: Callable[[], None]) -> None:
+    def _set_timer(self, delay_s: float, act: Callable[[], None]) -> None:
         """The one thing that is awaited: what was awaited before is not any more."""
         if self._timer:
             self._timer.cancel()
@@ -104,15 +104,15 @@ class _Connection(asyncio.Protocol):
         """Until it is the turn of who asks; another answer to them may have been made meanwhile."""
         wait_s = self._server.account.wait_s(self._who, time.monotonic())
         if wait_s > 0:
-            self._after(wait_s, self._wait)
+            self._set_timer(wait_s, self._wait)
         else:
             self._answer()
 
     def _answer(self) -> None:
         began_s = time.thread_time()
-        self._transport.write(self._server.made(bytes(self._head)))
+        self._transport.write(self._server.build_answer(bytes(self._head)))
         self._server.account.charge(self._who, CONNECTION_S + time.thread_time() - began_s, time.monotonic())
-        self._after(TAKEN_S, self._transport.abort)
+        self._set_timer(TAKEN_S, self._transport.abort)
         self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -182,7 +182,7 @@ class HttpServer:
                 sock.close()
                 self.places.give_back(who)
 
-    def made(self, head: bytes) -> bytes:
+    def build_answer(self, head: bytes) -> bytes:
         """The answer to this request, as bytes; whatever it is."""
         request = _parse(head)
         try:

@@ -24,24 +24,24 @@ class Bound:
 
     all_max: int
     share_max: int  # of one user or one address
-    more: int  # for root and the listener's own user, beyond all_max and share_max
+    reserved_max: int  # for root and the listener's own user, beyond all_max and share_max
     deadline_s: float  # by then the request has come, or the connection is closed
 
 
 #: `vgpud serve`: Prometheus
-METRICS = Bound(all_max=128, share_max=8, more=8, deadline_s=5.0)
+METRICS = Bound(all_max=128, share_max=8, reserved_max=8, deadline_s=5.0)
 #: `vgpud serve`: the API's socket. The deadline is for the first byte: a stream on which nothing is sent lives for ever
-API = Bound(all_max=1024, share_max=128, more=256, deadline_s=10.0)
+API = Bound(all_max=1024, share_max=128, reserved_max=256, deadline_s=10.0)
 #: `vgpud serve --listen`: TLS handshakes under way, by address; what has a certificate is counted as the API's
-REMOTE = Bound(all_max=64, share_max=16, more=0, deadline_s=10.0)
+REMOTE = Bound(all_max=64, share_max=16, reserved_max=0, deadline_s=10.0)
 #: `vgpud serve`: the runtime's socket, root's and the daemon's only; the share is that of a process
-RUNTIME = Bound(all_max=64, share_max=32, more=0, deadline_s=5.0)
+RUNTIME = Bound(all_max=64, share_max=32, reserved_max=0, deadline_s=5.0)
 #: `vgpu console serve`: browsers. A proxy in front of it is one user, whoever sits behind it
-CONSOLE = Bound(all_max=512, share_max=128, more=0, deadline_s=10.0)
+CONSOLE = Bound(all_max=512, share_max=128, reserved_max=0, deadline_s=10.0)
 #: the console's broker: `vgpu console open`
-CONSOLE_OPEN = Bound(all_max=32, share_max=4, more=4, deadline_s=2.0)
+CONSOLE_OPEN = Bound(all_max=32, share_max=4, reserved_max=4, deadline_s=2.0)
 #: `vgpud-k8s`: calls of kubelet under way; only root reaches the sockets
-KUBELET = Bound(all_max=256, share_max=256, more=0, deadline_s=10.0)
+KUBELET = Bound(all_max=256, share_max=256, reserved_max=0, deadline_s=10.0)
 
 
 class Places:
@@ -53,7 +53,7 @@ class Places:
 
     def take(self, who: Hashable) -> bool:
         """Whether there is a place for one more connection of this user or address, which then holds it."""
-        more = self._bound.more if who in (0, os.geteuid()) else 0
+        more = self._bound.reserved_max if who in (0, os.geteuid()) else 0
         if self._held.total() >= self._bound.all_max + more or self._held[who] >= self._bound.share_max + more:
             return False
         self._held[who] += 1
@@ -65,7 +65,7 @@ class Places:
             del self._held[who]
 
     @property
-    def taken(self) -> int:
+    def connection_count(self) -> int:
         return self._held.total()
 
 
@@ -168,8 +168,8 @@ class BoundedListener(socket.socket):
         self._places = Places(bound)
 
     @property
-    def taken(self) -> int:
-        return self._places.taken
+    def connection_count(self) -> int:
+        return self._places.connection_count
 
     def accept(self) -> tuple[socket.socket, object]:
         for _ in range(_REFUSED_AT_ONCE):

@@ -205,13 +205,13 @@ def sees_all_pids(proc: Path = Path("/proc")) -> bool:
     return os.readlink(proc / "self/ns/pid") == _FIRST_PID_NAMESPACE
 
 
-def open_process(pid: int, started: int) -> int:
+def open_process(pid: int, start_ticks: int) -> int:
     """A pidfd of the process with this pid and start time, -1 when it has ended (its pid may be another's by now)."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return -1
-    if start_time(pid) == started and not has_ended(pidfd):
+    if start_time(pid) == start_ticks and not has_ended(pidfd):
         return pidfd
     os.close(pidfd)
     return -1

@@ -22,19 +22,21 @@ CLEANUP_S = 60.0
 _LOOK_S = 0.02
 
 
-def end_remains(name: str, begun: Begun, environment: Mapping[str, str]) -> None:
+def end_remains(name: str, attempt_record: Begun, environment: Mapping[str, str]) -> None:
     """Returns when no process of the attempt is left. `environment`: of the engine that has its containers."""
-    directory = Path(begun.cgroup) if begun.cgroup else None
+    directory = Path(attempt_record.cgroup) if attempt_record.cgroup else None
     while (left := list(_processes(directory, name))) or (directory and _is_populated(directory)):
         for pid, start in left:
             _kill(pid, start)
         if directory:
             _kill_cgroup(directory)
         time.sleep(_LOOK_S)
-    if begun.cleanup:
+    if attempt_record.cleanup:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(begun.cleanup, env=dict(environment), timeout=CLEANUP_S, capture_output=True, check=False)
-    for path in (begun.cgroup, *begun.limits):
+            subprocess.run(
+                attempt_record.cleanup, env=dict(environment), timeout=CLEANUP_S, capture_output=True, check=False
+            )
+    for path in (attempt_record.cgroup, *attempt_record.limits):
         _remove(path)
 
 
@@ -53,7 +55,7 @@ def _is_populated(directory: Path) -> bool:
 
 def _processes(directory: Path | None, name: str) -> Iterator[tuple[int, int]]:
     """(pid, start time) of those that live."""
-    pids = _members(directory) if directory else _marked(name)
+    pids = _members(directory) if directory else _find_marked_pids(name)
     return ((pid, processes.start_time(pid)) for pid in pids if processes.runs(pid))
 
 
@@ -69,7 +71,7 @@ def _pids(cgroup: Path) -> list[int]:
         return []
 
 
-def _marked(name: str) -> Iterator[int]:
+def _find_marked_pids(name: str) -> Iterator[int]:
     mark = f"VGPU_JOB={name}".encode()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

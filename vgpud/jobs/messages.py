@@ -83,7 +83,7 @@ class Refused:
     """The attempt has not begun. `again`: it may go well later."""
 
     why: str
-    again: bool
+    may_retry: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class Result:
     exit_code: int
     signal: int = 0
     why: str = ""  # one sentence, where the code does not say all
-    stopped: bool = False  # it was told to end
-    lost: bool = False
+    is_stopped: bool = False  # it was told to end
+    is_lost: bool = False
     cpu_ns: int = 0
     ram_peak_bytes: int = 0
     began_wall_ns: int = 0
@@ -190,10 +190,10 @@ def parse_answer(raw: bytes) -> Started | Refused | None:
     if word == "begun":
         return None
     if word in ("no", "later"):
-        return Refused(rest, again=word == "later")
+        return Refused(rest, may_retry=word == "later")
     numbers = rest.split() if word == "ok" else []
     if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-        return Refused("vgpu-job ended without an answer: see the system's log", again=True)
+        return Refused("vgpu-job ended without an answer: see the system's log", may_retry=True)
     notes = [line.removeprefix("note ") for line in lines[1:] if line.startswith("note ")]
     return Started(int(numbers[0]), int(numbers[1]), "; ".join(notes))
 
@@ -202,14 +202,14 @@ def _fields(text: str) -> dict[str, str]:
     return dict(line.partition(" ")[::2] for line in text.split("\n") if line)
 
 
-def _number(fields: Mapping[str, str], key: str, most: int = NUMBER_MAX) -> int:
-    found = _whole(fields.get(key, ""), key)
-    if not 0 <= found <= most:
-        raise WireError(f"{key} is {found}, which is not from 0 to {most}")
+def _number(fields: Mapping[str, str], key: str, maximum: int = NUMBER_MAX) -> int:
+    found = _parse_integer(fields.get(key, ""), key)
+    if not 0 <= found <= maximum:
+        raise WireError(f"{key} is {found}, which is not from 0 to {maximum}")
     return found
 
 
-def _whole(text: str, key: str) -> int:
+def _parse_integer(text: str, key: str) -> int:
     """A file may be damaged: whatever is in it, int() is not to fail."""
     digits = text.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > len(str(NUMBER_MAX)):
@@ -219,7 +219,7 @@ def _whole(text: str, key: str) -> int:
 
 def _code(text: str) -> int:
     """Of a member; -1: it has none."""
-    found = _whole(text, "members")
+    found = _parse_integer(text, "members")
     if not -1 <= found <= CODE_MAX:
         raise WireError(f"members has {found}, which is no exit code")
     return found
@@ -247,7 +247,7 @@ def parse_result(text: str) -> Result:
         exit_code=_number(fields, "exit_code", CODE_MAX),
         signal=_number(fields, "signal", CODE_MAX),
         why=fields.get("why", ""),
-        stopped=fields.get("stopped") == "1",
+        is_stopped=fields.get("stopped") == "1",
         cpu_ns=_number(fields, "cpu_ns"),
         ram_peak_bytes=_number(fields, "ram_peak_bytes"),
         began_wall_ns=_number(fields, "began_wall_ns"),

@@ -90,9 +90,9 @@ class Found(Enum):
 class StartError(VgpudError):
     """Nothing of the attempt runs. `again`: it may go well later."""
 
-    def __init__(self, message: str, again: bool) -> None:
+    def __init__(self, message: str, may_retry: bool) -> None:
         super().__init__(message)
-        self.again = again
+        self.may_retry = may_retry
 
 
 @dataclass(eq=False, slots=True)
@@ -113,12 +113,12 @@ class Jobs:
     """
 
     def __init__(
-        self, directory: Path, backend: Backend, activated: Path | None = None, engine: Engine | None = None
+        self, directory: Path, backend: Backend, activation_socket: Path | None = None, engine: Engine | None = None
     ) -> None:
         self._directory = directory
         self._engine = engine
         self._backend = backend
-        self._activated = activated
+        self._activated = activation_socket
         self._program = paths.lib_dir() / "vgpu-job"
         self._pids_max = _pids_max()
         self._sandboxed = _is_sandboxed_service()
@@ -143,7 +143,7 @@ class Jobs:
     async def start(self, attempt: Attempt) -> Started:
         """Begins an attempt, or finds that it has begun already: none is begun twice. Raises StartError."""
         if self._sandboxed and not (self._activated and self._activated.exists()):
-            raise StartError(SANDBOXED, again=True)
+            raise StartError(SANDBOXED, may_retry=True)
         attempt = replace(attempt, pids_max=attempt.pids_max or self._pids_max)
         self._make_directory()
         try:
@@ -151,7 +151,7 @@ class Jobs:
                 attempt = await self._in_containers(attempt)
             words = instructions(attempt, str(self._directory))
         except WireError as error:
-            raise StartError(str(error), again=False) from error
+            raise StartError(str(error), may_retry=False) from error
         try:
             answer = parse_answer(await asyncio.wait_for(self._ask(words), ANSWER_S))
         except asyncio.TimeoutError:
@@ -159,8 +159,8 @@ class Jobs:
         except OSError as error:
             return await self._settle(attempt.key, f"cannot start {self._program}: {error.strerror or error}")
         if isinstance(answer, Refused):
-            raise StartError(answer.why, answer.again)
-        return self._watch(attempt.key, answer or await self._begun(attempt.key))
+            raise StartError(answer.why, answer.may_retry)
+        return self._watch(attempt.key, answer or await self._find_supervisor(attempt.key))
 
     def _make_directory(self) -> None:
         """Again, where the daemon started on a disk that was full or read-only. Raises StartError."""
@@ -169,14 +169,14 @@ class Jobs:
         try:
             paths.make_private_dir(self._directory)
         except VgpudError as error:
-            raise StartError(str(error), again=True) from error
+            raise StartError(str(error), may_retry=True) from error
 
     async def _in_containers(self, attempt: Attempt) -> Attempt:
         """Raises WireError, StartError."""
         if self._engine is None:
             raise StartError(
                 "no container engine is installed here, or not the one of [jobs] in vgpud.toml: leave --image out",
-                again=False,
+                may_retry=False,
             )
         made, files = containers(attempt, self._engine, self._directory)
 
@@ -188,21 +188,21 @@ class Jobs:
         try:
             await asyncio.to_thread(write)
         except (OSError, UnicodeEncodeError) as error:
-            raise StartError(f"cannot write the container's variables: {error}", again=True) from error
+            raise StartError(f"cannot write the container's variables: {error}", may_retry=True) from error
         return made
 
-    async def _begun(self, key: Key) -> Started:
+    async def _find_supervisor(self, key: Key) -> Started:
         begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
         if begun is None:
-            raise StartError(f"attempt {attempt_name(*key)} was begun and given up before", again=True)
+            raise StartError(f"attempt {attempt_name(*key)} was begun and given up before", may_retry=True)
         return Started(begun.pid, begun.start, begun.note)
 
     async def _settle(self, key: Key, problem: str) -> Started:
         """Nobody answered, which does not say that nothing runs: we take the attempt's place before its supervisor
         can, or see that it has. Raises StartError."""
         if await asyncio.to_thread(self._take_place, key):
-            raise StartError(problem, again=True)
-        return self._watch(key, await self._begun(key))
+            raise StartError(problem, may_retry=True)
+        return self._watch(key, await self._find_supervisor(key))
 
     def _take_place(self, key: Key) -> bool:
         """Whether the attempt had not begun, and can no more: as in shim/job/attempt.c, the first one gets it."""
@@ -264,49 +264,49 @@ class Jobs:
 
     # ---- watching ----
 
-    def _watch(self, key: Key, started: Started) -> Started:
+    def _watch(self, key: Key, process: Started) -> Started:
         if key in self._watched:
-            return started
-        self._children.discard(started.pid)
-        watched = self._watched[key] = _Watched(key, started.pid, started.start)
+            return process
+        self._children.discard(process.pid)
+        watched = self._watched[key] = _Watched(key, process.pid, process.start)
         self._look(watched)
-        return started
+        return process
 
-    def _look(self, watched: _Watched) -> None:
-        if self._watched.get(watched.key) is not watched:
+    def _look(self, supervisor: _Watched) -> None:
+        if self._watched.get(supervisor.key) is not supervisor:
             return
-        watched.pidfd = processes.open_process(watched.pid, watched.start)
-        if watched.pidfd >= 0:
-            self._loop.add_reader(watched.pidfd, self._supervisor_ended, watched)
-        elif _lives(watched.pid, watched.start):  # we have no descriptor left: that is no reason to end a job
-            self._loop.call_later(LOOK_S, self._look, watched)
+        supervisor.pidfd = processes.open_process(supervisor.pid, supervisor.start)
+        if supervisor.pidfd >= 0:
+            self._loop.add_reader(supervisor.pidfd, self._supervisor_ended, supervisor)
+        elif _lives(supervisor.pid, supervisor.start):  # we have no descriptor left: that is no reason to end a job
+            self._loop.call_later(LOOK_S, self._look, supervisor)
         else:
-            self._loop.call_soon(self._supervisor_ended, watched)
+            self._loop.call_soon(self._supervisor_ended, supervisor)
 
-    def _forget(self, watched: _Watched) -> None:
-        self._watched.pop(watched.key, None)
-        if watched.pidfd >= 0:
-            self._loop.remove_reader(watched.pidfd)
-            os.close(watched.pidfd)
-            watched.pidfd = -1
+    def _forget(self, supervisor: _Watched) -> None:
+        self._watched.pop(supervisor.key, None)
+        if supervisor.pidfd >= 0:
+            self._loop.remove_reader(supervisor.pidfd)
+            os.close(supervisor.pidfd)
+            supervisor.pidfd = -1
 
-    def _supervisor_ended(self, watched: _Watched) -> None:
-        if watched.pidfd >= 0:
-            self._loop.remove_reader(watched.pidfd)
+    def _supervisor_ended(self, supervisor: _Watched) -> None:
+        if supervisor.pidfd >= 0:
+            self._loop.remove_reader(supervisor.pidfd)
         with contextlib.suppress(ChildProcessError):  # a former daemon's, or systemd's
-            os.waitpid(watched.pid, os.WNOHANG)
-        if self._watched.get(watched.key) is watched:
-            self._spawn(self._tell_end(watched))
+            os.waitpid(supervisor.pid, os.WNOHANG)
+        if self._watched.get(supervisor.key) is supervisor:
+            self._spawn(self._tell_end(supervisor))
 
-    async def _tell_end(self, watched: _Watched) -> None:
-        result = await asyncio.to_thread(self._result_of, watched.key)
-        if self._watched.get(watched.key) is not watched:
+    async def _tell_end(self, supervisor: _Watched) -> None:
+        result = await asyncio.to_thread(self._result_of, supervisor.key)
+        if self._watched.get(supervisor.key) is not supervisor:
             return
-        self._forget(watched)
-        if watched.stray:
-            await self.forget(*watched.key)
+        self._forget(supervisor)
+        if supervisor.stray:
+            await self.forget(*supervisor.key)
             return
-        job_id, attempt, *worker = watched.key
+        job_id, attempt, *worker = supervisor.key
         if worker:
             self._backend.worker_ended(job_id, attempt, worker[0], result)
         else:
@@ -371,12 +371,12 @@ class Jobs:
         return Result(
             LOST_CODE,
             why=why,
-            lost=True,
+            is_lost=True,
             began_wall_ns=begun.began_wall_ns if begun else 0,
             ended_wall_ns=time.time_ns(),
         )
 
-    async def adopt(self, known: Iterable[Key]) -> dict[Key, Found | Result]:
+    async def adopt(self, attempt_keys: Iterable[Key]) -> dict[Key, Found | Result]:
         """What became of the attempts that were running for the former daemon; before anything is started, once.
 
         Those that run are watched. What the daemon does not know is ended: it had begun when its daemon was killed, and
@@ -389,7 +389,7 @@ class Jobs:
             raise
         except VgpudError as error:  # full, or read-only: nothing can have begun there
             log.error("no job can be started: %s", error)
-        keys = set(known)
+        keys = set(attempt_keys)
         await asyncio.to_thread(self._drop_variables, keys)
         same_boot = self._boot_before() == boot_id()
         if not keys:
@@ -438,20 +438,20 @@ class Jobs:
         except OSError as error:  # a full disk: the next daemon begins nothing again that it does not find
             log.error("%s: %s", self._directory / ".boot", error.strerror)
 
-    def _drop_variables(self, known: set[Key]) -> None:
+    def _drop_variables(self, attempt_keys: set[Key]) -> None:
         """Files with environments of unknown attempts: their daemon was killed before they began."""
         for file in self._directory.glob("*.env"):
             key = tuple(int(part) for part in file.name.split(".")[:-2] if part.isdecimal())
-            if key not in known:
+            if key not in attempt_keys:
                 with contextlib.suppress(OSError):
                     file.unlink(missing_ok=True)
 
-    def _strays(self, known: set[Key]) -> list[Key]:
+    def _strays(self, attempt_keys: set[Key]) -> list[Key]:
         if not self._directory.exists():
             return []
         names = (entry.name.split(".") for entry in self._directory.iterdir())
         found = [tuple(map(int, n)) for n in names if len(n) in (2, 3) and all(part.isdecimal() for part in n)]
-        return sorted(set(found) - known)
+        return sorted(set(found) - attempt_keys)
 
     def terminal(self, key: Key) -> Terminal | None:
         """Joins the terminal of an attempt; None: it is not there, not yet or not any more."""

@@ -27,8 +27,8 @@ ANSWER_S = 10.0
 class Terminal:
     """One connection, on the running loop. Closing it leaves the job running."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._waiting = 0  # calls that wait for the socket, which must not be closed under them
         self._is_closed = False
@@ -89,11 +89,11 @@ class Terminal:
     async def type(self, keys: bytes) -> None:
         """Waits while the job's program reads nothing."""
         for at in range(0, len(keys), wire.INPUT_BYTES_MAX):
-            await self._send(wire.typed(keys[at : at + wire.INPUT_BYTES_MAX]))
+            await self._send(wire.encode_keys(keys[at : at + wire.INPUT_BYTES_MAX]))
 
     async def resize(self, rows: int, columns: int) -> None:
         """Sets the size of the window; the first time after joining, the program draws it anew."""
-        await self._send(wire.sized(rows, columns))
+        await self._send(wire.encode_size(rows, columns))
 
     async def _send(self, message: bytes) -> None:
         try:

@@ -43,17 +43,17 @@ class Driver:
         paths: Paths,
         lock: NodeLock,
         health: HealthFiles,
-        ended: Callable[[str], None],
+        on_failure: Callable[[str], None],
     ) -> None:
         self._state = state
-        self._paths, self._lock, self._files, self._ended = paths, lock, health, ended
+        self._paths, self._lock, self._files, self._ended = paths, lock, health, on_failure
         self._api = ApiServer(connect, state.node)
         self._daemon = NodeDaemon(channel, WAIT_S)
         self._calls = Calls(self.post)
         self._health = Health(state.node)
-        registration = Registration(paths.endpoint, lambda: self.post(ev.Registered()), self._refused)
+        registration = Registration(paths.endpoint, lambda: self.post(ev.Registered()), self._handle_refusal)
         self._sockets = Sockets(paths, self._calls, self._health, registration)
-        self._tasks = Tasks(ended)
+        self._tasks = Tasks(on_failure)
 
     async def start(self) -> None:
         """Registers with kubelet; a claim waits a while for vgpud. Raises OSError."""
@@ -82,9 +82,11 @@ class Driver:
                 uid = command.ref.uid
                 self._tasks.ask(self._api.read_claim(command.ref), lambda why: ev.ClaimRead(uid, error=why), self.post)
             case ev.MakeSlice():
-                uid = command.asked.uid
+                uid = command.requested_claim.uid
                 self._tasks.ask(
-                    self._daemon.make_slice(command.asked), lambda why: ev.SliceMade(uid, error=why), self.post
+                    self._daemon.make_slice(command.requested_claim),
+                    lambda why: ev.SliceMade(uid, error=why),
+                    self.post,
                 )
             case ev.EndSlice():
                 uid = command.uid
@@ -92,7 +94,7 @@ class Driver:
             case ev.Publish():
                 self._tasks.ask(self._api.publish(command.changes), lambda why: ev.Published(error=why), self.post)
             case ev.WriteStatus():
-                uid, devices = command.ref.uid, dated(command.devices, _now())
+                uid, devices = command.ref.uid, add_condition_times(command.devices, _now())
                 self._tasks.ask(
                     self._api.write_status(command.ref, devices), lambda why: ev.StatusWritten(uid, why), self.post
                 )
@@ -121,11 +123,11 @@ class Driver:
         self._paths.remove_dead()
         self.post(ev.Leads())
 
-    def _refused(self, why: str) -> None:
+    def _handle_refusal(self, why: str) -> None:
         self._ended(f"kubelet refuses the driver: {why}")
 
 
-def dated(devices: Sequence[dict[str, Any]], now: str) -> list[dict[str, Any]]:
+def add_condition_times(devices: Sequence[dict[str, Any]], now: str) -> list[dict[str, Any]]:
     """Conditions that have no time yet begin now."""
     return [one | {"conditions": [{SINCE: now} | condition for condition in one["conditions"]]} for one in devices]
 

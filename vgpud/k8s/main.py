@@ -120,14 +120,14 @@ def main(
         if (device_plugin or not pod_uid) and not lock.take():
             raise ConflictError(f"{HELD}: it has {lock.directory}")
 
-        def made(channel: grpc.aio.Channel, ended: Ended) -> Server:
+        def make_server(channel: grpc.aio.Channel, on_failure: Ended) -> Server:
             if device_plugin:
-                return _plugin(tenth_max_milli, node, kubelet_dir, kubeconfig, channel, health, ended)
+                return _plugin(tenth_max_milli, node, kubelet_dir, kubeconfig, channel, health, on_failure)
             state = State(node, Policy(publish, priority_max))
             where = Paths(kubelet_dir / "plugins_registry", kubelet_dir / "plugins", pod_uid[:_INSTANCE_CHARS])
-            return _driver(state, where, lock, kubeconfig, channel, health, ended)
+            return _driver(state, where, lock, kubeconfig, channel, health, on_failure)
 
-        asyncio.run(_serve(made, kubelet_dir, host or paths.default_host(os.environ)))
+        asyncio.run(_serve(make_server, kubelet_dir, host or paths.default_host(os.environ)))
     except VgpudError as error:
         click.echo(f"vgpud-k8s: {error}", err=True)
         raise SystemExit(int(error.exit_code)) from error
@@ -176,11 +176,11 @@ def _driver(
     kubeconfig: Path | None,
     channel: grpc.aio.Channel,
     health: HealthFiles,
-    ended: Ended,
+    on_failure: Ended,
 ) -> Server:
     from vgpud.k8s.driver import Driver
 
-    return Driver(state, lambda: _connect(kubeconfig), channel, where, lock, health, ended)
+    return Driver(state, lambda: _connect(kubeconfig), channel, where, lock, health, on_failure)
 
 
 def _plugin(
@@ -190,7 +190,7 @@ def _plugin(
     kubeconfig: Path | None,
     channel: grpc.aio.Channel,
     health: HealthFiles,
-    ended: Ended,
+    on_failure: Ended,
 ) -> Server:
     """The device plugin. It does without an API server. max_milli: of each slice, see plugin.State."""
     from vgpud.k8s.core.plugin import State as PluginState
@@ -202,23 +202,23 @@ def _plugin(
         api = ApiServer(lambda: _connect(kubeconfig), node)
     except ConfigError as error:
         log.info("ResourceSlices of this node are not looked for: %s", error)
-    return DevicePlugin(PluginState(max_milli), channel, kubelet_dir, api, health, ended)
+    return DevicePlugin(PluginState(max_milli), channel, kubelet_dir, api, health, on_failure)
 
 
-async def _serve(made: Callable[[grpc.aio.Channel, Ended], Server], kubelet_dir: Path, host: str) -> None:
+async def _serve(make_server: Callable[[grpc.aio.Channel, Ended], Server], kubelet_dir: Path, host: str) -> None:
     """Until it is told to stop. Raises VgpudError where it cannot begin, or go on."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     reasons: list[str] = []
 
-    def ended(why: str) -> None:
+    def stop_on_failure(why: str) -> None:
         log.error("%s", why)
         reasons.append(why)
         stopped.set()
 
     async with grpc.aio.insecure_channel(f"unix://{host}" if host.startswith("/") else host, _CHANNEL) as channel:
-        server = made(channel, ended)
+        server = make_server(channel, stop_on_failure)
         try:
             await server.start()
         except OSError as error:

@@ -40,7 +40,7 @@ class DevicePlugin:
         kubelet_dir: Path,
         api: ApiServer | None,
         health: HealthFiles,
-        ended: Callable[[str], None],
+        on_failure: Callable[[str], None],
     ) -> None:
         self._state = state
         self._files = health
@@ -48,7 +48,7 @@ class DevicePlugin:
         self._api = api
         self._service = Service(self.post)
         self._socket = PluginSocket(kubelet_dir / "device-plugins", kubelet_dir / "pod-resources", self._service)
-        self._tasks = Tasks(ended)
+        self._tasks = Tasks(on_failure)
 
     async def start(self) -> None:
         """Registers with kubelet once vgpud has been seen. Raises OSError."""
@@ -83,7 +83,7 @@ class DevicePlugin:
             case ev.ListPods():
                 self._tasks.ask(self._socket.list_pods(), lambda why: ev.PodsListed(None), self.post)
             case MakeSlice():
-                uid, made = command.asked.uid, self._daemon.make_slice(command.asked)
+                uid, made = command.requested_claim.uid, self._daemon.make_slice(command.requested_claim)
                 self._tasks.ask(made, lambda why: SliceMade(uid, error=why), self.post)
             case EndSlice():
                 uid, ending = command.uid, self._daemon.end_slice(command.uid)
@@ -93,7 +93,7 @@ class DevicePlugin:
 
     async def _ticks(self) -> None:
         while True:
-            seen = self._socket.seen()
+            seen = self._socket.observe_kubelet()
             self.post(seen)
             self.post(Tick())
             if seen.serving:

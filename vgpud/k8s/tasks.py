@@ -17,9 +17,9 @@ E = TypeVar("E")
 class Tasks:
     """ended: called with the reason when it cannot go on."""
 
-    def __init__(self, ended: Callable[[str], None]) -> None:
+    def __init__(self, on_failure: Callable[[str], None]) -> None:
         self._running: set[asyncio.Task[Any]] = set()
-        self._broken = ended
+        self._broken = on_failure
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Half a driver is worse than one that is started again: pods run on without it."""

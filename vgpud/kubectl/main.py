@@ -39,9 +39,9 @@ def _with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--context", metavar="NAME", help="Of the kubeconfig.")
     @click.option("--kubeconfig", metavar="FILE", help="As for kubectl.")
     @functools.wraps(command)
-    def call(namespace: str, context: str | None, kubeconfig: str | None, **more: Any) -> None:
+    def call(namespace: str, context: str | None, kubeconfig: str | None, **other_options: Any) -> None:
         given = {"--context": context, "--kubeconfig": kubeconfig}
-        command(Kubectl(tuple(f"{name}={value}" for name, value in given.items() if value)), namespace, **more)
+        command(Kubectl(tuple(f"{name}={value}" for name, value in given.items() if value)), namespace, **other_options)
 
     return call
 

@@ -52,9 +52,9 @@ def _of_claim(claim: Object) -> Iterator[SliceOfPod]:
             )
 
 
-def _range(numbers: Object, shown: Any) -> str:
+def _range(numbers: Object, format_amount: Any) -> str:
     low, high = (int(numbers.get(name, 0)) for name in ("min", "max"))
-    return str(shown(low)) if low == high else f"{shown(low)}..{shown(high)}"
+    return str(format_amount(low)) if low == high else f"{format_amount(low)}..{format_amount(high)}"
 
 
 def claims_of(pod: Object) -> dict[str, str]:
@@ -98,7 +98,7 @@ def results_of(claim: Object) -> list[Object]:
     return [one for one in allocation.get("devices", {}).get("results", []) if one.get("driver") == DRIVER]
 
 
-def free_lines(resource_slices: Iterable[Object], claims: Iterable[Object], most: int) -> list[str]:
+def free_lines(resource_slices: Iterable[Object], claims: Iterable[Object], lines_max: int) -> list[str]:
     """The GPUs with most SM time that is not allocated, one line each. Fixed parts of a GPU take it as a whole."""
     used: dict[tuple[str, str], list[Object]] = {}
     for claim in claims:
@@ -110,7 +110,7 @@ def free_lines(resource_slices: Iterable[Object], claims: Iterable[Object], most
         for device in spec.get("devices", []):
             if device["attributes"].get(SIZE, {}).get("string") == FREE:
                 found.append(_free(spec["pool"]["name"], device, used))
-    return [line for _, line in sorted(found, key=lambda one: (-one[0], one[1]))[:most]]
+    return [line for _, line in sorted(found, key=lambda one: (-one[0], one[1]))[:lines_max]]
 
 
 def _free(pool: str, device: Object, used: Mapping[tuple[str, str], Sequence[Object]]) -> tuple[int, str]:
@@ -127,9 +127,9 @@ def _free(pool: str, device: Object, used: Mapping[tuple[str, str], Sequence[Obj
     return left[SM], f"{where}: {format_gpus(left[SM])} GPU and {format_bytes(max(0, left[MEMORY]))} are free"
 
 
-def _amount(consumed: Object, name: str) -> int:
+def _amount(consumed_capacity: Object, name: str) -> int:
     """As it is named, or with the driver's domain."""
     try:
-        return parse_quantity(consumed.get(name) or consumed.get(f"{DRIVER}/{name}") or 0)
+        return parse_quantity(consumed_capacity.get(name) or consumed_capacity.get(f"{DRIVER}/{name}") or 0)
     except QuantityError:
         return 0

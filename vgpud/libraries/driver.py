@@ -29,7 +29,7 @@ _CACHE_ENTRY = struct.Struct("<IIIIQ")
 _CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03}  # glibc, this machine
 
 
-def cached(name: str, cache: bytes, machine: str) -> Iterator[Path]:
+def search_cache(name: str, cache: bytes, machine: str) -> Iterator[Path]:
     """The paths that the contents of an ld.so.cache give for a library's name, best first; none if it is not one."""
     start = 0
     if cache.startswith(_OLD_CACHE_MAGIC) and len(cache) >= 16:
@@ -57,7 +57,7 @@ def candidates(name: str, environment: Mapping[str, str]) -> Iterator[Path]:
         if environment.get("LD_LIBRARY_PATH"):
             yield Path(directory or ".") / name
     if CACHE_FILE.is_file():
-        yield from cached(name, CACHE_FILE.read_bytes(), machine)
+        yield from search_cache(name, CACHE_FILE.read_bytes(), machine)
     for directory in (
         f"/lib/{machine}-linux-gnu",
         f"/usr/lib/{machine}-linux-gnu",

@@ -37,7 +37,7 @@ class Symbol:
     value: int
 
     @property
-    def exported(self) -> bool:
+    def is_exported(self) -> bool:
         """Whether it is defined here and visible to other objects."""
         return (
             self.section != 0 and self.binding in (STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE) and self.visibility in (0, 3)
@@ -87,15 +87,15 @@ class Elf:
         self.string_bytes = self.tag(DT_STRSZ)
         self.symbol_table = self.offset(self.tag(DT_SYMTAB))
 
-    def tag(self, wanted: int) -> int:
+    def tag(self, tag_number: int) -> int:
         """The value of the first dynamic entry of that tag. Raises KeyError if there is none."""
         for tag, value in self.tags:
-            if tag == wanted:
+            if tag == tag_number:
                 return value
-        raise KeyError(f"dynamic tag {wanted:#x}")
+        raise KeyError(f"dynamic tag {tag_number:#x}")
 
-    def has_tag(self, wanted: int) -> bool:
-        return any(tag == wanted for tag, _ in self.tags)
+    def has_tag(self, tag_number: int) -> bool:
+        return any(tag == tag_number for tag, _ in self.tags)
 
     def offset(self, address: int) -> int:
         """The file offset of a virtual address."""
@@ -140,10 +140,10 @@ class Elf:
     def exports(self) -> dict[str, Symbol]:
         """The exported symbols by name."""
         try:
-            return {s.name: s for s in self.symbols() if s.exported}
+            return {s.name: s for s in self.symbols() if s.is_exported}
         except (struct.error, IndexError, KeyError) as error:
             raise ElfError(f"{self.path}: its dynamic symbols cannot be read: {error}") from error
 
-    def needed(self) -> list[str]:
+    def find_needed_libraries(self) -> list[str]:
         """The libraries that it is linked with."""
         return [self.text(value) for tag, value in self.tags if tag == DT_NEEDED]

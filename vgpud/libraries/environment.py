@@ -19,40 +19,46 @@ if TYPE_CHECKING:
 _SEPARATORS = " :\t\n"
 
 
-def preload(libraries: Sequence[Path], before: str) -> str:
+def preload(libraries: Sequence[Path], old_preload: str) -> str:
     """LD_PRELOAD with the libraries first; a shim of an outer `vgpu run` is removed."""
     for path in libraries:
         if any(c in str(path) for c in _SEPARATORS):
             text = f"cannot preload {str(path)!r}: the loader splits LD_PRELOAD at blanks and colons"
             raise VgpudError(f"{text}; set XDG_CACHE_HOME to a path without them", ExitCode.ENGINE)
-    return ":".join([*map(str, libraries), *_foreign(before)])
+    return ":".join([*map(str, libraries), *_foreign(old_preload)])
 
 
-def _foreign(before: str) -> list[str]:
+def _foreign(old_preload: str) -> list[str]:
     """The libraries in LD_PRELOAD except shims."""
-    return [entry for entry in before.replace(":", " ").split() if not Path(entry).name.startswith("libvgpu")]
+    return [entry for entry in old_preload.replace(":", " ").split() if not Path(entry).name.startswith("libvgpu")]
 
 
-def unhooked(before: Mapping[str, str]) -> dict[str, str]:
+def remove_shim(old_environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without the shim and the slice of an outer `vgpu run`."""
-    made = {name: value for name, value in before.items() if name not in ("LD_PRELOAD", "VGPU_SOCKET")}
-    if others := _foreign(before.get("LD_PRELOAD", "")):
+    made = {name: value for name, value in old_environment.items() if name not in ("LD_PRELOAD", "VGPU_SOCKET")}
+    if others := _foreign(old_environment.get("LD_PRELOAD", "")):
         made["LD_PRELOAD"] = ":".join(others)
     return made
 
 
-def real_drivers(before: Mapping[str, str], named: tuple[str, str], simulated: bool) -> tuple[Path, Path | None]:
+def real_drivers(
+    old_environment: Mapping[str, str], daemon_drivers: tuple[str, str], is_simulated: bool
+) -> tuple[Path, Path | None]:
     """libcuda and libnvidia-ml behind the shim; the latter may be missing. `named`: the daemon's own.
 
     The simulated ones only for a simulated device. Raises DriverError.
     """
-    if simulated:
+    if is_simulated:
         folder = paths.sim_lib_dir()
         return folder / drivers.DRIVER_SONAME, folder / drivers.NVML_SONAME
-    wanted = {name: path for name, path in zip(("VGPU_DRIVER", "VGPU_NVML"), named, strict=True) if os.path.isabs(path)}
-    environment = wanted | dict(before)
+    wanted = {
+        name: path
+        for name, path in zip(("VGPU_DRIVER", "VGPU_NVML"), daemon_drivers, strict=True)
+        if os.path.isabs(path)
+    }
+    environment = wanted | dict(old_environment)
     for variable, function in (("VGPU_DRIVER", drivers.DRIVER_FUNCTION), ("VGPU_NVML", drivers.NVML_FUNCTION)):
-        path = before.get(variable)
+        path = old_environment.get(variable)
         if path and (why := drivers.unusable(Path(path), function)):
             raise DriverError(f"{variable} names {path}, which {why}; unset it, or name the real library")
     found = drivers.find_driver(environment)
@@ -84,7 +90,7 @@ def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
     """libvgpu.so and libvgpu-ml.so fitted to these drivers. Raises VgpudError."""
     pairs = [("libvgpu.so", driver), ("libvgpu-ml.so", nvml)]
     try:
-        return [fit.fitted(paths.lib_dir() / name, behind, folder) for name, behind in pairs if behind]
+        return [fit.ensure_fitted_copy(paths.lib_dir() / name, behind, folder) for name, behind in pairs if behind]
     except FileNotFoundError as error:
         raise VgpudError(f"{error.filename} does not exist: build it with `pip install .`", ExitCode.ENGINE) from error
     except (fit.FitError, elf.ElfError) as error:
@@ -94,29 +100,29 @@ def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
         raise DeniedError(f"cannot write fitted libraries to {folder}: {reason}; set XDG_CACHE_HOME") from error
 
 
-def for_slice(before: Mapping[str, str], node: pb.Node, item: pb.Slice, simulated: bool) -> dict[str, str]:
+def for_slice(old_environment: Mapping[str, str], node: pb.Node, item: pb.Slice, is_simulated: bool) -> dict[str, str]:
     """The environment of a program in this slice. Raises VgpudError, DriverError, DeniedError.
 
     A CUDA_VISIBLE_DEVICES of `before` counts the node's devices: in the slice they have other numbers, so it goes.
     """
-    found = real_drivers(before, (node.driver, node.nvml), simulated)
-    sim_dir = node.sim_dir or before.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim" if simulated else ""
-    made = dict(before) | variables(before, found, item.attach_socket, node.mode, sim_dir)
+    found = real_drivers(old_environment, (node.driver, node.nvml), is_simulated)
+    sim_dir = node.sim_dir or old_environment.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim" if is_simulated else ""
+    made = dict(old_environment) | variables(old_environment, found, item.attach_socket, node.mode, sim_dir)
     made.pop("CUDA_VISIBLE_DEVICES", None)
     return made
 
 
 def variables(
-    before: Mapping[str, str], found: tuple[Path, Path | None], socket: str, mode: str, sim_dir: str
+    old_environment: Mapping[str, str], driver_paths: tuple[Path, Path | None], socket: str, mode: str, sim_dir: str
 ) -> dict[str, str]:
     """The variables that a program in a slice has beside, or in place of, those of `before`.
 
     found: libcuda and libnvidia-ml behind the shim; sim_dir: "" on real devices. Raises VgpudError, DeniedError.
     """
-    driver, nvml = found
+    driver, nvml = driver_paths
     shims = fitted_shims(driver, nvml, fit_dir())
     made = {
-        "LD_PRELOAD": preload(shims, before.get("LD_PRELOAD", "")),
+        "LD_PRELOAD": preload(shims, old_environment.get("LD_PRELOAD", "")),
         "VGPU_SOCKET": socket,
         "VGPU_DRIVER": str(driver),
         "VGPU_MODE": mode,
@@ -125,10 +131,10 @@ def variables(
         made["VGPU_NVML"] = str(nvml)
     if sim_dir:
         made["VGPU_SIM_DIR"] = sim_dir
-        made["LD_LIBRARY_PATH"] = first_in_path(driver.parent, before.get("LD_LIBRARY_PATH", ""))
+        made["LD_LIBRARY_PATH"] = first_in_path(driver.parent, old_environment.get("LD_LIBRARY_PATH", ""))
     return made
 
 
-def first_in_path(folder: Path, before: str) -> str:
+def first_in_path(folder: Path, search_path: str) -> str:
     """A search path with the folder in front, once."""
-    return ":".join([str(folder), *(entry for entry in before.split(":") if entry and entry != str(folder))])
+    return ":".join([str(folder), *(entry for entry in search_path.split(":") if entry and entry != str(folder))])

@@ -37,8 +37,8 @@ class Fit:
     """The changes in a fitted copy. `left_out`: driver functions without a spare entry, which programs cannot link."""
 
     path: Path
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
+    added_names: tuple[str, ...]
+    removed_names: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
@@ -104,7 +104,7 @@ def _rehash_gnu(shim: elf.Elf) -> None:
     _, first, words, shift = shim.words(table, 4)
     bloom, chain = [0] * words, [0] * (shim.symbol_count() - first)
     for symbol in shim.symbols():
-        if symbol.index < first or not symbol.exported:
+        if symbol.index < first or not symbol.is_exported:
             continue
         value = _gnu_hash(symbol.name)
         bloom[value // 64 % words] |= 1 << value % 64 | 1 << (value >> shift) % 64
@@ -121,7 +121,7 @@ def _rehash(shim: elf.Elf) -> None:
     bucket_count, chain_count = shim.words(table, 2)
     buckets, chains = [0] * bucket_count, [0] * chain_count
     for symbol in shim.symbols():
-        if symbol.exported:
+        if symbol.is_exported:
             bucket = _sysv_hash(symbol.name) % bucket_count
             chains[symbol.index], buckets[bucket] = buckets[bucket], symbol.index
     struct.pack_into(f"<{bucket_count + chain_count}I", shim.data, table + 8, *buckets, *chains)
@@ -203,7 +203,7 @@ def identity(files: Iterable[Path]) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def fitted(library: Path, driver: Path, cache: Path) -> Path:
+def ensure_fitted_copy(library: Path, driver: Path, cache: Path) -> Path:
     """The copy of `library` fitted to `driver`, created unless it is in `cache` already (one folder per pair of files).
 
     The copy keeps the library's file name; its checksum lies beside it. One that is damaged is made again: the loader

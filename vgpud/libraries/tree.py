@@ -39,7 +39,7 @@ def preload_text(with_nvml: bool) -> str:
     return "".join(f"{MOUNTED_AT}/{name}\n" for name in names)
 
 
-def library_tree(cache: Path, driver: Path, nvml: Path | None, simulated: bool) -> Path:
+def library_tree(cache: Path, driver: Path, nvml: Path | None, is_simulated: bool) -> Path:
     """The tree for these drivers, created unless it exists. Creating one prunes trees that no mount namespace uses.
 
     cache: the daemon's cache directory. Raises DeniedError (not writable, or mounted noexec) or DriverError (no
@@ -49,7 +49,7 @@ def library_tree(cache: Path, driver: Path, nvml: Path | None, simulated: bool) 
     if os.statvfs(base).f_flag & os.ST_NOEXEC:
         raise DeniedError(f"{base} is mounted noexec: containers could not load libraries from it; mount it exec")
     try:
-        parts = _parts(driver, nvml, simulated)
+        parts = _parts(driver, nvml, is_simulated)
         tree = base / fit.identity([source for source, _ in parts])
         with _making:
             if not _is_whole(tree):
@@ -66,12 +66,12 @@ def library_tree(cache: Path, driver: Path, nvml: Path | None, simulated: bool) 
     return tree
 
 
-def _parts(driver: Path, nvml: Path | None, simulated: bool) -> list[tuple[Path, str]]:
+def _parts(driver: Path, nvml: Path | None, is_simulated: bool) -> list[tuple[Path, str]]:
     """(file, place in the tree, or "" if it is only fitted) of everything in a tree."""
     parts = [(paths.lib_dir() / SHIM, ""), (driver, f"real/{drivers.DRIVER_SONAME}")]
     if nvml is not None:
         parts += [(paths.lib_dir() / ML_SHIM, ""), (nvml, f"real/{drivers.NVML_SONAME}")]
-    if simulated:
+    if is_simulated:
         parts.append((driver.parent / KERNELS, f"real/{KERNELS}"))
     return parts
 

@@ -120,9 +120,9 @@ def put_mount(config: Config, mount: Config) -> None:
         del mounts[i]
 
 
-def remove_mounts(config: Config, destinations: Iterable[str], below: Iterable[str]) -> None:
+def remove_mounts(config: Config, destinations: Iterable[str], source_folders: Iterable[str]) -> None:
     """Removes mounts on these destinations, and mounts of files in one of these directories of the host."""
-    wanted, folders = set(destinations), tuple(f"{folder}/" for folder in below)
+    wanted, folders = set(destinations), tuple(f"{folder}/" for folder in source_folders)
     mounts = objects(config, "mounts")
     mounts[:] = [m for m in mounts if not _is_mount_of(m, wanted, folders)]
 

@@ -58,7 +58,7 @@ def find_docker_folder(raw_config: bytes, container_id: str) -> str:
 
 def _of_docker(folder: str, root: Root) -> str:
     state = read_json(root.read(f"{folder}/{DOCKER_STATE}", STATE_BYTES_MAX)) if folder else None
-    return _checked(str(state.get("Name") or "").removeprefix("/")) if isinstance(state, dict) else ""
+    return _validate_name(str(state.get("Name") or "").removeprefix("/")) if isinstance(state, dict) else ""
 
 
 def _of_podman(container_id: str, bundle: str, root: Root) -> str:
@@ -68,19 +68,19 @@ def _of_podman(container_id: str, bundle: str, root: Root) -> str:
     known = read_json(root.read(f"{posixpath.dirname(folder)}/containers.json", STATE_BYTES_MAX))
     for one in known if isinstance(known, list) else []:
         if isinstance(one, dict) and one.get("id") == container_id and isinstance(one.get("names"), list):
-            return next((name for item in one["names"] if (name := _checked(str(item)))), "")
+            return next((name for item in one["names"] if (name := _validate_name(str(item)))), "")
     return ""
 
 
 def _of_annotations(config: dict[str, Any]) -> str:
     found = {str(name): str(value or "") for name, value in edit.parts(config, "annotations").items()}
     for pod, container in _POD_ANNOTATIONS:
-        if _checked(found.get(pod, "")) and _checked(found.get(container, "")):
+        if _validate_name(found.get(pod, "")) and _validate_name(found.get(container, "")):
             return f"{found[pod]}/{found[container]}"
-    return _checked(found.get("nerdctl/name", ""))
+    return _validate_name(found.get("nerdctl/name", ""))
 
 
-def _checked(name: str) -> str:
+def _validate_name(name: str) -> str:
     return name if _NAME.fullmatch(name) else ""
 
 

@@ -40,7 +40,7 @@ def note(config: dict[str, Any], root_path: str, peer_root: Path, scratch: Path)
     """
     mounts = [m for m in edit.objects(config, "mounts") if posixpath.normpath(str(m.get("destination"))) not in OURS]
     wanted = {posixpath.normpath(str(m.get("destination"))) for m in edit.objects(config, "mounts")} & set(OURS)
-    with _lock, Root.at(peer_root) as host, host.below(root_path) as root, View(root, host, mounts) as view:
+    with _lock, Root.at(peer_root) as host, host.open_subtree(root_path) as root, View(root, host, mounts) as view:
         points = [point for place in sorted(wanted) if (point := _point(view, host, place))]
         if points:
             scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -68,10 +68,10 @@ def remove(folders: Iterable[Path], roots: Sequence[Path] = HOST_ROOTS) -> None:
     """Removes folders of containers that have ended, and the mount points that no other container beside them has."""
     for folder in folders:
         with _lock:
-            points = _noted(folder)
+            points = _read_points(folder)
             shutil.rmtree(folder, ignore_errors=True)
             if points:
-                others = {tuple(point[1:]) for entry in _entries(folder.parent) for point in _noted(entry)}
+                others = {tuple(point[1:]) for entry in _entries(folder.parent) for point in _read_points(entry)}
                 for point in points:
                     if tuple(point[1:]) not in others:
                         _take_away(point, roots)
@@ -84,7 +84,7 @@ def _entries(directory: Path) -> list[Path]:
         return []
 
 
-def _noted(folder: Path) -> list[Point]:
+def _read_points(folder: Path) -> list[Point]:
     try:
         return [(str(path), int(dev), int(ino), str(name)) for path, dev, ino, name in _read(folder)]
     except (OSError, ValueError, TypeError):

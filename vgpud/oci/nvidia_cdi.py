@@ -75,15 +75,15 @@ def _specs(directories: Sequence[str], host: Root, warnings: list[str]) -> Itera
                 continue
             path = posixpath.join(directory, name)
             found = host.find(path)
-            spec = _cached(path, found, host) if found and found.is_file else None
+            spec = _load_spec(path, found, host) if found and found.is_file else None
             if isinstance(spec, str):
                 warnings.append(f"{path} is left out: {spec}")
             elif spec is not None:
                 yield spec
 
 
-def _cached(path: str, found: Found, host: Root) -> _Spec | str | None:
-    status = found.status
+def _load_spec(path: str, file: Found, host: Root) -> _Spec | str | None:
+    status = file.status
     key = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     if key not in _parsed:
         if len(_parsed) >= _CACHED_MAX:
@@ -122,7 +122,7 @@ def _choose(
     problems: list[str],
 ) -> list[tuple[_Spec, str]]:
     """(specification, name of the device in it) for each device."""
-    chosen = [_named(specs, uuid, index) for uuid, index in zip(uuids, indices, strict=True)]
+    chosen = [_find_device(specs, uuid, index) for uuid, index in zip(uuids, indices, strict=True)]
     missing = [uuid for uuid, found in zip(uuids, chosen, strict=True) if found is None]
     if not missing:
         return [found for found in chosen if found is not None]
@@ -137,7 +137,7 @@ def _choose(
     raise RequestError(f"{text}{reason}: {_REMEDY}, with --device-name-strategy=uuid if it names only `all`")
 
 
-def _named(specs: Sequence[_Spec], uuid: str, index: int) -> tuple[_Spec, str] | None:
+def _find_device(specs: Sequence[_Spec], uuid: str, index: int) -> tuple[_Spec, str] | None:
     """By UUID before index, because an index changes its meaning when cards are added or removed."""
     gpu, instance = gpu_of(index)
     for name in (uuid, f"{gpu}:{instance}", f"mig{gpu}:{instance}") if instance else (uuid, gpu, f"gpu{gpu}"):

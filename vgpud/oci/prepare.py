@@ -117,10 +117,10 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
     edit.set_environment(config, {"NVIDIA_VISIBLE_DEVICES": ",".join(plan.uuids), "VGPU_MODE": plan.mode})
     edit.add_hooks(config, plan.front)
     mount_points.note(config, root_path, peer_root, plan.scratch)
-    return Prepared(_text(config), _bounded(warnings))
+    return Prepared(_text(config), _limit_warnings(warnings))
 
 
-def _bounded(warnings: list[str]) -> tuple[str, ...]:
+def _limit_warnings(warnings: list[str]) -> tuple[str, ...]:
     """Each warning once, and only the first few: an image can cause thousands."""
     texts = list(dict.fromkeys(warnings))
     more = (f"and {len(texts) - WARNINGS_MAX} more like these",) if len(texts) > WARNINGS_MAX else ()
@@ -131,12 +131,12 @@ def _undo(config: Config, plan: Plan) -> None:
     """Removes entries of an earlier preparation, or of vgpud's CDI device."""
     edit.remove_our_hooks(config)
     fixed = (edit.ATTACH_AT, library_tree.MOUNTED_AT, edit.SIM_AT)
-    edit.remove_mounts(config, fixed, below=(str(plan.tree.parent), str(plan.scratch)))
+    edit.remove_mounts(config, fixed, source_folders=(str(plan.tree.parent), str(plan.scratch)))
 
 
 def _refuse_preload(config: Config) -> None:
     """The real driver is in the container for the shim only; preloaded it would precede the shim."""
-    for file in search.preloaded(edit.environment(config)):
+    for file in search.list_preloads(edit.environment(config)):
         if posixpath.normpath(file).startswith(f"{library_tree.MOUNTED_AT}/real/"):
             raise RequestError(f"LD_PRELOAD={file} would load the driver outside the slice: remove it")
 
@@ -150,7 +150,7 @@ def _root_path(config: Config) -> str:
 
 def _root(host: Root, path: str) -> Root:
     try:
-        return host.below(path)
+        return host.open_subtree(path)
     except OSError as error:
         raise RequestError(
             f"the container's root {path} cannot be opened ({error.strerror}): is it mounted?"
@@ -168,7 +168,7 @@ def _fixed_mounts(view: View, plan: Plan) -> list[Config]:
         if spot.shared:
             text = f"{spot.path} is in a volume with shared propagation, where the mount would be visible outside"
             raise RequestError(f"{text}: mount that volume private or elsewhere")
-        if spot.found is None and spot.root is not None and not spot.creatable:
+        if spot.file is None and spot.root is not None and not spot.creatable:
             text = f"the container's root is a read-only file system and has no directory {spot.path} to mount on"
             raise RequestError(f"{text}: create the directory in the image, or give the root a writable layer")
     return mounts
@@ -187,7 +187,7 @@ def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warning
             files[spot.path] = DriverFile(spot.path, library)
     for name in (DRIVER_SONAME, "libcuda.so", NVML_SONAME):
         place = view.look(posixpath.join(home, name))
-        if place.found is None and place.creatable:
+        if place.file is None and place.creatable:
             files[place.path] = DriverFile(place.path, search.library_for(name))
     for link in edit.made_links(config):  # a hook will create a link there, which a mount would prevent
         directory, name = posixpath.split(link)
@@ -200,7 +200,7 @@ def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warning
 def _preload(view: View, plan: Plan, warnings: list[str]) -> list[Config]:
     """The mount of /etc/ld.so.preload: the shims first, then the image's entries; none where it cannot be mounted."""
     spot = view.look(edit.PRELOAD_AT)
-    if not (spot.is_file or (spot.found is None and spot.creatable)) or spot.shared:
+    if not (spot.is_file or (spot.file is None and spot.creatable)) or spot.shared:
         warnings.append(
             f"{spot.path} cannot be mounted over (not a regular file, or in a volume): drivers that the image"
         )
@@ -213,7 +213,7 @@ def _preload(view: View, plan: Plan, warnings: list[str]) -> list[Config]:
             f"{spot.path} of the image is binary or larger than {PRELOAD_BYTES_MAX >> 10} KiB: replaced by vgpud's"
         )
         theirs = b""
-    if spot.found is not None and not spot.found.status.st_mode & stat.S_IROTH:
+    if spot.file is not None and not spot.file.status.st_mode & stat.S_IROTH:
         warnings.append(f"{spot.path} is not readable for every user: replaced by vgpud's")
         theirs = b""  # otherwise a request could copy any file of the host, by a bind mount of it
     if not theirs.split():

@@ -94,7 +94,7 @@ class _Value:
         return not self.source.startswith(ANNOTATION_PREFIX)
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         text = self.text if len(self.text) <= _VALUE_CHARACTERS_MAX else self.text[:_VALUE_CHARACTERS_MAX] + "..."
         return f"{self.source}={text if text.isprintable() else ascii(text)}"
 
@@ -113,7 +113,7 @@ def parse_request(env: Sequence[str], annotations: Mapping[str, str], limits: Li
         if "VGPU" in variables or TWINS["VGPU"] in annotations or not given:
             return None  # VGPU= cancels the rest as well
         first = next(iter(given.values()))
-        raise RequestError(f"{first.shown} without VGPU: say how many GPUs, for example VGPU=0.5")
+        raise RequestError(f"{first.description} without VGPU: say how many GPUs, for example VGPU=0.5")
     queue = given.get("VGPU_QUEUE")
     return Request(
         _spec(given, limits),
@@ -139,7 +139,7 @@ def _values(variables: Mapping[str, str], annotations: Mapping[str, str]) -> dic
             found[variable] = _Value(text.strip(), source)
             if len(text.strip()) > _VALUE_CHARACTERS_MAX:
                 limit = f"longer than {_VALUE_CHARACTERS_MAX} characters"
-                raise RequestError(f"{found[variable].shown} is {limit}: no valid value is that long")
+                raise RequestError(f"{found[variable].description} is {limit}: no valid value is that long")
     return found
 
 
@@ -152,31 +152,31 @@ def _refuse_unknown(variables: Mapping[str, str], annotations: Mapping[str, str]
             raise RequestError(_unknown("annotation", name, value, list(TWINS.values())))
 
 
-def _unknown(kind: str, name: str, value: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-    return f"unknown {kind} {_Value(value, name).shown}: write {near}, or take it away (known: {', '.join(known)})"
+def _unknown(kind: str, name: str, value: str, valid_names: list[str]) -> str:
+    near = difflib.get_close_matches(name, valid_names, n=1, cutoff=0.0)[0]
+    return f"unknown {kind} {_Value(value, name).description}: write {near}, or take it away (known: {', '.join(valid_names)})"
 
 
-def _joining(given: Mapping[str, _Value]) -> Request:
-    joined = given["VGPU_SLICE"]
-    for variable, value in given.items():
+def _joining(values: Mapping[str, _Value]) -> Request:
+    joined = values["VGPU_SLICE"]
+    for variable, value in values.items():
         if variable != "VGPU_SLICE":
             empty = f"{variable}=" if value.by_environment else f"no {value.source}"
-            text = f"{value.shown} and {joined.shown} together: the slice has its numbers already"
+            text = f"{value.description} and {joined.description} together: the slice has its numbers already"
             raise RequestError(f"{text}; join it with {empty}, or have a slice of your own without {joined.source}")
     return Request(None, join=joined.text)
 
 
-def _spec(given: Mapping[str, _Value], limits: Limits) -> Spec:
-    numbers = {name: _gpus(given.get(name), name, limits) for name in ("VGPU", "VGPU_MIN", "VGPU_MAX")}
+def _spec(values: Mapping[str, _Value], limits: Limits) -> Spec:
+    numbers = {name: _gpus(values.get(name), name, limits) for name in ("VGPU", "VGPU_MIN", "VGPU_MAX")}
     gpus, low, high = numbers["VGPU"] or 0, numbers["VGPU_MIN"], numbers["VGPU_MAX"]
     if high is not None and (gpus if low is None else low) > high:
-        lower, upper = given["VGPU" if low is None else "VGPU_MIN"], given["VGPU_MAX"]
+        lower, upper = values["VGPU" if low is None else "VGPU_MIN"], values["VGPU_MAX"]
         remedy = "lower the minimum or raise the maximum" if low is not None else "raise the maximum or set VGPU_MIN"
-        raise RequestError(f"{lower.shown} is above {upper.shown}: {remedy}")
-    memory, memory_min = (_memory(given.get(name), name) for name in ("VGPU_MEM", "VGPU_MEM_MIN"))
+        raise RequestError(f"{lower.description} is above {upper.description}: {remedy}")
+    memory, memory_min = (_memory(values.get(name), name) for name in ("VGPU_MEM", "VGPU_MEM_MIN"))
     if memory is not None and memory_min is not None and memory_min > memory:
-        text = f"{given['VGPU_MEM_MIN'].shown} is above {given['VGPU_MEM'].shown}"
+        text = f"{values['VGPU_MEM_MIN'].description} is above {values['VGPU_MEM'].description}"
         raise RequestError(
             f"{text} ({format_bytes(memory_min)}, {format_bytes(memory)}): lower the minimum or raise the maximum"
         )
@@ -188,20 +188,20 @@ def _spec(given: Mapping[str, _Value], limits: Limits) -> Spec:
         high,
         memory_min,
         memory,
-        priority=_priority(given.get("VGPU_PRIORITY"), limits),
-        service_class=_class(given.get("VGPU_CLASS"), limits),
-        spread=_spread(given.get("VGPU_SPREAD")),
+        priority=_priority(values.get("VGPU_PRIORITY"), limits),
+        service_class=_class(values.get("VGPU_CLASS"), limits),
+        spread=_spread(values.get("VGPU_SPREAD")),
     )
 
 
-def _refuse_too_much(value: _Value, variable: str, bound: str, key: str, limits: Limits) -> None:
+def _refuse_too_much(value: _Value, variable: str, limit_text: str, key: str, limits: Limits) -> None:
     """The refusal of a value above the site's bound (`key` of its configuration), if it may come from the image."""
     join = "or join an administrator's slice by VGPU_SLICE"
     if limits.from_image:
-        text = f"{value.shown} is more than a container may ask for whose image can bring annotations"
-        raise RequestError(f"{text}, as with podman ({bound}): {key} in vgpud.toml, {join}")
+        text = f"{value.description} is more than a container may ask for whose image can bring annotations"
+        raise RequestError(f"{text}, as with podman ({limit_text}): {key} in vgpud.toml, {join}")
     if value.by_environment:
-        text = f"{value.shown} is more than a container may ask for by environment ({bound})"
+        text = f"{value.description} is more than a container may ask for by environment ({limit_text})"
         raise RequestError(f"{text}: ask by --annotation {TWINS[variable]}={value.text}, {join}")
 
 
@@ -228,17 +228,17 @@ def _memory(value: _Value | None, variable: str) -> int | None:
         raise RequestError(f"{value.source}: {error}") from error
 
 
-def _whole(value: _Value, what: str, least: int, most: int) -> int:
+def _parse_whole_number(value: _Value, what: str, minimum: int, maximum: int) -> int:
     number = int(value.text) if value.text.isascii() and value.text.isdigit() and len(value.text) < 10 else -1
-    if not least <= number <= most:
-        raise RequestError(f"{value.shown} is not a {what}: write a whole number from {least} to {most}")
+    if not minimum <= number <= maximum:
+        raise RequestError(f"{value.description} is not a {what}: write a whole number from {minimum} to {maximum}")
     return number
 
 
 def _priority(value: _Value | None, limits: Limits) -> int:
     if value is None:
         return 0
-    priority = _whole(value, "priority", 0, PRIORITY_MAX)
+    priority = _parse_whole_number(value, "priority", 0, PRIORITY_MAX)
     if priority > limits.priority:
         _refuse_too_much(value, "VGPU_PRIORITY", str(limits.priority), "raise container_priority_max", limits)
     return priority
@@ -248,11 +248,11 @@ def _class(value: _Value | None, limits: Limits) -> str:
     if value is None:
         return BATCH
     if value.text not in CLASSES:
-        raise RequestError(f"{value.shown} is not a class: write {' or '.join(CLASSES)}")
+        raise RequestError(f"{value.description} is not a class: write {' or '.join(CLASSES)}")
     if value.text == LATENCY and not limits.latency:
         _refuse_too_much(value, "VGPU_CLASS", BATCH, "set container_latency = true", limits)
     return value.text
 
 
 def _spread(value: _Value | None) -> int:
-    return 0 if value is None else _whole(value, "number of devices", 1, GPUS_MAX)
+    return 0 if value is None else _parse_whole_number(value, "number of devices", 1, GPUS_MAX)

@@ -32,15 +32,15 @@ def will_restart(folder: str) -> bool:
     return policy.get("Name") == "on-failure" and _has_failed(policy, kept, state)
 
 
-def _has_failed(policy: dict[str, Any], kept: dict[str, Any], state: dict[str, Any]) -> bool:
+def _has_failed(policy: dict[str, Any], container_record: dict[str, Any], state: dict[str, Any]) -> bool:
     """Whether it counts as failed, and may be started once more; true until docker has noticed its end."""
     if state.get("Running") or state.get("Restarting"):
         return True
-    most, count = policy.get("MaximumRetryCount"), kept.get("RestartCount")
+    most, count = policy.get("MaximumRetryCount"), container_record.get("RestartCount")
     is_left = not most or not isinstance(most, int) or not isinstance(count, int) or count < most
     return bool(state.get("ExitCode")) and is_left
 
 
-def _part(given: Any, name: str) -> dict[str, Any]:
-    found = given.get(name) if isinstance(given, dict) else None
+def _part(value: Any, name: str) -> dict[str, Any]:
+    found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}

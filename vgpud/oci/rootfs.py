@@ -95,7 +95,7 @@ class Root:
         """A tree at a trusted path, such as /proc/<pid>/root. Raises OSError."""
         return cls(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
 
-    def below(self, path: str, beneath: bool = False) -> Root:
+    def open_subtree(self, path: str, beneath: bool = False) -> Root:
         """The tree at a directory of this one. Raises OSError."""
         return Root(self._open(path, os.O_PATH | os.O_DIRECTORY), beneath)
 

@@ -76,8 +76,8 @@ def driver_files(view: View, env: Mapping[str, str], machine: str, warnings: lis
     found: dict[str, DriverFile] = {}
     seen: set[str] = set()
     looked_at = 0
-    for directory in _bounded(_directories(view, env, machine, warnings), warnings):
-        for place, names in _listed(view, directory, seen):
+    for directory in _limit_directories(_directories(view, env, machine, warnings), warnings):
+        for place, names in _list_directory(view, directory, seen):
             for name in filter(library_for, names):
                 looked_at += 1
                 file = view.look(posixpath.join(place, name))
@@ -91,18 +91,18 @@ def driver_files(view: View, env: Mapping[str, str], machine: str, warnings: lis
     return list(found.values())
 
 
-def _listed(view: View, directory: str, seen: set[str]) -> Iterator[tuple[str, list[str]]]:
+def _list_directory(view: View, directory: str, seen_paths: set[str]) -> Iterator[tuple[str, list[str]]]:
     """(directory, its names) unless yielded before; also its variants for newer processors, which come first."""
     spot = view.look(directory)
-    if spot.path in seen or not spot.is_dir:
+    if spot.path in seen_paths or not spot.is_dir:
         return
-    seen.add(spot.path)
+    seen_paths.add(spot.path)
     names = spot.names()
     yield spot.path, names
     if _VARIANTS in names:
         variants = posixpath.join(spot.path, _VARIANTS)
         for name in view.look(variants).names()[:_VARIANTS_MAX]:
-            yield from _listed(view, posixpath.join(variants, name), seen)
+            yield from _list_directory(view, posixpath.join(variants, name), seen_paths)
 
 
 def mountable(file: Spot, machine: str, warnings: list[str]) -> bool:
@@ -131,7 +131,7 @@ def _writable_in_json(path: str) -> bool:
     return True
 
 
-def _bounded(directories: Iterable[str], warnings: list[str]) -> Iterator[str]:
+def _limit_directories(directories: Iterable[str], warnings: list[str]) -> Iterator[str]:
     for index, directory in enumerate(directories):
         if index >= DIRECTORIES_MAX:
             text = f"more than {DIRECTORIES_MAX} directories to search for drivers"
@@ -140,7 +140,7 @@ def _bounded(directories: Iterable[str], warnings: list[str]) -> Iterator[str]:
         yield directory
 
 
-def preloaded(env: Mapping[str, str]) -> list[str]:
+def list_preloads(env: Mapping[str, str]) -> list[str]:
     """The libraries that LD_PRELOAD names; ld.so(8): separated by blanks or colons. They come before the shims."""
     return env.get("LD_PRELOAD", "").replace(":", " ").split()
 
@@ -149,10 +149,10 @@ def _directories(view: View, env: Mapping[str, str], machine: str, warnings: lis
     yield from default_directories(machine)
     path = env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
     yield from (directory for directory in path if posixpath.isabs(directory))
-    yield from (posixpath.dirname(file) for file in preloaded(env) if posixpath.isabs(file))
+    yield from (posixpath.dirname(file) for file in list_preloads(env) if posixpath.isabs(file))
     yield from _cuda_directories(view, machine)
-    yield from _cached(view, warnings)
-    yield from _configured(view, warnings)
+    yield from _read_loader_cache(view, warnings)
+    yield from _read_loader_conf(view, warnings)
 
 
 def _cuda_directories(view: View, machine: str) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _cuda_directories(view: View, machine: str) -> Iterator[str]:
     yield from ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/local/lib", "/usr/lib/wsl/lib")
 
 
-def _cached(view: View, warnings: list[str]) -> Iterator[str]:
+def _read_loader_cache(view: View, warnings: list[str]) -> Iterator[str]:
     """The directories of the drivers that ld.so.cache names: its strings are searched, in any format."""
     cache = view.look("/etc/ld.so.cache").read(CACHE_BYTES_MAX + 1) or b""
     if len(cache) > CACHE_BYTES_MAX:
@@ -185,7 +185,7 @@ def _cached(view: View, warnings: list[str]) -> Iterator[str]:
             at = cache.find(needle, at + len(needle))
 
 
-def _configured(view: View, warnings: list[str]) -> Iterator[str]:
+def _read_loader_conf(view: View, warnings: list[str]) -> Iterator[str]:
     """The directories of ld.so.conf and its includes."""
     patterns, seen = ["/etc/ld.so.conf"], set[str]()
     while patterns:

@@ -25,17 +25,17 @@ class Spot:
     path: str
     root: Root | None
     inner: str
-    found: Found | None
+    file: Found | None
     creatable: bool = True  # if nothing is there: the runtime may create a mount point without changing a user's volume
     shared: bool = False  # a mount here would be visible outside of the container
 
     @property
     def is_file(self) -> bool:
-        return self.found is not None and self.found.is_file
+        return self.file is not None and self.file.is_file
 
     @property
     def is_dir(self) -> bool:
-        return self.found is not None and self.found.is_dir
+        return self.file is not None and self.file.is_dir
 
     def names(self) -> list[str]:
         """The entries of a directory."""
@@ -49,7 +49,7 @@ class Spot:
 @dataclass(frozen=True, slots=True)
 class _Cover:
     path: str
-    below: str  # how the paths begin that it hides
+    prefix: str  # how the paths begin that it hides
     source: str  # "" = the mount shows no directory of the host
     empty: bool
     shared: bool
@@ -88,10 +88,10 @@ class View:
         cover = self._cover_of(here)
         if cover is None or not cover.source or here == cover.path:
             return ""
-        return f"{cover.source.rstrip('/')}/{here[len(cover.below) :]}"
+        return f"{cover.source.rstrip('/')}/{here[len(cover.prefix) :]}"
 
-    def _cover_of(self, here: str) -> _Cover | None:
-        return next((c for c in self._covers if here == c.path or here.startswith(c.below)), None)
+    def _cover_of(self, resolved_path: str) -> _Cover | None:
+        return next((c for c in self._covers if resolved_path == c.path or resolved_path.startswith(c.prefix)), None)
 
     def look(self, path: str) -> Spot:
         """The file that the container will see at a path."""
@@ -114,7 +114,7 @@ class View:
     def _volume(self, source: str) -> Root | None:
         if source not in self._volumes:
             try:
-                self._volumes[source] = self._open.enter_context(self._host.below(source, beneath=True))
+                self._volumes[source] = self._open.enter_context(self._host.open_subtree(source, beneath=True))
             except OSError as error:
                 if error.errno not in ABSENT:
                     raise

@@ -121,7 +121,7 @@ class _Run:
         self._give(self.samples)
         self.samples = fresh
         self._give(*self.gradients)  # zero_grad sets them to none
-        written = self._forward(batch)
+        written = self._run_forward_pass(batch)
         self._give(self.answers)
         self.answers = written[-1] if written else None
         if not self.step.training:
@@ -140,7 +140,7 @@ class _Run:
     def _give(self, *blocks: Block | None) -> None:
         self.memory.give(*[block for block in blocks if block is not None])
 
-    def _written(self, number: int, batch: int) -> Block:
+    def _take_output(self, number: int, batch: int) -> Block:
         return self._take(self.ops[number].outputs * batch // self.step.batch * self.step.element_bytes)
 
     def _workspace(self, thread: int) -> None:
@@ -149,31 +149,34 @@ class _Run:
             self.workspaces = thread
             self._take(WORKSPACE)
 
-    def _forward(self, batch: int) -> list[Block | None]:
+    def _run_forward_pass(self, batch: int) -> list[Block | None]:
         """What each operation wrote: None where that is gone again."""
         written: list[Block | None] = []
         for number in range(len(self.ops)):
             self._workspace(1)
-            written.append(self._written(number, batch))
-            if number and not (self.step.training and self.ops[number - 1].kept):
+            written.append(self._take_output(number, batch))
+            if number and not (self.step.training and self.ops[number - 1].is_kept):
                 self._give(written[number - 1])
                 written[number - 1] = None
         return written
 
-    def _backward(self, batch: int, written: list[Block | None]) -> list[Block]:
+    def _backward(self, batch: int, output_blocks: list[Block | None]) -> list[Block]:
         """Gradients of the parameters; those of activations live from one operation to the next."""
         made: list[Block] = []
         if not self.ops:
             return made
         last = len(self.ops) - 1
-        loss, once = self._written(last, batch), self._written(last, batch)  # log-probabilities and their gradient
-        flowing = self._written(last, batch)
+        loss, once = (
+            self._take_output(last, batch),
+            self._take_output(last, batch),
+        )  # log-probabilities and their gradient
+        flowing = self._take_output(last, batch)
         self._give(once, loss)
         for number in range(last, -1, -1):
             self._workspace(2)
-            further = self._written(number - 1, batch) if number else None
+            further = self._take_output(number - 1, batch) if number else None
             made += [self._take(size * self.step.parameter_bytes) for size in self.ops[number].parameters]
-            self._give(flowing, written[number] if number < last else None)
+            self._give(flowing, output_blocks[number] if number < last else None)
             if further is not None:
                 flowing = further
         return made

@@ -53,11 +53,11 @@ def matrix(rows: Sequence[Row], names: Sequence[str]) -> Points:
 class Booster:
     """What is grown with a setting: the prediction is its start and what the trees add."""
 
-    def __init__(self, setting: Setting, points: Points, wanted: Numbers, seed: int) -> None:
+    def __init__(self, setting: Setting, points: Points, target_values: Numbers, seed: int) -> None:
         from sklearn.ensemble import GradientBoostingRegressor
 
         self.setting = setting
-        self.start = float(wanted.mean())
+        self.start = float(target_values.mean())
         self.learner = GradientBoostingRegressor(
             n_estimators=setting.trees,
             max_depth=setting.depth,
@@ -68,7 +68,7 @@ class Booster:
             init="zero",
             random_state=seed,
         )
-        self.learner.fit(points, wanted - self.start)
+        self.learner.fit(points, target_values - self.start)
 
     def predict(self, points: Points) -> Numbers:
         predicted: Numbers = self.learner.predict(points) + self.start

@@ -128,7 +128,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
     return Row(**texts, features=Features(known), **measured)  # type: ignore[arg-type]  # names are the fields'
 
 
-def _number(where: str, name: str, cell: str, most: float = VALUE_MAX) -> float | None:
+def _number(where: str, name: str, cell: str, maximum: float = VALUE_MAX) -> float | None:
     if not cell.strip():
         return None
     try:
@@ -137,8 +137,8 @@ def _number(where: str, name: str, cell: str, most: float = VALUE_MAX) -> float 
         value = float(cell)
     except ValueError as error:
         raise DataError(f"{where}: {name} is {cell[:40]!r}, not a number") from error
-    if not math.isfinite(value) or not 0 <= value <= most:
-        raise DataError(f"{where}: {name} is {cell[:40].strip()}: it must be from 0 to {most:g}")
+    if not math.isfinite(value) or not 0 <= value <= maximum:
+        raise DataError(f"{where}: {name} is {cell[:40].strip()}: it must be from 0 to {maximum:g}")
     return value
 
 

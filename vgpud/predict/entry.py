@@ -60,27 +60,29 @@ class Read:
     memory: Estimate
 
 
-def known(found: Read, asked: Asked, gpu: Gpu) -> Features:
+def compute_features(reading: Read, query: Asked, gpu: Gpu) -> Features:
     """What a predictor goes by: the model on this device. Raises GraphError."""
-    counts = found.counts
+    counts = reading.counts
     step = Step(
         counts.batch,
         counts.inputs,
         counts.outputs,
-        training=asked.optimizer != "none",
-        states=STATES[asked.optimizer],
-        element_bytes=4 if asked.precision == "fp32" else 2,
+        training=query.optimizer != "none",
+        states=STATES[query.optimizer],
+        element_bytes=4 if query.precision == "fp32" else 2,
     )
     try:
-        return features(counts.ops, step, gpu.at(asked.precision))
+        return features(counts.ops, step, gpu.at(query.precision))
     except (ValueError, OverflowError) as error:
-        raise GraphError(f"{asked.model} has impossible sizes: {error}") from error
+        raise GraphError(f"{query.model} has impossible sizes: {error}") from error
 
 
-def memory_bytes(found: Read, gpu: Gpu) -> Estimate:
+def memory_bytes(reading: Read, gpu: Gpu) -> Estimate:
     """The whole process on this device, its context included."""
     low, value, high = gpu.context_bytes()
-    return Estimate(found.memory.low + low, found.memory.value + value, found.memory.high + high, found.memory.kept)
+    return Estimate(
+        reading.memory.low + low, reading.memory.value + value, reading.memory.high + high, reading.memory.kept_bytes
+    )
 
 
 def kind_of(model: str) -> str:
@@ -98,26 +100,26 @@ def kind_of(model: str) -> str:
     raise GraphError(f"{label(model)} is not a readable model: MODEL must be {what}")
 
 
-def read(asked: Asked) -> Read:
+def read(query: Asked) -> Read:
     """Reads a model in a child process. Raises GraphError: one line."""
-    kind = kind_of(asked.model)
+    kind = kind_of(query.model)
     request = {
         "parent": os.getpid(),
         "kind": kind,
-        "model": asked.model,
-        "batch": asked.batch,
+        "model": query.model,
+        "batch": query.batch,
         "free_batch": BATCH,
-        "optimizer": asked.optimizer,
-        "precision": asked.precision,
-        "dims": dict(asked.dims),
+        "optimizer": query.optimizer,
+        "precision": query.precision,
+        "dims": dict(query.dims),
         "memory_bytes": MEMORY_BYTES,
         "mapped_bytes": MAPPED_BYTES,
-        "seconds": int(4 * asked.timeout_s),  # of the processor; the clock is watched from here
+        "seconds": int(4 * query.timeout_s),  # of the processor; the clock is watched from here
     }
     here = os.getcwd()
     # vgpud's own directory comes last: it may be the working directory, whose other files must not be imported
     path = [here, *sys.path] if kind == "entry" else [*(p for p in sys.path if p and p != here), _ROOT]
-    answer = _ran(asked, json.dumps(request), path)
+    answer = _ran(query, json.dumps(request), path)
     if "refused" in answer:
         raise GraphError(str(answer["refused"]))
     counts = answer["counts"]
@@ -125,11 +127,11 @@ def read(asked: Asked) -> Read:
     return Read(Counts(**{**counts, "ops": ops, "unknown": tuple(counts["unknown"])}), Estimate(**answer["memory"]))
 
 
-def _ran(asked: Asked, request: str, path: list[str]) -> Any:
+def _ran(query: Asked, request: str, path: list[str]) -> Any:
     """The child's answer. What it says on stderr is shown only when it dies."""
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", _START, *path]
-    name = asked.model
+    name = query.model
     with subprocess.Popen(
         command,
         env=env,
@@ -140,13 +142,13 @@ def _ran(asked: Asked, request: str, path: list[str]) -> Any:
         stderr=subprocess.PIPE,
     ) as child:
         try:
-            out, said = child.communicate(request, timeout=asked.timeout_s)
+            out, said = child.communicate(request, timeout=query.timeout_s)
         except BaseException as error:  # Ctrl-C, too
             if child.returncode is None:  # it leads a session of its own: whatever it has started goes as well
                 os.killpg(child.pid, signal.SIGKILL)
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            text = f"{name} was not read within {asked.timeout_s:g} s: predict a smaller model, or part of it"
+            text = f"{name} was not read within {query.timeout_s:g} s: predict a smaller model, or part of it"
             raise GraphError(text, ExitCode.TIMED_OUT) from None
     try:
         return json.loads(out.strip().splitlines()[-1] if out.strip() else "")
@@ -154,9 +156,9 @@ def _ran(asked: Asked, request: str, path: list[str]) -> Any:
         raise GraphError(f"{name} cannot be read: {_last_words(child.returncode, said)}") from None
 
 
-def _last_words(code: int, said: str) -> str:
+def _last_words(code: int, stderr_text: str) -> str:
     if code < 0:
         limit = f" (it may use {MEMORY_BYTES >> 30} GiB)" if -code in (signal.SIGKILL, signal.SIGABRT) else ""
         return f"its reader was ended by {signal.Signals(-code).name}{limit}"
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in stderr_text.splitlines() if line.strip()]
     return f"its reader ended with code {code}: {label(lines[-1]) if lines else 'nothing said'}"

@@ -64,7 +64,7 @@ class Kind:
 
     name: str
     keeps: Keeps
-    forward: int  # kernels
+    forward_kernels: int  # kernels
     backward: int
     work: int = 1  # FLOPs for each element of the output, where the operation has no count of its own
 
@@ -140,7 +140,7 @@ class Graph:
     batch: int  # examples that the shapes are of
     tensors: dict[str, Tensor] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
-    scaled: set[str] = field(default_factory=set)
+    batch_scaled_names: set[str] = field(default_factory=set)
     roots: dict[str, str] = field(default_factory=dict)
 
     def tensor(self, name: str, tensor: Tensor) -> None:
@@ -151,15 +151,15 @@ class Graph:
             raise GraphError(f"the model has more than {TENSORS_MAX} tensors: predict a part of it")
         self.tensors[name] = tensor
         if tensor.role is Role.INPUT:
-            self.scaled.add(name)
+            self.batch_scaled_names.add(name)
 
     def op(self, op: Op) -> None:
         """Adds the next operation; its tensors are known."""
         if len(self.ops) >= OPS_MAX:
             raise GraphError(f"the model has more than {OPS_MAX} operations: predict a part of it")
         self.ops.append(op)
-        if any(name in self.scaled for name in op.inputs):
-            self.scaled.update(op.outputs)
+        if any(name in self.batch_scaled_names for name in op.inputs):
+            self.batch_scaled_names.update(op.outputs)
         if op.inputs and (op.kind is VIEW or op.in_place):
             self.roots.update((name, self.root(op.inputs[0])) for name in op.outputs)
 
@@ -191,7 +191,7 @@ class Graph:
             if any(self.tensors[n].floating and self.role(n) is not Role.BUFFER for n in others):
                 yield name
 
-    def named(self, names: Iterable[str]) -> list[Tensor]:
+    def get_tensors(self, names: Iterable[str]) -> list[Tensor]:
         return [self.tensors[name] for name in names]
 
 
@@ -207,9 +207,9 @@ def convolution_flops(data: Tensor, weight: Tensor, output: Tensor) -> int:
     return 2 * (data if widened else output).elements * math.prod(weight.shape[1:])
 
 
-def matmul_flops(left: Tensor, output: Tensor, inner: int | None = None) -> int:
+def matmul_flops(left_factor: Tensor, output: Tensor, inner: int | None = None) -> int:
     """Two for each multiply-add: as many as `inner` (else the last dimension of the left) for each of the output."""
-    return 2 * output.elements * (inner if inner is not None else left.shape[-1] if left.shape else 1)
+    return 2 * output.elements * (inner if inner is not None else left_factor.shape[-1] if left_factor.shape else 1)
 
 
 def attention_flops(query: Tensor, key: Tensor, value: Tensor) -> int:

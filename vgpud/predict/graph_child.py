@@ -48,41 +48,41 @@ def _limit(memory_bytes: int, mapped_bytes: int, seconds: int) -> None:
         resource.setrlimit(kind, (amount, amount))
 
 
-def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
-        return _read(asked)
+        return _read(request)
     except GraphError as error:
         return {"refused": str(error)}
     except MemoryError:
-        limit = asked["memory_bytes"] >> 30
-        return {"refused": f"{asked['model']} needs more than {limit} GiB to be read: predict a smaller one"}
+        limit = request["memory_bytes"] >> 30
+        return {"refused": f"{request['model']} needs more than {limit} GiB to be read: predict a smaller one"}
     except ModuleNotFoundError as error:
         return {"refused": f"{error.name} is not installed: pip install 'vgpud[predict]'"}
     except Exception as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return {"refused": f"{asked['model']} cannot be read ({what})"}
+        return {"refused": f"{request['model']} cannot be read ({what})"}
 
 
-def _read(asked: dict[str, Any]) -> dict[str, Any]:
-    made = _graph(asked)
-    if not any(op.kind.forward for op in made.ops):
-        raise GraphError(f"{asked['model']} computes nothing: it has no operations")
-    batch = asked["batch"] or made.batch
-    half = asked["precision"] != "fp32"
+def _read(request: dict[str, Any]) -> dict[str, Any]:
+    made = _graph(request)
+    if not any(op.kind.forward_kernels for op in made.ops):
+        raise GraphError(f"{request['model']} computes nothing: it has no operations")
+    batch = request["batch"] or made.batch
+    half = request["precision"] != "fp32"
     counts = graph_counts.count(made, batch, half)
-    bytes_ = memory.estimate(made, batch, asked["optimizer"], half)
+    bytes_ = memory.estimate(made, batch, request["optimizer"], half)
     return {"counts": dataclasses.asdict(counts), "memory": dataclasses.asdict(bytes_)}
 
 
-def _graph(asked: dict[str, Any]) -> Graph:
+def _graph(request: dict[str, Any]) -> Graph:
     """By the reader for its kind; each is imported only when it is needed."""
-    kind, model, dims = asked["kind"], asked["model"], asked["dims"]
-    batch = asked["batch"] or asked["free_batch"]
+    kind, model, dims = request["kind"], request["model"], request["dims"]
+    batch = request["batch"] or request["free_batch"]
     if kind == "entry":
         from vgpud.predict import torch_trace
 
         refuse_unused(model, set(dims))
-        return torch_trace.trace(model, batch, asked["optimizer"] != "none")
+        return torch_trace.trace(model, batch, request["optimizer"] != "none")
     if kind == "onnx":
         from vgpud.predict import onnx_model
 

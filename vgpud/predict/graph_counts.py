@@ -74,25 +74,25 @@ class Sizes:
 
     def elements(self, name: str) -> int:
         elements = self.graph.tensors[name].elements
-        return int(elements * self._ratio) if name in self.graph.scaled else elements
+        return int(elements * self._ratio) if name in self.graph.batch_scaled_names else elements
 
     def size_bytes(self, name: str) -> int:
         return self.elements(name) * self.item(name)
 
 
-def count(made: Graph, batch: int, half: bool = False) -> Counts:
+def count(model_graph: Graph, batch: int, half: bool = False) -> Counts:
     """Operations of the forward pass over a batch. Parameters are counted where they are first used."""
-    counter = _Counter(made, Sizes(made, batch, half))
-    ops = tuple(counter.counted(op) for op in made.ops if op.kind.forward)
-    given = [name for name, tensor in made.tensors.items() if tensor.role is Role.INPUT]
-    produced = next((op.outputs for op in reversed(made.ops) if op.kind.forward and op.outputs), ())
-    unknown = tuple(dict.fromkeys(op.name for op in made.ops if op.kind is graph.UNKNOWN))
+    counter = _Counter(model_graph, Sizes(model_graph, batch, half))
+    ops = tuple(counter.count_op(op) for op in model_graph.ops if op.kind.forward_kernels)
+    given = [name for name, tensor in model_graph.tensors.items() if tensor.role is Role.INPUT]
+    produced = next((op.outputs for op in reversed(model_graph.ops) if op.kind.forward_kernels and op.outputs), ())
+    unknown = tuple(dict.fromkeys(op.name for op in model_graph.ops if op.kind is graph.UNKNOWN))
     return Counts(
         ops,
         batch,
         sum(counter.sizes.elements(name) for name in given) // batch,
         sum(counter.sizes.elements(name) for name in produced[:1]) // batch,
-        family(made),
+        family(model_graph),
         unknown[:UNKNOWN_TOLD],
     )
 
@@ -100,22 +100,26 @@ def count(made: Graph, batch: int, half: bool = False) -> Counts:
 class _Counter:
     """One graph at one batch."""
 
-    def __init__(self, made: Graph, sizes: Sizes) -> None:
-        self.made = made
+    def __init__(self, model_graph: Graph, sizes: Sizes) -> None:
+        self.model_graph = model_graph
         self.sizes = sizes
-        self.ratio = Fraction(sizes.batch, made.batch)
-        self.scores = {id(op) for op in _scored(made)}
-        self.kept = {name for op in made.ops for name in made.kept_by(op)}
-        self.order = {name: number for number, name in enumerate(made.tensors)}
+        self.ratio = Fraction(sizes.batch, model_graph.batch)
+        self.scores = {id(op) for op in _find_attention_softmaxes(model_graph)}
+        self.kept_names = {name for op in model_graph.ops for name in model_graph.kept_by(op)}
+        self.order = {name: number for number, name in enumerate(model_graph.tensors)}
         self.used: set[str] = set()
 
-    def counted(self, op: Op) -> Counted:
-        parameters = [n for n in dict.fromkeys(map(self.made.root, op.inputs)) if self.made.role(n) is Role.PARAMETER]
+    def count_op(self, op: Op) -> Counted:
+        parameters = [
+            n
+            for n in dict.fromkeys(map(self.model_graph.root, op.inputs))
+            if self.model_graph.role(n) is Role.PARAMETER
+        ]
         # as the model defines them: a weight before its bias, whatever the operation takes first
         new = sorted((name for name in parameters if name not in self.used), key=self.order.__getitem__)
         self.used.update(new)
         outputs = sum(self.sizes.elements(name) for name in op.outputs)
-        grown = any(name in self.made.scaled for name in op.outputs)
+        grown = any(name in self.model_graph.batch_scaled_names for name in op.outputs)
         flops = int(op.flops * self.ratio) if grown else op.flops
         moved = sum(self.sizes.size_bytes(name) for name in (*op.inputs, *op.outputs))
         if op.kind is graph.EMBEDDING:  # only the rows that are looked up
@@ -125,35 +129,35 @@ class _Counter:
             outputs,
             flops or op.kind.work * outputs,
             moved,
-            tuple(self.made.tensors[name].elements for name in new),
-            op.kind.forward * op.steps,
-            any(self.made.root(name) in self.kept for name in op.outputs),
+            tuple(self.model_graph.tensors[name].elements for name in new),
+            op.kind.forward_kernels * op.steps,
+            any(self.model_graph.root(name) in self.kept_names for name in op.outputs),
         )
 
 
-def _word(op: Op, weighted: bool) -> str:
+def _word(op: Op, has_weights: bool) -> str:
     if op.kind is graph.MATMUL:
-        return "linear" if weighted else "matmul"
+        return "linear" if has_weights else "matmul"
     return _WORDS.get(op.kind.name, op.kind.name)
 
 
-def family(made: Graph) -> str:
+def family(model_graph: Graph) -> str:
     """The class of models that it is of, by the operations that it has: rnn, transformer, cnn, mlp or other."""
-    kinds = {op.kind for op in made.ops}
+    kinds = {op.kind for op in model_graph.ops}
     if graph.RNN in kinds:
         return "rnn"
-    if graph.ATTENTION in kinds or any(_scored(made)):
+    if graph.ATTENTION in kinds or any(_find_attention_softmaxes(model_graph)):
         return "transformer"
     if graph.CONV in kinds:
         return "cnn"
-    weighted = any(made.role(n) is Role.PARAMETER for op in made.ops for n in op.inputs)
+    weighted = any(model_graph.role(n) is Role.PARAMETER for op in model_graph.ops for n in op.inputs)
     return "mlp" if graph.MATMUL in kinds and weighted and graph.UNKNOWN not in kinds else "other"
 
 
-def _scored(made: Graph) -> Iterator[Op]:
+def _find_attention_softmaxes(model_graph: Graph) -> Iterator[Op]:
     """The softmax of each attention that is written out: its scores are a product of two activations."""
-    maker = {name: op for op in made.ops for name in op.outputs}
-    for op in made.ops:
+    maker = {name: op for op in model_graph.ops for name in op.outputs}
+    for op in model_graph.ops:
         if op.kind is not graph.SOFTMAX:
             continue
         before, away = op, 0
@@ -162,5 +166,5 @@ def _scored(made: Graph) -> Iterator[Op]:
             if not found:
                 break
             before, away = found[0], away + 1
-        if before.kind is graph.MATMUL and not any(made.role(n) is Role.PARAMETER for n in before.inputs):
+        if before.kind is graph.MATMUL and not any(model_graph.role(n) is Role.PARAMETER for n in before.inputs):
             yield op

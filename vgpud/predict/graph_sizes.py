@@ -18,7 +18,7 @@ def _floor_divided(values: Sequence[int]) -> int:
     return values[0] // values[1]
 
 
-def _powered(values: Sequence[int]) -> int:
+def _raise_to_power(values: Sequence[int]) -> int:
     base, power = values
     if not 0 <= power <= _POWER_MAX:
         raise GraphError(f"a size is raised to the power of {power}")
@@ -28,8 +28,8 @@ def _powered(values: Sequence[int]) -> int:
 _FUNCTIONS: dict[str, Callable[[Sequence[int]], int]] = {
     "Add": sum,
     "Mul": math.prod,
-    "Pow": _powered,
-    "PowByNatural": _powered,
+    "Pow": _raise_to_power,
+    "PowByNatural": _raise_to_power,
     "FloorDiv": _floor_divided,
     "CleanDiv": _floor_divided,
     "IntTrueDiv": _floor_divided,

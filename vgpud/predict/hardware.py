@@ -101,7 +101,7 @@ GPUS = (
 BY_NAME = {gpu.name: gpu for gpu in GPUS}
 
 
-def named(name: str) -> Gpu:
+def find_gpu(name: str) -> Gpu:
     """As a user or NVML writes it: "h200", "H100-PCIe", "NVIDIA A100-SXM4-40GB". Raises GraphError."""
     gpu = BY_NAME.get("-".join(name.lower().split()))
     if gpu is None:

@@ -19,37 +19,37 @@ from vgpud.predict.model import Predicted
 class Looked:
     """The prediction for a model on a device. Memory: of the process with its context, from the graph."""
 
-    asked: Asked
+    query: Asked
     gpu: Gpu
     read: Read
     features: Features
     memory: Estimate
-    predicted: Predicted
+    prediction: Predicted
 
     @property
     def in_range(self) -> bool:
         """Whether the predictor covers the model: it was trained on such models, and every operation is known."""
-        return self.predicted.in_range and not self.read.counts.unknown
+        return self.prediction.in_range and not self.read.counts.unknown
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The model and its training, as text."""
         counts = self.read.counts
         parameters = self.features["parameters"]
         scale, unit = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if parameters >= s), (1, ""))
         size = f"{counts.family} of {parameters / scale:.3g}{unit} parameters"
-        return f"{self.asked.model}: {size}, batch {counts.batch}, {self.asked.optimizer}, {self.asked.precision}"
+        return f"{self.query.model}: {size}, batch {counts.batch}, {self.query.optimizer}, {self.query.precision}"
 
     @property
     def why(self) -> str:
         """A sentence about the range; empty if the model is in range."""
         if self.read.counts.unknown:
             return f"out of range: the cost of {', '.join(self.read.counts.unknown)} is not known"
-        return self.predicted.why
+        return self.prediction.why
 
     def memory_range(self) -> tuple[float, float, float]:
         """Low, value, high: predicted if the model is in range, otherwise from the graph."""
-        found = self.predicted.memory_bytes if self.in_range else self.memory
+        found = self.prediction.memory_bytes if self.in_range else self.memory
         return found.low, found.value, found.high
 
 
@@ -64,9 +64,9 @@ def look(
     predictor: Path | None = None,
 ) -> Looked:
     """Reads the model and predicts it on the device of this name. Raises VgpudError: one line."""
-    device = hardware.named(gpu)
+    device = hardware.find_gpu(gpu)
     chosen = models.load(predictor)
     asked = entry.Asked(model, batch, optimizer, precision, dims or {})
     found = entry.read(asked)
-    known = entry.known(found, asked, device)
+    known = entry.compute_features(found, asked, device)
     return Looked(asked, device, found, known, entry.memory_bytes(found, device), chosen.predict(known))

@@ -86,26 +86,26 @@ class Target:
     start: float
     estimate: str  # name of the feature that estimates it, which trees correct; "" = none
     base: float  # what is always there besides: the context of a process that uses the device
-    most: float  # no prediction is above it
+    maximum: float  # no prediction is above it
     trees: tuple[Tree, ...]
     #: how far measured values were from predicted ones, in logarithms: by prediction, (up to, below, above)
     spread: tuple[tuple[float, float, float], ...]
 
-    def predict(self, point: Sequence[float], known: Features, widen: float = 1.0) -> Interval:
+    def predict(self, point: Sequence[float], job_features: Features, widen: float = 1.0) -> Interval:
         total = self.start + math.fsum(tree.at(point) for tree in self.trees)
         if self.estimate:
-            total += self._log(self.base + known[self.estimate])
+            total += self._log(self.base + job_features[self.estimate])
         below, above = next(((b, a) for most, b, a in self.spread if total <= most), self.spread[-1][1:])
-        low, value, high = (self._back(x) for x in (total - widen * below, total, total + widen * above))
+        low, value, high = (self._invert_log(x) for x in (total - widen * below, total, total + widen * above))
         # what is always there is another device's: half of it, or twice as much
         other = self.base * (widen - 1)
-        return Interval(max(0.0, low - other / 2), value, min(self.most, high + other))
+        return Interval(max(0.0, low - other / 2), value, min(self.maximum, high + other))
 
     def _log(self, value: float) -> float:
         return math.log(self.offset + self.scale * value)
 
-    def _back(self, total: float) -> float:
-        return min(self.most, max(0.0, (math.exp(min(total, 100.0)) - self.offset) / self.scale))
+    def _invert_log(self, total: float) -> float:
+        return min(self.maximum, max(0.0, (math.exp(min(total, 100.0)) - self.offset) / self.scale))
 
 
 @dataclass(frozen=True)
@@ -114,22 +114,22 @@ class Model:
 
     features: tuple[str, ...]
     targets: Mapping[str, Target]
-    trained: ranges.Trained
+    training_ranges: ranges.Trained
     card: Mapping[str, Any]
 
-    def predict(self, known: Features) -> Predicted:
+    def predict(self, job_features: Features) -> Predicted:
         """Raises ValueError when a feature that the model goes by is missing."""
-        missing = [name for name in self.features if name not in known.values]
+        missing = [name for name in self.features if name not in job_features.values]
         if missing:
             raise ValueError(f"the model needs features that are missing: {', '.join(missing)}")
-        point = coordinates([known[name] for name in self.features])
-        found = self.trained.judge(known)
-        intervals = {name: target.predict(point, known, found.widen) for name, target in self.targets.items()}
+        point = coordinates([job_features[name] for name in self.features])
+        found = self.training_ranges.judge(job_features)
+        intervals = {name: target.predict(point, job_features, found.widen) for name, target in self.targets.items()}
         return Predicted(
             utilisation=intervals["utilisation"],
             sm_activity=intervals.get("sm_activity"),
             memory_bytes=intervals["memory_bytes"],
-            in_range=found.inside,
+            in_range=found.is_in_range,
             why=found.why,
         )
 
@@ -141,11 +141,11 @@ def coordinates(values: Sequence[float]) -> Sequence[float]:
 
 def load(path: Path | None = None) -> Model:
     """The model of a file, or the one that is shipped. Raises ModelError, one line."""
-    return _shipped() if path is None else parse(_read(path), str(path))
+    return _load_shipped() if path is None else parse(_read(path), str(path))
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> Model:
+def _load_shipped() -> Model:
     return parse(resources.files("vgpud.predict").joinpath(SHIPPED).read_bytes(), SHIPPED)
 
 
@@ -185,7 +185,7 @@ def _model(data: Any) -> Model:
     return Model(names, targets, ranges.parse(data["trained"]), card)
 
 
-def _target(data: Any, features: int, counted: list[int], limit: float) -> Target:
+def _target(data: Any, features: int, totals: list[int], limit: float) -> Target:
     estimate = _text(data["estimate"])
     if estimate and estimate not in FEATURES:
         raise ValueError(f"feature {estimate[:40]!r} is not known")
@@ -200,9 +200,9 @@ def _target(data: Any, features: int, counted: list[int], limit: float) -> Targe
     trees = []
     for each in _list(data["trees"], TREES_MAX):
         trees.append(_tree(each, features))
-        counted[0] += 1
-        counted[1] += len(trees[-1].feature)
-        if counted[0] > TREES_MAX or counted[1] > NODES_MAX:
+        totals[0] += 1
+        totals[1] += len(trees[-1].feature)
+        if totals[0] > TREES_MAX or totals[1] > NODES_MAX:
             raise ValueError(f"more than {TREES_MAX} trees or {NODES_MAX} nodes")
     base = _number(data["base"])
     if base < 0:
@@ -231,9 +231,9 @@ def _tree(data: Any, features: int) -> Tree:
     return Tree(feature, number, right)
 
 
-def _list(data: Any, most: int) -> list[Any]:
-    if not isinstance(data, list) or len(data) > most:
-        raise ValueError(f"a list of at most {most} was expected")
+def _list(data: Any, length_max: int) -> list[Any]:
+    if not isinstance(data, list) or len(data) > length_max:
+        raise ValueError(f"a list of at most {length_max} was expected")
     return data
 
 

@@ -24,7 +24,7 @@ NESTING_MAX = 16
 
 def read(path: Path, batch: int, dims: Mapping[str, int]) -> Graph:
     """The model's graph, with `batch` examples where its first dimension is free. Raises GraphError."""
-    model = _parsed(path)
+    model = _parse_file(path)
     body = model.graph
     if not body.node:
         raise GraphError(f"{path.name} is not an ONNX model: it has no operations")
@@ -44,7 +44,7 @@ def read(path: Path, batch: int, dims: Mapping[str, int]) -> Graph:
     return made
 
 
-def _parsed(path: Path) -> ModelProto:
+def _parse_file(path: Path) -> ModelProto:
     try:
         size = os.stat(path).st_size
         if size > FILE_BYTES_MAX:
@@ -122,50 +122,50 @@ class _Reader:
         self.body = body
         self.inputs = inputs
 
-    def read(self, made: Graph) -> None:
+    def read(self, model_graph: Graph) -> None:
         norms = [node for node in self.body.node if node.op_type == "BatchNormalization"]
         means = {name for node in norms for name in node.input[3:5]}
         for given in self.body.initializer:
             tensor = Tensor(tuple(given.dims), _dtype(given.data_type))
             role = Role.BUFFER if given.name in means else _role(tensor)
-            made.tensor(given.name, Tensor(tensor.shape, tensor.dtype, role))
+            model_graph.tensor(given.name, Tensor(tensor.shape, tensor.dtype, role))
         constants = {name for node in self.body.node if node.op_type == "Constant" for name in node.output}
         for one in (*self.body.input, *self.body.value_info, *self.body.output):
-            if one.name not in made.tensors and one.type.HasField("tensor_type"):
+            if one.name not in model_graph.tensors and one.type.HasField("tensor_type"):
                 shape = one.type.tensor_type.shape.dim
                 if all(size.HasField("dim_value") for size in shape) and one.type.tensor_type.HasField("shape"):
                     tensor = Tensor(tuple(size.dim_value for size in shape), _dtype(one.type.tensor_type.elem_type))
                     role = Role.INPUT if one.name in self.inputs else Role.VALUE
                     role = _role(tensor) if one.name in constants else role
-                    made.tensor(one.name, Tensor(tensor.shape, tensor.dtype, role))
+                    model_graph.tensor(one.name, Tensor(tensor.shape, tensor.dtype, role))
         for node in self.body.node:
-            self._node(made, node, 0)
+            self._node(model_graph, node, 0)
 
-    def _node(self, made: Graph, node: NodeProto, depth: int) -> None:
-        inputs = [name for name in node.input if name in made.tensors]
+    def _node(self, model_graph: Graph, node: NodeProto, depth: int) -> None:
+        inputs = [name for name in node.input if name in model_graph.tensors]
         outputs = [name for name in node.output if name]
         kind = onnx_ops.kind_of(node.op_type, node.domain)
         for name in outputs:
-            if name not in made.tensors:  # nothing is known of it: as large as what it is made from
-                alike = made.tensors[inputs[0]] if inputs else Tensor(())
-                made.tensor(name, Tensor(alike.shape, alike.dtype))
+            if name not in model_graph.tensors:  # nothing is known of it: as large as what it is made from
+                alike = model_graph.tensors[inputs[0]] if inputs else Tensor(())
+                model_graph.tensor(name, Tensor(alike.shape, alike.dtype))
                 if kind is not graph.SHAPE and kind is not graph.VIEW:
                     kind = graph.UNKNOWN
         if node.op_type == "Gather" and node.domain in onnx_ops.DOMAINS:
-            kind = self._gather(made, inputs)
+            kind = self._gather(model_graph, inputs)
         for inner in _subgraphs(node):
             for name in (*(one.name for one in inner.input), *(one.name for one in inner.initializer)):
-                made.tensors.setdefault(name, Tensor(()))
+                model_graph.tensors.setdefault(name, Tensor(()))
             for child in inner.node:
-                self._node(made, child, depth + 1)
-        flops = _flops(node, kind, made.named(inputs), made.named(outputs))
-        steps = _steps(kind, made.named(inputs))
-        made.op(graph.Op(_name(node), kind, tuple(inputs), tuple(outputs), flops, steps=steps))
+                self._node(model_graph, child, depth + 1)
+        flops = _flops(node, kind, model_graph.get_tensors(inputs), model_graph.get_tensors(outputs))
+        steps = _steps(kind, model_graph.get_tensors(inputs))
+        model_graph.op(graph.Op(_name(node), kind, tuple(inputs), tuple(outputs), flops, steps=steps))
 
     @staticmethod
-    def _gather(made: Graph, inputs: list[str]) -> graph.Kind:
+    def _gather(model_graph: Graph, inputs: list[str]) -> graph.Kind:
         """A table of weights that is looked up is an embedding; of anything else it is a copy."""
-        table = bool(inputs) and made.tensors[inputs[0]].role is Role.PARAMETER
+        table = bool(inputs) and model_graph.tensors[inputs[0]].role is Role.PARAMETER
         return graph.EMBEDDING if table else graph.COPY
 
 

@@ -44,10 +44,10 @@ def _shapes(body: GraphProto) -> dict[str, tuple[int, ...]]:
 
 def _fold(body: GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Replaces what can be computed by initializers; whether there was anything."""
-    values = {t.name: array for t in body.initializer if (array := _whole(t)) is not None}
+    values = {t.name: array for t in body.initializer if (array := _read_integers(t)) is not None}
     left: list[NodeProto] = []
     for node in body.node:
-        array = _computed(node, values, shapes)
+        array = _compute_output(node, values, shapes)
         if array is None:
             left.append(node)
             continue
@@ -60,7 +60,7 @@ def _fold(body: GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     return folded
 
 
-def _whole(tensor: onnx.TensorProto) -> Values | None:
+def _read_integers(tensor: onnx.TensorProto) -> Values | None:
     """A small tensor of whole numbers."""
     elements = 1
     for size in tensor.dims:
@@ -74,13 +74,15 @@ def _whole(tensor: onnx.TensorProto) -> Values | None:
         return None  # its numbers are not there
 
 
-def _computed(node: NodeProto, values: Mapping[str, Values], shapes: Mapping[str, tuple[int, ...]]) -> Values | None:
+def _compute_output(
+    node: NodeProto, values: Mapping[str, Values], shapes: Mapping[str, tuple[int, ...]]
+) -> Values | None:
     """What it makes, where that is a few whole numbers that follow from what is known."""
     if node.domain not in DOMAINS or len(node.output) != 1:
         return None
     attributes = {attribute.name: attribute for attribute in node.attribute}
     if node.op_type == "Constant":
-        return _whole(attributes["value"].t) if "value" in attributes else None
+        return _read_integers(attributes["value"].t) if "value" in attributes else None
     if node.op_type == "Shape":
         shape = shapes.get(node.input[0])
         if shape is None:
@@ -106,51 +108,51 @@ def _axis(attributes: Mapping[str, Any]) -> int:
     return attributes["axis"].i if "axis" in attributes else 0
 
 
-def _axes(given: Sequence[Any], attributes: Mapping[str, Any]) -> list[int]:
-    return [int(x) for x in given[1]] if len(given) > 1 else list(attributes["axes"].ints)
+def _axes(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> list[int]:
+    return [int(x) for x in inputs[1]] if len(inputs) > 1 else list(attributes["axes"].ints)
 
 
-def _divided(given: Sequence[Any], _attributes: Mapping[str, Any]) -> Any:
+def _divide(inputs: Sequence[Any], _attributes: Mapping[str, Any]) -> Any:
     """Whole numbers are cut towards zero."""
-    return (np.sign(given[0]) * np.sign(given[1]) * (np.abs(given[0]) // np.abs(given[1]))).astype(np.int64)
+    return (np.sign(inputs[0]) * np.sign(inputs[1]) * (np.abs(inputs[0]) // np.abs(inputs[1]))).astype(np.int64)
 
 
-def _unsqueezed(given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    return np.expand_dims(given[0], tuple(_axes(given, attributes)))
+def _unsqueeze(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    return np.expand_dims(inputs[0], tuple(_axes(inputs, attributes)))
 
 
-def _squeezed(given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    axes = _axes(given, attributes) if len(given) > 1 or "axes" in attributes else None
-    return np.squeeze(given[0], None if axes is None else tuple(axes))
+def _squeeze(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    axes = _axes(inputs, attributes) if len(inputs) > 1 or "axes" in attributes else None
+    return np.squeeze(inputs[0], None if axes is None else tuple(axes))
 
 
-def _sliced(given: Sequence[Any], _attributes: Mapping[str, Any]) -> Any:
+def _slice_sizes(inputs: Sequence[Any], _attributes: Mapping[str, Any]) -> Any:
     """Of one dimension, as sizes are."""
-    data, start, end = given[:3]
+    data, start, end = inputs[:3]
     if data.ndim != 1:
         raise ValueError("of one dimension only")
-    step = int(given[4][0]) if len(given) > 4 and given[4] is not None else 1
+    step = int(inputs[4][0]) if len(inputs) > 4 and inputs[4] is not None else 1
     return data[int(start[0]) : int(end[0]) : step]
 
 
-def _filled(given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    if int(np.prod(given[0])) > ELEMENTS_MAX:
+def _fill_constant(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    if int(np.prod(inputs[0])) > ELEMENTS_MAX:
         raise ValueError("too large to be a size")
     value = numpy_helper.to_array(attributes["value"].t) if "value" in attributes else np.zeros(1)
-    return np.full([int(x) for x in given[0]], value.reshape(-1)[0])
+    return np.full([int(x) for x in inputs[0]], value.reshape(-1)[0])
 
 
-def _ranged(given: Sequence[Any], _attributes: Mapping[str, Any]) -> Any:
-    start, end, step = (int(x) for x in given)
+def _make_range(inputs: Sequence[Any], _attributes: Mapping[str, Any]) -> Any:
+    start, end, step = (int(x) for x in inputs)
     if abs(end - start) > ELEMENTS_MAX * abs(step):
         raise ValueError("too large to be a size")
     return np.arange(start, end, step, dtype=np.int64)
 
 
-def _cast(given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def _cast(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Between whole numbers; a size that goes through floats is not followed."""
     kinds = {onnx.TensorProto.INT64: np.int64, onnx.TensorProto.INT32: np.int32, onnx.TensorProto.BOOL: np.bool_}
-    return given[0].astype(kinds[attributes["to"].i])
+    return inputs[0].astype(kinds[attributes["to"].i])
 
 
 def _pair(function: Callable[[Any, Any], Any]) -> Function:
@@ -161,21 +163,21 @@ _FUNCTIONS: dict[str, Function] = {
     "Add": _pair(np.add),
     "Sub": _pair(np.subtract),
     "Mul": _pair(np.multiply),
-    "Div": _divided,
+    "Div": _divide,
     "Mod": _pair(np.mod),
     "Equal": _pair(np.equal),
     "Max": _pair(np.maximum),
     "Min": _pair(np.minimum),
     "Gather": lambda given, attributes: np.take(given[0], given[1], _axis(attributes)),
     "Concat": lambda given, attributes: np.concatenate(given, _axis(attributes)),
-    "Unsqueeze": _unsqueezed,
-    "Squeeze": _squeezed,
-    "Slice": _sliced,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Slice": _slice_sizes,
     "Cast": _cast,
     "Identity": lambda given, _attributes: given[0],
     "Where": lambda given, _attributes: np.where(given[0], given[1], given[2]),
     "Reshape": lambda given, _attributes: np.reshape(given[0], [int(x) for x in given[1]]),
     "ReduceProd": lambda given, _attributes: np.array([np.prod(given[0])]),
-    "ConstantOfShape": _filled,
-    "Range": _ranged,
+    "ConstantOfShape": _fill_constant,
+    "Range": _make_range,
 }

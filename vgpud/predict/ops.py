@@ -15,7 +15,7 @@ class Op:
     bytes: int = 0  # that it reads and writes, parameters included
     parameters: tuple[int, ...] = ()  # elements of each tensor
     kernels: int = 1
-    kept: bool = True  # what it writes is needed until its backward pass
+    is_kept: bool = True  # what it writes is needed until its backward pass
 
 
 @dataclass(frozen=True, slots=True)

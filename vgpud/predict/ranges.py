@@ -36,7 +36,7 @@ TOLD = 3
 class Judged:
     """Whether a prediction is within what was trained on, how much wider its intervals are, and why, as a sentence."""
 
-    inside: bool
+    is_in_range: bool
     widen: float = 1.0
     why: str = ""
 
@@ -49,51 +49,51 @@ class Trained:
     devices: tuple[str, ...]
     ranges: Mapping[str, tuple[float, float]]  # by feature: least and most
 
-    def judge(self, known: Features) -> Judged:
+    def judge(self, job_features: Features) -> Judged:
         """The first thing that is outside decides the sentence: kinds of operations, then sizes, then the device."""
-        seen = _told(self.families)
+        seen = _join_names(self.families)
         for name, words in KINDS.items():
-            if name in self.ranges and self.ranges[name][1] == 0 and known.values.get(name, 0.0) > 0:
+            if name in self.ranges and self.ranges[name][1] == 0 and job_features.values.get(name, 0.0) > 0:
                 return Judged(
                     False,
                     OTHER_DEVICE,
-                    f"out of range: the model has {known[name]:g} {words}, and this predictor was trained on {seen} "
+                    f"out of range: the model has {job_features[name]:g} {words}, and this predictor was trained on {seen} "
                     "without any; train one on measurements of your own (vgpu predict train)",
                 )
-        outside = next((name for name in SIZES if not self._has(name, known)), None)
+        outside = next((name for name in SIZES if not self._has(name, job_features)), None)
         if outside is not None:
             least, most = self.ranges[outside]
             span = f"{least:.4g}" if least == most else f"{least:.4g} to {most:.4g}"
             return Judged(
                 False,
                 OTHER_DEVICE,
-                f"out of range: {outside} ({FEATURES[outside]}) is {known[outside]:.4g}, and this predictor was "
+                f"out of range: {outside} ({FEATURES[outside]}) is {job_features[outside]:.4g}, and this predictor was "
                 f"trained on {span}",
             )
-        if not all(self._has(name, known) for name in DEVICE):
-            where = _told(self.devices)
+        if not all(self._has(name, job_features) for name in DEVICE):
+            where = _join_names(self.devices)
             return Judged(True, OTHER_DEVICE, f"measured on {where} only: intervals are wider for this device")
         return Judged(True)
 
-    def _has(self, name: str, known: Features) -> bool:
+    def _has(self, name: str, job_features: Features) -> bool:
         """Whether such a value was seen, or one that is hardly another."""
-        if name not in self.ranges or name not in known.values:
+        if name not in self.ranges or name not in job_features.values:
             return True
         least, most = self.ranges[name]
-        return least / SLACK <= known[name] <= most * SLACK
+        return least / SLACK <= job_features[name] <= most * SLACK
 
 
-def _told(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
     return ", ".join(names[:TOLD]) + more
 
 
-def as_json(trained: Trained) -> dict[str, Any]:
+def as_json(training_ranges: Trained) -> dict[str, Any]:
     """The part of a model file."""
     return {
-        "families": list(trained.families),
-        "devices": list(trained.devices),
-        "ranges": {name: list(pair) for name, pair in trained.ranges.items()},
+        "families": list(training_ranges.families),
+        "devices": list(training_ranges.devices),
+        "ranges": {name: list(pair) for name, pair in training_ranges.ranges.items()},
     }
 
 

@@ -83,7 +83,7 @@ def kind_of(target: str) -> tuple[Kind, bool]:
     return KINDS.get(plain, graph.UNKNOWN), name.endswith("_") and plain in KINDS
 
 
-def add(made: Graph, target: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+def add(model_graph: Graph, target: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Takes an operation into the graph; its tensors are there already."""
     kind, in_place = kind_of(target)
     if not outputs and kind is not graph.UNKNOWN:
@@ -93,11 +93,11 @@ def add(made: Graph, target: str, inputs: Sequence[str], outputs: Sequence[str])
         kind,
         tuple(inputs),
         tuple(outputs),
-        _flops(base_name(target), kind, made.named(inputs), made.named(outputs)),
+        _flops(base_name(target), kind, model_graph.get_tensors(inputs), model_graph.get_tensors(outputs)),
         in_place,
-        _steps(kind, made.named(inputs), made.batch),
+        _steps(kind, model_graph.get_tensors(inputs), model_graph.batch),
     )
-    made.op(op)
+    model_graph.op(op)
 
 
 def _flops(name: str, kind: Kind, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:

@@ -58,12 +58,12 @@ def _document(path: Path) -> Any:
         raise GraphError(f"{path.name} has a graph that is not JSON: {label(str(error))}") from error
 
 
-def _member(path: Path, archive: zipfile.ZipFile, found: list[zipfile.ZipInfo]) -> bytes:
+def _member(path: Path, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> bytes:
     """The graph's document. Only so much is unpacked as is allowed, whatever the header says."""
-    models = [m for m in found if m.filename.split("/")[-2:-1] == ["models"] and m.filename.endswith(".json")]
-    models = models or [m for m in found if os.path.basename(m.filename) == _OLD]
+    models = [m for m in members if m.filename.split("/")[-2:-1] == ["models"] and m.filename.endswith(".json")]
+    models = models or [m for m in members if os.path.basename(m.filename) == _OLD]
     if not models:
-        compiled = any("/aotinductor/" in m.filename for m in found)
+        compiled = any("/aotinductor/" in m.filename for m in members)
         why = "it is compiled (AOTInductor) and has no graph" if compiled else "it has no models/model.json"
         raise GraphError(f"{path.name} is not a program of torch.export: {why}; write one with torch.export.save")
     if len(models) > 1:
@@ -145,7 +145,7 @@ class _Reader:
 
     def _size(self, size: Mapping[str, Any]) -> int:
         if "as_int" in size:
-            return _whole(size["as_int"])
+            return _require_integer(size["as_int"])
         expression = size["as_expr"]["expr_str"]
         try:
             return graph_sizes.evaluate(expression, self.sizes)
@@ -155,7 +155,7 @@ class _Reader:
                 raise GraphError(
                     f"a size depends on data ({label(expression)}): give --dim {error.args[0]}=N"
                 ) from error
-            return _whole(hint)
+            return _require_integer(hint)
 
     def _tensor(self, name: str, role: Role) -> Tensor:
         meta = self.metas[name]
@@ -167,18 +167,18 @@ class _Reader:
             role = Role.BUFFER  # frozen: no gradient, no state of the optimizer
         return Tensor(tuple(self._size(size) for size in meta["sizes"]), dtype, role)
 
-    def _node(self, made: Graph, node: Mapping[str, Any]) -> None:
+    def _node(self, model_graph: Graph, node: Mapping[str, Any]) -> None:
         inputs = [name for given in node["inputs"] for name in _tensor_names(given["arg"])]
         outputs = [name for given in node["outputs"] for name in _tensor_names(given)]
         for name in outputs:
-            made.tensor(name, self._tensor(name, Role.VALUE))
-        unknown = next((name for name in inputs if name not in made.tensors), None)
+            model_graph.tensor(name, self._tensor(name, Role.VALUE))
+        unknown = next((name for name in inputs if name not in model_graph.tensors), None)
         if unknown is not None:
             raise GraphError(f"{self.name} uses tensor {label(unknown)}, which no operation makes")
-        torch_ops.add(made, str(node["target"]), inputs, outputs)
+        torch_ops.add(model_graph, str(node["target"]), inputs, outputs)
 
 
-def _whole(number: object) -> int:
+def _require_integer(number: object) -> int:
     if type(number) is not int:
         raise GraphError(f"a size is {label(number)}, not a whole number")
     return number

@@ -21,15 +21,15 @@ from vgpud.predict.graph import ITEM_BYTES, Graph, GraphError, Role, Tensor, lab
 
 def trace(entry: str, batch: int, training: bool) -> Graph:
     """The forward pass of what `module:function` returns for a batch. Raises GraphError."""
-    function = _found(entry)
+    function = _load_function(entry)
     made = Graph(batch)
     with FakeTensorMode(allow_non_fake_inputs=True) as fake:
         try:
             with _Numbers():
                 answer = function(batch)
-            model, args, kwargs = _meant(entry, answer, batch)
+            model, args, kwargs = _split_answer(entry, answer, batch)
             model.train(training)
-            args, kwargs = pytree.tree_map_only(torch.Tensor, _faked(fake), (args, kwargs))
+            args, kwargs = pytree.tree_map_only(torch.Tensor, _make_fake_converter(fake), (args, kwargs))
             made.batch = _batch(
                 entry, answer, [t.shape for t in pytree.tree_leaves((args, kwargs)) if _is_tensor(t)], batch
             )
@@ -39,24 +39,24 @@ def trace(entry: str, batch: int, training: bool) -> Graph:
         except GraphError:
             raise
         except (Exception, SystemExit) as error:
-            raise GraphError(f"{entry}({batch}) cannot be traced: {_told(error)}") from error
+            raise GraphError(f"{entry}({batch}) cannot be traced: {_describe_error(error)}") from error
     return made
 
 
-def _found(entry: str) -> Any:
+def _load_function(entry: str) -> Any:
     module_name, _, attribute = entry.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
     except (Exception, SystemExit) as error:
-        raise GraphError(f"entry point {entry} cannot be loaded: {_told(error)}") from error
+        raise GraphError(f"entry point {entry} cannot be loaded: {_describe_error(error)}") from error
     if not callable(found):
         raise GraphError(f"entry point {entry} is not a function of the batch that returns (model, inputs)")
     return found
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """An error of the user's code as part of a line, with the remedy if it is known."""
     text = " ".join(str(error).split())[:240]
     if "cuda" in text.lower() or "NVIDIA" in text:
@@ -64,7 +64,7 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def _meant(entry: str, answer: object, batch: int) -> tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]:
+def _split_answer(entry: str, answer: object, batch: int) -> tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]:
     """Model and inputs of an answer: (model, tensor | tuple | dict), or a model that has example_input_array."""
     if isinstance(answer, torch.nn.Module):
         inputs = getattr(answer, "example_input_array", None)
@@ -97,7 +97,7 @@ def _batch(entry: str, answer: object, shapes: Sequence[Sequence[int]], batch: i
     return batch
 
 
-def _faked(fake: FakeTensorMode) -> Any:
+def _make_fake_converter(fake: FakeTensorMode) -> Any:
     return lambda tensor: tensor if hasattr(tensor, "fake_mode") else fake.from_tensor(tensor)
 
 
@@ -122,11 +122,11 @@ _WHOLES = {"lstm", "gru", "rnn_tanh", "rnn_relu", "scaled_dot_product_attention"
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Writes down each operation that the model asks for. Tensors are kept, so that no id is given twice."""
 
-    def __init__(self, made: Graph, model: torch.nn.Module, inputs: object) -> None:
+    def __init__(self, model_graph: Graph, model: torch.nn.Module, inputs: object) -> None:
         super().__init__()
-        self.made = made
+        self.model_graph = model_graph
         self.names: dict[int, str] = {}
-        self.kept: list[torch.Tensor] = []
+        self.kept_tensors: list[torch.Tensor] = []
         self.silent = False  # within an operation that is written down as a whole
         for name, tensor in model.named_parameters():
             self._name(tensor, name, Role.PARAMETER if tensor.requires_grad else Role.BUFFER)
@@ -139,14 +139,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _name(self, tensor: torch.Tensor, name: str, role: Role) -> str:
         dtype = str(tensor.dtype).removeprefix("torch.")
         dtype = dtype if dtype in ITEM_BYTES else dtype.lstrip("u") if dtype.lstrip("u") in ITEM_BYTES else "int64"
-        self.made.tensor(name, Tensor(tuple(int(size) for size in tensor.shape), dtype, role))
+        self.model_graph.tensor(name, Tensor(tuple(int(size) for size in tensor.shape), dtype, role))
         self.names[id(tensor)] = name
-        self.kept.append(tensor)
+        self.kept_tensors.append(tensor)
         return name
 
-    def _known(self, tensor: torch.Tensor) -> str:
+    def _find_name(self, tensor: torch.Tensor) -> str:
         """Its name; one that nothing made is a constant of the model's."""
-        return self.names.get(id(tensor)) or self._name(tensor, f"constant.{len(self.kept)}", Role.BUFFER)
+        return self.names.get(id(tensor)) or self._name(tensor, f"constant.{len(self.kept_tensors)}", Role.BUFFER)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -156,12 +156,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             self.write(str(func), (args, kwargs), answer)
         return answer
 
-    def write(self, target: str, given: object, answer: object) -> None:
+    def write(self, target: str, arguments: object, answer: object) -> None:
         """An operation with what went in and what came out."""
-        inputs = [self._known(t) for t in pytree.tree_leaves(given) if isinstance(t, torch.Tensor)]
+        inputs = [self._find_name(t) for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor)]
         made = [t for t in pytree.tree_leaves(answer) if isinstance(t, torch.Tensor)]
-        outputs = [self._name(tensor, f"value.{len(self.kept)}", Role.VALUE) for tensor in made]
-        torch_ops.add(self.made, target, inputs, outputs)
+        outputs = [self._name(tensor, f"value.{len(self.kept_tensors)}", Role.VALUE) for tensor in made]
+        torch_ops.add(self.model_graph, target, inputs, outputs)
 
 
 class _Wholes(TorchFunctionMode):  # type: ignore[misc]

@@ -43,7 +43,7 @@ class Kind:
 
     offset: float
     scale: float
-    most: float
+    maximum: float
     estimate: str = ""
 
     def logs(self, values: Numbers) -> Numbers:
@@ -54,7 +54,7 @@ class Kind:
     def values(self, logs: Numbers) -> Numbers:
         import numpy as np
 
-        return np.clip((np.exp(logs) - self.offset) / self.scale, 0.0, self.most)
+        return np.clip((np.exp(logs) - self.offset) / self.scale, 0.0, self.maximum)
 
 
 KINDS = {
@@ -80,7 +80,7 @@ class Table:
     def logs(self) -> Numbers:
         return self.kind.logs(self.values)
 
-    def known(self, base: float) -> Numbers:
+    def compute_baseline(self, base: float) -> Numbers:
         """The part of a prediction that no booster has to learn."""
         return self.kind.logs(base + self.estimates) if self.kind.estimate else 0 * self.estimates
 
@@ -103,7 +103,7 @@ class Learnt:
     booster: Booster
 
     def logs(self, rows: Table) -> Numbers:
-        return self.booster.predict(rows.points) + rows.known(self.base)
+        return self.booster.predict(rows.points) + rows.compute_baseline(self.base)
 
 
 def learn(rows: Table, setting: Setting, seed: int) -> Learnt:
@@ -111,7 +111,7 @@ def learn(rows: Table, setting: Setting, seed: int) -> Learnt:
     import numpy as np
 
     base = max(0.0, float(np.median(rows.values - rows.estimates))) if rows.kind.estimate else 0.0
-    return Learnt(base, Booster(setting, rows.points, rows.logs - rows.known(base), seed))
+    return Learnt(base, Booster(setting, rows.points, rows.logs - rows.compute_baseline(base), seed))
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Tuned:
     spread: Spread
 
 
-def tuned(rows: Table, folds: NDArray[np.int64], seed: int) -> Tuned:
+def tune_setting(rows: Table, folds: NDArray[np.int64], seed: int) -> Tuned:
     """The best setting by folds of these rows alone."""
     import numpy as np
 
@@ -149,8 +149,8 @@ class Judged:
     settings: list[Setting]
 
 
-def crossed(
-    rows: Table, groups: NDArray[Any], inner: NDArray[np.int64], seed: int, asked: Table | None = None
+def cross_validate(
+    rows: Table, groups: NDArray[Any], inner: NDArray[np.int64], seed: int, query_rows: Table | None = None
 ) -> Judged:
     """Leaves out each group in turn; tuned, grown and given intervals without it.
 
@@ -162,9 +162,9 @@ def crossed(
     settings = []
     for group in np.unique(groups):
         inside = groups == group
-        chosen = tuned(rows.part(~inside), inner[~inside], seed)
+        chosen = tune_setting(rows.part(~inside), inner[~inside], seed)
         settings.append(chosen.setting)
-        logs = learn(rows.part(~inside), chosen.setting, seed).logs((asked or rows).part(inside))
+        logs = learn(rows.part(~inside), chosen.setting, seed).logs((query_rows or rows).part(inside))
         below, above = np.array([at(chosen.spread, x) for x in logs]).T
         found[:, inside] = logs, logs - below, logs + above
     return Judged(found[0], found[1], found[2], settings)
@@ -182,21 +182,21 @@ def inner_folds(rows: Sequence[Row], seed: int) -> NDArray[np.int64]:
     return folds(rows, INNER_FOLDS, seed + 1_000_003)
 
 
-def spread(found: Numbers, wanted: Numbers) -> Spread:
+def spread(predictions: Numbers, measurements: Numbers) -> Spread:
     """Conformal: by size of the prediction, how far below and above it COVERAGE percent of what was measured lie."""
     import numpy as np
 
     parts: Spread = []
-    order = np.argsort(found, kind="stable")
-    for part in np.array_split(order, PARTS if len(found) >= PARTS * ROWS_MIN else 1):
-        below, above = (_quantile(sign * (wanted[part] - found[part])) for sign in (-1, 1))
-        parts.append((short(float(found[part[-1]])), short(below), short(above)))
+    order = np.argsort(predictions, kind="stable")
+    for part in np.array_split(order, PARTS if len(predictions) >= PARTS * ROWS_MIN else 1):
+        below, above = (_quantile(sign * (measurements[part] - predictions[part])) for sign in (-1, 1))
+        parts.append((short(float(predictions[part[-1]])), short(below), short(above)))
     return [*parts[:-1], (1e9, *parts[-1][1:])]
 
 
-def _quantile(beyond: Numbers) -> float:
+def _quantile(errors: Numbers) -> float:
     """What half of those outside COVERAGE are above, counted so that it holds for the next row (n + 1)."""
-    ranked = sorted(beyond)
+    ranked = sorted(errors)
     rank = math.ceil((len(ranked) + 1) * (1 + COVERAGE / 100) / 2)
     return max(0.0, float(ranked[min(rank, len(ranked)) - 1]))
 
@@ -206,11 +206,11 @@ def at(parts: Spread, total: float) -> tuple[float, float]:
     return next(((below, above) for most, below, above in parts if total <= most), parts[-1][1:])
 
 
-def rmsle(found: Numbers, wanted: Numbers) -> float:
+def rmsle(predictions: Numbers, measurements: Numbers) -> float:
     """Root mean squared difference of logarithms."""
-    return math.sqrt(float(((found - wanted) ** 2).mean()))
+    return math.sqrt(float(((predictions - measurements) ** 2).mean()))
 
 
-def mape(found: Numbers, wanted: Numbers) -> float:
+def mape(predictions: Numbers, measurements: Numbers) -> float:
     """Mean absolute difference, in percent of what was measured."""
-    return 100 * float((abs(found - wanted) / wanted).mean())
+    return 100 * float((abs(predictions - measurements) / measurements).mean())

@@ -35,7 +35,7 @@ class Made:
     errors: Mapping[str, tuple[int, float]]
 
 
-def made(rows: Sequence[Row], card: Mapping[str, Any], tell: Callable[[str], None] = lambda _: None) -> Made:
+def train_model(rows: Sequence[Row], card: Mapping[str, Any], tell: Callable[[str], None] = lambda _: None) -> Made:
     """A model of these rows. Raises DataError, one line, where they are too few or have nothing measured."""
     require()
     names = varying(rows)
@@ -61,7 +61,7 @@ def made(rows: Sequence[Row], card: Mapping[str, Any], tell: Callable[[str], Non
             "coverage_percent": train.COVERAGE,
             "errors": {name: {"rows": count, error_name(name): short(e)} for name, (count, e) in errors.items()},
         },
-        "trained": ranges.as_json(trained(rows)),
+        "trained": ranges.as_json(compute_ranges(rows)),
         "features": list(names),
         "targets": targets,
     }
@@ -88,7 +88,7 @@ def varying(rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(name for name in FEATURES if len({row.features[name] for row in rows}) > 1)
 
 
-def trained(rows: Sequence[Row]) -> ranges.Trained:
+def compute_ranges(rows: Sequence[Row]) -> ranges.Trained:
     """The ranges in which a model of these rows is valid."""
     seen = {name: [row.features[name] for row in rows] for name in FEATURES}
     return ranges.Trained(
@@ -101,8 +101,8 @@ def trained(rows: Sequence[Row]) -> ranges.Trained:
 def _target(rows: Sequence[Row], target: str, names: Sequence[str]) -> tuple[dict[str, Any], tuple[int, float]]:
     kind, table = train.KINDS[target], train.table(rows, target, names)
     inner = train.inner_folds(rows, SEED)
-    unseen = train.crossed(table, train.folds(rows, train.FOLDS, SEED), inner, SEED)
-    chosen = train.tuned(table, inner, SEED)
+    unseen = train.cross_validate(table, train.folds(rows, train.FOLDS, SEED), inner, SEED)
+    chosen = train.tune_setting(table, inner, SEED)
     learnt = train.learn(table, chosen.setting, SEED)
     document = {
         "offset": kind.offset,
@@ -110,14 +110,14 @@ def _target(rows: Sequence[Row], target: str, names: Sequence[str]) -> tuple[dic
         "start": short(learnt.booster.start),
         "estimate": kind.estimate,
         "base": short(learnt.base),
-        "most": kind.most,
+        "most": kind.maximum,
         "spread": [list(part) for part in chosen.spread],
         "trees": learnt.booster.tables(),
     }
     return document, (len(rows), error(target, kind.values(unseen.logs), table.values))
 
 
-def judged(rows: Sequence[Row], judge: model.Model | None = None) -> dict[str, dict[str, float]]:
+def evaluate_model(rows: Sequence[Row], judge: model.Model | None = None) -> dict[str, dict[str, float]]:
     """What a model (the shipped one) says of rows: its error for each target, and how many it calls in range."""
     import numpy as np
 
@@ -141,10 +141,14 @@ def judged(rows: Sequence[Row], judge: model.Model | None = None) -> dict[str, d
     return found
 
 
-def error(target: str, told: Numbers, wanted: Numbers) -> float:
+def error(target: str, predictions: Numbers, measurements: Numbers) -> float:
     """Of predictions of a target: see error_name."""
     kind = train.KINDS[target]
-    return train.mape(told, wanted) if target == "memory_bytes" else train.rmsle(kind.logs(told), kind.logs(wanted))
+    return (
+        train.mape(predictions, measurements)
+        if target == "memory_bytes"
+        else train.rmsle(kind.logs(predictions), kind.logs(measurements))
+    )
 
 
 def check(path: Path) -> None:

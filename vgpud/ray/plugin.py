@@ -23,10 +23,10 @@ from vgpud.ray.request import size_of
 from vgpud.ray.size import FIELD, Size
 
 
-def worker_executable(before: str, size: Size) -> str:
+def worker_executable(old_executable: str, size: Size) -> str:
     """The shell words that start a worker in a slice; before: those that start it without."""
     words = [sys.executable, "-m", "vgpud.ray.worker", json.dumps(size.as_field(), sort_keys=True)]
-    return f"{shlex.join(words)} {before}"
+    return f"{shlex.join(words)} {old_executable}"
 
 
 class VgpuPlugin(RuntimeEnvPlugin):  # type: ignore[misc]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vgpud.core.units import shown
+from vgpud.core.units import format_value
 from vgpud.ray.size import FIELD, KEYS, Size, SizeError, read
 
 #: fields of a runtime environment that start the worker in a container of their own, where no slice would be
@@ -26,7 +26,7 @@ def options(
     weight: int | None = None,
     queue: str | None = None,
     runtime_env: Mapping[str, Any] | None = None,
-    **more: Any,
+    **ray_options: Any,
 ) -> dict[str, Any]:
     """Options of a task, an actor or a deployment that is held to its part of a GPU:
 
@@ -36,15 +36,15 @@ def options(
     what else the environment has, `more` goes to Ray as it is. A function is to be decorated with it: Ray's .options()
     leaves max_calls at 0, and the process of a task would keep its slice. Raises SizeError.
     """
-    if "num_gpus" in more:
-        raise SizeError(f"num_gpus {shown(more['num_gpus'])}: it is set to gpus, leave it out")
-    if more.get("max_calls", 1) != 1:
+    if "num_gpus" in ray_options:
+        raise SizeError(f"num_gpus {format_value(ray_options['num_gpus'])}: it is set to gpus, leave it out")
+    if ray_options.get("max_calls", 1) != 1:
         raise SizeError(
-            f"max_calls {shown(more['max_calls'])}: the process of several tasks stays on the GPU of the first,"
+            f"max_calls {format_value(ray_options['max_calls'])}: the process of several tasks stays on the GPU of the first,"
             " whatever Ray gives the others; leave it out, so that each task has a process, or use an actor"
         )
-    size = read(_asked(gpus, min, max, mem, mem_min, mem_max, service_class, priority, weight, queue))
-    return {"num_gpus": size.num_gpus, "runtime_env": _with_size(size, runtime_env), **more}
+    size = read(_build_field(gpus, min, max, mem, mem_min, mem_max, service_class, priority, weight, queue))
+    return {"num_gpus": size.num_gpus, "runtime_env": _with_size(size, runtime_env), **ray_options}
 
 
 def runtime_env(
@@ -64,16 +64,16 @@ def runtime_env(
     """The runtime environment alone, where num_gpus is said elsewhere: `ray.init(runtime_env=...)` for all workers of
     a job, as Tune and Train start them. Raises SizeError."""
     return _with_size(
-        read(_asked(gpus, min, max, mem, mem_min, mem_max, service_class, priority, weight, queue)), runtime_env
+        read(_build_field(gpus, min, max, mem, mem_min, mem_max, service_class, priority, weight, queue)), runtime_env
     )
 
 
-def _asked(*values: Any) -> dict[str, Any]:
+def _build_field(*values: Any) -> dict[str, Any]:
     return dict(zip(KEYS, values, strict=True))
 
 
-def _with_size(size: Size, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    made = {**(before or {})}
+def _with_size(size: Size, runtime_env: Mapping[str, Any] | None) -> dict[str, Any]:
+    made = {**(runtime_env or {})}
     if FIELD in made:
         raise SizeError(f"runtime_env has {FIELD} already: leave it out there")
     made[FIELD] = size.as_field()

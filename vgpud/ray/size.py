@@ -13,7 +13,7 @@ from typing import Any
 
 from vgpud.core.admit import parts_of
 from vgpud.core.model import BATCH, Denied, Policy, Spec
-from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_bytes, parse_gpus, shown
+from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_bytes, parse_gpus, format_value
 
 #: name of the field in a runtime environment, and of the plugin
 FIELD = "vgpu"
@@ -62,14 +62,16 @@ def _gpus_or_none(milli: int | None) -> str | None:
     return None if milli is None else format_gpus(milli)
 
 
-def read(given: Any) -> Size:
+def read(field_value: Any) -> Size:
     """The size in a runtime environment, written by as_field() or by hand. Raises SizeError."""
-    if not isinstance(given, Mapping):
-        raise SizeError(f'{FIELD} is {shown(given)}, not a table: write for example {{"gpus": 0.5, "mem": "20G"}}')
-    unknown = next((name for name in given if name not in KEYS), None)
+    if not isinstance(field_value, Mapping):
+        raise SizeError(
+            f'{FIELD} is {format_value(field_value)}, not a table: write for example {{"gpus": 0.5, "mem": "20G"}}'
+        )
+    unknown = next((name for name in field_value if name not in KEYS), None)
     if unknown is not None:
-        raise SizeError(f"{FIELD} has no key {shown(unknown)}: write {', '.join(KEYS)}")
-    asked = {name: value for name, value in given.items() if value is not None}
+        raise SizeError(f"{FIELD} has no key {format_value(unknown)}: write {', '.join(KEYS)}")
+    asked = {name: value for name, value in field_value.items() if value is not None}
     for name, value in asked.items():
         if isinstance(value, int) and value.bit_length() > _BITS_MAX:
             raise SizeError(f"{name} is a number of {value.bit_length()} bits: no size has more than {_BITS_MAX}")
@@ -84,8 +86,8 @@ def read(given: Any) -> Size:
         max_milli=_gpus(asked, "max"),
         mem_min_bytes=_bytes(asked, "mem_min") if mem is None else mem,
         mem_max_bytes=_bytes(asked, "mem_max") if mem is None else mem,
-        weight=_whole(asked, "weight"),
-        priority=_whole(asked, "priority"),
+        weight=_read_integer(asked, "weight"),
+        priority=_read_integer(asked, "priority"),
         service_class=_text(asked, "service_class") or BATCH,
     )
     _check(spec)
@@ -110,45 +112,45 @@ def _check(spec: Spec) -> None:
         raise SizeError(parts.message)
 
 
-def _gpus(asked: Mapping[str, Any], name: str) -> int | None:
-    value = asked.get(name)
+def _gpus(size_values: Mapping[str, Any], name: str) -> int | None:
+    value = size_values.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise SizeError(f"{name} is {shown(value)}, not a number of GPUs: write for example 0.5")
+        raise SizeError(f"{name} is {format_value(value)}, not a number of GPUs: write for example 0.5")
     try:
         return parse_gpus(_thousandths(value) if isinstance(value, float) else str(value), zero=name == "min")
     except UnitError as error:
         raise SizeError(f"{name}: {error}") from None
 
 
-def _thousandths(computed: float) -> str:
+def _thousandths(gpus: float) -> str:
     """1/3 is 0.333, of which three fit into one GPU; 0.1 + 0.2 and 0.3 - 0.1 are what they would be on paper."""
-    milli = math.floor(computed * MILLI_PER_DEVICE + _NOISE_MILLI) if math.isfinite(computed) else 0
-    return format_gpus(milli) if milli > 0 else str(computed)
+    milli = math.floor(gpus * MILLI_PER_DEVICE + _NOISE_MILLI) if math.isfinite(gpus) else 0
+    return format_gpus(milli) if milli > 0 else str(gpus)
 
 
-def _bytes(asked: Mapping[str, Any], name: str) -> int | None:
-    value = asked.get(name)
+def _bytes(size_values: Mapping[str, Any], name: str) -> int | None:
+    value = size_values.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise SizeError(f'{name} is {shown(value)}, not an amount of memory: write for example "20G"')
+        raise SizeError(f'{name} is {format_value(value)}, not an amount of memory: write for example "20G"')
     try:
         return parse_bytes(str(value))
     except UnitError as error:
         raise SizeError(f"{name}: {error}") from None
 
 
-def _whole(asked: Mapping[str, Any], name: str) -> int:
-    value = asked.get(name, 0)
+def _read_integer(size_values: Mapping[str, Any], name: str) -> int:
+    value = size_values.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise SizeError(f"{name} is {shown(value)}, not a whole number")
+        raise SizeError(f"{name} is {format_value(value)}, not a whole number")
     return value
 
 
-def _text(asked: Mapping[str, Any], name: str) -> str:
-    value = asked.get(name, "")
+def _text(size_values: Mapping[str, Any], name: str) -> str:
+    value = size_values.get(name, "")
     if not isinstance(value, str):
-        raise SizeError(f"{name} is {shown(value)}, not a word")
+        raise SizeError(f"{name} is {format_value(value)}, not a word")
     return value

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vgpud.api.slice_messages import spec_view
 from vgpud.client import calls
 from vgpud.client.connection import Connection
-from vgpud.core.units import parse_whole, shown
+from vgpud.core.units import parse_whole, format_value
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.ray.size import Size
 from vgpud.v1 import vgpud_pb2 as pb
@@ -62,13 +62,13 @@ def _create(connection: Connection, size: Size, what: str) -> pb.Slice:
     return connection.send(call)
 
 
-def visible(before: str | None, uuids: Sequence[str]) -> str:
+def visible(visible_devices: str | None, uuids: Sequence[str]) -> str:
     """CUDA_VISIBLE_DEVICES of a worker before it has a task: the node's devices by UUID, or those of them that the
     raylet was started with. Ray then gives the worker entries of this list, which name devices whatever order CUDA
     counts them in. Raises VgpudError."""
-    if before is None:
+    if visible_devices is None:
         return ",".join(uuids)
-    return ",".join(_uuid(entry.strip(), uuids) for entry in before.split(",") if entry.strip())
+    return ",".join(_uuid(entry.strip(), uuids) for entry in visible_devices.split(",") if entry.strip())
 
 
 def _uuid(entry: str, uuids: Sequence[str]) -> str:
@@ -79,5 +79,5 @@ def _uuid(entry: str, uuids: Sequence[str]) -> str:
     if len(found) == 1:
         return found[0]
     have = f"this node's vgpud has {', '.join(uuids) or 'no devices'}"
-    text = f"the raylet's CUDA_VISIBLE_DEVICES has {shown(entry)}: {have}"
+    text = f"the raylet's CUDA_VISIBLE_DEVICES has {format_value(entry)}: {have}"
     raise VgpudError(f"{text}; start the raylet with their indices or UUIDs", ExitCode.USAGE)

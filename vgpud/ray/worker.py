@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _prepare(size: sizes.Size) -> dict[str, str]:
     """Makes the slice and holds it; the environment of the programs in it. Raises VgpudError."""
-    made = _patiently(size)
+    made = _make_slice(size)
     variables = environment.for_slice(os.environ, made.node, made.item, made.node.simulated)
     variables["CUDA_VISIBLE_DEVICES"] = slices.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), made.uuids)
     try:
@@ -51,7 +51,7 @@ def _prepare(size: sizes.Size) -> dict[str, str]:
     return variables | {"VGPU_MODE": "closed"}
 
 
-def _patiently(size: sizes.Size) -> slices.Made:
+def _make_slice(size: sizes.Size) -> slices.Made:
     until_s = time.monotonic() + PATIENCE_S
     while True:
         try:

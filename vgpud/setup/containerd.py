@@ -57,12 +57,12 @@ def plan_setup(site: Site, config: Path) -> Plan:
     document = parse(config, text)
     keys = _keys(config, document)
     plan = Plan()
-    if _disabled(document):
+    if _is_disabled(document):
         plan.notes.append(f"{config} disables the CRI plugin: Kubernetes does not see the runtime, ctr and nerdctl do")
     if dig(document, (*keys, NAME)) == _entry(document, keys, site.front):
         return plan
     text = _without_ours(config, text, keys)
-    before = None if site.mounted else _runtimes_and_rest(config, text)
+    before = None if site.is_mounted else _runtimes_and_rest(config, text)
     if not dig(parse(config, text), keys):
         built_in = before[0] if before else {"runc": {"runtime_type": "io.containerd.runc.v2"}}
         for name, table in built_in.items():
@@ -94,12 +94,12 @@ def plan_undo(site: Site, config: Path) -> Plan:
     return plan
 
 
-def _disabled(document: dict[str, Any]) -> bool:
+def _is_disabled(document: dict[str, Any]) -> bool:
     names = document.get("disabled_plugins", [])
     return any(str(name) in ("cri", *_PLUGIN.values()) for name in names if isinstance(names, list))
 
 
-def registered(config: Path) -> str | None:
+def find_runtime_path(config: Path) -> str | None:
     """The path of the runtime `vgpu` in a config.toml; None if it is not in it. Raises SetupError, DeniedError."""
     document = parse(config, read_text(config))
     plugin = _PLUGIN.get(document.get("version", 1), "")
@@ -120,7 +120,7 @@ def running(config: Path) -> int | None:
 
 def _plan_restart(site: Site, plan: Plan, config: Path) -> None:
     """A note for the user: containerd reads its file only when it starts, and is not restarted by setup."""
-    pid = None if site.mounted else running(config)
+    pid = None if site.is_mounted else running(config)
     who = f"containerd (pid {pid})" if pid else "containerd"
     plan.notes.append(f"{who} reads it when it starts: systemctl restart containerd (containers keep running)")
 
@@ -133,9 +133,9 @@ def _without_ours(config: Path, text: str, keys: tuple[str, ...]) -> str:
     return text
 
 
-def _said(table: dict[str, Any]) -> dict[str, Any]:
+def _drop_empty_values(table: dict[str, Any]) -> dict[str, Any]:
     """An entry as containerd shows it, without its empty values."""
-    inner = {key: _said(value) if isinstance(value, dict) else value for key, value in table.items()}
+    inner = {key: _drop_empty_values(value) if isinstance(value, dict) else value for key, value in table.items()}
     return {key: value for key, value in inner.items() if value}
 
 
@@ -161,13 +161,15 @@ def _runtimes_and_rest(config: Path, text: str) -> tuple[dict[str, Any], dict[st
         holder = dig(dumped, ("plugins", plugin, "containerd"))
         if holder:
             runtimes |= holder.pop("runtimes", {})
-    return _said(runtimes), dumped
+    return _drop_empty_values(runtimes), dumped
 
 
-def _check_same(config: Path, before: tuple[dict[str, Any], Any], after: tuple[dict[str, Any], Any] | None) -> None:
+def _check_same(
+    config: Path, old_contents: tuple[dict[str, Any], Any], new_contents: tuple[dict[str, Any], Any] | None
+) -> None:
     """Raises SetupError unless the runtime's entry is the only difference."""
-    assert after is not None
-    others = {name: table for name, table in after[0].items() if name != NAME}
-    if NAME not in after[0] or others != before[0] or before[1] != after[1]:
+    assert new_contents is not None
+    others = {name: table for name, table in new_contents[0].items() if name != NAME}
+    if NAME not in new_contents[0] or others != old_contents[0] or old_contents[1] != new_contents[1]:
         what = f"with the runtime containerd would read the rest of {config} differently (does it import another file?)"
         raise SetupError(f"{what}: nothing was changed, add the runtime {NAME} beside the others")

@@ -78,13 +78,13 @@ def parse(path: Path, text: str | None) -> dict[str, Any]:
     return document
 
 
-def config_file(site: Site, named: Path | None) -> Path:
+def config_file(site: Site, config_option: Path | None) -> Path:
     """The daemon.json to change: the one named, or that of the dockerd that `docker` uses, or the usual one."""
-    if named is not None:
-        return named.absolute()
-    if site.mounted or dockerd.find_dockerd(site.at(dockerd.DEFAULT_CONFIG)):
+    if config_option is not None:
+        return config_option.absolute()
+    if site.is_mounted or dockerd.find_dockerd(site.at(dockerd.DEFAULT_CONFIG)):
         return dockerd.DEFAULT_CONFIG
-    asked = dockerd.behind(dockerd.asked_socket())
+    asked = dockerd.find_by_socket(dockerd.asked_socket())
     return asked.config if asked and asked.reads(asked.config) else dockerd.DEFAULT_CONFIG
 
 
@@ -212,13 +212,13 @@ def _plan_forget(plan: Plan, now: _Now, text: str) -> None:
         if key in now.document and key not in document:
             text = set_member(text, (key,), empty)
 
-    def forgotten(info: dict[str, Any]) -> bool:
+    def is_removed(info: dict[str, Any]) -> bool:
         return NAME not in (info.get("Runtimes") or {}) and info.get("DefaultRuntime") != NAME
 
     def do() -> None:
         WriteText(now.path, now.at, now.text, text).apply()
         engine.reload()
-        if dockerd.wait_for(socket, forgotten):
+        if dockerd.wait_for(socket, is_removed):
             return
         _put_back(now)
         engine.reload()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgpud.setup.site import SetupError, command_line, inside, processes, same_file
+from vgpud.setup.site import SetupError, command_line, resolve_in_root, processes, same_file
 
 DEFAULT_CONFIG = Path("/etc/docker/daemon.json")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
@@ -57,7 +57,7 @@ class Dockerd:
     def reads(self, config: Path) -> bool:
         """Whether its configuration file is the one at `config` (which need not exist yet)."""
         try:
-            theirs = inside(self.root, self.config)
+            theirs = resolve_in_root(self.root, self.config)
             here = next(p for p in config.parents if p.is_dir())
             there = next(p for p in theirs.parents if p.is_dir())
             rest = (config.relative_to(here), theirs.relative_to(there))
@@ -69,7 +69,7 @@ class Dockerd:
         """The socket of its API; `hosts`: those of its configuration."""
         named = [h for h in [*self.option("-H", "--host"), *hosts] if isinstance(h, str)]
         unix = [h.removeprefix("unix://") for h in named if h.startswith("unix://")]
-        return inside(self.root, Path(unix[0]) if unix else DEFAULT_SOCKET)
+        return resolve_in_root(self.root, Path(unix[0]) if unix else DEFAULT_SOCKET)
 
     def reload(self) -> None:
         """SIGHUP: it reads its configuration again; containers keep running."""
@@ -93,7 +93,7 @@ def _uid(pid: int) -> int:
         return -1  # it has ended
 
 
-def behind(socket_path: Path) -> Dockerd | None:
+def find_by_socket(socket_path: Path) -> Dockerd | None:
     """The dockerd that listens on this API socket."""
     return next((one for one in all_dockerds() if same_file(one.socket_path([]), socket_path)), None)
 

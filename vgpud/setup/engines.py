@@ -43,7 +43,7 @@ def known_files(site: Site) -> Iterator[tuple[str, Path]]:
         return
     yield "docker", dockerd.DEFAULT_CONFIG
     yield "containerd", containerd.DEFAULT_CONFIG
-    if not site.mounted:
+    if not site.is_mounted:
         yield from (("docker", one.config) for one in dockerd.all_dockerds())
 
 

@@ -53,7 +53,7 @@ def containers_of(site: Site) -> dict[str, list[str]] | None:
 
     None if the host's processes are not visible.
     """
-    if site.mounted and not _sees_host(site):
+    if site.is_mounted and not _sees_host(site):
         return None
     found: dict[str, list[str]] = {}
     pattern = re.compile(rf"{re.escape(str(site.lib))}/([\w.+-]+)/vgpu-runtime\b")

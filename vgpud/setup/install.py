@@ -34,18 +34,20 @@ LOW_LEVEL = ("runc", "crun")
 def daemon_socket(site: Site) -> Path:
     """The runtime socket of the site's daemon, by its configuration; for a user without one the system's."""
     system = paths.runtime_dir(uid=0)
-    if not site.mounted:
+    if not site.is_mounted:
         own, systems = paths.runtime_socket(configuration.load(None).runtime), paths.runtime_socket(system)
         return systems if site.for_user and systems.exists() and not own.exists() else own
     file = site.at(paths.config_file(uid=0))
     return paths.runtime_socket(Path(configuration.load(file).runtime_dir or system) if file.is_file() else system)
 
 
-def _socket(site: Site, before: str) -> Path:
+def _socket(site: Site, old_socket: str) -> Path:
     """The daemon's socket by its configuration; if that has none, the previous one."""
     configured = daemon_socket(site)
     return (
-        Path(before) if before and site.at(Path(before)).exists() and not site.at(configured).exists() else configured
+        Path(old_socket)
+        if old_socket and site.at(Path(old_socket)).exists() and not site.at(configured).exists()
+        else configured
     )
 
 
@@ -74,9 +76,9 @@ def _contents(conf: str) -> dict[str, tuple[bytes, int]]:
     return files
 
 
-def find_low_level(site: Site, named: str) -> Path | None:
+def find_low_level(site: Site, runtime: str) -> Path | None:
     """The low-level runtime that vgpu-runtime will use: the one given by name or path, or a default one."""
-    names = (named,) if named else LOW_LEVEL
+    names = (runtime,) if runtime else LOW_LEVEL
     places = [Path(name) if "/" in name else Path(folder) / name for name in names for folder in LOW_LEVEL_DIRS]
     return next((path for path in places if os.access(site.at(path), os.X_OK)), None)
 

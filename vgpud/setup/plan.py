@@ -20,7 +20,7 @@ from vgpud.setup.site import SetupError
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _report_os_errors(path: Path) -> Iterator[None]:
     """An error of the system, as one line."""
     try:
         yield
@@ -97,7 +97,7 @@ class WriteText(Change):
         return "".join(difflib.unified_diff(lines(self.old), lines(self.new), old, new))
 
     def apply(self) -> None:
-        with _told(self.path):
+        with _report_os_errors(self.path):
             if self.new is None:
                 self.at.unlink(missing_ok=True)
             else:
@@ -123,7 +123,7 @@ class InstallTree(Change):
         return [name for name, (data, mode) in self.files.items() if not _is(self.at / name, data, mode)]
 
     def apply(self) -> None:
-        with _told(self.path):
+        with _report_os_errors(self.path):
             if self.at.is_dir():
                 for name in self.differing():
                     replace_file(self.at / name, *self.files[name])
@@ -160,7 +160,7 @@ class RemoveTree(Change):
         return f"remove {self.path}"
 
     def apply(self) -> None:
-        with _told(self.path):
+        with _report_os_errors(self.path):
             aside = Path(tempfile.mkdtemp(prefix=f".{self.at.name}.", dir=self.at.parent))
             self.at.rename(aside / self.at.name)
             shutil.rmtree(aside)
@@ -180,7 +180,7 @@ class SwapLink(Change):
         return f"remove {self.path}" if self.target is None else f"link {self.path} -> {self.target}"
 
     def apply(self) -> None:
-        with _told(self.path):
+        with _report_os_errors(self.path):
             if self.target is None:
                 self.at.unlink(missing_ok=True)
                 return
@@ -204,7 +204,7 @@ class RemoveEmpty(Change):
         return f"remove {self.path} if it is empty afterwards"
 
     def apply(self) -> None:
-        with _told(self.path):
+        with _report_os_errors(self.path):
             if self.at.is_dir() and not any(self.at.iterdir()):
                 self.at.rmdir()
 

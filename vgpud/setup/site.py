@@ -20,7 +20,7 @@ class SetupError(VgpudError):
     """Setup is not possible: one line with the file or value and the remedy; nothing was changed."""
 
 
-def inside(root: Path, path: Path) -> Path:
+def resolve_in_root(root: Path, path: Path) -> Path:
     """An absolute path resolved as if `root` were /: links stay within it. Raises SetupError for a cycle of links."""
     todo = [part for part in reversed(path.parts) if part != "/"]
     done, links = root, 0
@@ -55,13 +55,13 @@ class Site:
     home: Path = field(default_factory=Path.home)
 
     @property
-    def mounted(self) -> bool:
+    def is_mounted(self) -> bool:
         """Whether the host's root is not this process's (--root)."""
         return self.root != Path("/")
 
     @property
     def for_user(self) -> bool:
-        return self.uid != 0 and not self.mounted
+        return self.uid != 0 and not self.is_mounted
 
     @property
     def lib(self) -> Path:
@@ -77,7 +77,7 @@ class Site:
 
     def at(self, path: Path) -> Path:
         """The path at which this process finds the host's `path`, links followed."""
-        return inside(self.root, path)
+        return resolve_in_root(self.root, path)
 
     def at_link(self, path: Path) -> Path:
         """The same for a path that is itself a link and must not be followed."""

@@ -34,7 +34,7 @@ def daemon_program(site: Site) -> Path:
     beside = Path(sys.executable).with_name("vgpud")
     found = beside if beside.is_file() else Path(shutil.which("vgpud") or "/nowhere")
     if not site.at(found).is_file():
-        where = f"on the host below {site.root}" if site.mounted else "beside this Python or in PATH"
+        where = f"on the host below {site.root}" if site.is_mounted else "beside this Python or in PATH"
         raise SetupError(f"no vgpud {where}: install it there first (pip install .)")
     if any(c in str(found) for c in _SPECIAL):
         raise SetupError(
@@ -97,7 +97,7 @@ def plan_undo(site: Site) -> Plan:
 
 
 def _runs(site: Site) -> bool:
-    return _RUNNING.is_dir() and not site.mounted
+    return _RUNNING.is_dir() and not site.is_mounted
 
 
 def _plan_reload(site: Site, plan: Plan) -> None:

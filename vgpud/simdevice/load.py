@@ -133,14 +133,14 @@ class Program:
             self._call("cuLaunchKernel", self._function, *sizes, self._stream, None, None)
         self._call("cuEventRecord", event, self._stream)
 
-    def steps(self, more: Callable[[], bool]) -> Iterator[Step]:
+    def steps(self, may_continue: Callable[[], bool]) -> Iterator[Step]:
         """Runs while more() says so; gives each step when the device has completed it."""
         shape = self.shape
         queued: deque[tuple[int, ctypes.c_void_p]] = deque()
         begun_ns = due_ns = time.monotonic_ns()
-        while more():
+        while may_continue():
             if shape.idle_ns and time.monotonic_ns() - begun_ns > shape.active_ns:
-                yield from self._waited(queued, 0)
+                yield from self._wait_for_steps(queued, 0)
                 time.sleep(shape.idle_ns / _NS_PER_S)
                 begun_ns = time.monotonic_ns()
             elif shape.period_ns:
@@ -152,12 +152,12 @@ class Program:
             at_ns = due_ns if shape.period_ns else time.monotonic_ns()
             self._launch(event)
             queued.append((at_ns, event))
-            yield from self._waited(queued, 0 if shape.period_ns else _AHEAD - 1)
-        yield from self._waited(queued, 0)
+            yield from self._wait_for_steps(queued, 0 if shape.period_ns else _AHEAD - 1)
+        yield from self._wait_for_steps(queued, 0)
 
-    def _waited(self, queued: deque[tuple[int, ctypes.c_void_p]], left: int) -> Iterator[Step]:
-        while len(queued) > left:
-            at_ns, event = queued.popleft()
+    def _wait_for_steps(self, launches: deque[tuple[int, ctypes.c_void_p]], launches_max: int) -> Iterator[Step]:
+        while len(launches) > launches_max:
+            at_ns, event = launches.popleft()
             self._call("cuEventSynchronize", event)
             self._events.append(event)
             yield Step(at_ns, time.monotonic_ns())

@@ -26,7 +26,7 @@ def parse(text: str) -> tuple[Node, ...]:
     parts = [_PART.fullmatch(part.strip()) for part in text.split("+")]
     if all(parts):
         kinds = [(int(found[1]), int(found[2]), found[3] or "") for found in parts if found]
-        return _numbered([(count, (gpus, model, NEVER_NS, NEVER_NS)) for count, gpus, model in kinds], text)
+        return _make_nodes([(count, (gpus, model, NEVER_NS, NEVER_NS)) for count, gpus, model in kinds], text)
     if not Path(text).is_file():
         raise TraceError(f"cluster {text!r} is neither a file nor nodes x GPUs: {EXAMPLE}")
     return _from_file(Path(text))
@@ -35,7 +35,7 @@ def parse(text: str) -> tuple[Node, ...]:
 def _from_file(path: Path) -> tuple[Node, ...]:
     columns, rows = table(path)
     if {"num_node_p_switch", "num_gpu_p_node"} <= columns:
-        return _numbered([_tiresias(row) for row in rows], str(path))
+        return _make_nodes([_tiresias(row) for row in rows], str(path))
     if {"sn", "gpu"} <= columns:
         nodes = tuple(_openb(row, index) for index, row in enumerate(rows))
         names: set[str] = set()
@@ -43,7 +43,7 @@ def _from_file(path: Path) -> tuple[Node, ...]:
             if node.name in names:
                 raise TraceError(f"{row.where}: sn is {node.name!r}: another node has that name")
             names.add(node.name)
-        return _checked(nodes, str(path))
+        return _require_gpus(nodes, str(path))
     raise TraceError(
         f"{path}: no cluster has these columns (Tiresias: num_node_p_switch, num_gpu_p_node; openb: sn, gpu): {EXAMPLE}"
     )
@@ -51,7 +51,7 @@ def _from_file(path: Path) -> tuple[Node, ...]:
 
 def _tiresias(row: Row) -> tuple[int, Kind]:
     switches = row.positive("num_switch") if "num_switch" in row.values else 1
-    gpus = row.whole("num_gpu_p_node", GPUS_PER_NODE_MAX)
+    gpus = row.whole_number("num_gpu_p_node", GPUS_PER_NODE_MAX)
     return switches * row.positive("num_node_p_switch"), (gpus, "", NEVER_NS, NEVER_NS)
 
 
@@ -59,22 +59,22 @@ def _openb(row: Row, index: int) -> Node:
     return make_node(
         row.text("sn"),
         index,
-        row.whole("gpu", GPUS_PER_NODE_MAX),
+        row.whole_number("gpu", GPUS_PER_NODE_MAX),
         row.text("model"),
-        row.whole("cpu_milli", 10**9) if "cpu_milli" in row.values else NEVER_NS,
-        row.whole("memory_mib", 10**9) * MIB if "memory_mib" in row.values else NEVER_NS,
+        row.whole_number("cpu_milli", 10**9) if "cpu_milli" in row.values else NEVER_NS,
+        row.whole_number("memory_mib", 10**9) * MIB if "memory_mib" in row.values else NEVER_NS,
     )
 
 
-def _numbered(kinds: list[tuple[int, Kind]], what: str) -> tuple[Node, ...]:
+def _make_nodes(kinds: list[tuple[int, Kind]], what: str) -> tuple[Node, ...]:
     """Nodes n0, n1, ..., so many of each kind."""
     if sum(count * max(1, gpus) for count, (gpus, *_) in kinds) > GPUS_MAX:
         raise TraceError(f"cluster {what!r} is too large: at most {GPUS_MAX} GPUs or nodes are possible")
     each = [kind for count, kind in kinds for _ in range(count)]
-    return _checked(tuple(make_node(f"n{index}", index, *kind) for index, kind in enumerate(each)), what)
+    return _require_gpus(tuple(make_node(f"n{index}", index, *kind) for index, kind in enumerate(each)), what)
 
 
-def _checked(nodes: tuple[Node, ...], what: str) -> tuple[Node, ...]:
+def _require_gpus(nodes: tuple[Node, ...], what: str) -> tuple[Node, ...]:
     if not any(node.devices for node in nodes):
         raise TraceError(f"cluster {what!r} has no GPU: {EXAMPLE}")
     return nodes

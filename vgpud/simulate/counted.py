@@ -42,7 +42,7 @@ class Counted:
     def shared(self, spec: JobSpec) -> JobSpec:
         return spec
 
-    def noted(self, job: Job, placement: Placement) -> Placement:
+    def annotate_placement(self, job: Job, placement: Placement) -> Placement:
         return placement
 
     def lose(self, class_name: str, other: str) -> None:
@@ -71,7 +71,7 @@ class Counted:
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
         """There is nothing to choose."""
 
-    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
+    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered_uuids: tuple[str, ...]) -> None:
         """Simulated clusters do not change."""
 
     def replace_nodes(self, nodes: Sequence[Node]) -> list[str]:

@@ -53,7 +53,7 @@ class Outcome:
 
     capacity_milli: int
     jobs: list[tuple[TraceJob, Job]] = field(default_factory=list)  # in the order of the trace
-    refused: list[tuple[TraceJob, str]] = field(default_factory=list)
+    refused_jobs: list[tuple[TraceJob, str]] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     decisions: int = 0
     resizes: int = 0  # how often a job was told to become larger or smaller
@@ -68,7 +68,7 @@ class _Run:
 
     job_id: int
     job: TraceJob
-    left: int = 0
+    remaining_work: int = 0
     placement: Placement = ()
     resizing: Placement = ()  # what it is becoming
     resized_ns: int = 0  # and when it will be that
@@ -153,7 +153,7 @@ class Simulation:
             self._sample()
             ended += sum(isinstance(event, events.JobEnded) for event in happened)
             if progress:
-                progress(ended + len(self.outcome.refused))
+                progress(ended + len(self.outcome.refused_jobs))
         self.outcome.jobs = [(self._runs[job_id].job, self._known[job_id]) for job_id in sorted(self._runs)]
         return self.outcome
 
@@ -168,9 +168,9 @@ class Simulation:
         while self._heap and self._heap[0][0] == self._now_ns:
             _, kind, _, which = heapq.heappop(self._heap)
             if kind == _FREED:
-                event = self._freed(which)
+                event = self._release_devices(which)
             elif kind == _RESIZED:
-                event = self._resized(which)
+                event = self._finish_resize(which)
             elif kind == _TOLD:
                 event = self._hears(self._told[which])
             elif kind == _LOOKED:
@@ -191,7 +191,7 @@ class Simulation:
         if isinstance(event, events.Submitted):
             denied = self._machine.check(event.spec, len(event.job_ids))
             if denied:
-                self.outcome.refused += [(self._work[job_id], denied.message) for job_id in event.job_ids]
+                self.outcome.refused_jobs += [(self._work[job_id], denied.message) for job_id in event.job_ids]
                 return None
             for job_id in event.job_ids:
                 self._runs[job_id] = _Run(job_id, self._work[job_id])
@@ -199,14 +199,14 @@ class Simulation:
             self._becomes(self._runs[event.job_id], event.placement)
         return event
 
-    def _woken(self, happened: list[events.Event]) -> events.Event | None:
+    def _woken(self, instant_events: list[events.Event]) -> events.Event | None:
         """Nothing to say when the machine is about to look anyway, or has asked for another time."""
-        if happened or self._wake_ns != self._now_ns:
+        if instant_events or self._wake_ns != self._now_ns:
             return None
         self._wake_ns = -1
         return events.Woken()
 
-    def _freed(self, job_id: int) -> events.Event | None:
+    def _release_devices(self, job_id: int) -> events.Event | None:
         """A job leaves its devices: it has ended, or has been stopped."""
         run = self._runs[job_id]
         if run.ends_ns != self._now_ns:
@@ -248,9 +248,9 @@ class Simulation:
             self.outcome.starts_on_several_nodes.append(nodes)
         if not command.resume:
             self._groups.begin(self._known[command.job_id], self._now_ns)
-            run.left = run.job.attempt(command.attempt)[0] * FULL
+            run.remaining_work = run.job.attempt(command.attempt)[0] * FULL
         run.working_since_ns = self._now_ns + (self._costs.resume_ns if command.resume else self._costs.start_ns)
-        run.speed = self._alone(run)
+        run.speed = self._compute_speed_alone(run)
         self._hold(run, _milli(run.placement))
         self._count(run, 1)
         self._neighbours(run, arrives=True)
@@ -283,7 +283,7 @@ class Simulation:
         self._plan(run)
         self._push(run.resized_ns, _RESIZED, run.job_id)
 
-    def _resized(self, job_id: int) -> events.Event | None:
+    def _finish_resize(self, job_id: int) -> events.Event | None:
         run = self._runs[job_id]
         if not run.resizing or run.resized_ns != self._now_ns:
             return None
@@ -296,7 +296,7 @@ class Simulation:
         self._count(run, -1)
         self._neighbours(run, arrives=False)
         run.placement, run.resizing = self._groups.resize(self._known[run.job_id], placement, self._now_ns), ()
-        run.speed = self._alone(run)
+        run.speed = self._compute_speed_alone(run)
         self._hold(run, _milli(placement))
         self._count(run, 1)
         self._neighbours(run, arrives=True)
@@ -308,7 +308,7 @@ class Simulation:
     def _reports_later(self, run: _Run) -> None:
         """Its workers are others: what they report is about these from now on."""
         works_ns = max(self._now_ns, run.working_since_ns)
-        if self._scalers and self._scalers.changed(run.job_id, run.job, len(run.placement), works_ns):
+        if self._scalers and self._scalers.set_workers(run.job_id, run.job, len(run.placement), works_ns):
             run.reports_ns = works_ns
             self._push(works_ns, _REPORTED, run.job_id)
 
@@ -333,7 +333,7 @@ class Simulation:
 
     # ---- work ----
 
-    def _alone(self, run: _Run) -> int:
+    def _compute_speed_alone(self, run: _Run) -> int:
         """Its speed at its size on its devices, if nobody is beside it."""
         job = run.job
         here = self._machines.speed(job, run.placement) if self._machines else FULL
@@ -345,12 +345,12 @@ class Simulation:
     def _settle(self, run: _Run) -> None:
         """What has been done since is subtracted."""
         spent_ns = max(0, self._now_ns - run.working_since_ns)
-        run.left -= spent_ns * run.speed
+        run.remaining_work -= spent_ns * run.speed
         run.working_since_ns = max(run.working_since_ns, self._now_ns)
 
     def _plan(self, run: _Run) -> None:
         """When it ends if nothing changes."""
-        run.ends_ns = run.working_since_ns + -(-max(run.left, 0) // run.speed)
+        run.ends_ns = run.working_since_ns + -(-max(run.remaining_work, 0) // run.speed)
         self._push(run.ends_ns, _FREED, run.job_id)
 
     def _neighbours(self, run: _Run, arrives: bool) -> None:
@@ -361,7 +361,7 @@ class Simulation:
         others = {other.job_id: other for uuid in uuids for other in self._on.get(uuid, ()) if other is not run}
         if self._monitor:
             for uuid in uuids:
-                self._monitor.before(uuid, self._residents(uuid), self._now_ns)
+                self._monitor.begin_change(uuid, self._residents(uuid), self._now_ns)
         for uuid in uuids:
             on = self._on.setdefault(uuid, [])
             on.append(run) if arrives else on.remove(run)
@@ -374,12 +374,12 @@ class Simulation:
                 self._plan(other)
         if self._monitor:
             for uuid in uuids:
-                self._monitor.after(uuid, self._residents(uuid), self._now_ns)
+                self._monitor.end_change(uuid, self._residents(uuid), self._now_ns)
                 self._look_later(uuid, self._monitor)
 
     def _speed(self, run: _Run) -> int:
         """That of its slowest device: its members wait for each other."""
-        speed, alone = FULL, self._alone(run)
+        speed, alone = FULL, self._compute_speed_alone(run)
         for uuid in _devices(run.placement):
             beside = [other.job for other in self._on[uuid] if other is not run]
             if beside and self._interference:
@@ -392,7 +392,7 @@ class Simulation:
         found = []
         for run in self._on.get(uuid, ()):
             self._settle(run)
-            done = run.job.attempt(run.attempt)[0] * FULL - run.left
+            done = run.job.attempt(run.attempt)[0] * FULL - run.remaining_work
             found.append(Resident(self._known[run.job_id], run.job, done // FULL))
         return found
 

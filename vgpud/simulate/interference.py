@@ -34,7 +34,7 @@ SUMMED = (
 class Interference(Protocol):
     """How fast a job is beside others on one device."""
 
-    def speed(self, job: TraceJob, beside: Sequence[TraceJob]) -> int:
+    def speed(self, job: TraceJob, neighbours: Sequence[TraceJob]) -> int:
         """In millionths of its speed alone there; at least 1."""
         ...
 
@@ -43,10 +43,10 @@ class Interference(Protocol):
 class Summed:
     """By the sum of the utilisations. Beyond the table: as its last pairs, in proportion to the sum."""
 
-    def speed(self, job: TraceJob, beside: Sequence[TraceJob]) -> int:
-        if not beside:
+    def speed(self, job: TraceJob, neighbours: Sequence[TraceJob]) -> int:
+        if not neighbours:
             return FULL
-        total = sum(utilisation_milli(one) for one in (job, *beside))
+        total = sum(utilisation_milli(one) for one in (job, *neighbours))
         slower = next((slower for most, slower in SUMMED if total <= most), 0)
         last_most, last_slower = SUMMED[-1]
         return FULL * 1000 // (slower or last_slower * total // last_most)
@@ -64,9 +64,9 @@ class Pairs:
     speeds: dict[tuple[str, str], int]
     otherwise: Interference = field(default_factory=Summed)
 
-    def speed(self, job: TraceJob, beside: Sequence[TraceJob]) -> int:
+    def speed(self, job: TraceJob, neighbours: Sequence[TraceJob]) -> int:
         found = FULL
-        for other in beside:
+        for other in neighbours:
             found = (
                 found * (self._pair(job.spec.model, other.spec.model) or self.otherwise.speed(job, (other,))) // FULL
             )
@@ -128,8 +128,8 @@ def family(model: str) -> str:
     return model_key(model.partition(" (")[0])
 
 
-def _speed(together: float, alone: float) -> int:
-    return min(FULL, max(1, round(FULL * together / alone)))
+def _speed(rate_together: float, rate_alone: float) -> int:
+    return min(FULL, max(1, round(FULL * rate_together / rate_alone)))
 
 
 def _model(kind: str) -> str:

@@ -41,7 +41,7 @@ def models_of(nodes: Sequence[Node]) -> dict[str, str]:
     return {node.name: node.gpu_model for node in nodes}
 
 
-def rated(trace: Sequence[TraceJob], rates: Mapping[str, Speeds]) -> list[TraceJob]:
+def add_rates(trace: Sequence[TraceJob], rates: Mapping[str, Speeds]) -> list[TraceJob]:
     """The same jobs, with the speeds of their models where the table (by rates.model_key) has them."""
 
     def one(job: TraceJob) -> TraceJob:

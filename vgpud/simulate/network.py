@@ -12,7 +12,7 @@ class NoNodeError(ValueError):
     """A network of other nodes; one sentence with the remedy."""
 
 
-def below(nodes: Sequence[Node], switches: Mapping[str, tuple[str, ...]]) -> tuple[Node, ...]:
+def add_switches(nodes: Sequence[Node], switches: Mapping[str, tuple[str, ...]]) -> tuple[Node, ...]:
     """The nodes with the switches above each, its own first, by name. Raises NoNodeError when it has none of them."""
     if not any(node.name in switches for node in nodes):
         here = nodes[0].name if len(nodes) == 1 else f"{nodes[0].name} to {nodes[-1].name}"

@@ -36,12 +36,12 @@ def profile(trace: Sequence[TraceJob], costs: Costs) -> Profiled:
         ended.append(until_ns if runs_ns == job.duration_ns else -1)
         if ended[-1] < 0:
             until_ns += costs.suspend_ns
-            rest.append(_measured(replace(job, submitted_ns=until_ns, duration_ns=job.duration_ns - runs_ns)))
+            rest.append(_add_measurements(replace(job, submitted_ns=until_ns, duration_ns=job.duration_ns - runs_ns)))
             index.append(number)
         free_ns = until_ns
     return Profiled(tuple(rest), tuple(index), tuple(ended))
 
 
-def _measured(job: TraceJob) -> TraceJob:
+def _add_measurements(job: TraceJob) -> TraceJob:
     ask = replace(job.spec.ask, utilisation_milli=utilisation_milli(job))
     return replace(job, spec=replace(job.spec, ask=ask, duration_ns=job.duration_ns))

@@ -21,7 +21,7 @@ from vgpud.core.model import Spec
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.models import skew_ppm
 from vgpud.simulate.scaling import LINEAR
-from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered, whole_gpus
+from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, order_jobs, whole_gpus
 from vgpud.userfiles.bounded import FileError, read_text
 
 MIB = 1 << 20
@@ -48,7 +48,7 @@ def read(path: Path, sort: bool = False) -> list[TraceJob]:
     jobs = [job for row in rows if (job := kind.read(row))]
     if not jobs:
         raise TraceError(f"{path} has no job that ran")
-    return ordered(jobs, sort)
+    return order_jobs(jobs, sort)
 
 
 def table(path: Path) -> tuple[set[str], list[Row]]:
@@ -188,15 +188,15 @@ def _philly(row: Row) -> TraceJob:
 
 def _openb(row: Row) -> TraceJob:
     """`memory_mib` is the host's: openb has no memory of devices. A pod's devices are on one node."""
-    count, milli = row.whole("num_gpu"), row.whole("gpu_milli", MILLI_PER_DEVICE)
+    count, milli = row.whole_number("num_gpu"), row.whole_number("gpu_milli", MILLI_PER_DEVICE)
     begin = "scheduled_time" if row.text("scheduled_time") else "creation_time"
     duration_ns = row.ns("deletion_time") - row.ns(begin)
     if duration_ns < 0:
         raise TraceError(f"{row.where}: deletion_time is before {begin}")
     ask = Ask(
         Spec(milli if count == 1 else count * MILLI_PER_DEVICE),
-        cpu_milli=row.whole("cpu_milli", 10**9) if row.text("cpu_milli") else 0,
-        ram_bytes=row.whole("memory_mib", 10**9) * MIB if row.text("memory_mib") else 0,
+        cpu_milli=row.whole_number("cpu_milli", 10**9) if row.text("cpu_milli") else 0,
+        ram_bytes=row.whole_number("memory_mib", 10**9) * MIB if row.text("memory_mib") else 0,
         gpu_models=tuple(name for name in row.text("gpu_spec").split("|") if name),
     )
     spec = JobSpec(ask, name=row.text("name"), duration_ns=duration_ns)
@@ -212,11 +212,11 @@ def _usage(row: Row) -> TraceJob | None:
     if not duration_ns:
         return None
     spec = JobSpec(
-        Ask(Spec(row.whole("gpus_milli", GPUS_MAX * MILLI_PER_DEVICE))),
+        Ask(Spec(row.whole_number("gpus_milli", GPUS_MAX * MILLI_PER_DEVICE))),
         row.positive("members"),
         name=row.text("job_id"),
         queue=row.text("queue"),
-        uid=row.whole("uid", 1 << 32),
+        uid=row.whole_number("uid", 1 << 32),
         duration_ns=duration_ns,
     )
     return TraceJob(row.ns("submitted_s"), spec.duration_ns, spec, row.where, _used_milli(row, spec))

@@ -94,25 +94,25 @@ def read(path: Path) -> Recording:
     return replace(recording, steps=tuple(steps))
 
 
-def _header(made: Plain) -> Recording:
-    queues = decode(tuple[QueueSpec, ...], made["queues"])
+def _header(header: Plain) -> Recording:
+    queues = decode(tuple[QueueSpec, ...], header["queues"])
     for queue in queues:
         policies.make(queue.policy)
     return Recording(
         queues,
-        decode(tuple[Node, ...], made["nodes"]),
-        decode(Policy, made.get("policy", {})),
-        decode(tuple[Job, ...], made.get("jobs", [])),
-        options=_options(made),
-        restored_ns=decode(int, made.get("at_ns", -1)),
-        histories={name: decode(int, value) for name, value in made.get("histories", {}).items()},
-        history_at_ns=decode(int, made.get("history_at_ns", 0)),
+        decode(tuple[Node, ...], header["nodes"]),
+        decode(Policy, header.get("policy", {})),
+        decode(tuple[Job, ...], header.get("jobs", [])),
+        options=_options(header),
+        restored_ns=decode(int, header.get("at_ns", -1)),
+        histories={name: decode(int, value) for name, value in header.get("histories", {}).items()},
+        history_at_ns=decode(int, header.get("history_at_ns", 0)),
     )
 
 
-def _options(made: Plain) -> dict[str, Any]:
-    found = {key: made[key] for key in ("moves", "half_life_ns") if key in made}
-    return found | ({"hows": decode(tuple[How, ...], made["hows"])} if "hows" in made else {})
+def _options(header: Plain) -> dict[str, Any]:
+    found = {key: header[key] for key in ("moves", "half_life_ns") if key in header}
+    return found | ({"hows": decode(tuple[How, ...], header["hows"])} if "hows" in header else {})
 
 
 def same_commands(recording: Recording) -> Iterator[str]:
@@ -124,11 +124,11 @@ def same_commands(recording: Recording) -> Iterator[str]:
             yield f"step {number}: {_difference(step.commands, said)}"
 
 
-def _difference(recorded: Sequence[Plain], said: Sequence[Plain]) -> str:
-    for before, after in zip(recorded, said, strict=False):
+def _difference(recorded_commands: Sequence[Plain], replayed_commands: Sequence[Plain]) -> str:
+    for before, after in zip(recorded_commands, replayed_commands, strict=False):
         if before != after:
             return f"recorded {before}, now {after}"
-    return f"recorded {len(recorded)} commands, now {len(said)}"
+    return f"recorded {len(recorded_commands)} commands, now {len(replayed_commands)}"
 
 
 #: StartJob, StopJob or ResizeJob, the job, its attempt or how it is stopped, where
@@ -182,7 +182,7 @@ def _from_outside(recording: Recording) -> Iterator[tuple[int, events.Event]]:
 def _work(recording: Recording) -> dict[int, TraceJob]:
     """What each job would do by itself."""
     found = {}
-    for job_id, (at_ns, spec) in _submitted(recording).items():
+    for job_id, (at_ns, spec) in _find_submissions(recording).items():
         attempts, stops = tuple(_attempts(recording, job_id)), tuple(_stops(recording, job_id))
         ran_ns = sum(ran_ns for ran_ns, _ in attempts)
         resizes = tuple(_resizes(recording, job_id)) if spec.elastic else ()
@@ -190,7 +190,7 @@ def _work(recording: Recording) -> dict[int, TraceJob]:
     return found
 
 
-def _submitted(recording: Recording) -> dict[int, tuple[int, JobSpec]]:
+def _find_submissions(recording: Recording) -> dict[int, tuple[int, JobSpec]]:
     return {
         job_id: (step.at_ns, event.spec)
         for step in recording.steps

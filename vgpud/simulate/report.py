@@ -59,7 +59,7 @@ def _unit(longest_s: float) -> tuple[str, float]:
     return ("seconds", 1.0) if longest_s < results.HOURS_FROM_S else ("hours", 3600.0)
 
 
-def _named(axes: Any, policy: str, line: Any, at: tuple[float, float]) -> None:
+def _label_curve(axes: Any, policy: str, line: Any, at: tuple[float, float]) -> None:
     """The policy's name beside its own curve."""
     box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
     place = {"xytext": (6, -10), "textcoords": "offset points", "fontsize": 8, "zorder": 5}
@@ -68,7 +68,9 @@ def _named(axes: Any, policy: str, line: Any, at: tuple[float, float]) -> None:
 
 def _completion(axes: Any, outcomes: Mapping[str, Outcome]) -> None:
     times_s = {
-        policy: sorted(max(results.seconds(job.ended_ns - job.submitted_ns), 1) for _, job in o.jobs if job.state.ended)
+        policy: sorted(
+            max(results.seconds(job.ended_ns - job.submitted_ns), 1) for _, job in o.jobs if job.state.is_final
+        )
         for policy, o in outcomes.items()
     }
     unit, unit_s = _unit(max(jct_s[-1] for jct_s in times_s.values()))
@@ -77,7 +79,7 @@ def _completion(axes: Any, outcomes: Mapping[str, Outcome]) -> None:
         scaled = [at_s / unit_s for at_s in jct_s]
         (line,) = axes.step(scaled, parts, where="post", label=policy, **_style(index, len(times_s)))
         chosen = len(jct_s) * (index + 1) // (len(times_s) + 1)  # each name at another height
-        _named(axes, policy, line, (scaled[chosen], parts[chosen]))
+        _label_curve(axes, policy, line, (scaled[chosen], parts[chosen]))
     from matplotlib.ticker import LogFormatter
 
     axes.set(xscale="log", ylim=(0, 101), xlabel=f"{unit} from submission to end", ylabel="jobs (%)")
@@ -94,7 +96,7 @@ def _utilisation(axes: Any, outcomes: Mapping[str, Outcome]) -> None:
         (line,) = axes.step(times, used, where="post", label=policy, **_style(index, len(curves)))
         if points:
             chosen = len(points) * (index + 1) // (len(curves) + 1)
-            _named(axes, policy, line, (times[chosen], used[chosen]))
+            _label_curve(axes, policy, line, (times[chosen], used[chosen]))
     axes.set(ylim=(0, 104), xlabel=unit, ylabel="GPU time assigned to jobs (%)")
 
 

@@ -40,10 +40,10 @@ class Spread:
     p50: float
     p95: float
     p99: float
-    most: float
+    maximum: float
 
     def as_json(self) -> dict[str, float]:
-        return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "p99": self.p99, "max": self.most}
+        return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "p99": self.p99, "max": self.maximum}
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -99,7 +99,7 @@ class Figures:
 
 def figures(outcome: Outcome) -> Figures:
     """Of the jobs that have ended; the others are counted."""
-    done = [(traced, job) for traced, job in outcome.jobs if job.state.ended]
+    done = [(traced, job) for traced, job in outcome.jobs if job.state.is_final]
     end_ns = max((job.ended_ns for _, job in done), default=0)
     jct = [seconds(job.ended_ns - job.submitted_ns) for _, job in done]
     rho = [(job.ended_ns - job.submitted_ns) / traced.duration_ns for traced, job in done if traced.duration_ns]
@@ -113,7 +113,7 @@ def figures(outcome: Outcome) -> Figures:
 
     return Figures(
         jobs=len(done),
-        refused=len(outcome.refused),
+        refused=len(outcome.refused_jobs),
         unfinished=len(outcome.jobs) - len(done),
         jct_s=spread(jct),
         queueing_s=spread([seconds(job.ended_ns - job.submitted_ns - job.executed_ns) for _, job in done]),
@@ -147,8 +147,8 @@ def rows(outcome: Outcome) -> list[tuple[object, ...]]:
     return [_row(traced, job) for traced, job in outcome.jobs]
 
 
-def _row(traced: TraceJob, job: Job) -> tuple[object, ...]:
-    spec = traced.spec
+def _row(trace_job: TraceJob, job: Job) -> tuple[object, ...]:
+    spec = trace_job.spec
     jct_ns = job.ended_ns - job.submitted_ns
     return (
         spec.name or job.job_id,

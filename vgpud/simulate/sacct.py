@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, SECOND_NS, Ask, JobSpec
 from vgpud.core.model import Spec
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered
+from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, order_jobs
 from vgpud.slurm import words
 
 #: what is asked of sacct
@@ -70,7 +70,7 @@ class Read:
     cut: int = 0  # lines with too few values: parts of texts with line breaks
 
 
-def read(text: str, name: str, asked: Asked) -> Read:
+def read(text: str, name: str, selection: Asked) -> Read:
     """`name`: of the file, for messages. Raises TraceError that names the line."""
     lines = text.split("\n")
     separator = min(_BETWEEN.findall(lines[0]), key=len, default=SEPARATOR)
@@ -87,10 +87,10 @@ def read(text: str, name: str, asked: Asked) -> Read:
             continue
         if len(values) != len(header):
             raise TraceError(f"{where}: {len(values)} values where the header has {len(header)} columns")
-        _take(found, Row(where, dict(zip(header, values, strict=True))), asked, users)
+        _take(found, Row(where, dict(zip(header, values, strict=True))), selection, users)
     if not found.jobs:
         raise TraceError(f"{name} has no job that ran with GPUs: {_why_none(found)}")
-    found.jobs = ordered(found.jobs, sort=True)
+    found.jobs = order_jobs(found.jobs, sort=True)
     return found
 
 
@@ -118,33 +118,33 @@ def _values(line: str, separator: str, ends: bool) -> list[str]:
     return (text.removesuffix(separator) if ends else text).split(separator)
 
 
-def _why_none(found: Read) -> str:
-    if found.without_gpus:
-        text = f"{found.without_gpus} jobs had none"
+def _why_none(result: Read) -> str:
+    if result.without_gpus:
+        text = f"{result.without_gpus} jobs had none"
         return f"{text} (Slurm accounts GPUs with AccountingStorageTRES=gres/gpu,gres/shard in slurm.conf)"
-    return f"{found.never_ran} never ran" if found.never_ran else "take a longer time, or another partition"
+    return f"{result.never_ran} never ran" if result.never_ran else "take a longer time, or another partition"
 
 
-def _take(found: Read, row: Row, asked: Asked, users: dict[str, int]) -> None:
+def _take(result: Read, row: Row, selection: Asked, users: dict[str, int]) -> None:
     key = row.text("JobID")
     if "." in key:
         return  # a step
     if not _JOB.fullmatch(key) and not _WAITING.fullmatch(key):
         raise TraceError(f"{row.where}: JobID is {key!r}: write for example 12, or 12_3 of an array")
-    if asked.partition and row.text("Partition") != asked.partition:
+    if selection.partition and row.text("Partition") != selection.partition:
         return
     submitted_ns = _moment_ns(row, "Submit")
     if submitted_ns < 0:
         raise TraceError(f"{row.where}: Submit is {row.text('Submit')!r}: it must be a time")
-    if submitted_ns < asked.since_ns:
+    if submitted_ns < selection.since_ns:
         return
     started_ns, ran_ns = _moment_ns(row, "Start"), _span_ns(row, "Elapsed")
     if started_ns < 0 or not ran_ns or _WAITING.fullmatch(key):
-        found.never_ran += 1
+        result.never_ran += 1
         return
-    spec = _spec(row, asked.queues, users)
+    spec = _spec(row, selection.queues, users)
     if spec is None:
-        found.without_gpus += 1
+        result.without_gpus += 1
         return
     ended_ns = _moment_ns(row, "End")
     if ended_ns < 0:
@@ -153,7 +153,7 @@ def _take(found: Read, row: Row, asked: Asked, users: dict[str, int]) -> None:
         fix = "a local clock has one hour twice in autumn, SLURM_TIME_FORMAT=%s avoids it"
         raise TraceError(f"{row.where}: Submit, Start and End are not in this order ({fix})")
     jct_ns = max(ended_ns - submitted_ns, ran_ns)
-    found.jobs.append(TraceJob(submitted_ns, ran_ns, spec, row.where, jct_ns=jct_ns))
+    result.jobs.append(TraceJob(submitted_ns, ran_ns, spec, row.where, jct_ns=jct_ns))
 
 
 def _spec(row: Row, queues: Collection[str], users: dict[str, int]) -> JobSpec | None:
@@ -167,7 +167,7 @@ def _spec(row: Row, queues: Collection[str], users: dict[str, int]) -> JobSpec |
         ask, members, one_per_node = Ask(Spec(MILLI_PER_DEVICE)), -(-milli // MILLI_PER_DEVICE), False
     else:
         ask, members, one_per_node = Ask(Spec(milli // nodes), gpu_models=_model(row)), nodes, nodes > 1
-    said = words.said(row.text("Comment"))
+    said = words.parse_comment(row.text("Comment"))
     account = row.text("Account") or DEFAULT_QUEUE
     return JobSpec(
         ask,
@@ -185,7 +185,7 @@ def _spec(row: Row, queues: Collection[str], users: dict[str, int]) -> JobSpec |
 def _uid(row: Row, users: dict[str, int]) -> int:
     """Where there is no column of numbers, users are numbered in the order in which they come."""
     if row.text("UID"):
-        return row.whole("UID", 1 << 32)
+        return row.whole_number("UID", 1 << 32)
     return users.setdefault(row.text("User"), len(users))
 
 

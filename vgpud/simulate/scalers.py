@@ -22,14 +22,14 @@ class Scalers:
         self._members: dict[int, int] = {}
         self._steps: dict[int, int] = {}  # what is reported next is about so many
 
-    def changed(self, job_id: int, job: TraceJob, members: int, now_ns: int) -> bool:
+    def set_workers(self, job_id: int, job: TraceJob, members: int, now_ns: int) -> bool:
         """So many workers begin to work now. Whether anybody asks what they do."""
         elastic = job.spec.elastic
         if elastic is None or not elastic.most_members or job.scaling is None:
             return False
         scaler = self._scalers.get(job_id) or self._scalers.setdefault(job_id, Autoscaler(elastic))
         self._members[job_id], self._steps[job_id] = members, 0
-        scaler.changed(tuple(range(members)), now_ns)
+        scaler.set_workers(tuple(range(members)), now_ns)
         return True
 
     def report(self, job_id: int, job: TraceJob, now_ns: int) -> tuple[list[Wished], int]:
@@ -38,7 +38,7 @@ class Scalers:
         part, over = divmod(steps * BATCH, members)
         step_ns = max(1, BATCH * _PARTS * SECOND_NS // max(1, job.scaling.rate(members))) if job.scaling else 1
         for worker in range(members) if steps else ():
-            scaler.reported(worker, part + (worker < over), steps * step_ns, steps, now_ns)
+            scaler.add_report(worker, part + (worker < over), steps * step_ns, steps, now_ns)
         wish = scaler.wish(now_ns)
         wished = [Wished(job_id, wish.members, wish.why)] if wish else []
         self._steps[job_id] = PROBE_STEPS if steps else 1  # the first step of a new group is reported by itself

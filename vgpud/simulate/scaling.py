@@ -30,7 +30,7 @@ class Curve:
         """Where it is `full` at the size `reference`; at least 1."""
         return max(1, full * self.rate(size) // max(1, self.rate(reference)))
 
-    def stretched(self, size: int, to: int) -> Curve:
+    def rescale_sizes(self, size: int, to: int) -> Curve:
         """The same curve where what was measured at one size holds at another."""
         return Curve(tuple((at * to // size, rate) for at, rate in self.points))
 

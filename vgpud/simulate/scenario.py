@@ -44,7 +44,7 @@ class Scenario:
     costs: Costs = field(default_factory=Costs)
     interference: Interference | None = None
     machines: Machines | None = None
-    autoscaled: bool = False  # elastic workers are as many as their autoscalers wish; else all that have room
+    has_autoscalers: bool = False  # elastic workers are as many as their autoscalers wish; else all that have room
 
 
 def make_policy(text: str) -> Policy:
@@ -84,7 +84,7 @@ def run(
     machine = Machine(queues, room, make, hows=(How.EVICT,), moves=True)
     sharing = any(placements.make(queue.placement).sharing for queue in queues)
     monitor = (monitor or SharingMonitor()) if sharing and scenario.placement != COUNT else None
-    scalers = Scalers() if scenario.autoscaled else None
+    scalers = Scalers() if scenario.has_autoscalers else None
     simulation = Simulation(
         machine,
         room.total_milli(),
@@ -118,10 +118,10 @@ def make_queues(scenario: Scenario, trace: Sequence[TraceJob]) -> tuple[QueueSpe
         QueueSpec(name, spread=scenario.spread, backfill=scenario.backfill, min_run_ns=scenario.min_run_ns)
         for name in names or [DEFAULT_QUEUE]
     )
-    return tuple(_ruled(queue, scenario) for queue in scenario.queues or plain)
+    return tuple(_apply_scenario(queue, scenario) for queue in scenario.queues or plain)
 
 
-def _ruled(queue: QueueSpec, scenario: Scenario) -> QueueSpec:
+def _apply_scenario(queue: QueueSpec, scenario: Scenario) -> QueueSpec:
     if scenario.policy:
         policy, strict = scenario.policy.removeprefix(STRICT), scenario.policy.startswith(STRICT)
         queue = replace(queue, policy=policy, strict=strict)
@@ -130,16 +130,16 @@ def _ruled(queue: QueueSpec, scenario: Scenario) -> QueueSpec:
     return queue
 
 
-def scaled(trace: Sequence[TraceJob], curve: Curve) -> list[TraceJob]:
+def apply_curve(trace: Sequence[TraceJob], curve: Curve) -> list[TraceJob]:
     """The same jobs, the elastic ones as fast as the curve says."""
     return [replace(job, scaling=curve) if job.scaling else job for job in trace]
 
 
-def misjudged(trace: Sequence[TraceJob], sigma: float, seed: int) -> list[TraceJob]:
+def misjudge_durations(trace: Sequence[TraceJob], sigma: float, seed: int) -> list[TraceJob]:
     """Jobs whose users say durations that are wrong by a factor e^N(0, sigma); what they run stays what it was."""
     draw = random.Random(seed)
 
-    def said(job: TraceJob) -> int:
+    def draw_duration_ns(job: TraceJob) -> int:
         return max(1, round(job.duration_ns * draw.lognormvariate(0, sigma)))
 
-    return [replace(job, spec=replace(job.spec, duration_ns=said(job))) for job in trace]
+    return [replace(job, spec=replace(job.spec, duration_ns=draw_duration_ns(job))) for job in trace]

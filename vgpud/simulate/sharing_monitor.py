@@ -40,7 +40,7 @@ class Resident:
     """A job on a device: what it is, and the work that it has done in this run."""
 
     job: Job
-    traced: TraceJob
+    trace_job: TraceJob
     done_ns: int
 
 
@@ -54,15 +54,15 @@ class SharingMonitor:
         self._looks: dict[str, int] = {}  # left until the next change
         self._firsts: dict[int, tuple[int, int, int]] = {}  # of a job: begin, its own meter and its device's then
         self._due: defaultdict[str, list[int]] = defaultdict(list)  # by device, when a job has run for a minute
-        self.separated = 0
+        self.separation_count = 0
 
-    def before(self, device: str, residents: Sequence[Resident], now_ns: int) -> None:
+    def begin_change(self, device: str, residents: Sequence[Resident], now_ns: int) -> None:
         """The jobs on this device are about to change."""
         self._look(device, residents, now_ns)
         for resident in residents:
             self._jobs[resident.job.job_id, device].advance(now_ns, 0)  # also of the one that leaves
 
-    def after(self, device: str, residents: Sequence[Resident], now_ns: int) -> None:
+    def end_change(self, device: str, residents: Sequence[Resident], now_ns: int) -> None:
         """The jobs on this device have changed."""
         self._looks[device] = 1 + self._watch.patience.windows
         self._look(device, residents, now_ns)
@@ -81,7 +81,7 @@ class SharingMonitor:
         self._due[device] = [at_ns for at_ns in self._due[device] if at_ns > now_ns]
         for resident in residents:
             if self._firsts[resident.job.job_id][0] + FIRST_LOOK_NS == now_ns:
-                known.append(self._measured(device, resident))
+                known.append(self._measure_job(device, resident))
         return known + list(found)
 
     def next_look_ns(self, device: str) -> int:
@@ -92,7 +92,7 @@ class SharingMonitor:
     def _watch_ns(self, device: str) -> int:
         return self._watch.next_look_ns(device) if self._looks[device] > 0 else 0
 
-    def _measured(self, device: str, resident: Resident) -> events.Measured:
+    def _measure_job(self, device: str, resident: Resident) -> events.Measured:
         """Of a job that began a minute ago."""
         job_id = resident.job.job_id
         _, used, busy = self._firsts[job_id]
@@ -102,9 +102,9 @@ class SharingMonitor:
             job_id, utilisation_milli(used_milli, device_milli, resident.job.spec.ask.utilisation_milli)
         )
 
-    def gone(self, job_id: int, device: str) -> None:
+    def forget_job(self, job_id: int, device: str) -> None:
         """It has ended."""
-        self._watch.gone(job_id)
+        self._watch.forget_job(job_id)
         self._jobs.pop((job_id, device), None)
 
     def busy_ns(self) -> int:
@@ -114,7 +114,7 @@ class SharingMonitor:
     # ---- meters ----
 
     def _meter(self, device: str, residents: Sequence[Resident], now_ns: int) -> None:
-        wants = [interference.utilisation_milli(resident.traced) for resident in residents]
+        wants = [interference.utilisation_milli(resident.trace_job) for resident in residents]
         total = max(MILLI_PER_DEVICE, sum(wants))
         for resident, milli in zip(residents, wants, strict=True):
             meter = self._jobs.setdefault((resident.job.job_id, device), _Meter(now_ns))
@@ -123,11 +123,11 @@ class SharingMonitor:
 
     def _look(self, device: str, residents: Sequence[Resident], now_ns: int) -> list[events.PairLoses]:
         self._meter(device, residents, now_ns)
-        found = self._watch.look(device, [self._seen(device, resident) for resident in residents], now_ns)
-        self.separated += len(found)
+        found = self._watch.look(device, [self._observe_job(device, resident) for resident in residents], now_ns)
+        self.separation_count += len(found)
         return found
 
-    def _seen(self, device: str, resident: Resident) -> Seen:
+    def _observe_job(self, device: str, resident: Resident) -> Seen:
         spec = resident.job.spec
         return Seen(
             resident.job.job_id,

@@ -65,7 +65,7 @@ class Row:
         """ "" where the row has no such column."""
         return (self.values.get(column) or "").strip()
 
-    def number(self, column: str, most: int = SECONDS_MAX) -> Decimal:
+    def number(self, column: str, maximum: int = SECONDS_MAX) -> Decimal:
         """A number from 0 to `most`."""
         text = self.text(column)
         try:
@@ -76,24 +76,24 @@ class Row:
             raise TraceError(f"{self.where}: {column} is {text!r}: it must be a number")
         if value < 0:
             raise TraceError(f"{self.where}: {column} is {text}: it must not be negative")
-        if value > most:
-            raise TraceError(f"{self.where}: {column} is {text}: it must be at most {most}")
+        if value > maximum:
+            raise TraceError(f"{self.where}: {column} is {text}: it must be at most {maximum}")
         return value
 
     def ns(self, column: str) -> int:
         """Seconds as ns."""
         return int(self.number(column) * SECOND_NS)
 
-    def whole(self, column: str, most: int = GPUS_MAX) -> int:
+    def whole_number(self, column: str, maximum: int = GPUS_MAX) -> int:
         """A whole number from 0 to `most`."""
-        value = self.number(column, most)
+        value = self.number(column, maximum)
         if value != int(value):
             raise TraceError(f"{self.where}: {column} is {self.text(column)}: it must be a whole number")
         return int(value)
 
-    def positive(self, column: str, most: int = GPUS_MAX) -> int:
+    def positive(self, column: str, maximum: int = GPUS_MAX) -> int:
         """A whole number from 1 to `most`."""
-        value = self.whole(column, most)
+        value = self.whole_number(column, maximum)
         if not value:
             raise TraceError(f"{self.where}: {column} is 0: it must be 1 or more")
         return value
@@ -104,7 +104,7 @@ def whole_gpus(count: int) -> tuple[Ask, int]:
     return Ask(Spec(MILLI_PER_DEVICE)), count
 
 
-def ordered(jobs: Iterable[TraceJob], sort: bool) -> list[TraceJob]:
+def order_jobs(jobs: Iterable[TraceJob], sort: bool) -> list[TraceJob]:
     """The jobs with the first at time 0. Raises TraceError where one comes before its predecessor and none may sort."""
     found = list(jobs)
     if sort:

@@ -44,7 +44,7 @@ class WorkerGroups:
 
     def group(self, job_id: int) -> WorkerGroup | None:
         found = self._groups.get(job_id)
-        return found.saved if found else None
+        return found.record if found else None
 
     def _feed(self, group: LiveGroup, event: we.Event, now_ns: int) -> list[we.Resized]:
         resized: list[we.Resized] = []
@@ -53,7 +53,7 @@ class WorkerGroups:
             for command in step(group, events.popleft(), now_ns):
                 if isinstance(command, we.Resized):
                     resized.append(command)
-                events += _follows(group.saved, command)
+                events += _follows(group.record, command)
             due_ns = group.next_deadline_ns()
             if due_ns is not None and due_ns <= now_ns:
                 events.append(we.Tick())
@@ -66,7 +66,7 @@ def _follows(group: WorkerGroup, command: we.Command) -> list[we.Event]:
         case we.Start(worker):
             return [we.Started(worker), we.StreamOpened(ProgressReport(group.job_id, group.attempt, worker))]
         case we.Stop(worker):
-            return [we.WorkerEnded(worker, _STOPPED, stopped=True)]
+            return [we.WorkerEnded(worker, _STOPPED, is_stopped=True)]
         case we.Announce(generation):
             return [we.MembershipSaved(generation)]
         case we.Tell(worker, told):
@@ -74,9 +74,9 @@ def _follows(group: WorkerGroup, command: we.Command) -> list[we.Event]:
     return []
 
 
-def _hears(group: WorkerGroup, worker: int, told: Membership) -> we.Event:
-    if worker not in told.workers:
+def _hears(group: WorkerGroup, worker: int, membership: Membership) -> we.Event:
+    if worker not in membership.workers:
         return we.WorkerEnded(worker, 0)
     return we.Reported(
-        ProgressReport(group.job_id, group.attempt, worker, told.generation, store="127.0.0.1:1", joined=True)
+        ProgressReport(group.job_id, group.attempt, worker, membership.generation, store="127.0.0.1:1", has_joined=True)
     )

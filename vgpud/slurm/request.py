@@ -109,19 +109,19 @@ def _lines(body: bytes) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def _number(given: dict[str, str], key: str, most: int) -> int:
-    text = given.get(key, "")
-    number = parse_whole(text, most)
+def _number(values: dict[str, str], key: str, maximum: int) -> int:
+    text = values.get(key, "")
+    number = parse_whole(text, maximum)
     if number is None:
-        raise StepError(f"{key} {text[:40]!r} is not a whole number from 0 to {most}")
+        raise StepError(f"{key} {text[:40]!r} is not a whole number from 0 to {maximum}")
     return number
 
 
-def _step(given: dict[str, str]) -> Step:
-    name = given.get("step", "")
+def _step(values: dict[str, str]) -> Step:
+    name = values.get("step", "")
     if name and not _STEP.fullmatch(name):
         raise StepError(f"step {name[:40]!r} is neither a number nor one of {', '.join(WHOLE_JOB)}")
-    return Step(_number(given, "job", UID_MAX), name)
+    return Step(_number(values, "job", UID_MAX), name)
 
 
 def _gpus(text: str) -> tuple[str, ...]:
@@ -140,20 +140,20 @@ def _gpus(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _spec(given: dict[str, str]) -> Spec:
-    gpus = _gpus(given.get("gpus", ""))
+def _spec(values: dict[str, str]) -> Spec:
+    gpus = _gpus(values.get("gpus", ""))
     if not gpus:
         said = next(
-            (f"--vgpu-{key}={given[key]} without a GPU" for key in ("max", "mem", "class") if given.get(key)), ""
+            (f"--vgpu-{key}={values[key]} without a GPU" for key in ("max", "mem", "class") if values.get(key)), ""
         )
         raise StepError(f"{said or 'the step has no GPU'}: ask Slurm for a part of one, for example --gres=shard:500")
-    milli = _shards(given, len(gpus))
-    most = _maximum(given.get("max", ""), milli)
+    milli = _shards(values, len(gpus))
+    most = _maximum(values.get("max", ""), milli)
     try:
-        memory = parse_bytes(given["mem"]) if given.get("mem") else None
+        memory = parse_bytes(values["mem"]) if values.get("mem") else None
     except UnitError as error:
         raise StepError(f"--vgpu-mem: {error}") from error
-    service_class = given.get("class") or BATCH
+    service_class = values.get("class") or BATCH
     if service_class not in CLASSES:
         raise StepError(f"--vgpu-class={service_class[:40]} is not a class: write {' or '.join(CLASSES)}")
     # no minimum of memory: admission takes the part that the shards are of the device, or less if less is asked for.
@@ -161,11 +161,11 @@ def _spec(given: dict[str, str]) -> Spec:
     return Spec(milli, max_milli=most, mem_max_bytes=memory, device_uuids=gpus, service_class=service_class)
 
 
-def _shards(given: dict[str, str], gpus: int) -> int:
+def _shards(values: dict[str, str], gpus: int) -> int:
     """Milli-GPU of the step: its shards, or whole devices where it has none."""
-    if not given.get("shards"):
+    if not values.get("shards"):
         return MILLI_PER_DEVICE * gpus
-    milli, has = _number(given, "shards", GPUS_MAX * MILLI_PER_DEVICE), MILLI_PER_DEVICE * gpus
+    milli, has = _number(values, "shards", GPUS_MAX * MILLI_PER_DEVICE), MILLI_PER_DEVICE * gpus
     if not 0 < milli <= has:
         text = f"shard:{milli} is not within the {has} of the step's {gpus} GPU(s) (1000 a GPU): ask for less, or for"
         raise StepError(f"{text} whole GPUs by --gres=gpu:N; several GPUs and a part of one need {SEVERAL}")

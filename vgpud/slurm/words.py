@@ -31,7 +31,7 @@ def span_text(span_ns: int) -> str:
     return f"{days}-{hours:02}:{minutes:02}:{seconds:02}"
 
 
-def said(comment: str) -> dict[str, str]:
+def parse_comment(comment: str) -> dict[str, str]:
     """The words NAME=VALUE of a comment that begins with "vgpu"; of other comments none."""
     words = comment.split()
     if not words or words[0].rstrip(":") != COMMENT_WORD:

@@ -26,7 +26,7 @@ KEPT_MAX = 3
 DAMAGED = "damaged"
 
 
-def stamped(path: Path, kind: str) -> Path:
+def find_free_path(path: Path, kind: str) -> Path:
     """A name beside the database that is not taken, like vgpud.sqlite3.backup-20260101T000000Z."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     base = path.with_name(f"{path.name}.{kind}-{stamp}")
@@ -50,7 +50,7 @@ def prune(path: Path, kind: str) -> None:
 def back_up(db: sqlite3.Connection, path: Path, version: int) -> str:
     """Copies the database as it is now; returns a sentence with the name of the copy. Raises sqlite3.Error, OSError:
     there is no copy."""
-    copy_path = stamped(path, "backup")
+    copy_path = find_free_path(path, "backup")
     copy_to(db, copy_path)
     prune(path, "backup")
     return f"the database is brought from version {version} to this one's; as it was, it is kept as {copy_path}"
@@ -123,7 +123,7 @@ def _warn(name: Path, error: str) -> None:
 def replace(path: Path, new: Path, kind: str = DAMAGED) -> Path:
     """Replaces a database by another file; returns its new name, under which it is kept with its log. At no moment is
     there no database: a daemon that was killed meanwhile would begin with an empty one. Raises OSError."""
-    aside = stamped(path, kind)
+    aside = find_free_path(path, kind)
     log, its_log = path.with_name(f"{path.name}-wal"), aside.with_name(f"{aside.name}-wal")
     os.link(path, aside)
     if log.exists():

@@ -131,13 +131,13 @@ class ClusterStore:
         self,
         jobs: Iterable[Job],
         bindings: Mapping[str, tuple[int, int, int, bool] | None],
-        ended: Sequence[tuple[str, Job]],
+        ended_jobs: Sequence[tuple[str, Job]],
         next_id: int,
     ) -> None:
         """One step of the controller, in one transaction: on the disk when this returns."""
         with self._faults("write"), self._transaction():
             for job in jobs:
-                if not job.state.ended:
+                if not job.state.is_final:
                     body = json.dumps(encode(job))
                     self._db.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?)", (job.job_id, body))
             for key, binding in bindings.items():
@@ -145,7 +145,7 @@ class ClusterStore:
                     self._db.execute("DELETE FROM bindings WHERE key = ?", (key,))
                 else:
                     self._db.execute("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?)", (key, *binding))
-            for key, job in ended:
+            for key, job in ended_jobs:
                 self._db.execute("DELETE FROM jobs WHERE id = ?", (job.job_id,))
                 values = _usage(key, job)
                 marks = ", ".join("?" * len(values))

@@ -98,8 +98,8 @@ class Loaded:
     drains: tuple[Drain, ...] = ()
 
 
-def _dump(given: Slice | None) -> str | None:
-    return None if given is None else seal(asdict(given))
+def _dump(slice_: Slice | None) -> str | None:
+    return None if slice_ is None else seal(asdict(slice_))
 
 
 def saved_ones(commands: Iterable[Command]) -> list[_Saved]:
@@ -133,27 +133,27 @@ class Store:
 
     unflushed: something was written that must outlive a crash of the machine, or the log is long. The caller of flush()
     clears it. unwritable: why nothing is written (the disk was full or read-only at the start); "" while it can be.
-    told: sentences about the start, for the operator.
+    notes: sentences about the start, for the operator.
     """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
         self._log = directory / f"{FILE_NAME}-wal"
-        self.unflushed = False
+        self.needs_flush = False
         self._flushing = False  # a flush, perhaps in another thread, may hold the database
         self._erase = False  # something secret was taken out, which files still hold
         self._copies = True  # backups may hold environments
         self._recover_s = 0.0  # recover() is not worth trying before
         self._keep(self._guard("open", lambda: open_state(self._path, MIGRATIONS, BUSY_S)))
 
-    def _keep(self, opened: Opened) -> None:
-        if not opened.why:
-            self._guard("open", lambda: _set_up(opened.db))
-        self._db, self.told, self.unwritable = opened.db, opened.told, ""
-        if not opened.why and backups.existing(self._path):
+    def _keep(self, opened_state: Opened) -> None:
+        if not opened_state.why:
+            self._guard("open", lambda: _set_up(opened_state.db))
+        self._db, self.notes, self.unwritable = opened_state.db, opened_state.notes, ""
+        if not opened_state.why and backups.existing(self._path):
             self.erase()  # a daemon that was killed may have left environments in them
-        if opened.why:
-            self.unwritable = f"the state database {self._path} cannot be written: {opened.why}. Nothing new is"
+        if opened_state.why:
+            self.unwritable = f"the state database {self._path} cannot be written: {opened_state.why}. Nothing new is"
             self.unwritable += " admitted until it can be; what is there is served"
 
     def recover(self) -> bool:
@@ -180,7 +180,7 @@ class Store:
 
     def erase(self) -> None:
         """Something secret was taken out of the tables: the next flush takes it out of the files."""
-        self._erase = self.unflushed = True
+        self._erase = self.needs_flush = True
 
     def _guard(self, what: str, work: Callable[[], Any]) -> Any:
         try:
@@ -220,7 +220,7 @@ class Store:
         mine = saved_ones(commands)
         if mine:
             self._guard("write", lambda: self._transaction(lambda: self._write(mine, requests_max)))
-            self.unflushed |= _outlive(mine)
+            self.needs_flush |= _outlive(mine)
 
     def flush(self) -> None:
         """Waits until what was written before is on the disk. From any thread, one at a time."""
@@ -281,7 +281,7 @@ class Store:
             elif isinstance(command, ForgetDrain):
                 db.execute("DELETE FROM drains WHERE device = ?", (command.device_uuid,))
             else:
-                kept = command.remembered
+                kept = command.record
                 db.execute(
                     "INSERT OR REPLACE INTO requests"
                     " VALUES (?, ?, ?, (SELECT coalesce(max(serial), 0) + 1 FROM requests), ?)",
@@ -310,7 +310,7 @@ class Store:
         try:
             work()
             self._db.execute("COMMIT")
-            self.unflushed |= self._log.stat().st_size >= LOG_BYTES
+            self.needs_flush |= self._log.stat().st_size >= LOG_BYTES
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -321,7 +321,7 @@ class Store:
     def write(self, work: Callable[[Any], object], *, outlive: bool = True) -> None:
         """One transaction. `outlive`: a crash of the machine may not take it back once it is flushed."""
         self._guard("write", lambda: self._transaction(lambda: work(self._db)))
-        self.unflushed |= outlive
+        self.needs_flush |= outlive
 
     def read(self, work: Callable[[Any], Any]) -> Any:
         return self._guard("read", lambda: work(self._db))
@@ -343,12 +343,12 @@ class Store:
         if rows:
             self._guard("write", lambda: self._transaction(write))
 
-    def _forget_events(self, most: int) -> None:
+    def _forget_events(self, events_max: int) -> None:
         """As the log in memory does: each owner is left what the others leave, and no more than an equal share."""
         held = self._db.execute("SELECT owner_uid, count(*) FROM events GROUP BY owner_uid ORDER BY 2").fetchall()
         for at, (owner, count) in enumerate(held):
-            kept = min(count, most // (len(held) - at))
-            most -= kept
+            kept = min(count, events_max // (len(held) - at))
+            events_max -= kept
             self._db.execute(
                 "DELETE FROM events WHERE sequence IN"
                 " (SELECT sequence FROM events WHERE owner_uid = ? ORDER BY sequence LIMIT ?)",

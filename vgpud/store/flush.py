@@ -44,7 +44,7 @@ async def while_busy(work: Callable[[], T]) -> T:
 class Store(Protocol):
     """What is flushed."""
 
-    unflushed: bool
+    needs_flush: bool
 
     def flush(self) -> None: ...
 
@@ -58,7 +58,7 @@ class Flushing:
         self._next: asyncio.Task[None] | None = None
         self._fault = ""
 
-    async def saved(self) -> None:
+    async def wait_until_saved(self) -> None:
         """Returns when all that was written before is on the disk. Raises StoreError."""
         task = self.begin()
         if task:
@@ -66,20 +66,20 @@ class Flushing:
 
     def begin(self) -> asyncio.Task[None] | None:
         """Has what was written flushed soon; what there is to wait for, None when all is on the disk."""
-        if self._next is None and self._store.unflushed:
+        if self._next is None and self._store.needs_flush:
             self._next = asyncio.create_task(self._flush(self._under_way))
             self._next.add_done_callback(self._note)
         return self._next or self._under_way
 
-    async def _flush(self, before: asyncio.Task[None] | None) -> None:
-        if before:
-            await asyncio.wait([before])
+    async def _flush(self, previous_flush: asyncio.Task[None] | None) -> None:
+        if previous_flush:
+            await asyncio.wait([previous_flush])
         self._under_way, self._next = self._next, None
-        self._store.unflushed = False
+        self._store.needs_flush = False
         try:
             await asyncio.to_thread(self._store.flush)
         except BaseException:
-            self._store.unflushed = True
+            self._store.needs_flush = True
             raise
         finally:
             self._under_way = None

@@ -95,7 +95,7 @@ def job_of(spec: str, launch: str | None, state: str) -> Job:
     made: JobSpec = replace(decode(JobSpec, unseal(spec)), run=run)
     job: Job = decode(Job, body | {"spec": encode(JobSpec(made.ask))})
     job.spec = made
-    if job.state.ended:
+    if job.state.is_final:
         forget_environment(job)  # its array may still need it
     return job
 
@@ -174,7 +174,7 @@ class JobStore:
             nonlocal erased
             for job in jobs:
                 _save_job(db, job)
-            over = [job.job_id for job in jobs if job.state.ended]
+            over = [job.job_id for job in jobs if job.state.is_final]
             erased = environments.forget(db, over)
             if erased:
                 user_shares.measure(db, {environments.find_holder(db, job_id) for job_id in over})
@@ -227,9 +227,9 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def ended_after(self, job_id: int, count: int, wanted: JobFilter, last: int = usage.INTEGER_MAX) -> list[Job]:
+    def ended_after(self, job_id: int, count: int, job_filter: JobFilter, last: int = usage.INTEGER_MAX) -> list[Job]:
         """Jobs that have ended, with greater numbers up to `last`, in their order."""
-        states = json.dumps([state.value for state in wanted.states])
+        states = json.dumps([state.value for state in job_filter.states])
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
@@ -239,11 +239,11 @@ class JobStore:
                 (
                     job_id,
                     last,
-                    wanted.uid,
-                    wanted.uid,
-                    wanted.queue,
-                    wanted.queue,
-                    wanted.since_ns,
+                    job_filter.uid,
+                    job_filter.uid,
+                    job_filter.queue,
+                    job_filter.queue,
+                    job_filter.since_ns,
                     states,
                     states,
                     count,
@@ -427,7 +427,7 @@ def _changes(spec: JobSpec) -> bool:
 
 def _save_job(db: Any, job: Job) -> None:
     state = _state(job)
-    ended_ns = job.ended_ns if job.state.ended else 0
+    ended_ns = job.ended_ns if job.state.is_final else 0
     changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
     if changed.rowcount:
         if job.changed or _changes(job.spec):

@@ -52,14 +52,14 @@ def make(directory: Path, target: Path) -> Contents:
             raise StoreError(text, ExitCode.NOT_FOUND)
         check_head(source)
         if os.path.lexists(target):
-            raise _taken(target)
+            raise _conflict_error(target)
         with tempfile.TemporaryDirectory(prefix="vgpu-backup-") as ours:
             made = Path(ours) / FILE_NAME
             with contextlib.closing(connect(source, _BUSY_S)) as db:
                 db.execute("BEGIN")
                 db.execute("SELECT count(*) FROM sqlite_master")  # one that locks the file is waited for, or an error
                 backups.copy_to(db, made, _sign)
-            found = _checked(made)
+            found = _check_copy(made)
             _put(made, target)
     except PermissionError as error:
         raise DeniedError(f"cannot back up {source} to {target}: {error}; run it as the user of the daemon") from error
@@ -68,15 +68,15 @@ def make(directory: Path, target: Path) -> Contents:
     return found
 
 
-def _put(made: Path, target: Path) -> None:
+def _put(temporary_copy: Path, target: Path) -> None:
     """Copies a file to a new one. Others may write to the directory, so SQLite, which follows names, has worked in one
     of ours; what has come under this name meanwhile is left as it is. Raises ConflictError, OSError."""
     try:
         copy = open(target, "xb", opener=private_files.opener)  # noqa: SIM115  not ours if that fails
     except FileExistsError:
-        raise _taken(target) from None
+        raise _conflict_error(target) from None
     try:
-        with made.open("rb") as source, copy:
+        with temporary_copy.open("rb") as source, copy:
             shutil.copyfileobj(source, copy)
         backups.sync(target)
     except BaseException:
@@ -84,7 +84,7 @@ def _put(made: Path, target: Path) -> None:
         raise
 
 
-def _taken(target: Path) -> ConflictError:
+def _conflict_error(target: Path) -> ConflictError:
     return ConflictError(f"{target} exists: choose a name that is not taken")
 
 
@@ -97,7 +97,7 @@ def _sign(copy: sqlite3.Connection) -> None:
     copy.execute("INSERT INTO origin VALUES (?, ?, ?)", (release, time.time_ns(), socket.gethostname()))
 
 
-def _checked(path: Path) -> Contents:
+def _check_copy(path: Path) -> Contents:
     with contextlib.closing(connect(path)) as db:
         faults = [row[0] for row in db.execute("PRAGMA integrity_check(1)")]
         if faults != ["ok"]:

@@ -35,7 +35,7 @@ class Opened:
 
     db: sqlite3.Connection
     why: str = ""
-    told: list[str] = field(default_factory=list)  # what the operator should know, a sentence each
+    notes: list[str] = field(default_factory=list)  # what the operator should know, a sentence each
 
 
 def open_state(path: Path, migrations: Migrations, busy_s: float) -> Opened:
@@ -45,7 +45,7 @@ def open_state(path: Path, migrations: Migrations, busy_s: float) -> Opened:
             raise StoreError(f"cannot open the state database {path}: it is not a file; move it away")
     told: list[str] = []
     try:
-        return Opened(_open_file(path, migrations, busy_s, told), told=told)
+        return Opened(_open_file(path, migrations, busy_s, told), notes=told)
     except (sqlite3.Error, OSError) as error:
         if fault_of(error) not in PASSING:
             raise
@@ -57,21 +57,21 @@ def open_state(path: Path, migrations: Migrations, busy_s: float) -> Opened:
 def reopen(path: Path, migrations: Migrations, busy_s: float) -> Opened:
     """The file again, after open_state() could not write to it. Raises as that, and what kept us from writing."""
     told: list[str] = []
-    return Opened(_open_file(path, migrations, busy_s, told), told=told)
+    return Opened(_open_file(path, migrations, busy_s, told), notes=told)
 
 
-def _open_file(path: Path, migrations: Migrations, busy_s: float, told: list[str]) -> sqlite3.Connection:
+def _open_file(path: Path, migrations: Migrations, busy_s: float, notes: list[str]) -> sqlite3.Connection:
     was_empty = path.exists() and not path.stat().st_size
     private_files.create(path)
-    _check_log(path, told)
+    _check_log(path, notes)
     try:
         check_head(path)
-        return _prepared(path, migrations, busy_s, told, began_empty=was_empty)
+        return _prepare_database(path, migrations, busy_s, notes, began_empty=was_empty)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if fault_of(error) not in (Fault.DAMAGED, Fault.SCHEMA, Fault.CONTENT):
             raise
-        _replace(path, migrations, str(error), told)
-    return _prepared(path, migrations, busy_s, told)
+        _replace(path, migrations, str(error), notes)
+    return _prepare_database(path, migrations, busy_s, notes)
 
 
 def check_head(path: Path) -> None:
@@ -82,11 +82,11 @@ def check_head(path: Path) -> None:
         raise DamagedError("its head is damaged")
 
 
-def _check_log(path: Path, told: list[str]) -> None:
+def _check_log(path: Path, notes: list[str]) -> None:
     log = path.with_name(f"{path.name}-wal")
     lost = write_ahead_log.lost_changes(log)
     if lost:
-        aside = backups.stamped(log, "damaged")
+        aside = backups.find_free_path(log, "damaged")
         private_files.create(aside)
         try:
             shutil.copyfile(log, aside)
@@ -94,14 +94,14 @@ def _check_log(path: Path, told: list[str]) -> None:
             aside.unlink(missing_ok=True)
             raise
         backups.prune(log, "damaged")
-        told.append(
+        notes.append(
             f"the newest changes of the state database are lost ({lost}): its log as it was is kept as {aside};"
             " compare vgpu slice ls and vgpu queue ls with what should be there"
         )
 
 
-def _prepared(
-    path: Path, migrations: Migrations, busy_s: float, told: list[str], *, began_empty: bool = False
+def _prepare_database(
+    path: Path, migrations: Migrations, busy_s: float, notes: list[str], *, began_empty: bool = False
 ) -> sqlite3.Connection:
     db = connect(path, busy_s)
     try:
@@ -110,8 +110,8 @@ def _prepared(
         check(db, path, migrations)
         if began_empty and backups.existing(path):
             raise DamagedError("the file is empty")
-        _migrate(db, path, migrations, told)
-        _tend(db, told)
+        _migrate(db, path, migrations, notes)
+        _tend(db, notes)
     except BaseException:
         db.close()
         raise
@@ -148,10 +148,10 @@ def check(db: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
         raise DamagedError("it has tables, but no version")
 
 
-def _newer(path: Path, version: int, known: int) -> str:
+def _newer(path: Path, version: int, supported_version: int) -> str:
     """The refusal of a newer vgpud's database, with the way back where there is one."""
-    text = f"{path} was written by a newer vgpud (version {version}, this one knows {known}): install that one again"
-    fitting = [one for one in backups.existing(path) if 0 < _version(one) <= known]
+    text = f"{path} was written by a newer vgpud (version {version}, this one knows {supported_version}): install that one again"
+    fitting = [one for one in backups.existing(path) if 0 < _version(one) <= supported_version]
     if not fitting:
         return text
     command = f"vgpu restore --state-dir {path.parent} {fitting[-1]}"
@@ -167,10 +167,10 @@ def _version(path: Path) -> int:
         return 0
 
 
-def _migrate(db: sqlite3.Connection, path: Path, migrations: Migrations, told: list[str]) -> None:
+def _migrate(db: sqlite3.Connection, path: Path, migrations: Migrations, notes: list[str]) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if 0 < version < len(migrations):
-        told.append(backups.back_up(db, path, version))
+        notes.append(backups.back_up(db, path, version))
     for number, statements in enumerate(migrations[version:], version + 1):
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -183,9 +183,9 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Migrations, told: l
             raise
 
 
-def _tend(db: sqlite3.Connection, told: list[str]) -> None:
+def _tend(db: sqlite3.Connection, notes: list[str]) -> None:
     """Sets damaged rows aside, and takes out what must not be there any longer."""
-    told += quarantine(db, time.time_ns())
+    notes += quarantine(db, time.time_ns())
     db.execute("BEGIN IMMEDIATE")
     try:
         highest = "max(coalesce((SELECT max(id) FROM jobs), 0), coalesce((SELECT max(job_id) FROM usage), 0))"
@@ -205,7 +205,7 @@ def _tend(db: sqlite3.Connection, told: list[str]) -> None:
             if fault_of(error) not in PASSING:
                 raise
             text = f"environments of jobs that have ended may still lie in unused parts of the database: {error};"
-            told.append(
+            notes.append(
                 f"{text} the cleanup needs free disk space of the file's size, and is tried again at the next start"
             )
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -217,11 +217,11 @@ def _vacuum(db: sqlite3.Connection) -> None:
     db.execute("DELETE FROM upkeep WHERE task = 'vacuum'")
 
 
-def _replace(path: Path, migrations: Migrations, why: str, told: list[str]) -> None:
+def _replace(path: Path, migrations: Migrations, why: str, notes: list[str]) -> None:
     """Puts what can be read of a damaged database in its place, else the newest backup. Raises StoreError."""
     schema = [statement for statements in migrations for statement in statements]
     try:
-        told.append(salvage.rebuild(path, schema, len(migrations), why))
+        notes.append(salvage.rebuild(path, schema, len(migrations), why))
         return
     except salvage.NothingReadableError:
         pass
@@ -232,7 +232,7 @@ def _replace(path: Path, migrations: Migrations, why: str, told: list[str]) -> N
             private_files.create(new)
             shutil.copyfile(backup, new)
             aside = backups.replace(path, new)
-            told.append(
+            notes.append(
                 f"the state database could not be read ({why}): it was set aside as {aside}, and the backup {backup}"
                 " was put in its place; what was made since then is lost: compare vgpu slice ls with what should be"
             )
@@ -253,7 +253,7 @@ def _is_sound(path: Path) -> bool:
 # ---- where nothing can be written ----
 
 
-def _open_copy(path: Path, migrations: Migrations, told: list[str]) -> sqlite3.Connection:
+def _open_copy(path: Path, migrations: Migrations, notes: list[str]) -> sqlite3.Connection:
     """The database in memory, as the file has it. Raises sqlite3.Error, OSError, StoreError."""
     db = connect(":memory:")
     try:
@@ -265,7 +265,7 @@ def _open_copy(path: Path, migrations: Migrations, told: list[str]) -> sqlite3.C
             for statement in statements:
                 db.execute(statement)
         db.execute(f"PRAGMA user_version = {len(migrations)}")
-        told += quarantine(db, time.time_ns())
+        notes += quarantine(db, time.time_ns())
     except BaseException:
         db.close()
         raise

@@ -42,7 +42,7 @@ def _rows(db: sqlite3.Connection, table: str, where: str) -> Iterator[tuple[int,
         db.text_factory = before
 
 
-def _damaged(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
+def _find_damaged_rows(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
     for table in CHECKS:
         for rowid, types, values in _rows(db, table, ""):
             if why := why_damaged(table, types, values):
@@ -113,7 +113,7 @@ def _pass_on(db: sqlite3.Connection, values: dict[str, Any]) -> None:
 def quarantine(db: sqlite3.Connection, wall_ns: int) -> list[str]:
     """Sets damaged rows aside, in one transaction; a sentence for each. Raises sqlite3.Error."""
     dropped = _drop_unfinished(db)
-    found = list(_damaged(db))
+    found = list(_find_damaged_rows(db))
     if not found and not any(True for _ in _followers_without_first(db)):
         return dropped
     db.execute("BEGIN IMMEDIATE")

@@ -33,7 +33,7 @@ class Restored:
     """replaced: what was there before, None if nothing was."""
 
     contents: Contents
-    replaced: Path | None
+    old_copy: Path | None
 
 
 def restore(directory: Path, file: Path) -> Restored:
@@ -43,7 +43,7 @@ def restore(directory: Path, file: Path) -> Restored:
     try:
         try:
             _copy(file, new)
-            found = _prepared(file, new, directory / FILE_NAME)
+            found = _prepare_copy(file, new, directory / FILE_NAME)
             return Restored(found, _put_in_place(directory / FILE_NAME, new))
         except (sqlite3.Error, OSError) as error:
             if fault_of(error) in (Fault.DAMAGED, Fault.SCHEMA, Fault.CONTENT):
@@ -84,7 +84,7 @@ def _check_owner(file: Path, info: os.stat_result) -> None:
         raise DeniedError(f"{text}; if it is what you made, run chown {os.geteuid()} {file} && chmod 600 {file}")
 
 
-def _prepared(file: Path, new: Path, path: Path) -> Contents:
+def _prepare_copy(file: Path, new: Path, path: Path) -> Contents:
     """Checks the copy and makes a database of this place of it. Raises DamagedError, StoreError, sqlite3.Error."""
     if lost := write_ahead_log.lost_changes(new.with_name(f"{new.name}-wal")):
         raise DamagedError(f"of its log, {lost}")

@@ -71,7 +71,7 @@ def _body(text: str) -> dict[str, Any]:
     return body
 
 
-def _decoded(kind: Any, body: dict[str, Any]) -> Any:
+def _decode_body(kind: Any, body: dict[str, Any]) -> Any:
     """As record.decode() has it, but no content in the error."""
     try:
         return decode(kind, body)
@@ -81,7 +81,7 @@ def _decoded(kind: Any, body: dict[str, Any]) -> Any:
 
 def slice_of(text: str) -> Slice:
     """The slice that was written. Raises ValueError with the reason why it is not believed."""
-    made: Slice = _decoded(Slice, _body(text))
+    made: Slice = _decode_body(Slice, _body(text))
     wrong = name_error(made.name, _SLICE_NAME_MAX)
     if wrong:
         raise ValueError("its name is not a slice name")
@@ -103,7 +103,7 @@ def slice_of(text: str) -> Slice:
 
 def container_of(text: str) -> Container:
     """The same of a container."""
-    made: Container = _decoded(Container, _body(text))
+    made: Container = _decode_body(Container, _body(text))
     return made
 
 
@@ -152,13 +152,13 @@ def _job_request(row: Row) -> None:
 def _queue(row: Row) -> None:
     _queue_sum(row)
     _texts(row["members"], str)
-    spec: QueueSpec = _decoded(QueueSpec, _body(row["spec"]))
+    spec: QueueSpec = _decode_body(QueueSpec, _body(row["spec"]))
     if spec.name != row["name"]:
         raise ValueError("its column is not the name of the queue in it")
 
 
 def _reservation(row: Row) -> None:
-    made: Reservation = _decoded(Reservation, _body(row["body"]))
+    made: Reservation = _decode_body(Reservation, _body(row["body"]))
     if made.name != row["name"]:
         raise ValueError("its column is not the name of the reservation in it")
 
@@ -174,7 +174,7 @@ def launch_error(text: str | None) -> str:
     if text is None or (text[:1] == "@" and text[1:].isdecimal()):
         return ""
     try:
-        _decoded(Launch, _body(text))
+        _decode_body(Launch, _body(text))
     except (ValueError, RecursionError) as error:
         return _reason(error)
     return ""
@@ -212,7 +212,7 @@ def _job_columns(row: Row, bodies: dict[str, dict[str, Any]]) -> None:
         job = job_of(row["spec"], None, row["state"])
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"it is not a job of this version ({type(error).__name__})") from None
-    if (job.ended_ns if job.state.ended else 0, job.spec.uid, job.spec.queue) != (
+    if (job.ended_ns if job.state.is_final else 0, job.spec.uid, job.spec.queue) != (
         row["ended"],
         row["uid"],
         row["queue"],

@@ -23,11 +23,11 @@ def save(db: Any, rows: Iterable[Row]) -> None:
 
 def _parts(row: Row) -> list[Row]:
     """The amount in pieces that fit numbers of the database: 8 GPUs for 13 days do not."""
-    if max(row.asked, row.granted, row.used) <= INTEGER_MAX or row.end_ns - row.begin_ns < 2:
+    if max(row.requested_service, row.granted, row.used) <= INTEGER_MAX or row.end_ns - row.begin_ns < 2:
         return [row]
     middle_ns = (row.begin_ns + row.end_ns) // 2
-    asked, granted, used = row.within(row.begin_ns, middle_ns)
-    first = replace(row, end_ns=middle_ns, asked=asked, granted=granted, used=used)
-    asked, granted, used = row.asked - asked, row.granted - granted, row.used - used
-    rest = replace(row, begin_ns=middle_ns, asked=asked, granted=granted, used=used)
+    asked, granted, used = row.get_amounts_between(row.begin_ns, middle_ns)
+    first = replace(row, end_ns=middle_ns, requested_service=asked, granted=granted, used=used)
+    asked, granted, used = row.requested_service - asked, row.granted - granted, row.used - used
+    rest = replace(row, begin_ns=middle_ns, requested_service=asked, granted=granted, used=used)
     return [*_parts(first), *_parts(rest)]

@@ -104,26 +104,26 @@ def forget_excess(db: Any, most_bytes: int, now_ns: int, dependencies: Collectio
     return forgotten
 
 
-def _above_share(held: dict[int, int], most: int) -> dict[int, int]:
+def _above_share(held: dict[int, int], limit_bytes: int) -> dict[int, int]:
     """By user, the bytes above what the others leave: each is left that, and no more than an equal share."""
     above = {}
     for at, (uid, size) in enumerate(sorted(held.items(), key=lambda one: one[1])):
-        kept = min(size, most // (len(held) - at))
-        most -= kept
+        kept = min(size, limit_bytes // (len(held) - at))
+        limit_bytes -= kept
         if size > kept:
             above[uid] = size - kept
     return above
 
 
-def _forget_jobs(db: Any, uid: int, more_bytes: int, dependencies: Collection[int], most: int) -> int:
+def _forget_jobs(db: Any, uid: int, more_bytes: int, dependencies: Collection[int], jobs_max: int) -> int:
     """The oldest of a user, until so many bytes are free."""
     oldest = db.execute(
         f"SELECT id, bytes FROM jobs WHERE uid = ? AND ended > 0 AND {NOT_NEEDED} ORDER BY ended, id LIMIT ?",  # noqa: S608
-        (uid, most + len(dependencies)),
+        (uid, jobs_max + len(dependencies)),
     ).fetchall()
     gone: list[tuple[int]] = []
     for job_id, size in oldest:
-        if more_bytes <= 0 or len(gone) >= most:
+        if more_bytes <= 0 or len(gone) >= jobs_max:
             break
         if job_id not in dependencies:
             gone.append((job_id,))
@@ -133,12 +133,12 @@ def _forget_jobs(db: Any, uid: int, more_bytes: int, dependencies: Collection[in
     return len(gone)
 
 
-def _sum_rows(db: Any, uid: int, now_ns: int, most: int) -> int:
+def _sum_rows(db: Any, uid: int, now_ns: int, rows_max: int) -> int:
     """The oldest rows of a user, one for each queue, namespace and day in their place; how many fewer there are."""
     found = db.execute(
         "SELECT rowid, * FROM usage WHERE uid = ? AND end_ns < ? AND slice_uid NOT GLOB 'sum-*'"
         " ORDER BY end_ns LIMIT ?",
-        (uid, now_ns - CLOSED_NS, most),
+        (uid, now_ns - CLOSED_NS, rows_max),
     ).fetchall()
     by_sum: dict[str, list[tuple[int, Row]]] = {}
     for rowid, *values in found:
@@ -163,7 +163,7 @@ def _sum(name: str, rows: Sequence[Row]) -> Row:
         pod="",
         begin_ns=min(row.begin_ns for row in rows),
         end_ns=max(row.end_ns for row in rows),
-        asked=sum(row.asked for row in rows),
+        requested_service=sum(row.requested_service for row in rows),
         granted=sum(row.granted for row in rows),
         used=sum(row.used for row in rows),
     )

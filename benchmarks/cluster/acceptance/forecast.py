@@ -159,8 +159,8 @@ def nodes() -> tuple[Node, ...]:
 def forecast(submissions: Sequence[Submission], costs: Costs) -> Forecast:
     """Raises ValueError when the simulator refuses a job."""
     outcome = scenario.run(trace(submissions), nodes(), scenario.Scenario(queues=QUEUES, costs=costs))
-    if outcome.refused:
-        raise ValueError(f"the simulator refuses {outcome.refused[0][0].spec.name}: {outcome.refused[0][1]}")
+    if outcome.refused_jobs:
+        raise ValueError(f"the simulator refuses {outcome.refused_jobs[0][0].spec.name}: {outcome.refused_jobs[0][1]}")
     figures = results.figures(outcome)
     jct = {job.spec.name: results.seconds(job.ended_ns - job.submitted_ns) for _, job in outcome.jobs}
     return Forecast(figures.jct_s.mean, figures.makespan_s, int(figures.preemptions), jct)

@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from vgpud.cli.common.fit import Cell, Grid, cells_of, lines_of, wrapped
+from vgpud.cli.common.fit import Cell, Grid, cells_of, lines_of, wrap_text
 
 REASON = "queue a has reached its limit of 2 GPUs, of which 1.5 are in use by job 3 (1) and job 4 (0.5)"
 
@@ -20,7 +20,7 @@ def jobs(reason: str = REASON) -> Grid:
         (">JOB", "NAME", "USER", "STATE", "WHY"),
         [("7", "train-a", "alice", Cell("pending", "red"), reason), ("12", "b", "bob", "running", "device 0")],
         first_to_go=("NAME",),
-        below=("WHY",),
+        own_line_columns=("WHY",),
     )
 
 
@@ -51,7 +51,7 @@ def test_one_long_name_costs_no_column_and_no_reason_its_place() -> None:
     """The column NAME went from all rows, and every reason to a line of its own."""
     rows = [("1", "n" * 60, "alice", "running", "device 0"), ("2", "train", "bob", "pending", "device 0 has 0.25 free")]
     titles = (">JOB", "NAME", "USER", "STATE", "WHY")
-    grid = Grid(titles, rows, first_to_go=("NAME",), below=("WHY",), names=("NAME", "USER"))
+    grid = Grid(titles, rows, first_to_go=("NAME",), own_line_columns=("WHY",), names=("NAME", "USER"))
     assert drawn(grid, 80) == [
         "JOB  NAME                         USER   STATE    WHY",
         "  1  " + "n" * 26 + "~  alice  running  device 0",
@@ -63,7 +63,9 @@ def test_one_long_name_costs_no_column_and_no_reason_its_place() -> None:
 
 def test_a_second_text_is_named_by_its_title() -> None:
     grid = Grid(
-        ("RESULT", "FOUND", "FIX"), [("fail", "x " * 20, "do this"), ("ok", "fine", "-")], below=("FOUND", "FIX")
+        ("RESULT", "FOUND", "FIX"),
+        [("fail", "x " * 20, "do this"), ("ok", "fine", "-")],
+        own_line_columns=("FOUND", "FIX"),
     )
     assert drawn(grid, 30) == [
         "RESULT  FOUND",
@@ -93,16 +95,16 @@ def test_control_characters_of_names_are_escaped() -> None:
 )
 def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, ...]], width: int) -> None:
     words = [tuple(" ".join(word[:20] for word in text.split()) for text in row) for row in rows]
-    grid = Grid((">A", "B", "C", "D"), list(words), first_to_go=("C",), below=("D",))
+    grid = Grid((">A", "B", "C", "D"), list(words), first_to_go=("C",), own_line_columns=("D",))
     lines = drawn(grid, width)
     assert all(cells_of(line) <= width for line in lines)
     assert all(line == line.rstrip() for line in lines)
 
 
 def test_texts_break_between_words() -> None:
-    assert wrapped("one two three", 8) == ["one two", "three"]
-    assert wrapped("  label  one two three", 14, " " * 9) == ["  label  one", " " * 9 + "two", " " * 9 + "three"]
-    assert wrapped("/a/path/that/is/longer", 8) == ["/a/path/that/is/longer"]
+    assert wrap_text("one two three", 8) == ["one two", "three"]
+    assert wrap_text("  label  one two three", 14, " " * 9) == ["  label  one", " " * 9 + "two", " " * 9 + "three"]
+    assert wrap_text("/a/path/that/is/longer", 8) == ["/a/path/that/is/longer"]
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])

@@ -152,8 +152,8 @@ def mark(
     ],
 )
 def test_what_the_host_denied(end: Mark, lost: float) -> None:
-    assert demo_host.denied(mark(0, 0, 0, 0), end) == pytest.approx(lost)
-    assert demo_host.denied(None, end) is None
+    assert demo_host.count_denied_cpus(mark(0, 0, 0, 0), end) == pytest.approx(lost)
+    assert demo_host.count_denied_cpus(None, end) is None
 
 
 def denied_row(got: float, denied: float | None, wanted: Wanted = EXACT) -> Row:
@@ -224,12 +224,12 @@ def test_threads_are_followed_to_their_end(tmp_path: Path) -> None:
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr(demo_programs, "installed", lambda name: name not in names)
+    monkeypatch.setattr(demo_programs, "is_installed", lambda name: name not in names)
 
 
 def test_without_tinygrad_the_demo_says_what_it_shows_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "tinygrad")
-    chosen = demo_programs.choose(simulated=True)
+    chosen = demo_programs.choose(is_simulated=True)
     assert chosen.command[1:6] == ["-m", "vgpud.cli.main", "sim", "load", "trainer"]
     (remark,) = chosen.remarks
     assert "tinygrad" in remark and "vgpu sim load trainer" in remark and "pip install" in remark
@@ -238,16 +238,16 @@ def test_without_tinygrad_the_demo_says_what_it_shows_instead(monkeypatch: pytes
 def test_without_the_sources_there_is_a_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch, "matplotlib")
     monkeypatch.setattr(demo_programs, "KERNEL_MODEL", tmp_path / "none")
-    chosen = demo_programs.choose(simulated=True)
+    chosen = demo_programs.choose(is_simulated=True)
     assert "load" in chosen.command
     assert any("matplotlib" in remark for remark in chosen.remarks)
 
 
 def test_with_everything_a_network_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch)
-    chosen = demo_programs.choose(simulated=True)
+    chosen = demo_programs.choose(is_simulated=True)
     assert demo_programs.TRAINER in chosen.command and not chosen.remarks
-    assert "VGPU_SIM_KERNELS" in chosen.env and "VGPU_SIM_KERNELS" not in demo_programs.choose(simulated=False).env
+    assert "VGPU_SIM_KERNELS" in chosen.env and "VGPU_SIM_KERNELS" not in demo_programs.choose(is_simulated=False).env
 
 
 def test_curves_are_a_line_per_tenant_within_the_width() -> None:

@@ -414,7 +414,7 @@ def test_completion_of_jobs_and_queues(daemon: Any, queue: Any) -> None:
 def test_a_log_that_another_process_writes_is_read_as_it_grows(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = wait.Log(path, None)
-    assert list(log.read()) == [] and not log.there
+    assert list(log.read()) == [] and not log.is_open
     path.write_bytes(b"a\n")
     assert b"".join(log.read()) == b"a\n"
     with path.open("ab") as file:
@@ -422,7 +422,7 @@ def test_a_log_that_another_process_writes_is_read_as_it_grows(tmp_path: Path) -
     assert b"".join(log.read()) == b"b"
     path.unlink()
     assert list(log.read()) == []
-    eventually(lambda: log.there)
+    eventually(lambda: log.is_open)
 
 
 def test_jobs_are_separated_by_blanks(vgpu: Any, daemon: Any, queue: Any) -> None:

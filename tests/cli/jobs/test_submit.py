@@ -88,7 +88,7 @@ def test_a_job_that_is_queued_has_its_number_told_whatever_comes_after(
 ) -> None:
     def gone(*_: object) -> None:
         error = CliError("the daemon does not answer", ExitCode.UNREACHABLE)
-        error.unanswered = True
+        error.is_unanswered = True
         raise error
 
     monkeypatch.setattr(JobClient, "job", gone)

@@ -29,7 +29,7 @@ UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
 def device_of(**fields: Any) -> dict[str, Any]:
     """A slice's view on the fake daemon's device."""
-    return views.slice_device_view(pb.SliceDevice(device_uuid=UUID, **fields), simulated=True)
+    return views.slice_device_view(pb.SliceDevice(device_uuid=UUID, **fields), is_simulated=True)
 
 
 def slice_of(name: str, processes: int = 1, **fields: Any) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def test_a_filter_is_typed_kept_and_cleared() -> None:
     slices = [slice_of("train-a"), slice_of("infer")]
     for key in "/qx\x7f":
         screen.press(key)
-    assert (screen.filter, screen.ended) == ("q", False), "while typing q is a letter"
+    assert (screen.filter, screen.has_ended) == ("q", False), "while typing q is a letter"
     for key in "\x7fTRA\r":
         screen.press(key)
     lines = shown(screen, slices)
@@ -304,9 +304,9 @@ def test_help_and_pause_are_said() -> None:
     text = "\n".join(shown(screen, []))
     assert all(f"{key} " in text for key, _ in HELP) and "device 0" not in text
     screen.press("\x1b")
-    assert not screen.help and screen.paused
+    assert not screen.help and screen.is_paused
     screen.press("q")
-    assert screen.ended
+    assert screen.has_ended
     assert "Ctrl-C ends" in shown(Screen(keys=False), [])[-2]
 
 

@@ -12,7 +12,7 @@ import pytest
 import vgpud
 from vgpud import paths
 from vgpud.setup import docker, dockerd, in_use, install, plan
-from vgpud.setup.site import SetupError, Site, inside
+from vgpud.setup.site import SetupError, Site, resolve_in_root
 
 DOCKER = """{
 \t"log-driver":   "json-file",
@@ -143,8 +143,8 @@ def test_links_lead_within_the_host(setup: Any, host: Path) -> None:
     (host / "a").symlink_to("b")
     (host / "b").symlink_to("a")
     with pytest.raises(SetupError, match="a cycle"):
-        inside(host, Path("/a/c"))
-    assert inside(host, Path("/etc/../../../etc/docker/daemon.json")) == host / "etc/real/docker.json"
+        resolve_in_root(host, Path("/a/c"))
+    assert resolve_in_root(host, Path("/etc/../../../etc/docker/daemon.json")) == host / "etc/real/docker.json"
 
 
 def test_what_the_user_changed_since_stays(setup: Any, host: Path) -> None:
@@ -427,6 +427,6 @@ def test_a_low_level_runtime_that_is_not_there_is_told(setup: Any, host: Path, r
 def test_elsewhere(setup: Any, host: Path) -> None:
     setup("docker", "--prefix", "/opt/vgpu")
     front = json.loads((host / "etc/docker/daemon.json").read_text())["runtimes"]["vgpu"]["path"]
-    assert (front, inside(host, Path(front)).is_file()) == ("/opt/vgpu/current/vgpu-runtime", True)
+    assert (front, resolve_in_root(host, Path(front)).is_file()) == ("/opt/vgpu/current/vgpu-runtime", True)
     setup("docker", "--prefix", "/opt/vgpu", "--undo")
     assert not (host / "opt/vgpu").exists()

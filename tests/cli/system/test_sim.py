@@ -126,11 +126,11 @@ def test_host_memory_is_not_ignored_beside_a_configuration(vgpu: Any, folder: Pa
 
 
 def test_the_simulated_program_is_not_hooked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from vgpud.libraries.environment import unhooked
+    from vgpud.libraries.environment import remove_shim
 
     before = {"LD_PRELOAD": "/x/libvgpu.so:/y/lib.so", "VGPU_SOCKET": "/s", "A": "b"}
-    assert unhooked(before) == {"LD_PRELOAD": "/y/lib.so", "A": "b"}
-    assert unhooked({"LD_PRELOAD": "/x/libvgpu.so"}) == {}
+    assert remove_shim(before) == {"LD_PRELOAD": "/y/lib.so", "A": "b"}
+    assert remove_shim({"LD_PRELOAD": "/x/libvgpu.so"}) == {}
 
 
 @needs_server

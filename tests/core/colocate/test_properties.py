@@ -93,10 +93,10 @@ def test_any_sequence(data: st.DataObject, moves: bool) -> None:
                 pairs = {(who(job)[1], who(one)[1]) for one in together if one is not job}
                 assert not {tuple(sorted(pair)) for pair in pairs} & set(at.machine.pairs())
     for _ in range(200):
-        left = [job for job in at.machine.jobs.values() if not job.state.ended]
+        left = [job for job in at.machine.jobs.values() if not job.state.is_final]
         running = [job for job in left if job.state is JobState.RUNNING]
         if not running:
             break
         at.end(running[0].job_id)
-    assert not [job for job in at.machine.jobs.values() if not job.state.ended], "nobody waits for ever"
+    assert not [job for job in at.machine.jobs.values() if not job.state.is_final], "nobody waits for ever"
     assert cluster.node("n").residents == [()] * 3 and cluster.free_milli() == 3000

@@ -68,7 +68,7 @@ def alone_then_together(first: tuple[int, int], second: tuple[int, int], **of_se
     device.come(earlier)
     device.sleep(90)
     device.on.clear()
-    device.watch.gone(9)
+    device.watch.forget_job(9)
     device.come(one)
     device.sleep(90)
     one.steps_per_s = first[1]

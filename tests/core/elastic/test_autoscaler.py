@@ -29,7 +29,7 @@ def test_wishes_come_once_and_say_why() -> None:
     assert program.scaler.wish(0) is None
     assert program.settle(PLATEAU) == 4
     assert program.scaler.wish(program.now_ns) is None
-    assert program.scaler.wished == program.wishes[-1]
+    assert program.scaler.last_request == program.wishes[-1]
     assert "brings" in program.wishes[-1].why and all("\n" not in wish.why for wish in program.wishes)
     assert program.scaler.rate_milli == pytest.approx(4_000_000_000, rel=0.001)
 
@@ -70,7 +70,7 @@ def test_nonsense_is_ignored_with_a_reason(worker: int, samples: int, seconds_ns
     program.step(1000)
     program.step(1000)
     before = program.scaler.state()
-    said = program.scaler.reported(worker, samples, seconds_ns, steps, program.now_ns)
+    said = program.scaler.add_report(worker, samples, seconds_ns, steps, program.now_ns)
     assert said and "\n" not in said and len(said) < 500
     assert program.scaler.state() == before
 
@@ -106,9 +106,9 @@ def test_a_jump_that_stays_is_believed() -> None:
 def test_workers_that_never_report_are_not_waited_for() -> None:
     """Only the first in rank reports, for all."""
     scaler = Autoscaler(Elastic(least_members=2, most_members=SIZES))
-    scaler.changed((0, 1), 0)
+    scaler.set_workers((0, 1), 0)
     for second in range(2000):
-        scaler.reported(0, 1000, SECOND_NS, 1, second * SECOND_NS)
+        scaler.add_report(0, 1000, SECOND_NS, 1, second * SECOND_NS)
     assert scaler.rate_milli == 1_000_000
     wish = scaler.wish(0)
     assert wish and wish.members == 6
@@ -124,7 +124,7 @@ def test_what_the_queue_gives_instead_is_lived_with() -> None:
     program.change(2)
     for _ in range(500):
         program.step(PLATEAU[2])
-    assert program.scaler.wished and program.scaler.wished.members == 5 and len(program.workers) == 2
+    assert program.scaler.last_request and program.scaler.last_request.members == 5 and len(program.workers) == 2
     program.change(5)
     assert program.settle(PLATEAU) == 4
 
@@ -189,8 +189,8 @@ def test_nothing_that_is_reported_breaks_it(reports: list[tuple[int, int, int, i
     scaler = Autoscaler(Elastic(least_members=2, most_members=SIZES))
     for second, (worker, samples, seconds_ns, steps, waited_ns) in enumerate(reports):
         if second % 20 == 0:
-            scaler.changed(tuple(range(data.draw(st.integers(0, SIZES + 2)))), second * SECOND_NS)
-        scaler.reported(worker, samples, seconds_ns, steps, second * SECOND_NS, waited_ns)
+            scaler.set_workers(tuple(range(data.draw(st.integers(0, SIZES + 2)))), second * SECOND_NS)
+        scaler.add_report(worker, samples, seconds_ns, steps, second * SECOND_NS, waited_ns)
         wish = scaler.wish(second)
         assert wish is None or 2 <= wish.members <= SIZES
         scaler.stragglers(second * SECOND_NS)
@@ -205,7 +205,7 @@ def test_a_restart_of_the_shell_changes_nothing(steps: int) -> None:
     whole.settle(PLATEAU, steps)
     again = Program(1, SIZES)
     again.settle(PLATEAU, steps)
-    again.scaler = Autoscaler.restored(again.elastic, json.loads(json.dumps(again.scaler.state())))
+    again.scaler = Autoscaler.from_state(again.elastic, json.loads(json.dumps(again.scaler.state())))
     again.change(len(again.workers))
     assert again.settle(PLATEAU) == whole.settle(PLATEAU) == 4
     assert [wish.members for wish in again.wishes] == [wish.members for wish in whole.wishes]
@@ -227,7 +227,7 @@ def test_another_state_is_refused(change: dict[str, object]) -> None:
     program = Program(1, SIZES)
     program.settle(PLATEAU, 100)
     with pytest.raises(ValueError, match="no state of this autoscaler"):
-        Autoscaler.restored(program.elastic, program.scaler.state() | change)
+        Autoscaler.from_state(program.elastic, program.scaler.state() | change)
     assert autoscaler.JUMP > 2
 
 
@@ -235,8 +235,8 @@ def test_workers_that_do_next_to_nothing_are_judged_like_others() -> None:
     scaler = Autoscaler(Elastic(0, 0, 1, 2, "utility(linear,100,0.5,samples=5000000)"))
     now_ns = 0
     for workers, least_ns in (((0,), 500_000 * SECOND_NS), ((0, 1), TIME_MAX_NS)) * 2:
-        scaler.changed(workers, now_ns)
+        scaler.set_workers(workers, now_ns)
         for _ in range(10):
             now_ns += SILENT_NS + SECOND_NS
-            assert scaler.reported(workers[-1], 1, least_ns, 200, now_ns) == ""
-    assert scaler.wished is not None
+            assert scaler.add_report(workers[-1], 1, least_ns, 200, now_ns) == ""
+    assert scaler.last_request is not None

@@ -12,10 +12,10 @@ from vgpud.core.jobs.model import SECOND_NS, Elastic
 
 def _told(rates: dict[int, int], reports: int = 3 * REPORTS_MIN) -> Stragglers:
     found = Stragglers()
-    found.changed(tuple(rates))
+    found.set_workers(tuple(rates))
     for _ in range(reports):
         for worker, rate in rates.items():
-            found.reported(worker, rate)
+            found.add_report(worker, rate)
     return found
 
 
@@ -46,16 +46,16 @@ def test_nobody_is_judged_early() -> None:
 def test_a_pause_is_forgiven() -> None:
     found = _told({0: 100, 1: 100, 2: 100})
     for _ in range(2):
-        found.reported(1, 10)
+        found.add_report(1, 10)
     assert found.due(0) == ()
 
 
 def test_the_slowest_goes_first_and_the_next_when_it_has_gone() -> None:
     found = _told({0: 100, 1: 50, 2: 40, 3: 100, 4: 100})
     assert [one.worker for one in found.due(0)] == [2]
-    found.changed((0, 1, 2, 3, 4, 5))  # its replacement has come
+    found.set_workers((0, 1, 2, 3, 4, 5))  # its replacement has come
     assert found.due(1) == ()
-    found.changed((0, 1, 3, 4, 5))
+    found.set_workers((0, 1, 3, 4, 5))
     assert [one.worker for one in found.due(2)] == [1]
 
 
@@ -64,10 +64,10 @@ def test_replacements_are_not_endless() -> None:
     named, worker = 0, 1
     found = Stragglers()
     for second in range(0, 4 * 3600, 60):
-        found.changed((0, worker, 2_000_000, 3_000_000))
+        found.set_workers((0, worker, 2_000_000, 3_000_000))
         for _ in range(REPORTS_MIN):
             for one, rate in ((0, 100), (worker, 20), (2_000_000, 100), (3_000_000, 100)):
-                found.reported(one, rate)
+                found.add_report(one, rate)
         named += len(found.due(second * SECOND_NS))
         worker += 1
     assert named == 4 * PER_HOUR
@@ -77,20 +77,20 @@ def test_replacements_are_not_endless() -> None:
 def test_in_lock_step_the_time_without_waiting_counts() -> None:
     """Synchronous workers all do the same in a second: who never waits is the one that the others wait for."""
     scaler = Autoscaler(Elastic(least_members=1, most_members=4))
-    scaler.changed((0, 1, 2, 3), 0)
+    scaler.set_workers((0, 1, 2, 3), 0)
     for second in range(1, 60):
         for worker in range(4):
             waited_ns = 0 if worker == 3 else SECOND_NS // 2
-            assert scaler.reported(worker, 100, SECOND_NS, 1, second * SECOND_NS, waited_ns) == ""
+            assert scaler.add_report(worker, 100, SECOND_NS, 1, second * SECOND_NS, waited_ns) == ""
     assert [one.worker for one in scaler.stragglers(60 * SECOND_NS)] == [3]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 10**18)), max_size=200))
 def test_whatever_is_reported_the_first_stays_and_few_go(reports: list[tuple[int, int]]) -> None:
     found = Stragglers()
-    found.changed((0, 1, 2, 3))
+    found.set_workers((0, 1, 2, 3))
     named = []
     for second, (worker, rate) in enumerate(reports):
-        found.reported(worker, rate)
+        found.add_report(worker, rate)
         named += found.due(second * SECOND_NS)
     assert len(named) <= PER_HOUR and all(one.worker in (1, 2, 3) for one in named)

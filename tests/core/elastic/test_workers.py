@@ -253,7 +253,7 @@ def test_a_stand_in_that_does_not_work_is_dismissed_in_time() -> None:
     world.sleep(1)
     assert set(world.stopped) == {2}
     assert world.worker(2).state is WorkerState.LEAVING and world.worker(2).replaces < 0
-    assert [worker.number for worker in world.group.retained] == [0, 1], "the straggler stays"
+    assert [worker.number for worker in world.group.retained_workers] == [0, 1], "the straggler stays"
     assert "has not begun to work" in world.notes[-1][1]
 
 
@@ -358,7 +358,7 @@ def test_a_group_that_is_stopped_ends_when_its_last_worker_has() -> None:
 
 def test_an_attempt_of_which_nothing_has_begun_begins_as_a_new_one() -> None:
     world = World(2)
-    world.send(we.Adopted(unstarted=(0, 1)))
+    world.send(we.Adopted(unstarted_workers=(0, 1)))
     assert world.begun_again
     world.send(we.Begin())
     assert world.started == [0, 1]
@@ -367,13 +367,13 @@ def test_an_attempt_of_which_nothing_has_begun_begins_as_a_new_one() -> None:
 def test_one_that_was_to_start_starts_after_a_restart() -> None:
     world = World(2)
     world.running = {0}
-    world.send(we.Adopted(running=(0,), unstarted=(1,)))
+    world.send(we.Adopted(running=(0,), unstarted_workers=(1,)))
     world.send(we.Unstarted(1))
     assert world.started == [1]
     world.job.state = JobState.SUSPENDED
     other = World(2, kept=world.disk)
     other.job.state = JobState.SUSPENDED
-    other.send(we.Adopted(running=(0,), unstarted=(1,)))
+    other.send(we.Adopted(running=(0,), unstarted_workers=(1,)))
     other.send(we.Unstarted(1))
     assert other.started == [] and other.group.worker(1) is None
 
@@ -381,8 +381,8 @@ def test_one_that_was_to_start_starts_after_a_restart() -> None:
 def test_when_none_runs_after_a_restart_and_one_has_failed_none_is_replaced() -> None:
     world = World(2, retries=5)
     world.running = set()
-    lost = [we.WorkerEnded(number, 0, why="the machine was restarted", lost=True) for number in (0, 1)]
-    world.send(we.Adopted(ended=tuple(lost)))
+    lost = [we.WorkerEnded(number, 0, why="the machine was restarted", is_lost=True) for number in (0, 1)]
+    world.send(we.Adopted(ended_workers=tuple(lost)))
     for event in lost:
         world.send(event)
     assert (world.started, world.ended) == ([], 1)
@@ -407,7 +407,7 @@ def test_who_stays_stays_and_places_add_up(before: list[str], after: list[str]) 
     group = WorkerGroup(1, 1)
     for device in before:
         group.add(place(device))
-    leaving, missing = difference(group.retained, tuple(map(place, after)))
+    leaving, missing = difference(group.retained_workers, tuple(map(place, after)))
     staying = [worker.place for worker in group.workers if worker not in leaving]
     devices = [where.shares[0].device_uuid for where in [*staying, *missing]]
     assert sorted(devices) == sorted(after)

@@ -81,7 +81,7 @@ class Chance(World):
             self.join_all()
             for number in sorted(self.running):
                 worker = self.group.worker(number)
-                if worker and (worker.leaving or self.group.ending or self.group.finished):
+                if worker and (worker.leaving or self.group.ending or self.group.is_finished):
                     self.ends(number, 0, stopped=self.group.ending)
             self.sleep(100)
 
@@ -106,20 +106,27 @@ def test_groups_keep_their_promises(steps: list[tuple[str, int]]) -> None:
         if len(world.started) > started:
             assert world.job.state is JobState.RUNNING, "none starts while the job is suspended"
         world.disturbed |= bool(world.unstartable & set(world.started)) or world.job.state is not JobState.RUNNING
-        if not (world.disturbed or group.ending or group.finished):
-            assert len(group.retained) == world.wanted, "never fewer than the queue counts, unless something failed"
+        if not (world.disturbed or group.ending or group.is_finished):
+            assert len(group.retained_workers) == world.wanted, (
+                "never fewer than the queue counts, unless something failed"
+            )
         for worker in world.started:
             assert (
-                worker in world.unstartable or worker in world.running or group.worker(worker) is None or group.finished
+                worker in world.unstartable
+                or worker in world.running
+                or group.worker(worker) is None
+                or group.is_finished
             )
     ended_before = world.ended
     world.carry_on()
     group = world.group
     if world.running:
         works = {worker.number for worker in group.workers if worker.works}
-        assert set(group.members) == works == world.live.joined == world.running, "all that started have joined or gone"
+        assert set(group.members) == works == world.live.joined_workers == world.running, (
+            "all that started have joined or gone"
+        )
         assert group.placement == tuple(worker.place for worker in group.workers)
         assert world.live.resize_problem is None, "the queue has its answer"
     else:
-        assert group.ending or group.finished or not group.workers
+        assert group.ending or group.is_finished or not group.workers
         assert world.ended >= 1 or ended_before

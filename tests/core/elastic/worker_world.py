@@ -51,7 +51,7 @@ class World:
 
     @property
     def group(self) -> WorkerGroup:
-        return self.live.saved
+        return self.live.record
 
     def worker(self, number: int) -> Worker:
         found = self.group.worker(number)

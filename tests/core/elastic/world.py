@@ -22,14 +22,14 @@ class Program:
 
     def change(self, members: int) -> None:
         self.workers = tuple(range(members))
-        self.scaler.changed(self.workers, self.now_ns)
+        self.scaler.set_workers(self.workers, self.now_ns)
 
     def step(self, samples: int, steps: int = 1) -> list[str]:
         """The whole job's samples of so many steps; every wish is granted at once."""
         self.now_ns += steps * self.step_ns
         part, over = divmod(samples * steps, len(self.workers))
         said = [
-            self.scaler.reported(worker, part + (worker < over), steps * self.step_ns, steps, self.now_ns)
+            self.scaler.add_report(worker, part + (worker < over), steps * self.step_ns, steps, self.now_ns)
             for worker in self.workers
         ]
         wish = self.scaler.wish(self.now_ns)

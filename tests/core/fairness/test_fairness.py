@@ -20,9 +20,9 @@ def spent_ms(accounts: Accounts, uid: int, seconds: int, others: tuple[int, ...]
     for now_ns in range(0, seconds * S, MS):
         if now_ns % (50 * MS) == 0:
             for other in others:
-                accounts.seen(other, now_ns)
+                accounts.record_use(other, now_ns)
         if not accounts.wait_ns(uid, now_ns):
-            accounts.seen(uid, now_ns)
+            accounts.record_use(uid, now_ns)
             accounts.charge(uid, piece_ns, now_ns)
             spent += piece_ns
     return spent // MS
@@ -44,8 +44,8 @@ def test_pieces_that_are_too_long_are_paid_back() -> None:
 
 def test_a_debt_is_bounded() -> None:
     accounts = Accounts()
-    accounts.seen(ADMINS, 0)
-    accounts.seen(ALICE, 0)
+    accounts.record_use(ADMINS, 0)
+    accounts.record_use(ALICE, 0)
     accounts.charge(ALICE, 3600 * S, 0)
     assert accounts.wait_ns(ALICE, 0) == SHARES.overdrawn_ns * 1000 // SHARES.user_milli
 
@@ -54,7 +54,7 @@ def test_many_users_share_what_all_may_have() -> None:
     accounts, spent = Accounts(), 0
     for now_ns in range(0, 10 * S, MS):
         for uid in range(20):
-            accounts.seen(uid, now_ns)
+            accounts.record_use(uid, now_ns)
             if not accounts.wait_ns(uid, now_ns):
                 accounts.charge(uid, MS, now_ns)
                 spent += 1
@@ -64,7 +64,7 @@ def test_many_users_share_what_all_may_have() -> None:
 def test_one_users_debt_is_not_anothers() -> None:
     accounts = Accounts()
     for uid in (ALICE, BOB):
-        accounts.seen(uid, 0)
+        accounts.record_use(uid, 0)
     accounts.charge(ALICE, S, 0)
     assert accounts.wait_ns(ALICE, 0) >= 4 * S
     assert accounts.wait_ns(BOB, 0) <= S // 10

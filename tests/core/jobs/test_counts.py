@@ -22,7 +22,7 @@ def test_counts_are_those_of_a_walk_over_all_jobs() -> None:
         job.state = chance.choice(list(JobState))
         counts.see(job)
         seen = [job for job in jobs.values() if job.job_id in counts._seen]
-        assert all(not job.state.ended for job in seen)
+        assert all(not job.state.is_final for job in seen)
         assert counts.total == len(seen)
         assert all(counts.of_user(uid) == sum(job.spec.uid == uid for job in seen) for uid in (1, 2, 3))
         by_state = Counter((job.spec.queue, job.state.value) for job in seen)
@@ -50,10 +50,10 @@ def test_what_ended_before_the_daemon_started_is_not_counted() -> None:
     counts = JobCounts()
     done = Job(1, JobSpec(Ask(Spec(500))), 0, state=JobState.COMPLETED)
     counts.see(done)
-    assert not +counts.ended
+    assert not +counts.ends_by_state
     done.state = JobState.PENDING
     counts.see(done)
     done.state = JobState.FAILED
     counts.see(done)
     counts.see(done)
-    assert +counts.ended == {("default", JobState.FAILED): 1}
+    assert +counts.ends_by_state == {("default", JobState.FAILED): 1}

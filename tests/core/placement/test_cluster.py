@@ -109,7 +109,7 @@ def as_asked(cluster: Cluster, spec: JobSpec, placement: Placement) -> None:
         assert all(n.offered[i] for i in where)
         assert sorted(share.min_milli for share in place.shares) == sorted(part.min_milli for part in shape.parts)
         for i, share in zip(where, place.shares, strict=True):
-            assert share in [part.on(n.devices[i]) for part in shape.parts]
+            assert share in [part.compute_share(n.devices[i]) for part in shape.parts]
         assert (place.cpu_milli, place.ram_bytes) == (spec.ask.cpu_milli, spec.ask.ram_bytes)
         assert not spec.ask.gpu_models or n.gpu_model in spec.ask.gpu_models
         assert not names or {share.device_uuid for share in place.shares} == set(names)
@@ -122,18 +122,18 @@ def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
         if wanted.gpu_models and n.gpu_model not in wanted.gpu_models:
             continue
         for chosen in itertools.permutations(n.devices, len(shape.parts)):
-            shares = tuple(part.on(d) for part, d in zip(shape.parts, chosen, strict=True))
+            shares = tuple(part.compute_share(d) for part, d in zip(shape.parts, chosen, strict=True))
             if not all(
                 s.mem_min_bytes <= s.mem_max_bytes <= d.memory_bytes for s, d in zip(shares, chosen, strict=True)
             ):
                 continue
-            if shape.named and {d.uuid for d in chosen} != shape.named:
+            if shape.named_uuids and {d.uuid for d in chosen} != shape.named_uuids:
                 continue
             least = [admit.smallest_limit_bytes(d.context_bytes, d.granule_bytes) for d in chosen]
             if any(s.mem_max_bytes < size for s, size in zip(shares, least, strict=True)):
                 continue
             place = Place(n.name, shares, wanted.cpu_milli, wanted.ram_bytes)
-            if cluster.suits(one := job(wanted), cluster.noted(one, (place,))):
+            if cluster.suits(one := job(wanted), cluster.annotate_placement(one, (place,))):
                 return True
     return False
 

@@ -39,7 +39,7 @@ def test_hull_finds_what_trying_all_finds(ends: list[tuple[int, int]], evenly: b
         alive.append(alive[-1] - alive[-1] * dividend // divisor)
         working = (alive[-2] + alive[-1]) // 2 if evenly else alive[-2]
         spent.append(spent[-1] + working * (edges[level + 1] - edges[level]))
-    for level, found in enumerate(costs(edges, ends, evenly=evenly)):
+    for level, found in enumerate(costs(edges, ends, has_even_ends=evenly)):
         tried = [
             (spent[then] - spent[level]) // (alive[level] - alive[then])
             for then in range(level + 1, len(edges))
@@ -93,7 +93,7 @@ def ended(policy: Gittins, job_id: int, seconds: float) -> None:
     job.executed_ns = int(seconds * SECOND_NS)
     job.attained = job.executed_ns * 1000
     job.state = JobState.COMPLETED
-    policy.ended(job)
+    policy.record_end(job)
 
 
 def test_learns_what_jobs_need() -> None:
@@ -105,7 +105,7 @@ def test_learns_what_jobs_need() -> None:
     assert policy.epoch > 0
     assert policy.all.costs[1] < policy.all.costs[0] < policy.all.costs[2]
     assert before[1] > before[0]
-    assert (policy.all.got_beyond[0], policy.all.ended_in[1], policy.counted) == (200, 200, {})
+    assert (policy.all.got_beyond[0], policy.all.ended_in[1], policy.counted_levels) == (200, 200, {})
 
 
 def test_learns_from_those_that_go_on_too() -> None:
@@ -124,15 +124,15 @@ def test_who_was_stopped_got_that_far_and_did_not_end(state: JobState) -> None:
     job.state, job.started_ns = JobState.RUNNING, 0
     policy.touch(job, 2000 * SECOND_NS)
     job.executed_ns, job.state = 2000 * SECOND_NS, state
-    policy.ended(job)
-    assert (policy.all.got_beyond[:3], sum(policy.all.ended_in), policy.counted) == ([1, 1, 0], 0, {})
+    policy.record_end(job)
+    assert (policy.all.got_beyond[:3], sum(policy.all.ended_in), policy.counted_levels) == ([1, 1, 0], 0, {})
 
 
 def test_jobs_of_the_past_are_learnt_though_it_has_never_touched_them() -> None:
     policy = Gittins("", by_width=False)
     job = make_job(1, 1, 5000)
     job.executed_ns, job.state = 5000 * SECOND_NS, JobState.FAILED
-    policy.ended(job)
+    policy.record_end(job)
     assert (policy.all.got_beyond[:4], policy.all.ended_in[:4]) == ([1, 1, 1, 0], [0, 0, 0, 1])
 
 
@@ -155,7 +155,7 @@ def test_every_job_is_counted_once(rows: list[tuple[int, int, int]]) -> None:
     jobs: list[Job] = [make_job(i, gpus, seconds, at) for i, (gpus, seconds, at) in enumerate(rows, 1)]
     World(policy, 4).run(jobs)
     assert sum(policy.all.ended_in) == len(jobs)
-    assert policy.counted == {}
+    assert policy.counted_levels == {}
     reached = len(jobs)
     for ended_in, beyond in zip(policy.all.ended_in, policy.all.got_beyond, strict=True):
         assert ended_in + beyond == reached, "who reaches a level ends in it or gets beyond"
@@ -171,7 +171,7 @@ def test_a_class_of_which_enough_have_ended_has_costs_of_its_own() -> None:
         short = job_id % 4 == 0
         job = make_job(job_id, 1, 1, kinds=("quick" if short else "slow", "all"))
         job.executed_ns, job.state = (1 if short else 3600) * SECOND_NS, JobState.COMPLETED
-        policy.ended(job)
+        policy.record_end(job)
     unknown = make_job(1000, 1, 1, kinds=("new", "none"))
     assert policy.key(quick, 0)[0] < policy.key(unknown, 0)[0] < policy.key(slow, 0)[0]
     assert policy.key(unknown, 0)[0] == policy.all.costs[0] * 1000
@@ -182,7 +182,7 @@ def test_a_class_with_few_jobs_goes_by_all() -> None:
     for job_id in range(100):
         job = make_job(job_id, 1, 1, kinds=("rare",) if job_id < 5 else ("other",))
         job.executed_ns, job.state = 3600 * SECOND_NS, JobState.COMPLETED
-        policy.ended(job)
+        policy.record_end(job)
     assert policy.key(make_job(200, 1, 1, kinds=("rare",)), 0)[0] == policy.all.costs[0] * 1000
 
 
@@ -194,6 +194,6 @@ def test_keys_of_classes_change_only_with_the_epoch_and_they_are_bounded(monkeyp
         before = policy.epoch, [policy.key(job, 0) for job in watched]
         job = make_job(job_id, 1, 1, kinds=(f"kind {job_id % 60}",))
         job.executed_ns, job.state = 50 * job_id * SECOND_NS, JobState.COMPLETED
-        policy.ended(job)
+        policy.record_end(job)
         assert policy.epoch > before[0] or [policy.key(job, 0) for job in watched] == before[1]
         assert len(policy.classes) <= 40

@@ -86,7 +86,7 @@ def test_history_counts_and_is_forgotten() -> None:
         fair = make("fair(half-life=24)")
         past = make_job(1, 8, DAY_S, uid=1)
         past.executed_ns = DAY_S * SECOND_NS
-        fair.ended(past)
+        fair.record_end(past)
         now_ns = pause_s * SECOND_NS
         mine, yours = make_job(2, 1, 10, pause_s, uid=1), make_job(3, 1, 10, pause_s, uid=2)
         fair.before_all([mine, yours], now_ns)
@@ -101,7 +101,7 @@ def test_history_halves_in_a_half_life_and_does_not_depend_on_how_often_it_is_as
         assert isinstance(fair, Fair)
         past = make_job(1, 1, DAY_S, uid=1)
         past.executed_ns = DAY_S * SECOND_NS
-        fair.ended(past)
+        fair.record_end(past)
         for now_s in range(0, DAY_S + 1, asked_s):
             fair.before_all([], now_s * SECOND_NS)
         kept.append(fair.past[1])
@@ -117,9 +117,9 @@ def test_what_runs_is_charged_once() -> None:
         fair.before_all([job], now_s * SECOND_NS)
     job.executed_ns, job.state = 500 * SECOND_NS, JobState.COMPLETED
     job.attained = job.executed_ns * job.width_milli
-    fair.ended(job)
+    fair.record_end(job)
     assert fair.past[1] == 2_000_000 * 500 * SECOND_NS
-    assert (fair.charged, fair.before) == ({}, {})
+    assert (fair.charged_ns, fair.job_keys) == ({}, {})
 
 
 def test_a_requeue_wipes_nothing_out_and_charges_nothing_twice() -> None:

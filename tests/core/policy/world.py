@@ -113,7 +113,7 @@ class World:
         self._stop(job, JobState.COMPLETED)
         job.ended_ns = self.now_ns
         self._leave(job)
-        self.policy.ended(job)
+        self.policy.record_end(job)
 
     def _stop(self, job: Job, state: JobState) -> None:
         job.executed_ns, job.attained = job.executed_at(self.now_ns), job.attained_at(self.now_ns)

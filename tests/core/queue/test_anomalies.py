@@ -88,7 +88,7 @@ def test_before_there_is_a_past_nothing_is_told() -> None:
 def test_another_size_begins_anew() -> None:
     one = job()
     one.run(600, used=0.9)
-    one.watch.changed()
+    one.watch.reset_detectors()
     assert one.run(600, used=0.05) == []
 
 

@@ -123,7 +123,7 @@ def stretched_soundly(driver: Stretching) -> None:
         assert not job.resizing or (job.state is JobState.RUNNING and job.job_id not in world.going), job
         if spec.elastic is None:
             continue
-        least, most = sizes.least(spec), spec.elastic.most_members or spec.elastic.most_milli
+        least, most = sizes.min_size(spec), spec.elastic.most_members or spec.elastic.most_milli
         assert sizes.size(spec) <= most, job
         assert sizes.size(spec) >= least or job.job_id in driver.lost, job
         if job.state is JobState.RUNNING and job.job_id not in world.going:
@@ -188,8 +188,8 @@ def at_rest(driver: Stretching) -> None:
     for job_id in world.lines["plain"].waiting:
         job = at.machine.jobs[job_id]
         rest = [
-            j for j in world.elastic.values() if j.spec.queue == "plain" and sizes.size(j.spec) > sizes.least(j.spec)
+            j for j in world.elastic.values() if j.spec.queue == "plain" and sizes.size(j.spec) > sizes.min_size(j.spec)
         ]
-        if driver.room_kind == "counted" and job.spec.preemptible and not world.pinned(job):
+        if driver.room_kind == "counted" and job.spec.preemptible and not world.is_pinned(job):
             free = world.room.free_milli() + sum(j.width_milli - j.spec.least_width_milli for j in rest)
             assert job.spec.width_milli > free, job

@@ -166,7 +166,7 @@ class Driver:
 
 def there(job: Job) -> Placement:
     """What a running job may have in fact: all of what it has and what it becomes."""
-    if job.resizing and sizes.beyond(job.spec, job.resizing, job.placement):
+    if job.resizing and sizes.subtract_placement(job.spec, job.resizing, job.placement):
         return job.resizing
     return job.placement
 
@@ -212,13 +212,13 @@ def sound(driver: Driver) -> None:
             "goes": job.job_id in world.going,
             "comes after": job.job_id in world.unmet and job.state is JobState.PENDING,
             "is held": job.state is JobState.HELD,
-            "backs off": not job.state.ended and job.not_before_ns > at.now_ns and job.job_id not in world.unmet,
-            "has ended": job.state.ended,
+            "backs off": not job.state.is_final and job.not_before_ns > at.now_ns and job.job_id not in world.unmet,
+            "has ended": job.state.is_final,
         }
         where = [name for name, here in places.items() if here]
         assert len(where) == 1 or where in (["is held", "backs off"], ["goes", "backs off"]), (job, where)
         assert (job.state is JobState.RUNNING) == (job.job_id in at.running or job.job_id in line.running), job
-        if not job.state.ended and job.state is not JobState.RUNNING:
+        if not job.state.is_final and job.state is not JobState.RUNNING:
             assert machine.reason(job.job_id, at.now_ns), job
     # the books
     for name, line in world.lines.items():
@@ -229,7 +229,7 @@ def sound(driver: Driver) -> None:
         assert line.account.going.milli == sum(
             j.width_milli for j in jobs if j.job_id in world.going and j.state is JobState.RUNNING
         ) + sum(width_milli(j) - j.width_milli for j in jobs if j.job_id in world.leaving)
-        assert line.account.claimed.milli == sum(j.width_milli for j in jobs if j.job_id in world.claims)
+        assert line.account.claimed_amount.milli == sum(j.width_milli for j in jobs if j.job_id in world.claims)
     if not world.going and not any(job.resizing for job in machine.jobs.values()):
         conserved(driver)
 
@@ -273,12 +273,12 @@ def finish(driver: Driver) -> None:
             driver.answer(at.stops[0].job_id)
         elif at.running:
             at.end(min(at.running))
-        elif all(job.state.ended for job in at.machine.jobs.values()):
+        elif all(job.state.is_final for job in at.machine.jobs.values()):
             return
         else:
             at.sleep(600)
         sound(driver)
-    raise AssertionError([j for j in at.machine.jobs.values() if not j.state.ended])
+    raise AssertionError([j for j in at.machine.jobs.values() if not j.state.is_final])
 
 
 @settings(max_examples=examples(50), deadline=None, phases=PHASES)

@@ -366,7 +366,7 @@ def test_so_many_waits_for_others_are_refused_and_those_that_are_over_do_not_cou
     assert at.machine.check(gpus(1, after=firsts, uid=5), 1) is None, "each user has their own"
     at.end(1)
     assert at.machine.check(gpus(1, after=firsts), 1) is None
-    at.send(*(Cancelled(job_id, "enough") for job_id in list(at.machine.jobs) if not at.job(job_id).state.ended))
+    at.send(*(Cancelled(job_id, "enough") for job_id in list(at.machine.jobs) if not at.job(job_id).state.is_final))
     at.answer_stops()
     assert not +at.machine._world.unmet_of
 

@@ -165,11 +165,11 @@ def test_a_pause_when_memory_is_left_and_a_checkpoint_when_it_is_not() -> None:
 def walk(at: Shell, total_milli: int) -> set[int]:
     """From scratch: in order, whatever still fits."""
     policy = POLICIES[at.machine.queue("default").policy]()
-    jobs = [j for j in at.machine.jobs.values() if not j.state.ended]
+    jobs = [j for j in at.machine.jobs.values() if not j.state.is_final]
     policy.before_all(jobs, at.now_ns)
     for job in at.machine.jobs.values():
-        if job.state.ended:
-            policy.ended(job)
+        if job.state.is_final:
+            policy.record_end(job)
     chosen = set()
     for job in sorted(jobs, key=lambda j: (policy.key(j, at.now_ns), j.job_id)):
         if job.width_milli <= total_milli:

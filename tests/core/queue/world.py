@@ -59,7 +59,7 @@ class CountedRoom:
     def shared(self, spec: JobSpec) -> JobSpec:
         return spec
 
-    def noted(self, job: Job, placement: Placement) -> Placement:
+    def annotate_placement(self, job: Job, placement: Placement) -> Placement:
         return placement
 
     def lose(self, kind: str, other: str) -> None:
@@ -89,7 +89,7 @@ class CountedRoom:
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
         return
 
-    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
+    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered_uuids: tuple[str, ...]) -> None:
         held = sum(milli for _, milli, _ in direct)
         self._free += self._direct - held
         self._direct = held
@@ -174,7 +174,7 @@ class Learning(Plain):
     def __init__(self) -> None:
         self.epoch = 0
 
-    def ended(self, job: Job) -> None:
+    def record_end(self, job: Job) -> None:
         self.epoch += 1
 
     def key(self, job: Job, now_ns: int) -> tuple[int, ...]:

@@ -252,7 +252,7 @@ def test_an_elastic_slice_that_has_less_than_its_queue_believes_is_believed(queu
     job = jobs.find(job_id)
     assert job
     job.placement = sizes.slice_of(job.placement, 900)
-    job.spec = sizes.sized(job.spec, 900)
+    job.spec = sizes.with_size(job.spec, 900)
     jobs.save([job])
     store.close()
     queue.start()

@@ -20,7 +20,7 @@ def test_a_slow_worker_does_not_move_to_a_mig_instance() -> None:
         host = SimpleNamespace(state=started(*devices))
         jobs: Any = SimpleNamespace(host=host, machine=SimpleNamespace(may_borrow=lambda _job, _place: True))
         job: Any = SimpleNamespace(job_id=1, spec=SimpleNamespace(ask=SimpleNamespace(spec=Spec(500))))
-        found = ElasticController(jobs, {})._elsewhere(job, place)
+        found = ElasticController(jobs, {})._find_other_place(job, place)
         return [share.device_uuid for share in found.shares] if found else []
 
     assert elsewhere(device(1), instance(0, 0)) == ["GPU-1"]

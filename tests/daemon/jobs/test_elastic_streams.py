@@ -104,7 +104,7 @@ async def test_another_stream_of_a_worker_takes_the_place_of_the_first() -> None
     assert await told(first) is None
     jobs.elastic.close_stream(first)
     assert isinstance(await told(second), Membership)
-    jobs.elastic.hear(ProgressReport(1, 1, 0, generation=1, lost=True))
+    jobs.elastic.hear(ProgressReport(1, 1, 0, generation=1, has_lost_peers=True))
     assert isinstance(await told(second), Membership)
 
 

@@ -45,10 +45,10 @@ class Desk(Shell):
         machine, job = self.machine, self.machine.jobs[job_id]
         notes = [c for c in self.log if isinstance(c, Note) and c.job_id == job_id]
         said = [Fact(7, note.kind, note.text) for note in notes] if trail is None else trail
-        shown = job if job.state.ended else replace(job, reason=machine.reason(job_id, self.now_ns))
+        shown = job if job.state.is_final else replace(job, reason=machine.reason(job_id, self.now_ns))
         facts = Facts(
             position=machine.position(job_id),
-            estimated_start_ns=NEVER_NS if job.state.ended else machine.estimated_start(job_id, self.now_ns),
+            estimated_start_ns=NEVER_NS if job.state.is_final else machine.estimated_start(job_id, self.now_ns),
             measured_milli=job.spec.ask.utilisation_milli or -1,
         )
         return explain(machine, self.known, shown, Known(facts, said, anomalies, self.now_ns, uid))

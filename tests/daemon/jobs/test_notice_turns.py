@@ -43,7 +43,7 @@ def test_one_users_slow_notifications_keep_nobody_waiting(tmp_path: Path, monkey
             await never.wait()
             return ""
 
-        monkeypatch.setattr(shell.Notifier, "_posted", staticmethod(posted))
+        monkeypatch.setattr(shell.Notifier, "_post_webhook", staticmethod(posted))
         notifier = shell.Notifier(notes, tmp_path / "notices", tmp_path / "none.sock")
         held = [asyncio.create_task(notifier.notify(job_of(uid), "end")) for uid in (1, 2, 3) for _ in range(400)]
         for _ in range(5):

@@ -178,10 +178,10 @@ def test_what_is_odd_is_told_to_its_owner(jobs: Jobs, progress: ProgressMonitor)
     assert note[0] == "job.anomaly"
     assert "70 % before" in note[1]
     assert progress.anomalies_of(1) == (note[1],)
-    progress.faulted(DEVICE.uuid, 13)
+    progress.note_fault(DEVICE.uuid, 13)
     assert len(jobs.notes) == 1, "a program's own fault"
-    progress.faulted(DEVICE.uuid, 48)
-    progress.faulted(DEVICE.uuid, 48)
+    progress.note_fault(DEVICE.uuid, 48)
+    progress.note_fault(DEVICE.uuid, 48)
     assert "device 0, which it runs on, had XID 48" in jobs.notes[1][1]
     assert len(jobs.notes) == 2
 
@@ -189,17 +189,17 @@ def test_what_is_odd_is_told_to_its_owner(jobs: Jobs, progress: ProgressMonitor)
 def workers(jobs: Jobs) -> Job:
     job = jobs.add(1, ("j-1-0", "j-1-1"), members=2, elastic=Elastic(least_members=1, most_members=4))
     group = jobs.groups[1] = LiveGroup(job, new_group(job))
-    group.saved.renew((0, 1))
+    group.record.renew((0, 1))
     return job
 
 
 def test_an_autoscaler_is_fed_with_what_workers_say(jobs: Jobs, progress: ProgressMonitor) -> None:
     job = workers(jobs)
     progress.see(job)
-    progress.joined(job, (0, 1))
+    progress.set_members(job, (0, 1))
     for _ in range(300):
         for worker in (0, 1):
-            progress.reported(ProgressReport(1, 1, worker, samples=100, seconds_ns=SECOND_NS, steps=10))
+            progress.add_report(ProgressReport(1, 1, worker, samples=100, seconds_ns=SECOND_NS, steps=10))
     pass_time(jobs, progress, 5, j_1_0=500, j_1_1=500)
     assert progress.rate(1) == 200
     (wished,) = [told for told in jobs.told if isinstance(told, qe.Wished)]
@@ -207,14 +207,14 @@ def test_an_autoscaler_is_fed_with_what_workers_say(jobs: Jobs, progress: Progre
     progress.save()
     kept = str(jobs.store.facts(1)["scaler"])
     assert "means" in kept
-    assert isinstance(progress._restored(job), Autoscaler)
-    assert progress._restored(job).state() == progress._scalers[1].state()
+    assert isinstance(progress._restore_scaler(job), Autoscaler)
+    assert progress._restore_scaler(job).state() == progress._scalers[1].state()
 
 
 def test_nothing_is_wished_for_one_of_which_nothing_is_known(jobs: Jobs, progress: ProgressMonitor) -> None:
     job = workers(jobs)
     progress.see(job)
-    progress.joined(job, (0, 1))
+    progress.set_members(job, (0, 1))
     pass_time(jobs, progress, 60, j_1_0=0, j_1_1=0)
     assert jobs.told == []
 
@@ -222,7 +222,7 @@ def test_nothing_is_wished_for_one_of_which_nothing_is_known(jobs: Jobs, progres
 def test_without_a_word_it_goes_by_launches(jobs: Jobs, progress: ProgressMonitor) -> None:
     job = workers(jobs)
     progress.see(job)
-    progress.joined(job, (0, 1))
+    progress.set_members(job, (0, 1))
     pass_time(jobs, progress, 600, j_1_0=500, j_1_1=500)
     assert [told for told in jobs.told if isinstance(told, qe.Wished)]
     assert progress.rate(1) > 0
@@ -238,7 +238,7 @@ def test_a_job_that_ends_leaves_its_measured_row(
     for job_id in (1, 2):
         job = jobs.add(job_id, run=launch(predicted))
         progress.see(job)
-        progress.reported(ProgressReport(job_id, 1, 0, samples=100, seconds_ns=2 * SECOND_NS, steps=10))
+        progress.add_report(ProgressReport(job_id, 1, 0, samples=100, seconds_ns=2 * SECOND_NS, steps=10))
         pass_time(jobs, progress, 90, **{f"j_{job_id}": 400})
         progress.ends(job, True)
         job.state = JobState.COMPLETED
@@ -269,7 +269,7 @@ def test_what_was_not_measured_alone_is_not_in_its_row(jobs: Jobs, progress: Pro
         jobs.host.state.slices["other"] = replace(made, name="other", job_id=0)
     progress.see(job)
     seconds_ns = 366 * 86400 * SECOND_NS if spoilt == "nonsense" else SECOND_NS
-    progress.reported(ProgressReport(1, 1, 0, samples=100, seconds_ns=seconds_ns, steps=1))
+    progress.add_report(ProgressReport(1, 1, 0, samples=100, seconds_ns=seconds_ns, steps=1))
     pass_time(jobs, progress, 90, j_1=400, **({"other": 100} if spoilt == "shared" else {}))
     progress.ends(job, True)
     (row,) = dataset.read(jobs.host.config.state / measured_rows.FILE_NAME)
@@ -303,5 +303,5 @@ def test_a_full_disk_costs_no_older_row(
 
 def test_a_slice_without_counters_says_nothing_of_its_peak() -> None:
     known = Watched(1)
-    known.peaked(())
+    known.update_peak(())
     assert known.peak_bytes == 0

@@ -320,7 +320,7 @@ def test_what_was_decided_while_the_database_was_held_is_saved_at_the_end(tmp_pa
 
     asyncio.run(stop())
     assert store.load(10).drains == (kept.drain,)
-    assert not store.unflushed, "what a job has left behind is gone from the files"
+    assert not store.needs_flush, "what a job has left behind is gone from the files"
     store.close()
 
 

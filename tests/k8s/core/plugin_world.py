@@ -21,7 +21,7 @@ from vgpud.k8s.core import plugin_events as ev
 from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, NodeSeen, SliceEnded, SliceMade, Tick
 from vgpud.k8s.core.model import Gpu, Granted, Known
 from vgpud.k8s.core.plugin import State, step
-from vgpud.k8s.core.tenths import preferred
+from vgpud.k8s.core.tenths import choose_preferred_ids
 
 MIB = 1 << 20
 SECOND_NS = 1_000_000_000
@@ -117,7 +117,7 @@ class World:
                 self.logs.append(command.text)
 
     def _make(self, command: MakeSlice) -> SliceMade:
-        asked = command.asked
+        asked = command.requested_claim
         if not self.vgpud_is_there:
             return SliceMade(asked.uid, error="vgpud does not answer", absent=True)
         shares = (Share(g.uuid, g.min_milli, g.max_milli, g.mem_min_bytes, g.mem_max_bytes) for g in asked.granted)
@@ -184,7 +184,7 @@ class World:
         free = {one for one, healthy in self.listed.items() if healthy} - taken
         if not self.registered or len(free) + len(kept) < needed:
             return None
-        return frozenset(preferred(free | kept, kept, needed))
+        return frozenset(choose_preferred_ids(free | kept, kept, needed))
 
     def _allocate(self, ids: frozenset[str], crash_after: int | None) -> ev.Allocated:
         call = next(self._numbers)

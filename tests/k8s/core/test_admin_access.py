@@ -74,7 +74,7 @@ def test_parts_of_one_gpu_are_one_device() -> None:
 def test_names_are_those_of_nvidias_specification() -> None:
     instance = Gpu("MIG-1", 203, "H200 MIG 1g.18gb", 1 << 34, 2 << 20, parent_uuid="GPU-1", profile="1g.18gb")
     assert cdi_devices([instance]) == ("nvidia.com/gpu=1:3",)
-    assert cdi_devices([replace(instance, simulated=True)]) == ()
+    assert cdi_devices([replace(instance, is_simulated=True)]) == ()
 
 
 def test_a_claim_with_and_without_it_is_refused() -> None:

@@ -131,7 +131,7 @@ def test_memory_that_is_reckoned_stays_as_it_was_prepared(device: str) -> None:
     world.claims[ref.namespace, ref.name]["status"]["reservedFor"] = [{"resource": "pods", "uid": POD_2}]
     world.tick(600)
     assert world.run() and world.made == 1, "the same allocation, for another pod"
-    assert world.slices[ref.uid].asked.pods == (POD_2,)
+    assert world.slices[ref.uid].requested_claim.pods == (POD_2,)
 
 
 def test_a_fixed_part_of_another_size_is_not_the_same() -> None:
@@ -162,7 +162,7 @@ def test_a_second_answer_about_a_claim_ends_no_slice_that_was_just_made() -> Non
     world.carry_out(second)
     assert [type(one) for one in world.commands] == [ev.EndSlice]
     assert world.run() and not world.answers[number].error
-    assert [one.asked.granted[0].min_milli for one in world.slices.values()] == [600]
+    assert [one.requested_claim.granted[0].min_milli for one in world.slices.values()] == [600]
 
 
 def test_a_claim_waits_for_a_vgpud_that_starts_together_with_the_driver() -> None:
@@ -334,7 +334,7 @@ def test_a_pod_that_came_later_is_brought_to_vgpud() -> None:
     world.claims[ref.namespace, ref.name]["status"]["reservedFor"].append({"resource": "pods", "uid": POD_2})
     world.post(ev.PodUnknown(f"k-{ref.uid}"))
     world.run()
-    assert world.slices[ref.uid].asked.pods == (POD, POD_2) and world.made == 1
+    assert world.slices[ref.uid].requested_claim.pods == (POD, POD_2) and world.made == 1
 
 
 def again(world: World, ref: Ref, milli: int, pods: tuple[str, ...]) -> None:
@@ -388,7 +388,7 @@ def test_a_call_that_comes_while_an_unused_slice_is_ended_waits_for_that(steps: 
     if world.answers[number].error:  # the claim had been read before
         assert "is not allocated" in world.answers[number].error
         assert not world.prepare(ref).error
-    assert [one.min_milli for one in world.slices[ref.uid].asked.granted] == [700]
+    assert [one.min_milli for one in world.slices[ref.uid].requested_claim.granted] == [700]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -400,7 +400,7 @@ def test_a_claim_that_was_allocated_anew_here_gets_a_new_slice(known: bool) -> N
     if known:
         world.post(world.node_seen())
     assert not world.prepare(ref).error and world.made == 2
-    assert [one.min_milli for one in world.slices[ref.uid].asked.granted] == [700]
+    assert [one.min_milli for one in world.slices[ref.uid].requested_claim.granted] == [700]
     again(world, ref, 800, ("pod-3",))
     world.post(world.node_seen())
     world.tick(601)
@@ -512,7 +512,7 @@ def test_what_kubelet_deletes_while_it_is_written_comes_back() -> None:
         world.post(world.pool_seen())
     world.pool.clear()
     world.post(world.pool_seen())
-    world.post(ev.Published(written=tuple(written)))
+    world.post(ev.Published(written_generations=tuple(written)))
     world.tick(1)
     assert world.run() and len(world.pool) == 2
 
@@ -520,7 +520,7 @@ def test_what_kubelet_deletes_while_it_is_written_comes_back() -> None:
 def test_fields_that_the_server_does_not_store_are_told_once() -> None:
     world = ready()
     for _ in range(3):
-        world.post(ev.Published(dropped=("devices.consumesCounters",)))
+        world.post(ev.Published(dropped_fields=("devices.consumesCounters",)))
     told = [text for command in world.commands if isinstance(command, ev.Log) for text in [command.text]]
     assert [text for text in told if "does not store" in text] == [
         "this API server does not store devices.consumesCounters: enable its feature gates (docs/kubernetes.md)"
@@ -586,5 +586,5 @@ def test_a_server_that_does_not_say_its_version_is_taken_for_a_new_one() -> None
     world = World(1)
     assert world.run()
     before = dict(world.pool)
-    world.post(ev.PoolSeen(tuple(world.pool.values()), listed=True))
+    world.post(ev.PoolSeen(tuple(world.pool.values()), is_from_list=True))
     assert world.run() and world.pool == before and len(names_of(world)) == 17

@@ -11,7 +11,7 @@ from tests.k8s.parts import MIB, NODE, allocated
 from vgpud.k8s.core.claims import ClaimError, read_claim
 from vgpud.k8s.core.model import Gpu, Ref
 from vgpud.k8s.core.published import Policy, devices, offers, specs
-from vgpud.k8s.core.tenths import listed
+from vgpud.k8s.core.tenths import list_devices
 
 INSTANCE = replace(
     gpus()[0],
@@ -61,4 +61,4 @@ def test_there_are_no_fixed_parts_of_an_instance() -> None:
     claim = allocated("fixed", ("mig-100-half-0", {}), pods=("p",))
     with pytest.raises(ClaimError, match="which this node does not have: it has gpu-1, mig-100"):
         read_claim(claim, Ref(claim["metadata"]["uid"], "team", "fixed"), offers(NODE_GPUS), NODE, 0)
-    assert {uuid.rpartition("-tenth-")[0] for uuid, _ in listed(NODE_GPUS)} == {"GPU-1"}
+    assert {uuid.rpartition("-tenth-")[0] for uuid, _ in list_devices(NODE_GPUS)} == {"GPU-1"}

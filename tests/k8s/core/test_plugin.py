@@ -251,7 +251,7 @@ def test_a_gpu_with_slices_of_resource_claims_is_not_given_away() -> None:
     world.post(NodeSeen(world.gpus, (claim,)))
     world.run()
     assert {name for name, ok in world.listed.items() if ok} == {f"GPU-0-tenth-{n}" for n in range(10)}
-    assert not world.state.known
+    assert not world.state.allocations
     world.post(world.node_seen())
     world.run()
     assert all(world.listed.values())

@@ -80,7 +80,7 @@ def test_a_node_promises_no_more_slices_than_it_has(count: int, each: int) -> No
 
 
 def test_gpus_that_are_not_given_to_kubernetes_take_no_slices_from_those_that_are() -> None:
-    others = [replace(one, given=one.index == 0) for one in gpus(8)]
+    others = [replace(one, is_for_kubernetes=one.index == 0) for one in gpus(8)]
     (spec,) = specs(others, NODE, Policy(slices_max=128, fixed_sizes=False))
     assert [one["capacity"]["slices"]["value"] for one in spec["devices"]] == ["128"]
 

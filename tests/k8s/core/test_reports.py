@@ -61,7 +61,9 @@ def test_a_resized_slice_is_reported_with_its_numbers() -> None:
     world.prepare(ref)
     world.post(world.node_seen())
     take_reports(world)
-    world.resized[ref.uid] = tuple(replace(one, max_milli=1000) for one in world.slices[ref.uid].asked.granted)
+    world.resized[ref.uid] = tuple(
+        replace(one, max_milli=1000) for one in world.slices[ref.uid].requested_claim.granted
+    )
     world.post(world.node_seen())
     world.run()
     assert "gpu-0: 0.5 to 1 of the SM time" in world.reports[0].note

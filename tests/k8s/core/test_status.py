@@ -27,7 +27,9 @@ def seen(world: World) -> None:
 
 
 def resize(world: World, ref: Ref, most: int) -> None:
-    world.resized[ref.uid] = tuple(replace(one, max_milli=most) for one in world.slices[ref.uid].asked.granted)
+    world.resized[ref.uid] = tuple(
+        replace(one, max_milli=most) for one in world.slices[ref.uid].requested_claim.granted
+    )
     seen(world)
 
 
@@ -78,7 +80,7 @@ def test_a_condition_keeps_the_time_from_which_on_it_was_so() -> None:
 def test_a_driver_that_was_away_during_the_resize_writes_it() -> None:
     world = World()
     ref = prepared(world)
-    world.resized[ref.uid] = tuple(replace(one, max_milli=700) for one in world.slices[ref.uid].asked.granted)
+    world.resized[ref.uid] = tuple(replace(one, max_milli=700) for one in world.slices[ref.uid].requested_claim.granted)
     world.start()
     world.tick(1)
     assert world.run() and maxima(world, ref) == [700]
@@ -91,7 +93,9 @@ def test_resizes_while_it_is_being_written_end_with_the_last_numbers() -> None:
     world = World()
     ref = prepared(world)
     for most in (600, 700, 500, 800, 500):
-        world.resized[ref.uid] = tuple(replace(one, max_milli=most) for one in world.slices[ref.uid].asked.granted)
+        world.resized[ref.uid] = tuple(
+            replace(one, max_milli=most) for one in world.slices[ref.uid].requested_claim.granted
+        )
         world.post(world.node_seen())
         world.run(1)
     assert world.run() and maxima(world, ref) == [500]
@@ -103,7 +107,7 @@ def test_a_write_that_failed_is_made_when_the_claims_are_compared_again() -> Non
     ref = prepared(world)
     world.tick(1)
     assert world.run()
-    world.resized[ref.uid] = tuple(replace(one, max_milli=700) for one in world.slices[ref.uid].asked.granted)
+    world.resized[ref.uid] = tuple(replace(one, max_milli=700) for one in world.slices[ref.uid].requested_claim.granted)
     world.post(world.node_seen())
     world.run(1)  # the claim is read, and then the server goes
     world.api_is_there = False

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from vgpud.k8s.core.model import Gpu
-from vgpud.k8s.core.tenths import PER_GPU, AllocationError, device_id, granted, listed, preferred
+from vgpud.k8s.core.tenths import PER_GPU, AllocationError, device_id, granted, list_devices, choose_preferred_ids
 
 MIB = 1 << 20
 
@@ -83,36 +83,36 @@ def test_the_sum_of_all_slices_never_exceeds_the_gpu(memory_bytes: int, sizes: l
 def test_a_drained_faulty_or_taken_gpu_is_not_healthy() -> None:
     for more in ({"drained": "x"}, {"fault": "x"}, {"taken_by": "x"}):
         found = [Gpu("GPU-0", 0, "H100", 1 << 30, 2 * MIB, **more), *gpus()[1:]]
-        assert [healthy for _, healthy in listed(found)] == [False] * 10 + [True] * 10
+        assert [healthy for _, healthy in list_devices(found)] == [False] * 10 + [True] * 10
 
 
 # ---- preferred ids ----
 
 
 def test_the_fullest_gpu_where_it_fits() -> None:
-    assert preferred(ids(a=range(10), b=range(4), c=range(6)), (), 4) == tuple(ids(b=range(4)))
-    assert preferred(ids(a=range(10), b=range(4), c=range(6)), (), 5) == tuple(ids(c=range(5)))
+    assert choose_preferred_ids(ids(a=range(10), b=range(4), c=range(6)), (), 4) == tuple(ids(b=range(4)))
+    assert choose_preferred_ids(ids(a=range(10), b=range(4), c=range(6)), (), 5) == tuple(ids(c=range(5)))
 
 
 def test_ids_that_an_init_container_had_come_first_and_the_rest_from_their_gpu() -> None:
-    assert preferred(ids(a=range(2, 6), b=range(10)), ids(b=[7]), 3) == tuple(ids(b=[7, 0, 1]))
+    assert choose_preferred_ids(ids(a=range(2, 6), b=range(10)), ids(b=[7]), 3) == tuple(ids(b=[7, 0, 1]))
 
 
 def test_more_than_a_gpu_is_whole_ones_and_a_part_elsewhere() -> None:
     free = ids(a=range(10), b=range(10), c=range(7), d=range(6))
-    assert counts(preferred(free, (), 25)) == [10, 10, 5]
-    assert set(ids(d=range(5))) <= set(preferred(free, (), 25))
-    assert counts(preferred(ids(a=range(10), b=range(10)), (), 15)) == [10, 5]
+    assert counts(choose_preferred_ids(free, (), 25)) == [10, 10, 5]
+    assert set(ids(d=range(5))) <= set(choose_preferred_ids(free, (), 25))
+    assert counts(choose_preferred_ids(ids(a=range(10), b=range(10)), (), 15)) == [10, 5]
 
 
 def test_the_gpu_with_the_part_is_chosen_so_that_the_others_can_be_whole() -> None:
     must = [*ids(a=[0, 1, 2]), *ids(b=[0, 1])]
-    assert counts(preferred(ids(a=range(10), b=range(5), c=range(10)), must, 13)) == [10, 3]
-    granted(preferred(ids(a=range(10), b=range(5), c=range(10)), must, 13), gpus(3), 0)
+    assert counts(choose_preferred_ids(ids(a=range(10), b=range(5), c=range(10)), must, 13)) == [10, 3]
+    granted(choose_preferred_ids(ids(a=range(10), b=range(5), c=range(10)), must, 13), gpus(3), 0)
 
 
 def test_what_does_not_fit_on_one_gpu_is_on_as_few_as_possible() -> None:
-    assert counts(preferred(ids(a=range(3), b=range(4), c=range(2)), (), 7)) == [4, 3]
+    assert counts(choose_preferred_ids(ids(a=range(3), b=range(4), c=range(2)), (), 7)) == [4, 3]
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -122,7 +122,7 @@ def test_preferred_ids_are_available_and_as_many_as_asked_for_and_fit_whenever_a
     free = data.draw(st.lists(st.sampled_from(everything), unique=True, min_size=1))
     must = data.draw(st.lists(st.sampled_from(free), unique=True, max_size=4))
     size = data.draw(st.integers(max(len(must), 1), len(free)))
-    chosen = preferred(free, set(must), size)
+    chosen = choose_preferred_ids(free, set(must), size)
     assert len(set(chosen)) == len(chosen) == size and set(must) <= set(chosen) <= set(free)
     fits = _fits(free, must, size)
     if fits:

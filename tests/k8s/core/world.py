@@ -70,7 +70,7 @@ class World:
                 one.granted,
                 pod_names=one.pod_names,
             )
-            for uid, one in ((uid, made.asked) for uid, made in self.slices.items())
+            for uid, one in ((uid, made.requested_claim) for uid, made in self.slices.items())
         ]
         return ev.NodeSeen(self.gpus, tuple(claims))
 
@@ -123,15 +123,15 @@ class World:
         return ev.StatusWritten(command.ref.uid)
 
     def _make(self, command: ev.MakeSlice) -> ev.SliceMade:
-        asked = command.asked
+        asked = command.requested_claim
         if not self.vgpud_is_there:
             return ev.SliceMade(asked.uid, error="vgpud does not answer")
         for one in asked.granted:
-            others = [g for uid, made in self.slices.items() if uid != asked.uid for g in made.asked.granted]
+            others = [g for uid, made in self.slices.items() if uid != asked.uid for g in made.requested_claim.granted]
             if sum(g.min_milli for g in others if g.uuid == one.uuid) + one.min_milli > 1000:
                 return ev.SliceMade(asked.uid, error=f"device {one.uuid} is full", full=True)
         old = self.slices.get(asked.uid)
-        if old and set(old.asked.granted) != set(asked.granted):
+        if old and set(old.requested_claim.granted) != set(asked.granted):
             return ev.SliceMade(asked.uid, error="it was prepared here with other devices or amounts")
         self.made += old is None
         self.slices[asked.uid] = command
@@ -156,7 +156,7 @@ class World:
             self.writes += 1
         for name in command.changes.deletions:
             self.pool.pop(name, None)
-        self.post(ev.Published(written=tuple(written)))
+        self.post(ev.Published(written_generations=tuple(written)))
         if self.watch_is_alive:
             self.post(self.pool_seen())
 

@@ -94,7 +94,7 @@ def _grid(jobs: Sequence[dict[str, Any]]) -> Grid:
     from vgpud.cli.common.fit import Grid
 
     titles = ("JOB", "QUEUE", ">UID", ">GPUS", ">NODES", "STATE", "WHERE OR WHY")
-    return Grid(titles, [_row(job) for job in jobs], first_to_go=("UID", "NODES"), below=("WHERE OR WHY",))
+    return Grid(titles, [_row(job) for job in jobs], first_to_go=("UID", "NODES"), own_line_columns=("WHERE OR WHY",))
 
 
 def _row(job: dict[str, Any]) -> Sequence[str]:
@@ -117,18 +117,18 @@ def _queues_grid(queues: Sequence[dict[str, Any]]) -> Grid:
     return Grid(titles, [row(one) for one in queues], first_to_go=("PARENT", "PLACEMENT", "POLICY"))
 
 
-def _remarks(known: dict[str, Any]) -> list[str]:
-    found = [f"{job['slurm_id']} is not queued: {job['why']}" for job in known["refused"]]
-    if known.get("refused_left_out"):
-        found.append(f"{known['refused_left_out']} more jobs are not queued")
-    found += list(known["unusable_nodes"].values())
-    if known.get("queues_fault"):
-        found.append(known["queues_fault"])
-    if known["jobs_left_out"]:
-        found.append(f"{known['jobs_left_out']} more jobs wait behind these")
-    if known["foreign_jobs"]:
-        found.append(f"{known['foreign_jobs']} jobs run that Slurm started by itself: squeue shows them")
-    if not known["fresh"]:
+def _remarks(cluster_status: dict[str, Any]) -> list[str]:
+    found = [f"{job['slurm_id']} is not queued: {job['why']}" for job in cluster_status["refused"]]
+    if cluster_status.get("refused_left_out"):
+        found.append(f"{cluster_status['refused_left_out']} more jobs are not queued")
+    found += list(cluster_status["unusable_nodes"].values())
+    if cluster_status.get("queues_fault"):
+        found.append(cluster_status["queues_fault"])
+    if cluster_status["jobs_left_out"]:
+        found.append(f"{cluster_status['jobs_left_out']} more jobs wait behind these")
+    if cluster_status["foreign_jobs"]:
+        found.append(f"{cluster_status['foreign_jobs']} jobs run that Slurm started by itself: squeue shows them")
+    if not cluster_status["fresh"]:
         found.append("no controller has looked for a minute: Slurm's own order holds (start `vgpu cluster run`)")
     return found
 

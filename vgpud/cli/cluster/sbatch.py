@@ -34,7 +34,7 @@ def submit(settings: Settings, job: Submission, run: Run) -> int:
     """Prints Slurm's number of the job; returns the exit code. Raises CliError, UsageError."""
     from vgpud.cluster.shell import sbatch
 
-    for name, value in job.said:
+    for name, value in job.comment_fields:
         if any(letter.isspace() for letter in value):
             raise click.UsageError(f"{name} {value!r} has a space: write one word")
     try:

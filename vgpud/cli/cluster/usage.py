@@ -33,29 +33,29 @@ class Asked:
     states: Collection[str] = ()
 
 
-def show(settings: Settings, state_dir: Path | None, asked: Asked) -> None:
+def show(settings: Settings, state_dir: Path | None, query: Asked) -> None:
     """In any of the four formats, or as csv: that of single jobs is a trace for `vgpu simulate`."""
     from vgpud.cli.common.output import emit
     from vgpud.core.jobs.model import NEVER_NS
     from vgpud.store import cluster as store
 
-    until_ns = NEVER_NS if asked.until_ns is None else asked.until_ns
-    found = store.usage(find_state_dir(state_dir), asked.since_ns or 0, until_ns)
+    until_ns = NEVER_NS if query.until_ns is None else query.until_ns
+    found = store.usage(find_state_dir(state_dir), query.since_ns or 0, until_ns)
     items = [dict(zip(store.USAGE_COLUMNS, row, strict=True)) for row in found]
-    items = [one for one in items if asked.uid in (None, one["uid"])]
-    items = [one for one in items if not asked.states or one["state"] in asked.states]
-    if asked.by == "job":
+    items = [one for one in items if query.uid in (None, one["uid"])]
+    items = [one for one in items if not query.states or one["state"] in query.states]
+    if query.by == "job":
         columns, rows, key = store.USAGE_COLUMNS, items, "slurm_id"
         data: Row = {"jobs": items}
     else:
-        key = "uid" if asked.by == "user" else "queue"
+        key = "uid" if query.by == "user" else "queue"
         columns, rows = (key, "jobs", *_AMOUNTS), _sums(items, key)
-        data = {"by": asked.by, "usage": rows}
+        data = {"by": query.by, "usage": rows}
     if settings.output == "csv":
         headers = [columns] if settings.headers else []
         csv.writer(sys.stdout, lineterminator="\n").writerows([*headers, *([row[c] for c in columns] for row in rows)])
         return
-    grid: Callable[[], Grid] = (lambda: _jobs_grid(rows)) if asked.by == "job" else (lambda: _sums_grid(rows, key))
+    grid: Callable[[], Grid] = (lambda: _jobs_grid(rows)) if query.by == "job" else (lambda: _sums_grid(rows, key))
     emit(settings, data, [row[key] for row in rows], grid)
 
 

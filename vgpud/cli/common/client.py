@@ -25,10 +25,10 @@ from vgpud.v1 import vgpud_pb2 as pb
 T = TypeVar("T")
 
 
-def told(error: VgpudError, remote: bool = False) -> CliError:
+def make_cli_error(error: VgpudError, remote: bool = False) -> CliError:
     """What a user is told of it. `remote`: the uids in it are another machine's."""
     found = CliError(str(error) if remote else named_users(str(error)), ExitCode(error.exit_code))
-    found.unanswered = isinstance(error, ClientError) and error.unanswered
+    found.is_unanswered = isinstance(error, ClientError) and error.is_unanswered
     return found
 
 
@@ -61,7 +61,7 @@ class Client(Connection):
                     raise
                 super().__init__(settings.host, timeout_s=settings.timeout_s, check=check)
         except VgpudError as error:
-            raise told(error) from error
+            raise make_cli_error(error) from error
 
     @property
     def own_uid(self) -> int:
@@ -72,13 +72,13 @@ class Client(Connection):
         try:
             return super().send(call)
         except ClientError as error:
-            raise told(error, self.remote) from error
+            raise make_cli_error(error, self.remote) from error
 
-    def watch(self, watched: Watched[T]) -> Iterator[T]:
+    def watch(self, watch_call: Watched[T]) -> Iterator[T]:
         try:
-            yield from super().watch(watched)
+            yield from super().watch(watch_call)
         except ClientError as error:
-            raise told(error, self.remote) from error
+            raise make_cli_error(error, self.remote) from error
 
     def node(self) -> pb.Node:
         return self.send(calls.node())

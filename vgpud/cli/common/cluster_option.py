@@ -44,12 +44,12 @@ def with_run_dir(text: str) -> Callable[[F], F]:
     return add
 
 
-def check(instead: Mapping[str, str], only: Collection[str] = ("run_dir",)) -> bool:
+def check(alternatives: Mapping[str, str], only: Collection[str] = ("run_dir",)) -> bool:
     """Whether --cluster was given. `instead`: keyword of an option that makes no sense there -> what to write instead;
     `only`: those that make sense nowhere else. Raises UsageError for one that was given."""
-    ctx, remedies = click.get_current_context(), {**_ALWAYS, **instead}
+    ctx, remedies = click.get_current_context(), {**_ALWAYS, **alternatives}
     over_cluster = bool(ctx.params["over_cluster"])
-    for option in _given(ctx):
+    for option in _find_given_options(ctx):
         name = str(option.name)
         if over_cluster and name in remedies:
             raise click.UsageError(f"{_spelling(option)} with --cluster: {remedies[name]}")
@@ -58,7 +58,7 @@ def check(instead: Mapping[str, str], only: Collection[str] = ("run_dir",)) -> b
     return over_cluster
 
 
-def _given(ctx: click.Context) -> Iterator[click.Parameter]:
+def _find_given_options(ctx: click.Context) -> Iterator[click.Parameter]:
     return (one for one in ctx.command.params if one.name and ctx.get_parameter_source(one.name) in _GIVEN)
 
 

@@ -49,7 +49,7 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     before, comma, begun = incomplete.rpartition(",")
     try:
         with JobClient(_quiet(ctx)) as client:
-            jobs = [job for job in client.jobs(ended=True) if str(job.job_id).startswith(begun)]
+            jobs = [job for job in client.jobs(include_ended=True) if str(job.job_id).startswith(begun)]
     except click.ClickException:
         return []
     return [CompletionItem(f"{before}{comma}{job.job_id}", help=f"{job.spec.name} {job.state}") for job in jobs]

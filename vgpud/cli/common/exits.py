@@ -35,7 +35,7 @@ class CliError(click.ClickException):
     """Ends a command with one line (the value and the remedy) and an exit code."""
 
     #: whether the daemon may have carried the request out although no answer arrived
-    unanswered = False
+    is_unanswered = False
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.OTHER) -> None:
         super().__init__(message)

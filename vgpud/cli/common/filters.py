@@ -27,8 +27,8 @@ class States(AnyParam):
 
     name = "states"
 
-    def __init__(self, known: Sequence[str]) -> None:
-        self._known = known
+    def __init__(self, state_names: Sequence[str]) -> None:
+        self._known = state_names
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
@@ -45,10 +45,10 @@ def user_option(text: str) -> Callable[[Command], Command]:
     return click.option("-u", "--user", "uid", type=User(), default=None, metavar="USER", help=text)
 
 
-def state_option(known: Sequence[str], text: str) -> Callable[[Command], Command]:
+def state_option(state_names: Sequence[str], text: str) -> Callable[[Command], Command]:
     """--state: the keyword `states`, (): any."""
-    said = f"{text}: {', '.join(known)}; several are separated by commas."
-    return click.option("--state", "states", type=States(known), default=(), metavar="STATE", help=said)
+    said = f"{text}: {', '.join(state_names)}; several are separated by commas."
+    return click.option("--state", "states", type=States(state_names), default=(), metavar="STATE", help=said)
 
 
 def since_option(text: str) -> Callable[[Command], Command]:

@@ -41,7 +41,7 @@ class Grid:
     titles: Sequence[str]
     rows: list[Sequence[str | Cell]] = field(default_factory=list)
     first_to_go: Sequence[str] = ()
-    below: Sequence[str] = ()
+    own_line_columns: Sequence[str] = ()
     names: Sequence[str] = ()
 
 
@@ -57,13 +57,13 @@ def cells_of(text: str) -> int:
     return cell_len(text)
 
 
-def wrapped(text: str, width: int, further: str = "") -> list[str]:
+def wrap_text(text: str, width: int, subsequent_indent: str = "") -> list[str]:
     """The text in lines of at most this width, broken between words only. further: indent from the second line on."""
     lines, line = [], ""
     for gap, word in re.findall(r"(\s*)(\S+)", text):
         if line.strip() and cells_of(line + gap + word) > width:
             lines.append(line)
-            line, gap = further, ""
+            line, gap = subsequent_indent, ""
         line += gap + word
     return [*lines, line]
 
@@ -73,13 +73,13 @@ def lines_of(grid: Grid, headers: bool, width: int | None) -> list[Line]:
     rows = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in grid.rows]
     rows = [[Cell(plain(cell.text), cell.style) for cell in row] for row in rows]
     titles = list(grid.titles)
-    if width is None or _needed(titles, rows) <= width:
-        return _drawn(titles, rows, headers, _widths(titles, rows), [[] for _ in rows])
-    kept = [i for i, title in enumerate(titles) if title.lstrip(">") not in grid.below]
+    if width is None or _measure_width(titles, rows) <= width:
+        return _draw_lines(titles, rows, headers, _widths(titles, rows), [[] for _ in rows])
+    kept = [i for i, title in enumerate(titles) if title.lstrip(">") not in grid.own_line_columns]
     long = [i for i in range(len(titles)) if i not in kept]
     _shorten_names(grid, titles, rows, kept, width - (_BESIDE_CELLS + GAP_CELLS if long else 0))
     for name in grid.first_to_go:
-        if _needed([titles[i] for i in kept], [[row[i] for i in kept] for row in rows]) <= width:
+        if _measure_width([titles[i] for i in kept], [[row[i] for i in kept] for row in rows]) <= width:
             break
         kept = [i for i in kept if titles[i].lstrip(">") != name]
         long = [i for i in long if titles[i].lstrip(">") != name]
@@ -100,16 +100,16 @@ def lines_of(grid: Grid, headers: bool, width: int | None) -> list[Line]:
     if beside:
         shown.append(titles[long[0]])
         widths.append(left)
-    return _drawn(shown, main, headers, widths, notes)
+    return _draw_lines(shown, main, headers, widths, notes)
 
 
 def _shorten_names(
-    grid: Grid, titles: Sequence[str], rows: Sequence[list[Cell]], kept: Sequence[int], width: int
+    grid: Grid, titles: Sequence[str], rows: Sequence[list[Cell]], column_indices: Sequence[int], width: int
 ) -> None:
     """Shortens the widest names until the columns that are kept fit, or none is wider than NAME_CELLS."""
-    named = [i for i in kept if titles[i] in grid.names]
+    named = [i for i in column_indices if titles[i] in grid.names]
     widths = _widths(titles, rows)
-    over = sum(widths[i] for i in kept) + GAP_CELLS * (len(kept) - 1) - width
+    over = sum(widths[i] for i in column_indices) + GAP_CELLS * (len(column_indices) - 1) - width
     while over > 0 and named:
         widest = max(named, key=lambda i: widths[i])
         if widths[widest] <= NAME_CELLS:
@@ -119,14 +119,14 @@ def _shorten_names(
         widths[widest] -= taken
         over -= taken
         for row in rows:
-            row[widest] = Cell(shortened(row[widest].text, widths[widest]), row[widest].style)
+            row[widest] = Cell(shorten_text(row[widest].text, widths[widest]), row[widest].style)
 
 
-def _note(title: str, text: str, named: bool, width: int) -> list[str]:
+def _note(title: str, text: str, has_label: bool, width: int) -> list[str]:
     """A text on lines of its own; named: with its column's title, because it is not the row's first text."""
-    label = f"{title.lower()}: " if named else ""
+    label = f"{title.lower()}: " if has_label else ""
     indent = " " * min(INDENT_CELLS, max(0, width - 1))
-    return wrapped(indent + label + text, width, indent)
+    return wrap_text(indent + label + text, width, indent)
 
 
 def _widths(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[int]:
@@ -137,7 +137,7 @@ def _widths(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[int]:
     ]
 
 
-def _needed(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> int:
+def _measure_width(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> int:
     widths = _widths(titles, rows)
     return sum(widths) + GAP_CELLS * max(0, len(widths) - 1)
 
@@ -154,7 +154,7 @@ def _cut(widths: list[int], width: int) -> list[int]:
     return widths
 
 
-def _drawn(
+def _draw_lines(
     titles: Sequence[str],
     rows: Sequence[Sequence[Cell]],
     headers: bool,
@@ -173,7 +173,7 @@ def _line(row: Sequence[Cell], widths: Sequence[int], right: Sequence[bool]) -> 
     pieces: Line = []
     blanks = 0  # not written yet: a line has no blanks at its end
     for cell, width, is_right in zip(row, widths, right, strict=True):
-        text = shortened(cell.text, width)
+        text = shorten_text(cell.text, width)
         fill = width - cells_of(text)
         if text:
             pieces.append((" " * (blanks + (fill if is_right else 0)), ""))
@@ -183,7 +183,7 @@ def _line(row: Sequence[Cell], widths: Sequence[int], right: Sequence[bool]) -> 
     return [piece for piece in pieces if piece[0]]
 
 
-def shortened(text: str, width: int) -> str:
+def shorten_text(text: str, width: int) -> str:
     """The text, or its first characters and "~" in place of the rest."""
     if cells_of(text) <= width:
         return text

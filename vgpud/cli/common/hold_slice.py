@@ -92,11 +92,11 @@ class Holder:
             with contextlib.suppress(OSError):  # as if the connection had ended
                 self._sock.recv(_REPLY_BYTES_MAX)  # nothing is ever sent: returns at the connection's end
             self._sock.close()
-            if not self._again():
+            if not self._reconnect():
                 return
         self._sock.close()
 
-    def _again(self) -> bool:
+    def _reconnect(self) -> bool:
         """Retries until connected. False: close() was called, or the slice is gone."""
         while not self._end.wait(_AGAIN_S):
             try:

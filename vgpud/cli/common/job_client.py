@@ -22,20 +22,20 @@ class JobClient(Client):
     def explain(self, job_id: int) -> pb.ExplainJobResponse:
         return self.send(calls.explain_job(job_id))
 
-    def simulated(self) -> frozenset[int]:
+    def find_simulated_indices(self) -> frozenset[int]:
         """The indices of the simulated devices."""
         return frozenset(device.index for device in self.devices() if device.simulated)
 
     def jobs(
         self,
-        ended: bool = False,
+        include_ended: bool = False,
         queue: str = "",
         uid: int | None = None,
         states: Sequence[str] = (),
         since_ns: int | None = None,
     ) -> list[pb.Job]:
         """uid None: of all users that the caller may see; states (): in any; since_ns: active at some time since."""
-        return self.all(calls.jobs(ended, queue, uid, states, since_ns))
+        return self.all(calls.jobs(include_ended, queue, uid, states, since_ns))
 
     def cancel(self, job_id: int, array: bool = False) -> None:
         self.send(calls.cancel(job_id, array))

@@ -74,13 +74,13 @@ class _WithGlobals(click.Command):
         """The help; also examples, which click never breaks, keep within the width of the terminal."""
         import shutil
 
-        from vgpud.cli.common.fit import INDENT_CELLS, wrapped
+        from vgpud.cli.common.fit import INDENT_CELLS, wrap_text
 
         width = min(_HELP_CELLS, shutil.get_terminal_size((_HELP_CELLS, 24)).columns)
         lines: list[str] = []
         for line in super().get_help(ctx).split("\n"):
             indent = len(line) - len(line.lstrip()) + INDENT_CELLS
-            lines += wrapped(line, width, " " * indent) if len(line) > width else [line]
+            lines += wrap_text(line, width, " " * indent) if len(line) > width else [line]
         return "\n".join(lines)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

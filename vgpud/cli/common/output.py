@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from vgpud.cli.common.fit import INDENT_CELLS, Grid, Line, lines_of, wrapped
+from vgpud.cli.common.fit import INDENT_CELLS, Grid, Line, lines_of, wrap_text
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.text import plain
 from vgpud.core.units import finite
@@ -33,14 +33,14 @@ def console(settings: Settings, stderr: bool = False, width: int | None = None) 
     return Console(file=sys.stderr if stderr else sys.stdout, no_color=not settings.color, width=width, highlight=False)
 
 
-def blocks_unknown(out: Console) -> bool:
+def blocks_unknown(terminal: Console) -> bool:
     """Whether the encoding or the Linux console's font lacks block characters.
 
     In the C locale Python assumes UTF-8, which the terminal may not.
     """
     named = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
     plain = named in ("C", "POSIX") or os.environ.get("TERM") == "linux"
-    return out.options.ascii_only or (out.is_terminal and plain)
+    return terminal.options.ascii_only or (terminal.is_terminal and plain)
 
 
 def width_of(stream: TextIO) -> int | None:
@@ -71,12 +71,12 @@ def print_grid(settings: Settings, grid: Grid) -> None:
         out.print(line)
 
 
-def print_lines(lines: Iterable[str], further: str = "") -> None:
+def print_lines(lines: Iterable[str], subsequent_indent: str = "") -> None:
     """Writes lines of text to stdout; on a terminal broken between words, with this indent from the second line on."""
     width = width_of(sys.stdout)
     for line in lines:
         indent = line[: len(line) - len(line.lstrip())]
-        print("\n".join([line] if width is None else wrapped(line, width, further or indent)))
+        print("\n".join([line] if width is None else wrap_text(line, width, subsequent_indent or indent)))
 
 
 def dump(settings: Settings, data: Mapping[str, Any], line: bool = False) -> None:
@@ -112,4 +112,4 @@ def say(text: str) -> None:
 def remark(text: str, width: int | None) -> list[str]:
     """The lines of a remark within this width; None: one line."""
     line = f"vgpu: {plain(text)}"
-    return [line] if width is None else wrapped(line, width, " " * INDENT_CELLS)
+    return [line] if width is None else wrap_text(line, width, " " * INDENT_CELLS)

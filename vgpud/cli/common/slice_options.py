@@ -69,9 +69,9 @@ _FIELDS = {
 }
 
 
-def spec_options(function: F, *, without: Collection[str] = ()) -> F:
+def spec_options(function: F, *, excluded_names: Collection[str] = ()) -> F:
     """Adds --gpus, --min, --max, --mem... and --class, --priority...; `without`: except these."""
-    return _add(function, {name: row for name, row in _OPTIONS.items() if name not in without})
+    return _add(function, {name: row for name, row in _OPTIONS.items() if name not in excluded_names})
 
 
 def change_options(function: F) -> F:
@@ -86,13 +86,13 @@ def _add(function: F, rows: dict[str, tuple[str, Any, str | None, str]]) -> F:
     return function
 
 
-def build_spec(given: Given, **more: Any) -> pb.SliceSpec:
+def build_spec(option_values: Given, **spec_fields: Any) -> pb.SliceSpec:
     """The API's spec from these options. Raises UsageError if two of them contradict each other."""
     from vgpud.v1 import vgpud_pb2 as pb
 
-    asked = {name: value for name, value in given.items() if value is not None}
+    asked = {name: value for name, value in option_values.items() if value is not None}
     _check(asked)
-    spec = pb.SliceSpec(**more)
+    spec = pb.SliceSpec(**spec_fields)
     for name, value in asked.items():
         if value != DEFAULT:
             for field in _FIELDS.get(name, (name,)):
@@ -100,17 +100,17 @@ def build_spec(given: Given, **more: Any) -> pb.SliceSpec:
     return spec
 
 
-def changed_fields(given: Given) -> list[str]:
+def changed_fields(option_values: Given) -> list[str]:
     """The fields of the API's spec that these options change."""
-    return [field for name, value in given.items() if value is not None for field in _FIELDS.get(name, (name,))]
+    return [field for name, value in option_values.items() if value is not None for field in _FIELDS.get(name, (name,))]
 
 
-def _check(asked: Given) -> None:
-    low, high = (asked.get(name, DEFAULT) for name in ("min_milli", "max_milli"))
+def _check(option_values: Given) -> None:
+    low, high = (option_values.get(name, DEFAULT) for name in ("min_milli", "max_milli"))
     if DEFAULT not in (low, high) and low > high:
         from vgpud.core.units import format_gpus
 
         what = f"--min {format_gpus(low)} is more than --max {format_gpus(high)}"
         raise click.UsageError(f"{what}: lower --min or raise --max")
-    if "mem" in asked and ("mem_min" in asked or "mem_max" in asked):
+    if "mem" in option_values and ("mem_min" in option_values or "mem_max" in option_values):
         raise click.UsageError("--mem sets both limits: give either --mem, or --mem-min and --mem-max")

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vgpud.cli.common.fit import Cell, Grid, shortened
+from vgpud.cli.common.fit import Cell, Grid, shorten_text
 from vgpud.cli.common.text import duration, natural_key
 from vgpud.cli.common.users import named_users, user_name
 from vgpud.cli.common.views import View
@@ -23,13 +23,13 @@ def percent(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio * 100:.1f}%"
 
 
-def device_label(index: int, simulated: bool) -> str:
+def device_label(index: int, is_simulated: bool) -> str:
     """One word, so that columns can be split at blanks."""
-    return f"{index}-SIMULATED" if simulated else str(index)
+    return f"{index}-SIMULATED" if is_simulated else str(index)
 
 
-def full_name(name: str, simulated: bool) -> str:
-    return f"SIMULATED {name}" if simulated and "SIMULATED" not in name else name
+def full_name(name: str, is_simulated: bool) -> str:
+    return f"SIMULATED {name}" if is_simulated and "SIMULATED" not in name else name
 
 
 def span(low: str, high: str) -> str:
@@ -52,7 +52,7 @@ def now_utc() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc)
 
 
-def _offered(device: View) -> str:
+def _describe_offer(device: View) -> str:
     """Whether a device is offered to slices, and if not, why."""
     if device["drained"]:
         return f"no: drained: {device['drained']}"
@@ -70,7 +70,7 @@ def not_offered(taken_by: str) -> str:
 def devices_grid(devices: Sequence[View]) -> Grid:
     titles = ("DEVICE", "NAME", ">UTIL", ">RESERVED", ">FREE", ">MEM-USED", ">MEM-RESERVED", ">MEM-TOTAL")
     least = ("UUID", "MEM-RESERVED", "UTIL", "NAME", "MEM-USED", "RESERVED", "MEM-TOTAL")
-    grid = Grid((*titles, "OFFERED", "UUID"), first_to_go=least, below=("OFFERED",))
+    grid = Grid((*titles, "OFFERED", "UUID"), first_to_go=least, own_line_columns=("OFFERED",))
     for d in devices:
         grid.rows.append(
             (
@@ -82,7 +82,7 @@ def devices_grid(devices: Sequence[View]) -> Grid:
                 format_bytes(d["memory_used_bytes"]),
                 format_bytes(d["memory_reserved_bytes"]),
                 format_bytes(d["memory_total_bytes"]),
-                _offered(d),
+                _describe_offer(d),
                 d["uuid"],
             )
         )
@@ -174,7 +174,7 @@ def containers_label(containers: Sequence[View]) -> str:
 
 def container_label(name: str | None, container_id: str | None) -> str:
     """A container as its engine lists it, one word: its name, else the id's first 12 characters; "-" for none."""
-    return shortened(name, _NAME_CELLS) if name else (container_id or "-")[:12]
+    return shorten_text(name, _NAME_CELLS) if name else (container_id or "-")[:12]
 
 
 def _memory_cell(device: View) -> Cell:
@@ -205,7 +205,12 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
     titles = ("PID", "USER", "SLICE", "CLASS", ">PRIO", "DEVICE", ">MIN", ">MAX", ">MEM-MIN", ">MEM-MAX", ">MEM-USED")
     all_titles = (*titles, ">MEM-PEAK", ">LAUNCHES", ">AGE", "CONTAINER", "PROGRAM")
     least = ("MEM-MIN", "PRIO", "MEM-PEAK", "CLASS", "CONTAINER", "LAUNCHES", "AGE", "MIN", "MEM-MAX", "MAX", "DEVICE")
-    grid = Grid(all_titles, first_to_go=(*least, "MEM-USED"), below=("PROGRAM",), names=("SLICE", "USER", "CONTAINER"))
+    grid = Grid(
+        all_titles,
+        first_to_go=(*least, "MEM-USED"),
+        own_line_columns=("PROGRAM",),
+        names=("SLICE", "USER", "CONTAINER"),
+    )
     numbers = {(item["name"], d["device_uuid"]): d for item in slices for d in item["devices"]}
     ranks = {item["name"]: (item["class"], str(item["priority"])) for item in slices}
     for p in sorted(processes, key=lambda p: natural_key(p["slice"])):
@@ -249,7 +254,7 @@ def node_label(node: pb.Node) -> str:
 
 def events_grid(events: Sequence[View], node: str) -> Grid:
     titles = (">SEQ", "TIME", "NODE", "KIND", "SLICE", "MESSAGE")
-    grid = Grid(titles, first_to_go=("NODE", "SEQ", "SLICE", "TIME"), below=("MESSAGE",))
+    grid = Grid(titles, first_to_go=("NODE", "SEQ", "SLICE", "TIME"), own_line_columns=("MESSAGE",))
     grid.rows.extend(event_row(e, node) for e in events)
     return grid
 

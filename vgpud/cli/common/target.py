@@ -9,7 +9,7 @@ from vgpud.client.target import find_target
 from vgpud.errors import ExitCode, VgpudError
 
 
-def chosen(settings: Settings) -> tuple[str, Context | None]:
+def find_daemon(settings: Settings) -> tuple[str, Context | None]:
     """The daemon's address, and for one of another machine the credentials. Raises CliError."""
     try:
         return find_target(settings.host)
@@ -17,9 +17,9 @@ def chosen(settings: Settings) -> tuple[str, Context | None]:
         raise CliError(str(error), ExitCode(error.exit_code)) from error
 
 
-def check_local(settings: Settings, command: str, instead: str) -> None:
+def check_local(settings: Settings, command: str, alternative: str) -> None:
     """Raises CliError for a command that needs the daemon of this machine when the chosen one is another's."""
-    target, context = chosen(settings)
+    target, context = find_daemon(settings)
     if context:
         text = f"{command} needs the daemon of this machine, and {target} is another one's"
-        raise CliError(f"{text}: {instead}", ExitCode.USAGE)
+        raise CliError(f"{text}: {alternative}", ExitCode.USAGE)

@@ -20,12 +20,12 @@ def natural_key(name: str) -> list[tuple[bool, int, str]]:
 def duration(seconds: float) -> str:
     """A rough span of time, rounded: 42s, 7m, 3h, 12d. What rounds to a larger unit has that: 59.7 s are 1m."""
     for size, unit, finer in ((86400, "d", 3600), (3600, "h", 60), (60, "m", 1)):
-        if _rounded(seconds / finer) * finer >= size:
-            return f"{_rounded(seconds / size)}{unit}"
-    return f"{max(0, _rounded(seconds))}s"
+        if _round_half_up(seconds / finer) * finer >= size:
+            return f"{_round_half_up(seconds / size)}{unit}"
+    return f"{max(0, _round_half_up(seconds))}s"
 
 
-def _rounded(value: float) -> int:
+def _round_half_up(value: float) -> int:
     """Halves up, which round() does not do."""
     return math.floor(value + 0.5)
 

@@ -67,12 +67,12 @@ def device_view(device: pb.Device) -> View:
     }
 
 
-def slice_device_view(device: pb.SliceDevice, simulated: bool) -> View:
+def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
     return {
         "node": device.node,
         "device_index": device.device_index,
         "device_uuid": device.device_uuid,
-        "simulated": simulated,
+        "simulated": is_simulated,
         "min_milli": device.min_milli,
         "max_milli": device.max_milli,
         "mem_min_bytes": device.mem_min_bytes,
@@ -120,7 +120,7 @@ def claim_view(claim: pb.Claim) -> View:
     return {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid, "pods": list(claim.pod_uids)}
 
 
-def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
+def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
     """simulated: the UUIDs of the simulated devices."""
     return {
         "node": item.node,
@@ -143,11 +143,11 @@ def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
         "suspended": item.suspended or None,
         "claim": claim_view(item.claim) if item.HasField("claim") else None,
         "containers": [container_view(c) for c in item.containers],
-        "devices": [slice_device_view(d, d.device_uuid in simulated) for d in item.devices],
+        "devices": [slice_device_view(d, d.device_uuid in simulated_device_uuids) for d in item.devices],
     }
 
 
-def process_view(process: pb.Process, simulated: frozenset[str]) -> View:
+def process_view(process: pb.Process, simulated_device_uuids: frozenset[str]) -> View:
     """simulated: the UUIDs of the simulated devices."""
     return {
         "node": process.node,
@@ -165,7 +165,7 @@ def process_view(process: pb.Process, simulated: frozenset[str]) -> View:
                 "node": d.node,
                 "device_index": d.device_index,
                 "device_uuid": d.device_uuid,
-                "simulated": d.device_uuid in simulated,
+                "simulated": d.device_uuid in simulated_device_uuids,
                 "mem_used_bytes": d.mem_used_bytes,
                 "mem_unattributed_bytes": d.mem_unattributed_bytes,
                 "mem_peak_bytes": d.mem_peak_bytes,

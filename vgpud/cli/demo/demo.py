@@ -71,7 +71,7 @@ def demo(settings: Settings, sim: bool, seconds: float, folder: Path) -> int:
     for remark in programs.remarks:
         print_lines([remark])
     with _stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="vgpu-demo-") as work:
-        return _Demo(settings, Path(work), programs, simulated=simulated, seconds=seconds, output=folder).run()
+        return _Demo(settings, Path(work), programs, is_simulated=simulated, seconds=seconds, output=folder).run()
 
 
 def _no_device() -> str:
@@ -107,7 +107,7 @@ class _Demo:
     """The run: phases one after the other with a live view, and the report at the end."""
 
     def __init__(
-        self, settings: Settings, work: Path, programs: Programs, *, simulated: bool, seconds: float, output: Path
+        self, settings: Settings, work: Path, programs: Programs, *, is_simulated: bool, seconds: float, output: Path
     ) -> None:
         from rich.console import Console
 
@@ -117,13 +117,13 @@ class _Demo:
         self.settings = settings
         self.work = work
         self.programs = programs
-        self.simulated = simulated
+        self.is_simulated = is_simulated
         self.seconds = seconds
         self.output = output
         self.console = Console() if sys.stdout.isatty() else Console(width=100)
         self.trainers: dict[str, Trainer] = {}
         self.parts: dict[str, Part] = {}
-        self.wanted: dict[str, Wanted] = {}
+        self.promises: dict[str, Wanted] = {}
         self.memory: dict[str, tuple[int, int]] = {}  # limit, peak
         self.used: dict[str, int] = {}
         self.rows: list[Row] = []
@@ -137,14 +137,14 @@ class _Demo:
         """Runs everything. Returns the exit code."""
         from vgpud.cli.demo.private_system import OwnSystem
 
-        sim_config = {"devices": "1"} if self.simulated else None
+        sim_config = {"devices": "1"} if self.is_simulated else None
         with OwnSystem(self.work, sim_config) as system:
             self.system: OwnSystem = system
             name = system.device_name()
             self.title = f"{name}: {self.programs.words}" + (
-                " - timing only, numbers are not computed" if self.simulated else ""
+                " - timing only, numbers are not computed" if self.is_simulated else ""
             )
-            if self.simulated:
+            if self.is_simulated:
                 from vgpud.cli.demo.demo_measure import BusyTail
 
                 self.busy = BusyTail(system.busy_log())
@@ -174,19 +174,19 @@ class _Demo:
 
     # ---- tenants ----
 
-    def _start(self, name: str, amounts: Sequence[str], wanted: Wanted) -> None:
+    def _start(self, name: str, amounts: Sequence[str], promise: Wanted) -> None:
         from vgpud import paths
         from vgpud.cli.demo.demo_measure import Trainer
 
         cache = paths.make_private_dir(paths.cache_dir(), 0o755) / "tinygrad.db"
         self.trainers[name] = Trainer(name)
-        self.wanted[name] = wanted
+        self.promises[name] = promise
         env = {"CACHEDB": str(cache), **self.programs.env}
         self.parts[name] = self.system.run(name, amounts, self.programs.command, env)
 
     def _stop(self, name: str) -> None:
         self.parts.pop(name).stop()
-        self.wanted.pop(name)
+        self.promises.pop(name)
 
     def _poll(self) -> None:
         """Reads the reports of trainers, device and daemon; raises if a trainer has ended."""
@@ -206,7 +206,7 @@ class _Demo:
     # ---- time passes ----
 
     def _wait_training(self, what: str, names: Sequence[str]) -> None:
-        from vgpud.cli.demo.demo_host import denied
+        from vgpud.cli.demo.demo_host import count_denied_cpus
 
         begin = time.monotonic()
         first: Mark | None = None
@@ -218,17 +218,17 @@ class _Demo:
                 update(what, time.monotonic() - begin, 20.0)
                 if time.monotonic() - begin > START_TIMEOUT_S:
                     text = f"the trainers were not ready after {START_TIMEOUT_S:.0f} s"
-                    lost = denied(first, self.host.mark())
+                    lost = count_denied_cpus(first, self.host.mark())
                     raise VgpudError(
                         f"{text}; other programs of this machine denied them {lost or 0:.0%} of a processor"
                     )
 
-    def _phase(self, name: str, wanted: dict[str, Wanted]) -> None:
+    def _phase(self, name: str, promises: dict[str, Wanted]) -> None:
         """Lets the trainers run, and measures after SETTLE_S."""
-        from vgpud.cli.demo.demo_host import denied
+        from vgpud.cli.demo.demo_host import count_denied_cpus
         from vgpud.cli.demo.demo_measure import Row, share_of_phase
 
-        self.wanted.update(wanted)
+        self.promises.update(promises)
         begin_ns = time.monotonic_ns() + int(SETTLE_S * 1e9)
         end_ns = begin_ns + int(self.seconds * 1e9)
         first: Mark | None = None
@@ -239,10 +239,10 @@ class _Demo:
                 if first is None or time.monotonic_ns() <= begin_ns:
                     first = self.host.mark()
                 update(name, (time.monotonic_ns() - begin_ns) / 1e9 + SETTLE_S, self.seconds + SETTLE_S)
-        lost = denied(first, self.host.mark())
-        self.phases.append((name, begin_ns, end_ns, dict(wanted)))
+        lost = count_denied_cpus(first, self.host.mark())
+        self.phases.append((name, begin_ns, end_ns, dict(promises)))
         spans = self.busy.spans if self.busy else None
-        for tenant, promise in wanted.items():
+        for tenant, promise in promises.items():
             trainer = self.trainers[tenant]
             rate = trainer.rate(begin_ns, end_ns)
             self.rate_alone = self.rate_alone or rate
@@ -279,7 +279,7 @@ class _Demo:
 
         now_ns = time.monotonic_ns() - int(POLL_S * 1e9)
         shown = {}
-        for name, wanted in self.wanted.items():
+        for name, wanted in self.promises.items():
             trainer = self.trainers[name]
             rate = trainer.rate(now_ns - 2_000_000_000, now_ns)
             share = None
@@ -302,7 +302,9 @@ class _Demo:
         print_lines([self.title])
         print_grid(self.settings, final_grid(self.rows))
         source = (
-            "the simulated device's own busy log" if self.simulated else "completed work relative to the trainer alone"
+            "the simulated device's own busy log"
+            if self.is_simulated
+            else "completed work relative to the trainer alone"
         )
         print_lines([f"Shares are from {source}. Results: {', '.join(self._files())}"])
         off = [row for row in self.rows if row.is_off]
@@ -323,7 +325,7 @@ class _Demo:
     def _plot(self) -> None:
         """The picture, or without matplotlib the curves as text."""
         from vgpud.cli.demo.demo_measure import series
-        from vgpud.cli.demo.demo_programs import PLOT, installed
+        from vgpud.cli.demo.demo_programs import PLOT, is_installed
         from vgpud.cli.demo.demo_view import curves, plot
 
         spans = self.busy.spans if self.busy else None
@@ -336,7 +338,7 @@ class _Demo:
             f"{name} ({self._limits(name)})": series(trainer, spans, origin_ns, end_ns, self.rate_alone)
             for name, trainer in self.trainers.items()
         }
-        if not installed(PLOT):
+        if not is_installed(PLOT):
             self.console.print(curves(lines, self.console.width), highlight=False, markup=False)
             return
         wanted = {
@@ -354,7 +356,7 @@ class _Demo:
     def _write_figures(self) -> None:
         figures = {
             "device": self.title.partition(":")[0],
-            "simulated": self.simulated,
+            "simulated": self.is_simulated,
             "rows": [{**asdict(row), "off_pp": row.off_pp()} for row in self.rows],
         }
         (self.output / "demo.json").write_text(json.dumps(figures, indent=1) + "\n")

@@ -32,7 +32,7 @@ class Mark:
     throttled_ns: int
 
 
-def denied(begin: Mark | None, end: Mark | None) -> float | None:
+def count_denied_cpus(begin: Mark | None, end: Mark | None) -> float | None:
     """Processors that the parts were denied on average between two marks: 0.5 is half of one, None is not known."""
     if begin is None or end is None or end.at_ns <= begin.at_ns:
         return None

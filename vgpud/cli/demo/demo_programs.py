@@ -28,14 +28,16 @@ class Programs:
     remarks: Sequence[str] = ()
 
 
-def installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def choose(simulated: bool) -> Programs:
+def choose(is_simulated: bool) -> Programs:
     """The best that this installation has; nothing is refused for a missing package."""
-    plot = [] if installed(PLOT) else [f"no plot: {PLOT} is not installed (pip install {PLOT}); the curves are below"]
-    missing = [name for name in NEEDED if not installed(name)]
+    plot = (
+        [] if is_installed(PLOT) else [f"no plot: {PLOT} is not installed (pip install {PLOT}); the curves are below"]
+    )
+    missing = [name for name in NEEDED if not is_installed(name)]
     if missing or not KERNEL_MODEL.exists():
         why = f"{', '.join(missing)} not installed" if missing else "the trainers of the sources are not there"
         text = f"{why}: the two programs are `vgpu sim load trainer`, which use the device as a trainer does and"
@@ -43,7 +45,7 @@ def choose(simulated: bool) -> Programs:
         command = [sys.executable, "-m", "vgpud.cli.main", "sim", "load", "trainer", "-o", "json", "--report", "0.2"]
         return Programs(command, "two programs that use the device as trainers do", remarks=(text, *plot))
     env = {"PYTHONPATH": str(ROOT)}
-    if simulated:
+    if is_simulated:
         # simulated kernels take the time that the model file says, so tinygrad need not optimise them
         env |= {"VGPU_SIM_KERNELS": str(KERNEL_MODEL), "NOOPT": "1", "PARALLEL": "0"}
     command = [sys.executable, "-m", TRAINER, "--seconds", "600", "--report-every", "10"]

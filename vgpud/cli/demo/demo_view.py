@@ -26,18 +26,18 @@ COLOURS = ("#1b7837", "#762a83", "#2166ac")
 class Now:
     """A tenant's present values, for the live view."""
 
-    wanted: Wanted
+    promise: Wanted
     share: float | None  # None: not known on this device yet
     rate: float
     memory_bytes: int
     limit_bytes: int
 
 
-def share_bar(share: float, wanted: Wanted) -> str:
+def share_bar(share: float, promise: Wanted) -> str:
     """A bar of the whole device: filled up to share, `[` at the guaranteed minimum and `]` at the maximum."""
     cells = ["━" if (index + 0.5) / BAR_CELLS <= share else "·" for index in range(BAR_CELLS)]
-    cells[min(BAR_CELLS - 1, round(wanted.minimum * BAR_CELLS))] = "["
-    cells[max(0, round(wanted.maximum * BAR_CELLS) - 1)] = "]"
+    cells[min(BAR_CELLS - 1, round(promise.minimum * BAR_CELLS))] = "["
+    cells[max(0, round(promise.maximum * BAR_CELLS) - 1)] = "]"
     return "".join(cells)
 
 
@@ -56,7 +56,7 @@ def live_frame(
     for name, now in tenants.items():
         share = "  -  " if now.share is None else f"{now.share:6.1%}"
         memory = f"{format_bytes(now.memory_bytes)} of {format_bytes(now.limit_bytes)}"
-        table.add_row(name, share_bar(now.share or 0.0, now.wanted), share, f"{now.rate:,.0f}", memory)
+        table.add_row(name, share_bar(now.share or 0.0, now.promise), share, f"{now.rate:,.0f}", memory)
     progress = Table.grid(padding=(0, 1))
     progress.add_row(ProgressBar(total=max(total_s, 0.1), completed=min(done_s, total_s), width=BAR_CELLS), phase)
     return Group(Text(title, style="bold"), table, progress, Text(note, style="dim"))
@@ -116,7 +116,7 @@ def plot(
     title: str,
     series: Mapping[str, Sequence[tuple[float, float]]],
     phases: Sequence[tuple[str, float, float]],
-    wanted: Sequence[tuple[float, float, float]],
+    guarantees: Sequence[tuple[float, float, float]],
 ) -> None:
     """Writes the PNG. phases: (name, begin_s, end_s); wanted: (begin_s, end_s, share), dashed, over the lines."""
     import matplotlib
@@ -131,8 +131,8 @@ def plot(
         # a later line may cover an earlier one, which is wider, so that its edges stay visible
         width = 1.6 + 1.0 * (len(series) - 1 - index)
         axes.plot(*zip(*shown, strict=True), label=name, color=colour, linewidth=width, zorder=2 + index / 10)
-        _named(axes, name.partition(" ")[0], shown, colour)
-    for index, (begin_s, end_s, share) in enumerate(wanted):
+        _label_line(axes, name.partition(" ")[0], shown, colour)
+    for index, (begin_s, end_s, share) in enumerate(guarantees):
         label = "guaranteed" if index == 0 else None
         level = (share * 100, share * 100)
         axes.plot((begin_s, end_s), level, color="black", linestyle=(0, (2, 3)), linewidth=1.2, label=label, zorder=3)
@@ -148,14 +148,14 @@ def plot(
     axes.grid(axis="y", alpha=0.3)
     axes.set_title(title, fontsize=11)
     axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=len(series) + bool(wanted), fontsize=9, frameon=False
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=len(series) + bool(guarantees), fontsize=9, frameon=False
     )
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)
 
 
-def _named(axes: Any, name: str, points: Sequence[tuple[float, float]], colour: str) -> None:
+def _label_line(axes: Any, name: str, points: Sequence[tuple[float, float]], colour: str) -> None:
     """The tenant's name beside its own line, in the middle of the time in which it had a share."""
     busy = [point for point in points if point[1] > NAMED_FROM_PERCENT]
     if busy:

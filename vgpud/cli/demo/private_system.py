@@ -128,7 +128,7 @@ class OwnSystem:
 
     def __init__(self, folder: Path, sim_config: Mapping[str, str] | None, config: Sequence[str] = ()) -> None:
         self.folder = folder
-        self.simulated = sim_config is not None
+        self.is_simulated = sim_config is not None
         self._sim_config = sim_config or {}
         self._config = config
         self.sim_dir = folder / "sim"
@@ -145,7 +145,7 @@ class OwnSystem:
             raise PartError(f"{self.folder} is too long a path for sockets: set TMPDIR to a shorter one")
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            if self.simulated:
+            if self.is_simulated:
                 self._start_device()
             self._write_config()
             self.start_daemon()
@@ -183,7 +183,7 @@ class OwnSystem:
             f'state_dir = "{self.folder / "state"}"',
             'metrics = "off"',
         ]
-        if self.simulated:
+        if self.is_simulated:
             lines += ['device = "sim"', f'sim_dir = "{self.sim_dir}"']
         (self.folder / "vgpud.toml").write_text("\n".join([*lines, *self._config]) + "\n")
 

@@ -62,10 +62,12 @@ class _Session:
     def requests(self) -> Iterator[pb.AttachJobRequest]:
         """Of a new call."""
         self._requests = queue.SimpleQueue()
-        self._requests.put(self._sized(pb.AttachJobRequest(job_id=self.job_id, as_admin=self._options.as_admin)))
+        self._requests.put(
+            self._add_window_size(pb.AttachJobRequest(job_id=self.job_id, as_admin=self._options.as_admin))
+        )
         return iter(self._requests.get, None)
 
-    def _sized(self, request: pb.AttachJobRequest) -> pb.AttachJobRequest:
+    def _add_window_size(self, request: pb.AttachJobRequest) -> pb.AttachJobRequest:
         size = self.window.size()
         if size:
             request.size.CopyFrom(pb.TerminalSize(rows=size[0], columns=size[1]))
@@ -79,7 +81,7 @@ class _Session:
     def take(self, answer: pb.AttachJobResponse) -> pb.Job | None:
         """Shows it; the job if it has ended."""
         if answer.HasField("replay"):
-            self._joined()
+            self._handle_join()
             self.window.show_again(answer.replay)
         elif answer.HasField("job"):
             job = answer.job
@@ -95,21 +97,21 @@ class _Session:
             self.window.show(answer.output)
         return None
 
-    def away(self, why: str) -> None:
+    def report_outage(self, why: str) -> None:
         """The daemon does not answer."""
         if not self._is_away:
             text = f"{why}; job {self.job_id} continues"
             self.window.say(f"{text}, keys are dropped until the daemon answers ({self.leaves} leaves)")
         self._is_away = True
 
-    def _joined(self) -> None:
+    def _handle_join(self) -> None:
         self._progress.stop()
         if not self.has_joined and not self._options.quiet:
             again = f"`vgpu queue attach {self.job_id}` joins it again"
             self.window.say(f"job {self.job_id} is running; {self.leaves} leaves its terminal, {again}")
         self.window.give()
         self._is_connected = True  # before this is said: what is typed then must arrive
-        self._requests.put(self._sized(pb.AttachJobRequest()))  # it may have changed while the job waited
+        self._requests.put(self._add_window_size(pb.AttachJobRequest()))  # it may have changed while the job waited
         if self._is_away:
             self._is_away = False
             self.window.say(f"the daemon answers again: this is the terminal of job {self.job_id}")
@@ -120,7 +122,7 @@ class _Session:
     # ---- keys and signals ----
 
     def _type(self) -> None:
-        for typed in self.window.typed():
+        for typed in self.window.read_keys():
             passed, leaves = self._keys.feed(typed)
             if passed and self._is_connected:
                 self._requests.put(pb.AttachJobRequest(input=passed))
@@ -140,17 +142,17 @@ class _Session:
         finally:  # also if the window has gone
             os._exit(code)
 
-    def resized(self, *_: object) -> None:
+    def handle_resize(self, *_: object) -> None:
         if self._is_connected:
-            self._requests.put(self._sized(pb.AttachJobRequest()))
+            self._requests.put(self._add_window_size(pb.AttachJobRequest()))
 
-    def continued(self, *_: object) -> None:
+    def handle_continue(self, *_: object) -> None:
         """After a stop from outside, in which a shell has changed the terminal."""
         if self.window.is_given:
             self.window.give()
-        self.resized()
+        self.handle_resize()
 
-    def interrupted(self, *_: object) -> None:
+    def handle_interrupt(self, *_: object) -> None:
         """Ctrl-C, which is the job's own while it runs."""
         if self._options.is_new and not self.has_joined:
             threading.Thread(target=self._cancel, daemon=True).start()  # grpc is in the middle of a call here
@@ -165,7 +167,7 @@ class _Session:
             self.leave(_INTERRUPTED, f"job {self.job_id} may still wait: {error.message}")
         self.leave(_INTERRUPTED, f"job {self.job_id} is cancelled")
 
-    def ended(self, number: int, _: FrameType | None = None) -> None:
+    def leave_on_signal(self, number: int, _: FrameType | None = None) -> None:
         self.leave(128 + number, f"job {self.job_id} continues")
 
 
@@ -213,9 +215,9 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
                         return job
             if not is_known or error.exit_code != ExitCode.UNREACHABLE:
                 raise
-            session.away(error.message)
+            session.report_outage(error.message)
         except OSError:  # nobody reads what the job prints: `vgpu queue attach 7 | head`
-            session.ended(signal.SIGPIPE)
+            session.leave_on_signal(signal.SIGPIPE)
         finally:
             session.close()
         time.sleep(AWAY_S)
@@ -224,11 +226,11 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
 @contextmanager
 def _signals(session: _Session) -> Iterator[None]:
     handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]] = {
-        signal.SIGWINCH: session.resized,
-        signal.SIGCONT: session.continued,
-        signal.SIGINT: session.interrupted,
-        signal.SIGTERM: session.ended,
-        signal.SIGHUP: session.ended,
+        signal.SIGWINCH: session.handle_resize,
+        signal.SIGCONT: session.handle_continue,
+        signal.SIGINT: session.handle_interrupt,
+        signal.SIGTERM: session.leave_on_signal,
+        signal.SIGHUP: session.leave_on_signal,
     }
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:

@@ -73,10 +73,10 @@ def check_terminal() -> None:
         raise CliError(text, ExitCode.USAGE)
 
 
-def check_pty(settings: Settings, given: Mapping[str, Any]) -> None:
+def check_pty(settings: Settings, option_values: Mapping[str, Any]) -> None:
     """What cannot be together with --pty. Raises CliError, UsageError."""
     for name in ("array", "gang", "workers"):
-        if given.get(name) not in (None, 1):
+        if option_values.get(name) not in (None, 1):
             raise click.UsageError(f"--pty and --{name}: a terminal is for one program, submit each by itself")
     if settings.output != "table":
         raise click.UsageError(f"--pty and --output {settings.output}: the terminal is the job's, leave one out")
@@ -90,10 +90,10 @@ class Finder:
         self._keys = keys
         self._held = b""
 
-    def feed(self, typed: bytes) -> tuple[bytes, bool]:
+    def feed(self, pressed_keys: bytes) -> tuple[bytes, bool]:
         """(what goes to the job, whether the keys were typed: what follows them is dropped)."""
         passed = bytearray()
-        for key in typed:
+        for key in pressed_keys:
             self._held += bytes([key])
             while self._held and not self._keys.startswith(self._held):
                 passed.append(self._held[0])

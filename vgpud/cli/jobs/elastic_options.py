@@ -87,54 +87,54 @@ def elastic_options(function: F) -> F:
     return function
 
 
-def check(given: Mapping[str, Any]) -> None:
+def check(option_values: Mapping[str, Any]) -> None:
     """Raises UsageError if two of the options contradict each other."""
-    gpus, workers = given["gpus"], given["workers"]
+    gpus, workers = option_values["gpus"], option_values["workers"]
     if isinstance(gpus, tuple):
         bounds = f"--gpus {format_gpus(gpus[0])}..{format_gpus(gpus[1])}"
         if workers:
             raise click.UsageError(f"{bounds} and --workers resize the job in two ways: use one of them")
         for name, option in _SHARES.items():
-            if given[name] is not None:
+            if option_values[name] is not None:
                 raise click.UsageError(f"{bounds} already sets the share: leave {option} out")
-    if workers and given["gang"]:
+    if workers and option_values["gang"]:
         raise click.UsageError("--workers are elastic and a --gang is fixed: use one of them")
-    if workers and given["image"]:
+    if workers and option_values["image"]:
         raise click.UsageError(
             "--workers need the daemon's socket, which containers do not have: run them without --image"
         )
     for option in ("heuristic", "utility", "batch_max", "batch"):
-        if given[option] and not workers and not (option == "batch" and given.get("predict")):
+        if option_values[option] and not workers and not (option == "batch" and option_values.get("predict")):
             flag = f"--{option.replace('_', '-')}"
             raise click.UsageError(f"{flag} refines --workers: add for example --workers 1-8")
-    if given["heuristic"] and given["utility"]:
+    if option_values["heuristic"] and option_values["utility"]:
         raise click.UsageError("--heuristic and --utility both choose the number of workers: use one of them")
-    if rule(given):
+    if rule(option_values):
         from vgpud.core.elastic import registry
 
-        if why := registry.check(rule(given)):
+        if why := registry.check(rule(option_values)):
             raise click.UsageError(why)
-    if given["batch_max"] and given["batch_max"] < (given["batch"] or BATCH_MAX):
+    if option_values["batch_max"] and option_values["batch_max"] < (option_values["batch"] or BATCH_MAX):
         raise click.UsageError("--batch-max needs a --batch to grow from, which must not be above it")
 
 
-def rule(given: Mapping[str, Any]) -> str:
+def rule(option_values: Mapping[str, Any]) -> str:
     """The rule for how many workers pay off, as the API has it."""
-    return f"utility({given['utility']})" if given["utility"] else given["heuristic"] or ""
+    return f"utility({option_values['utility']})" if option_values["utility"] else option_values["heuristic"] or ""
 
 
-def least_gpus(given: Mapping[str, Any]) -> int:
+def least_gpus(option_values: Mapping[str, Any]) -> int:
     """The milli-GPU that the job starts with."""
-    gpus = given["gpus"]
+    gpus = option_values["gpus"]
     return int(gpus[0] if isinstance(gpus, tuple) else gpus)
 
 
-def fill(spec: pb.JobSpec, given: Mapping[str, Any]) -> None:
+def fill(spec: pb.JobSpec, option_values: Mapping[str, Any]) -> None:
     """Sets the message's elastic fields."""
-    if isinstance(given["gpus"], tuple):
-        spec.elastic.gpus_milli_min, spec.elastic.gpus_milli_max = given["gpus"]
-    if given["workers"]:
-        spec.elastic.workers_min, spec.elastic.workers_max = given["workers"]
+    if isinstance(option_values["gpus"], tuple):
+        spec.elastic.gpus_milli_min, spec.elastic.gpus_milli_max = option_values["gpus"]
+    if option_values["workers"]:
+        spec.elastic.workers_min, spec.elastic.workers_max = option_values["workers"]
         spec.members = spec.elastic.workers_min
-        spec.elastic.heuristic = rule(given)
-        spec.elastic.batch, spec.elastic.batch_max = given["batch"] or 0, given["batch_max"] or 0
+        spec.elastic.heuristic = rule(option_values)
+        spec.elastic.batch, spec.elastic.batch_max = option_values["batch"] or 0, option_values["batch_max"] or 0

@@ -61,7 +61,7 @@ def explain(settings: Settings, job_id: int | str, run_dir: Path | None, over_cl
 
     with JobClient(settings) as client:
         answer = client.explain(int(job_id))
-        job = job_view(answer.job, client.simulated())
+        job = job_view(answer.job, client.find_simulated_indices())
     facts = [_view(fact) for fact in answer.facts]
     if settings.output == "table":
         print("\n".join(_lines(job, facts, tables.now_utc(), _width())))

@@ -40,11 +40,11 @@ class _Reader:
         line = next((f" line {i}" for i, text in enumerate(self.lines, 1) if pattern.match(text)), "")
         return CliError(f"{self.path}{line}: {message}", ExitCode.USAGE)
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The file's values by the names of the command's parameters."""
         known = [*self.options, "command", "env"]
         found: dict[str, Any] = {}
-        for key, value in given.items():
+        for key, value in document.items():
             if key == "command":
                 found["command"] = self._command(value)
             elif key == "env":

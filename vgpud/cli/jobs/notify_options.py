@@ -50,14 +50,14 @@ def notify_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def fill_notification(spec: pb.JobSpec, given: Mapping[str, Any]) -> None:
+def fill_notification(spec: pb.JobSpec, option_values: Mapping[str, Any]) -> None:
     """Raises UsageError."""
-    ways = [given[f"notify_{way}"] for way in ("mail", "webhook", "command")]
+    ways = [option_values[f"notify_{way}"] for way in ("mail", "webhook", "command")]
     if not any(ways):
-        if given["notify"]:
+        if option_values["notify"]:
             raise click.UsageError("--notify needs a way: --notify-mail, --notify-webhook or --notify-command")
         return
-    spec.notification.events.extend(given["notify"] or ())
+    spec.notification.events.extend(option_values["notify"] or ())
     spec.notification.mail, spec.notification.webhook = ways[0] or "", ways[1] or ""
     spec.notification.command.extend(_words(ways[2]) if ways[2] else ())
 

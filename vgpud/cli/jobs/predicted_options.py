@@ -33,65 +33,65 @@ def predict_options(function: F) -> F:
     return click.option("--predict", metavar="MODEL", help=text)(model_options(function))
 
 
-def fill(settings: Settings, given: dict[str, Any]) -> str:
+def fill(settings: Settings, option_values: dict[str, Any]) -> str:
     """Sets gpus and mem of `given` if they are None, and "prediction" to the API message (or None).
 
     Removes the options of predict_options. Returns the line to be printed, empty without --predict. Raises errors of
     one line: a model that cannot be read, or that does not fit on the device.
     """
-    model = given.pop("predict")
-    options = {name: given.pop(name) for name in _ITS_OPTIONS}
-    given["prediction"] = None
+    model = option_values.pop("predict")
+    options = {name: option_values.pop(name) for name in _ITS_OPTIONS}
+    option_values["prediction"] = None
     if model is None:
         named = next((name for name in _ITS_OPTIONS if options[name]), None)
         if named is not None:
             raise click.UsageError(f"--{'dim' if named == 'dims' else named} describes a model: give --predict MODEL")
         return ""
-    found = look(settings, model, {**options, "batch": _batch(given), "devices": given["devices"]})
-    given["prediction"] = message(found)
-    return f"{_share(found, given)}; {_memory(found, given)}"
+    found = look(settings, model, {**options, "batch": _batch(option_values), "devices": option_values["devices"]})
+    option_values["prediction"] = message(found)
+    return f"{_share(found, option_values)}; {_memory(found, option_values)}"
 
 
-def _batch(given: dict[str, Any]) -> int | None:
+def _batch(option_values: dict[str, Any]) -> int | None:
     """The batch of one process: workers divide the global batch."""
-    batch, workers = given["batch"], given["workers"]
+    batch, workers = option_values["batch"], option_values["workers"]
     if batch is None:
         return None
     return max(1, int(batch) // int(workers[0])) if workers else int(batch)
 
 
-def _share(found: Looked, given: dict[str, Any]) -> str:
+def _share(result: Looked, option_values: dict[str, Any]) -> str:
     """Sets --gpus; returns the sentence about it."""
     from vgpud.core.units import format_gpus
 
-    if not found.in_range:
-        rest = "give --gpus" if given["gpus"] is None else "--gpus stays as given"
-        return f"{found.why}: {rest}"
-    part = found.predicted.utilisation
-    said = f"{found.described}, uses {part.value:.0%} of one {found.gpu.name} ({part.low:.0%} to {part.high:.0%})"
-    if given["gpus"] is not None:
+    if not result.in_range:
+        rest = "give --gpus" if option_values["gpus"] is None else "--gpus stays as given"
+        return f"{result.why}: {rest}"
+    part = result.prediction.utilisation
+    said = f"{result.description}, uses {part.value:.0%} of one {result.gpu.name} ({part.low:.0%} to {part.high:.0%})"
+    if option_values["gpus"] is not None:
         return f"{said}, --gpus stays as given"
     milli = math.ceil(part.value * _MILLI / _STEP_MILLI) * _STEP_MILLI
     milli = min(_MILLI, max(_STEP_MILLI, milli))
-    given["gpus"] = milli
+    option_values["gpus"] = milli
     return f"{said}: --gpus {format_gpus(milli)}"
 
 
-def _memory(found: Looked, given: dict[str, Any]) -> str:
+def _memory(result: Looked, option_values: dict[str, Any]) -> str:
     """Sets --mem to the upper end, because too little ends the job; returns the sentence about it."""
     from vgpud.core.units import format_bytes
 
-    low, value, high = found.memory_range()
-    there = found.gpu.memory_gb * 10**9
-    by = "" if found.in_range else ", from its graph"
+    low, value, high = result.memory_range()
+    there = result.gpu.memory_gb * 10**9
+    by = "" if result.in_range else ", from its graph"
     said = f"memory {format_bytes(int(value))} ({format_bytes(int(low))} to {format_bytes(int(high))}{by})"
     if low > there:
-        text = f"one {found.gpu.name} has {found.gpu.memory_gb} GB, too little for {found.described}"
+        text = f"one {result.gpu.name} has {result.gpu.memory_gb} GB, too little for {result.description}"
         raise CliError(f"{text}: {said}; lower --batch", ExitCode.NO_CAPACITY)
-    if any(given[name] is not None for name in ("mem", "mem_min", "mem_max")):
+    if any(option_values[name] is not None for name in ("mem", "mem_min", "mem_max")):
         return f"{said}, --mem stays as given"
-    given["mem"] = min(there // _STEP_BYTES, -(-int(high) // _STEP_BYTES)) * _STEP_BYTES
-    return f"{said}: --mem {given['mem'] >> 20}M"
+    option_values["mem"] = min(there // _STEP_BYTES, -(-int(high) // _STEP_BYTES)) * _STEP_BYTES
+    return f"{said}: --mem {option_values['mem'] >> 20}M"
 
 
 def _short(model: str) -> str:
@@ -104,20 +104,20 @@ def _short(model: str) -> str:
     return text
 
 
-def message(found: Looked) -> Any:
+def message(result: Looked) -> Any:
     """The prediction as the daemon keeps it."""
     from vgpud.v1 import vgpud_pb2 as pb
 
-    low, value, high = found.memory_range()
+    low, value, high = result.memory_range()
     made = pb.Prediction(
-        model=_short(found.asked.model),
-        device=found.gpu.name,
+        model=_short(result.query.model),
+        device=result.gpu.name,
         memory_bytes=pb.Range(value=value, low=low, high=high),
-        out_of_range=not found.in_range,
-        features=dict(found.features.values),
+        out_of_range=not result.in_range,
+        features=dict(result.features.values),
     )
     for name in ("utilisation", "sm_activity"):
-        part = getattr(found.predicted, name)
+        part = getattr(result.prediction, name)
         if part is not None:
             getattr(made, name).CopyFrom(pb.Range(value=part.value, low=part.low, high=part.high))
     return made

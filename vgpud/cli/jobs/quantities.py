@@ -49,7 +49,7 @@ def parse_array(text: str) -> tuple[tuple[int, ...], int]:
     return indices, int(most or 0)
 
 
-def format_array(indices: Sequence[int], most: int) -> str:
+def format_array(indices: Sequence[int], limit: int) -> str:
     """The same as text, as Slurm takes it: 1-8,10%2."""
     parts: list[list[int]] = []
     for index in indices:
@@ -58,7 +58,7 @@ def format_array(indices: Sequence[int], most: int) -> str:
         else:
             parts.append([index, index])
     text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-    return f"{text}%{most}" if most else text
+    return f"{text}%{limit}" if limit else text
 
 
 class Array(AnyParam):

@@ -70,7 +70,7 @@ def _all_jobs(ctx: click.Context, _param: click.Parameter, words: Sequence[tuple
 def _views(client: JobClient, jobs: Sequence[pb.Job]) -> list[View]:
     from vgpud.cli.jobs.views import job_view
 
-    simulated = client.simulated()
+    simulated = client.find_simulated_indices()
     return [job_view(job, simulated) for job in jobs]
 
 
@@ -142,7 +142,7 @@ def show(settings: Settings, job_id: int) -> None:
 
     with JobClient(settings) as client:
         found = client.job(job_id)
-        row = job_view(found, client.simulated())
+        row = job_view(found, client.find_simulated_indices())
     if settings.output == "table":
         print_lines(job_tables.job_lines(row, tables.now_utc()), job_tables.FURTHER)
     elif settings.output == "name":
@@ -158,7 +158,7 @@ def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClien
 
     refusal: CliError | None = None
     with JobClient(settings) as client:
-        for job_id in _tracked(settings, job_ids):
+        for job_id in _track_jobs(settings, job_ids):
             try:
                 act(client, job_id)
                 if len(job_ids) <= _MANY:
@@ -172,7 +172,7 @@ def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClien
         raise CliError("some jobs were refused: see above", ExitCode(refusal.exit_code))
 
 
-def _tracked(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
+def _track_jobs(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
     if len(job_ids) <= _MANY or not sys.stderr.isatty():
         yield from job_ids
         return

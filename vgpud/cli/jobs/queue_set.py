@@ -42,7 +42,7 @@ _SIZES = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max")
 @click.option("--cpus", type=OrDefault(Cpus()), metavar="N", help="Limit of processors of each member.")
 @click.option("--ram", type=OrDefault(Bytes()), metavar="SIZE", help="Limit of host memory.")
 @pass_settings
-def set_(settings: Settings, /, job_ids: tuple[int, ...], **asked: Any) -> None:
+def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) -> None:
     """Change JOBs that wait; other values stay, and so does the place in the order of submission.
 
     \b
@@ -54,27 +54,27 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **asked: Any) -> None:
     it, too. A job with one slice on one device becomes smaller at any time; it grows into what is free on its device
     while no other job waits. Its programs go on, and its memory stays.
     """
-    fields = [f"slice.{field}" for field in changed_fields({name: asked[name] for name in _SIZES})]
-    fields += [field for name, field in _PLAIN.items() if asked[name] is not None]
-    fields += [name for name in ("time_limit", "begin") if asked[name] is not None]
+    fields = [f"slice.{field}" for field in changed_fields({name: option_values[name] for name in _SIZES})]
+    fields += [field for name, field in _PLAIN.items() if option_values[name] is not None]
+    fields += [name for name in ("time_limit", "begin") if option_values[name] is not None]
     if not fields:
         raise click.UsageError("specify a change: for example --priority 5 or --time-limit 2h")
-    spec = _spec(asked)
+    spec = _spec(option_values)
     each_job(settings, job_ids, lambda client, job_id: client.change(job_id, spec, fields), "changed")
 
 
-def _spec(asked: Mapping[str, Any]) -> pb.JobSpec:
+def _spec(option_values: Mapping[str, Any]) -> pb.JobSpec:
     from google.protobuf.duration_pb2 import Duration
 
     from vgpud.v1 import vgpud_pb2 as pb
 
-    spec = pb.JobSpec(slice=build_spec({name: asked[name] for name in _SIZES}))
+    spec = pb.JobSpec(slice=build_spec({name: option_values[name] for name in _SIZES}))
     for name, field in _PLAIN.items():
-        if asked[name] not in (None, DEFAULT):
-            setattr(spec, field, asked[name])
-    if asked["begin"] not in (None, DEFAULT):
-        spec.begin.FromNanoseconds(asked["begin"])
-    limit_ns = asked["time_limit"]
+        if option_values[name] not in (None, DEFAULT):
+            setattr(spec, field, option_values[name])
+    if option_values["begin"] not in (None, DEFAULT):
+        spec.begin.FromNanoseconds(option_values["begin"])
+    limit_ns = option_values["time_limit"]
     if limit_ns not in (None, DEFAULT):
         spec.time_limit.CopyFrom(Duration(seconds=limit_ns // 10**9, nanos=limit_ns % 10**9))
     return spec

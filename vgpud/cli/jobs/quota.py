@@ -179,7 +179,7 @@ def _rules() -> str:
 )
 @cluster_option.with_run_dir("A queue over a Slurm cluster: says which file to change")
 @pass_settings
-def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: bool, **given: Any) -> None:
+def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: bool, **option_values: Any) -> None:
     """Create QUEUE, or change it while its jobs wait and run; other values stay.
 
     \b
@@ -192,7 +192,7 @@ def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: b
     use a queue without members.
     """
     _check_over_cluster(run_dir)
-    asked = {key: value for key, value in given.items() if value not in (None, ())}
+    asked = {key: value for key, value in option_values.items() if value not in (None, ())}
     if not asked:
         raise click.UsageError("specify a value: for example --limit 4")
     low, high = asked.get("guarantee", DEFAULT), asked.get("limit", DEFAULT)
@@ -213,14 +213,14 @@ def _check_over_cluster(run_dir: Path | None) -> None:
         raise click.UsageError(listing.how_to_set_queues(run_dir))
 
 
-def _message(name: str, asked: dict[str, Any]) -> pb.Queue:
+def _message(name: str, option_values: dict[str, Any]) -> pb.Queue:
     """The fields with a value; fields that are reset to their default are left out."""
     from google.protobuf.duration_pb2 import Duration
 
     from vgpud.v1 import vgpud_pb2 as pb
 
     queue = pb.Queue(name=name)
-    for key, value in asked.items():
+    for key, value in option_values.items():
         if value == DEFAULT or value == (DEFAULT,):
             continue
         if key == "members":

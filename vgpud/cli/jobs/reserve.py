@@ -104,7 +104,7 @@ def rm(settings: Settings, names: tuple[str, ...]) -> None:
             say(f"reservation {name} removed")
 
 
-def _show(settings: Settings, client: JobClient, found: Sequence[pb.Reservation]) -> None:
+def _show(settings: Settings, client: JobClient, reservations: Sequence[pb.Reservation]) -> None:
     from vgpud.cli.common.output import emit
     from vgpud.cli.common.tables import device_label
 
@@ -119,7 +119,7 @@ def _show(settings: Settings, client: JobClient, found: Sequence[pb.Reservation]
             "queue": one.queue or None,
             "reason": one.reason or None,
         }
-        for one in found
+        for one in reservations
     ]
     emit(settings, {"reservations": rows}, [row["name"] for row in rows], lambda: _grid(rows, labels))
 
@@ -129,7 +129,7 @@ def _grid(rows: Sequence[View], labels: dict[str, str]) -> Grid:
     from vgpud.cli.common.tables import parse_time
 
     titles = ("RESERVATION", "DEVICES", "BEGIN", "END", "QUEUE", "REASON")
-    grid = Grid(titles, first_to_go=("QUEUE",), below=("REASON",))
+    grid = Grid(titles, first_to_go=("QUEUE",), own_line_columns=("REASON",))
     for row in rows:
         times = [parse_time(row[name]).astimezone().strftime("%Y-%m-%dT%H:%M") for name in ("begin", "end")]
         devices = ",".join(labels.get(uuid, uuid) for uuid in row["device_uuids"])

@@ -89,20 +89,20 @@ class Modes:
     def _is_on_other_screen(self) -> bool:
         return any(self._changed.get(mode) for mode in _OTHER_SCREEN)
 
-    def _popped(self, on_other_screen: bool) -> bytes:
+    def _undo_pushes(self, on_other_screen: bool) -> bytes:
         count = self._pushed[on_other_screen]
         return b"\x1b[<%du" % count if count else b""
 
     def undo(self) -> bytes:
         """What brings the terminal back."""
-        undone = self._popped(True) if self._is_on_other_screen() else b""
+        undone = self._undo_pushes(True) if self._is_on_other_screen() else b""
         undone += b"".join(b"\x1b[?%dl" % mode for mode in _UNDONE if self._changed.get(mode))
         undone += b"".join(b"\x1b[?%dh" % mode for mode in _ON_AT_FIRST if not self._changed.get(mode, True))
-        return undone + self._popped(False) + b"".join(self._others.values()) + b"\x1b[0m"
+        return undone + self._undo_pushes(False) + b"".join(self._others.values()) + b"\x1b[0m"
 
 
-def shown_again(replay: bytes, shown: bytes) -> bytes:
+def shown_again(replay: bytes, previous_output: bytes) -> bytes:
     """What is to be shown of a terminal's last output: without questions, and without what ends with `shown`, which is
     there already."""
-    _, found, rest = replay.rpartition(shown) if shown else (b"", b"", replay)
-    return _QUESTIONS.sub(b"", rest if found or not shown else replay)
+    _, found, rest = replay.rpartition(previous_output) if previous_output else (b"", b"", replay)
+    return _QUESTIONS.sub(b"", rest if found or not previous_output else replay)

@@ -193,18 +193,18 @@ def _compare(
     name: str,
     jobs: list[TraceJob],
     nodes: Sequence[Node],
-    chosen: dict[str, Scenario],
+    scenarios: dict[str, Scenario],
     options: Mapping[str, Any],
 ) -> None:
     from vgpud.simulate import as_it_was, results, scenario
 
     cluster = options["cluster"]
     was = jobs if as_it_was.is_known(jobs) else []
-    jobs, chosen = _adapted(jobs, nodes, chosen, options)
+    jobs, scenarios = _apply_options(jobs, nodes, scenarios, options)
     began = time.monotonic()
     outcomes: dict[str, Outcome] = {}
-    with _progress(settings, len(jobs) * len(chosen)) as tell:
-        for policy, one in chosen.items():
+    with _progress(settings, len(jobs) * len(scenarios)) as tell:
+        for policy, one in scenarios.items():
             before = len(outcomes) * len(jobs)
             outcomes[policy] = scenario.run(jobs, nodes, one, functools.partial(tell, policy, before))
     found = {policy: results.figures(outcome) for policy, outcome in outcomes.items()}
@@ -215,17 +215,19 @@ def _compare(
     _complain(outcomes)
     _write(name, cluster, options, outcomes)
     document = {"trace": name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
-    apart = {policy: _apart(policy, one, nodes) if options["topology"] else {} for policy, one in outcomes.items()}
+    apart = {
+        policy: _report_topology(policy, one, nodes) if options["topology"] else {} for policy, one in outcomes.items()
+    }
     document["runs"] = [{"policy": policy, **one.as_json(), **apart.get(policy, {})} for policy, one in found.items()]
     _emit(settings, document, found)
-    _say(f"{len(jobs)} jobs under {len(chosen)} {'policy' if len(chosen) == 1 else 'policies'}", began)
+    _say(f"{len(jobs)} jobs under {len(scenarios)} {'policy' if len(scenarios) == 1 else 'policies'}", began)
     if empty:
         text = f"no job of {name} ran on {cluster} under {', '.join(empty)}: there are no figures"
         raise CliError(f"{text}; use a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
 
 
-def _adapted(
-    jobs: list[TraceJob], nodes: Sequence[Node], chosen: dict[str, Scenario], options: Mapping[str, Any]
+def _apply_options(
+    jobs: list[TraceJob], nodes: Sequence[Node], scenarios: dict[str, Scenario], options: Mapping[str, Any]
 ) -> tuple[list[TraceJob], dict[str, Scenario]]:
     """The jobs, and how they are replayed, as the options have it."""
     from vgpud.simulate import machines, scaling, scenario
@@ -234,11 +236,11 @@ def _adapted(
         from vgpud.userfiles import rates
 
         by_model = machines.ByModel(machines.models_of(nodes))
-        jobs = machines.rated(jobs, rates.read_all(options["rates"]))
-        chosen = {policy: dataclasses.replace(one, machines=by_model) for policy, one in chosen.items()}
+        jobs = machines.add_rates(jobs, rates.read_all(options["rates"]))
+        scenarios = {policy: dataclasses.replace(one, machines=by_model) for policy, one in scenarios.items()}
     if options["scaling"]:
         try:
-            jobs = scenario.scaled(jobs, scaling.parse(options["scaling"]))
+            jobs = scenario.apply_curve(jobs, scaling.parse(options["scaling"]))
         except ValueError as error:
             raise click.UsageError(f"--scaling: {error}") from error
     if options["estimates"]:
@@ -246,8 +248,8 @@ def _adapted(
 
         jobs = learning.untold(jobs, learn=True)
     if options["error"]:
-        jobs = scenario.misjudged(jobs, options["error"], options["seed"])
-    return jobs, chosen
+        jobs = scenario.misjudge_durations(jobs, options["error"], options["seed"])
+    return jobs, scenarios
 
 
 def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
@@ -298,12 +300,12 @@ def _below_switches(nodes: Sequence[Node], topology: Path | None) -> Sequence[No
     from vgpud.simulate import network
 
     try:
-        return network.below(nodes, switches.read(topology))
+        return network.add_switches(nodes, switches.read(topology))
     except network.NoNodeError as error:
         raise click.UsageError(f"--topology {topology}: {error}") from error
 
 
-def _apart(name: str, outcome: Outcome, nodes: Sequence[Node]) -> dict[str, int]:
+def _report_topology(name: str, outcome: Outcome, nodes: Sequence[Node]) -> dict[str, int]:
     """How often a gang got several nodes, and how often these are not below one switch: said, and for the document."""
     from vgpud.cli.common.output import say
     from vgpud.simulate import network
@@ -329,11 +331,11 @@ def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, in
         task = bar.add_task("", total=total)
         told = 0.0
 
-        def tell(name: str, before: int, done: int) -> None:
+        def tell(name: str, base_count: int, done: int) -> None:
             nonlocal told
             if time.monotonic() - told >= PROGRESS_EVERY_S:
                 told = time.monotonic()
-                bar.update(task, completed=before + done, description=name)
+                bar.update(task, completed=base_count + done, description=name)
 
         yield tell
 
@@ -343,15 +345,15 @@ def _complain(outcomes: Mapping[str, Outcome]) -> None:
     from vgpud.cli.common.output import say
 
     for name, outcome in outcomes.items():
-        if not any(job.state.ended for _, job in outcome.jobs):
-            for traced, why in outcome.refused[:NAMED_MAX]:
+        if not any(job.state.is_final for _, job in outcome.jobs):
+            for traced, why in outcome.refused_jobs[:NAMED_MAX]:
                 say(f"{name}: job of {traced.where} never fits: {why}")
-            if len(outcome.refused) > NAMED_MAX:
-                say(f"{name}: {len(outcome.refused) - NAMED_MAX} more jobs never fit")
-        elif outcome.refused:
-            job, why = outcome.refused[0]
-            say(f"{name}: {len(outcome.refused)} jobs are left out, the first of {job.where}: {why}")
-        waiting = [traced for traced, job in outcome.jobs if not job.state.ended]
+            if len(outcome.refused_jobs) > NAMED_MAX:
+                say(f"{name}: {len(outcome.refused_jobs) - NAMED_MAX} more jobs never fit")
+        elif outcome.refused_jobs:
+            job, why = outcome.refused_jobs[0]
+            say(f"{name}: {len(outcome.refused_jobs)} jobs are left out, the first of {job.where}: {why}")
+        waiting = [traced for traced, job in outcome.jobs if not job.state.is_final]
         if waiting:
             say(f"{name}: {len(waiting)} jobs never ended, the first of {waiting[0].where}")
 
@@ -364,7 +366,7 @@ def _write(trace: str, cluster: str, options: Mapping[str, Any], outcomes: Mappi
         if options["jobs"]:
             report.write_jobs(options["jobs"], outcomes)
             say(f"{options['jobs']} has every job")
-        drawn = {name: found for name, found in outcomes.items() if any(job.state.ended for _, job in found.jobs)}
+        drawn = {name: found for name, found in outcomes.items() if any(job.state.is_final for _, job in found.jobs)}
         if options["plots"] and drawn:
             for path in report.write_plots(options["plots"], Path(trace).stem, f"{trace} on {cluster}", drawn):
                 say(f"wrote {path}")
@@ -372,10 +374,10 @@ def _write(trace: str, cluster: str, options: Mapping[str, Any], outcomes: Mappi
         raise CliError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
-def _emit(settings: Settings, document: Mapping[str, Any], found: Mapping[str, Figures]) -> None:
+def _emit(settings: Settings, document: Mapping[str, Any], figures: Mapping[str, Figures]) -> None:
     from vgpud.cli.common.output import emit
 
-    emit(settings, document, found, lambda: _grid(found))
+    emit(settings, document, figures, lambda: _grid(figures))
 
 
 #: jobs that never fit: this many are named one by one
@@ -400,11 +402,11 @@ TITLES = (
 FIRST_TO_GO = ("FRAGMENTED", "RHO-P95", "PREEMPTIONS", "P50", "JAIN", "MAKESPAN", "LONGEST-WAIT", "P99", "UTIL", "P95")
 
 
-def _grid(found: Mapping[str, Figures]) -> Grid:
+def _grid(figures: Mapping[str, Figures]) -> Grid:
     from vgpud.cli.common.fit import Grid
 
     grid = Grid(TITLES, first_to_go=FIRST_TO_GO)
-    for name, one in found.items():
+    for name, one in figures.items():
         times = (one.jct_s.mean, one.jct_s.p50, one.jct_s.p95, one.jct_s.p99, one.queueing_s.mean, one.longest_wait_s)
         grid.rows.append(
             (

@@ -64,7 +64,7 @@ class SubmitCommand(VgpuCommand):
 @submit_cluster.cluster_options
 @elastic_options.elastic_options
 @predict_options
-@partial(spec_options, without=("gpus", "priority"))
+@partial(spec_options, excluded_names=("gpus", "priority"))
 @click.option(
     "--device", "devices", multiple=True, metavar="GPU", help="Only on this device, by index or UUID; repeatable."
 )
@@ -141,7 +141,7 @@ def submit(
     detach_keys: bytes,
     quiet: bool,
     request_id: str | None,
-    **given: Any,
+    **option_values: Any,
 ) -> int:
     """Queue COMMAND as a job and print its number. It starts, as you, as soon as enough capacity is free.
 
@@ -167,34 +167,34 @@ def submit(
     one. docs/queue.md describes the job file.
     """
     from_file = ctx.meta.get(job_file.META, {})
-    command = given.pop("command") or from_file.get("command", ())
+    command = option_values.pop("command") or from_file.get("command", ())
     if cluster_option.check(submit_cluster.INSTEAD, submit_cluster.ONLY):
         from vgpud.cli.cluster import sbatch
 
         kept = [name for name in _KEPT if name in os.environ]
-        job = submit_cluster.submission({**given, "wait": wait}, command, from_file.get("env", ()), kept)
-        run = sbatch.Run(given["partition"], given["run_dir"], given["dry_run"], wait, quiet)
+        job = submit_cluster.submission({**option_values, "wait": wait}, command, from_file.get("env", ()), kept)
+        run = sbatch.Run(option_values["partition"], option_values["run_dir"], option_values["dry_run"], wait, quiet)
         return sbatch.submit(settings, job, run)
-    if not command and not given["image"]:
+    if not command and not option_values["image"]:
         raise click.UsageError("specify a command: for example vgpu submit --gpus 0.5 -- python train.py")
-    elastic_options.check(given)
-    predicted = fill(settings, given)
+    elastic_options.check(option_values)
+    predicted = fill(settings, option_values)
     if predicted and not quiet:
         from vgpud.cli.common.output import say
 
         say(predicted)
-    if given["gpus"] is None:
+    if option_values["gpus"] is None:
         raise click.UsageError("specify a size: for example --gpus 0.5")
-    from vgpud.cli.common.target import chosen
+    from vgpud.cli.common.target import find_daemon
 
     if pty:
-        check_pty(settings, given)
-    remote = chosen(settings)[1] is not None
-    spec = _spec(given, command, from_file.get("env", ()), remote)
+        check_pty(settings, option_values)
+    remote = find_daemon(settings)[1] is not None
+    spec = _spec(option_values, command, from_file.get("env", ()), remote)
     from vgpud.cli.common.job_client import JobClient
 
     with JobClient(settings) as client:
-        spec.slice.device_uuids.extend(_devices(client, given["devices"]))
+        spec.slice.device_uuids.extend(_devices(client, option_values["devices"]))
         spec.terminal = pty
         ids = client.submit(spec, request_id or "")
     if pty:
@@ -213,39 +213,45 @@ def submit(
 
 
 def _spec(
-    given: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]], remote: bool = False
+    option_values: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]], remote: bool = False
 ) -> pb.JobSpec:
     """The API's message, except the devices. `remote`: for a daemon of another machine."""
     from google.protobuf.duration_pb2 import Duration
 
     from vgpud.v1 import vgpud_pb2 as pb
 
-    share = {name: given.get(name) for name in _SHARE} | {"gpus": elastic_options.least_gpus(given)}
-    spec = pb.JobSpec(slice=build_spec(share), members=given["gang"] or 1, umask=_umask())
+    share = {name: option_values.get(name) for name in _SHARE} | {"gpus": elastic_options.least_gpus(option_values)}
+    spec = pb.JobSpec(slice=build_spec(share), members=option_values["gang"] or 1, umask=_umask())
     for name in _PLAIN:
-        if given[name]:
-            setattr(spec, name, given[name])
+        if option_values[name]:
+            setattr(spec, name, option_values[name])
     for field, option in (("time_limit", "time_limit"), ("expected_duration", "expected")):
-        if given[option]:
-            getattr(spec, field).CopyFrom(Duration(seconds=given[option] // 10**9, nanos=given[option] % 10**9))
-    fill_notification(spec, given)
-    if given["begin"]:
-        spec.begin.FromNanoseconds(given["begin"])
-    set_array(spec, *(given["array"] or ((), 0)))
-    spec.after.extend(given["after"] or ())
-    spec.cpu_milli, spec.ram_bytes = given["cpus"] or 0, given["ram"] or 0
-    spec.not_preemptible = given["no_preempt"]
-    elastic_options.fill(spec, given)
-    if given["prediction"] is not None:
-        spec.prediction.CopyFrom(given["prediction"])
-    spec.directory = os.path.join(_here(), given["directory"]) if given["directory"] else _here()
+        if option_values[option]:
+            getattr(spec, field).CopyFrom(
+                Duration(seconds=option_values[option] // 10**9, nanos=option_values[option] % 10**9)
+            )
+    fill_notification(spec, option_values)
+    if option_values["begin"]:
+        spec.begin.FromNanoseconds(option_values["begin"])
+    set_array(spec, *(option_values["array"] or ((), 0)))
+    spec.after.extend(option_values["after"] or ())
+    spec.cpu_milli, spec.ram_bytes = option_values["cpus"] or 0, option_values["ram"] or 0
+    spec.not_preemptible = option_values["no_preempt"]
+    elastic_options.fill(spec, option_values)
+    if option_values["prediction"] is not None:
+        spec.prediction.CopyFrom(option_values["prediction"])
+    spec.directory = (
+        os.path.join(_find_working_dir(), option_values["directory"])
+        if option_values["directory"]
+        else _find_working_dir()
+    )
     try:
         spec.command.extend(command)
     except (UnicodeEncodeError, ValueError) as error:
         raise CliError("the command is not UTF-8: put it into a script", ExitCode.USAGE) from error
-    named = dict([*file_env, *given["env"]])
+    named = dict([*file_env, *option_values["env"]])
     # this machine's values mean nothing in an image, and little on another machine
-    inherited = {} if given["image"] else _inherited(given["no_env"] or remote)
+    inherited = {} if option_values["image"] else _inherit_variables(option_values["no_env"] or remote)
     for name, value in _texts({**inherited, **named}).items():
         spec.environment[name] = value
     return spec
@@ -266,7 +272,7 @@ def set_array(spec: pb.JobSpec, indices: Sequence[int], limit: int) -> None:
 _SHARE = ("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
 
 
-def _here() -> str:
+def _find_working_dir() -> str:
     try:
         return os.getcwd()
     except OSError as error:
@@ -279,7 +285,7 @@ def _umask() -> int:
     return mask
 
 
-def _inherited(little: bool) -> dict[str, str]:
+def _inherit_variables(little: bool) -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not little or k in _KEPT or k.startswith("LC_")}
 
 
@@ -301,27 +307,27 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _devices(client: JobClient, wanted: Sequence[str]) -> list[str]:
+def _devices(client: JobClient, device_names: Sequence[str]) -> list[str]:
     """UUIDs of devices named by index or UUID."""
-    if not wanted:
+    if not device_names:
         return []
     devices = client.devices()
     by_name = {str(d.index): d.uuid for d in devices} | {d.uuid: d.uuid for d in devices}
-    for name in wanted:
+    for name in device_names:
         if name not in by_name:
             text = f"no device {name!r}: there are {', '.join(str(d.index) for d in devices) or 'none'}"
             raise CliError(text, ExitCode.NOT_FOUND)
-    return [by_name[name] for name in wanted]
+    return [by_name[name] for name in device_names]
 
 
-def _asked(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+def _fetch_state(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     """The job's state; None if the daemon has gone in the meantime: the job is queued all the same."""
     from vgpud.cli.common.output import say
 
     try:
         return view()
     except CliError as error:
-        if not error.unanswered:
+        if not error.is_unanswered:
             raise
         say(f"queued; its state is not known: {error.message}")
         return None
@@ -337,11 +343,11 @@ def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: b
         return
     if settings.output != "table":
         if not wait:  # with --wait there is one document, at the end
-            found = _asked(lambda: views.job_view(client.job(ids[0]), client.simulated()))
+            found = _fetch_state(lambda: views.job_view(client.job(ids[0]), client.find_simulated_indices()))
             dump(settings, {"job_ids": list(ids), "job": found})
         return
     print(jobs_text(ids), flush=True)
-    job = _asked(lambda: views.job_view(client.job(ids[0]), frozenset()))
+    job = _fetch_state(lambda: views.job_view(client.job(ids[0]), frozenset()))
     if job is None or quiet or (wait and job["state"] in views.ENDED):
         return
     if len(ids) > 1:

@@ -59,68 +59,71 @@ def cluster_options(function: F) -> F:
 
 
 def submission(
-    given: Mapping[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]], kept: Sequence[str]
+    option_values: Mapping[str, Any],
+    command: Sequence[str],
+    file_env: Sequence[tuple[str, str]],
+    inherited_names: Sequence[str],
 ) -> Submission:
     """kept: variables that --no-env passes on. Raises UsageError."""
     from vgpud.cluster.shell.sbatch import Submission
     from vgpud.core.units import format_gpus
 
-    gpus = given["gpus"]
+    gpus = option_values["gpus"]
     if not command:
         raise click.UsageError("specify a command: for example vgpu submit --cluster --gpus 0.5 -- python train.py")
     if gpus is None:
         raise click.UsageError("specify a size: for example --gpus 0.5")
     if isinstance(gpus, tuple):
         raise click.UsageError(f"--gpus {format_gpus(gpus[0])}..{format_gpus(gpus[1])} with --cluster: {_SIZE_STAYS}")
-    expected_s = -(-(given["expected"] or 0) // _NS)
+    expected_s = -(-(option_values["expected"] or 0) // _NS)
     said = (
-        ("model", given["model"] or ""),
-        ("skew", "" if given["skew"] is None else f"{given['skew']:.6f}".rstrip("0").rstrip(".")),
+        ("model", option_values["model"] or ""),
+        ("skew", "" if option_values["skew"] is None else f"{option_values['skew']:.6f}".rstrip("0").rstrip(".")),
         ("duration", f"{expected_s}s" if expected_s else ""),
     )
-    variables = dict([*file_env, *given["env"]])
+    variables = dict([*file_env, *option_values["env"]])
     return Submission(
         tuple(command),
         gpus,
-        given["gpu_model"] or "",
-        given["gang"] or 1,
-        tuple(_options(given, [*kept, *variables])),
+        option_values["gpu_model"] or "",
+        option_values["gang"] or 1,
+        tuple(_options(option_values, [*inherited_names, *variables])),
         said,
         tuple(variables.items()),
     )
 
 
-def _options(given: Mapping[str, Any], exported: Sequence[str]) -> list[tuple[str, str]]:
+def _options(option_values: Mapping[str, Any], exported_names: Sequence[str]) -> list[tuple[str, str]]:
     """Of sbatch. --vgpu-max and the like are the plugin's of integrations/slurm. exported: variables, with --no-env."""
     from vgpud.cluster.shell.sbatch import FLAG
     from vgpud.core.units import format_gpus
     from vgpud.slurm.words import span_text
 
-    after = ":".join(map(str, given["after"] or ()))
-    whether = "afterany" if given["after_any"] else "afterok"
+    after = ":".join(map(str, option_values["after"] or ()))
+    whether = "afterany" if option_values["after_any"] else "afterok"
     found = [
-        ("account", given["queue"] or ""),
-        ("job-name", given["name"] or ""),
-        ("time", span_text(given["time_limit"]) if given["time_limit"] else ""),
-        ("array", format_array(*given["array"]) if given["array"] else ""),
+        ("account", option_values["queue"] or ""),
+        ("job-name", option_values["name"] or ""),
+        ("time", span_text(option_values["time_limit"]) if option_values["time_limit"] else ""),
+        ("array", format_array(*option_values["array"]) if option_values["array"] else ""),
         ("dependency", f"{whether}:{after}" if after else ""),
-        ("hold", FLAG if given["hold"] else ""),
-        ("no-requeue", FLAG if given["no_preempt"] else ""),
-        ("cpus-per-task", str(-(-given["cpus"] // 1000)) if given["cpus"] else ""),
-        ("mem", f"{-(-given['ram'] // (1 << 20))}M" if given["ram"] else ""),
-        ("vgpu-max", format_gpus(given["max_milli"]) if given["max_milli"] else ""),
-        ("vgpu-mem", str(given["mem"]) if given["mem"] else ""),
-        ("vgpu-class", given["service_class"] or ""),
-        ("chdir", os.path.abspath(given["directory"]) if given["directory"] else ""),
-        ("output", given["log"] or ""),
-        ("export", (",".join(exported) or "NONE") if given["no_env"] else ""),
-        ("wait", FLAG if given["wait"] else ""),
+        ("hold", FLAG if option_values["hold"] else ""),
+        ("no-requeue", FLAG if option_values["no_preempt"] else ""),
+        ("cpus-per-task", str(-(-option_values["cpus"] // 1000)) if option_values["cpus"] else ""),
+        ("mem", f"{-(-option_values['ram'] // (1 << 20))}M" if option_values["ram"] else ""),
+        ("vgpu-max", format_gpus(option_values["max_milli"]) if option_values["max_milli"] else ""),
+        ("vgpu-mem", str(option_values["mem"]) if option_values["mem"] else ""),
+        ("vgpu-class", option_values["service_class"] or ""),
+        ("chdir", os.path.abspath(option_values["directory"]) if option_values["directory"] else ""),
+        ("output", option_values["log"] or ""),
+        ("export", (",".join(exported_names) or "NONE") if option_values["no_env"] else ""),
+        ("wait", FLAG if option_values["wait"] else ""),
     ]
-    return found + _mail(given)
+    return found + _mail(option_values)
 
 
-def _mail(given: Mapping[str, Any]) -> list[tuple[str, str]]:
-    address, events = given["notify_mail"], given["notify"]
+def _mail(option_values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    address, events = option_values["notify_mail"], option_values["notify"]
     if not address:
         if events:
             raise click.UsageError(f"--notify with --cluster: {_NOTIFY}")

@@ -88,7 +88,7 @@ def where_or_why(job: View, now: datetime.datetime) -> str:
 def jobs_grid(jobs: Sequence[View], now: datetime.datetime) -> Grid:
     titles = (">JOB", "NAME", "USER", "QUEUE", "STATE", ">GPUS", ">TIME", "WHERE-OR-WHY")
     first_to_go = ("QUEUE", "GPUS", "NAME", "TIME")
-    grid = Grid(titles, first_to_go=first_to_go, below=("WHERE-OR-WHY",), names=("NAME", "USER", "QUEUE"))
+    grid = Grid(titles, first_to_go=first_to_go, own_line_columns=("WHERE-OR-WHY",), names=("NAME", "USER", "QUEUE"))
     for job in jobs:
         grid.rows.append(
             (
@@ -110,7 +110,7 @@ def jobs_grid(jobs: Sequence[View], now: datetime.datetime) -> Grid:
 
 def job_lines(job: View, now: datetime.datetime) -> list[str]:
     """Everything about one job."""
-    pairs = [*_state(job, now), *_asked(job), *_program(job), *_used(job)]
+    pairs = [*_state(job, now), *_describe_request(job), *_program(job), *_used(job)]
     first = f"job {job['job_id']} ({plain(name_label(job))}) of {user_name(job['uid'])} in queue {plain(job['queue'])}"
     return [first, *(f"  {label:<{_LABEL_CELLS}} {plain(text)}" for label, text in pairs)]
 
@@ -151,7 +151,7 @@ def _moment(stamp: str, now: datetime.datetime) -> str:
     return f"{at.astimezone().strftime('%Y-%m-%d %H:%M:%S')}, {away}"
 
 
-def _asked(job: View) -> list[tuple[str, str]]:
+def _describe_request(job: View) -> list[tuple[str, str]]:
     text = f"{format_gpus(job['gpus_milli'])} GPUs"
     if job["workers_max"]:
         text += f" for each of {bounds_label(job)} workers, {job['members']} now"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vgpud.cli.common import figures, tables
-from vgpud.cli.common.fit import Grid, Line, lines_of, wrapped
+from vgpud.cli.common.fit import Grid, Line, lines_of, wrap_text
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import blocks_unknown, console, dump, print_grid, say, to_rich
 from vgpud.cli.common.text import plain
@@ -39,13 +39,13 @@ def watch(settings: Settings, samples: Iterator[Sample | str], count: int | None
             print(" ".join(str(job["job_id"]) for job in sample["jobs"]), flush=True)
         elif settings.output == "table":
             print_grid(settings, queues_grid(sample["queues"], ascii_only=True))
-            print_grid(settings, job_tables.jobs_grid(_sorted(sample["jobs"]), tables.now_utc()))
+            print_grid(settings, job_tables.jobs_grid(_sort_jobs(sample["jobs"]), tables.now_utc()))
             sys.stdout.flush()
         else:
             dump(settings, sample, line=True)
 
 
-def _sorted(jobs: Sequence[View]) -> list[View]:
+def _sort_jobs(jobs: Sequence[View]) -> list[View]:
     return sorted(jobs, key=lambda job: (_ORDER[job["state"]], job["position"] or 0, job["job_id"]))
 
 
@@ -70,18 +70,18 @@ def queues_grid(queues: Sequence[View], ascii_only: bool) -> Grid:
     return grid
 
 
-def frame(out: Console, sample: Sample, at: str, problem: str = "") -> RenderableType:
+def frame(terminal: Console, sample: Sample, at: str, problem: str = "") -> RenderableType:
     """One screen."""
     from rich.console import Group
     from rich.text import Text
 
-    jobs, width = _sorted(sample["jobs"]), out.width
+    jobs, width = _sort_jobs(sample["jobs"]), terminal.width
     counts = {state: sum(job["state"] == state for job in jobs) for state in _ORDER}
     states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     first = f"{at}  {states or 'no jobs'}" + (f"  {plain(problem)}" if problem else "")
-    parts = [Text(line) for line in wrapped(first, width)]
-    parts += to_rich(lines_of(queues_grid(sample["queues"], blocks_unknown(out)), True, width))
-    left = max(_JOB_LINES_LEAST, out.size.height - len(parts) - _OTHER_LINES)
+    parts = [Text(line) for line in wrap_text(first, width)]
+    parts += to_rich(lines_of(queues_grid(sample["queues"], blocks_unknown(terminal)), True, width))
+    left = max(_JOB_LINES_LEAST, terminal.size.height - len(parts) - _OTHER_LINES)
     shown, lines = _fitting(jobs, width, left)
     parts += [Text(""), *to_rich(lines)]
     if len(jobs) > shown:

@@ -27,7 +27,7 @@ def _ns(span: Duration) -> int:
     return span.seconds * 10**9 + span.nanos
 
 
-def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
+def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
     """simulated: the indices of the simulated devices."""
     spec = job.spec
     share = spec.slice
@@ -74,7 +74,7 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "preemptions": job.preemptions,
         "slices": list(job.slices),
         "device_indices": list(job.device_indices),
-        "simulated": not simulated.isdisjoint(job.device_indices),
+        "simulated": not simulated_indices.isdisjoint(job.device_indices),
         "command": list(spec.command),
         "image": spec.image or None,
         "directory": spec.directory,
@@ -106,26 +106,26 @@ def _elastic(spec: pb.JobSpec) -> View:
     }
 
 
-def _notification(given: pb.Notification) -> View:
+def _notification(notification: pb.Notification) -> View:
     return {
-        "events": list(given.events),
-        "mail": given.mail or None,
-        "webhook": given.webhook or None,
-        "command": list(given.command) or None,
+        "events": list(notification.events),
+        "mail": notification.mail or None,
+        "webhook": notification.webhook or None,
+        "command": list(notification.command) or None,
     }
 
 
 def _prediction(prediction: pb.Prediction) -> View:
-    def between(given: pb.Range) -> View:
-        return {"value": given.value, "low": given.low, "high": given.high}
+    def range_view(interval: pb.Range) -> View:
+        return {"value": interval.value, "low": interval.low, "high": interval.high}
 
     return {
         "model": prediction.model,
         "device": prediction.device or None,
         "out_of_range": prediction.out_of_range,
-        "utilisation": between(prediction.utilisation),
-        "sm_activity": between(prediction.sm_activity),
-        "memory_bytes": between(prediction.memory_bytes),
+        "utilisation": range_view(prediction.utilisation),
+        "sm_activity": range_view(prediction.sm_activity),
+        "memory_bytes": range_view(prediction.memory_bytes),
     }
 
 

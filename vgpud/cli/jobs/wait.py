@@ -59,7 +59,7 @@ def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
     while left:
         try:
             with JobClient(settings) as client:
-                for job in _told(client, sorted(left)):
+                for job in _watch_jobs(client, sorted(left)):
                     seen, away = True, False
                     yield job
                     if job.state in ENDED:
@@ -75,7 +75,7 @@ def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
         time.sleep(AWAY_S)
 
 
-def _told(client: JobClient, job_ids: Sequence[int]) -> Iterator[pb.Job]:
+def _watch_jobs(client: JobClient, job_ids: Sequence[int]) -> Iterator[pb.Job]:
     """These jobs whenever they change; their present state if the user has no watch left."""
     try:
         yield from client.watch_jobs(job_ids)
@@ -100,7 +100,7 @@ def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) ->
                 progress.show(job, len(ended))
     if settings.output in ("json", "yaml"):
         with JobClient(settings) as client:
-            simulated = client.simulated()
+            simulated = client.find_simulated_indices()
         dump(settings, {"jobs": [job_view(ended[job_id], simulated) for job_id in ids]})
     return max(exit_code(job) for job in ended.values())
 
@@ -150,9 +150,9 @@ class Progress:
             else:
                 say(line)
 
-    def show(self, job: pb.Job, ended: int) -> None:
+    def show(self, job: pb.Job, ended_count: int) -> None:
         if self._live:
-            self._bar.update(self._task, completed=ended, description=f"job {job.job_id} {words(job)}")
+            self._bar.update(self._task, completed=ended_count, description=f"job {job.job_id} {words(job)}")
 
 
 def words(job: pb.Job) -> str:
@@ -209,7 +209,7 @@ class Log:
         return (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino)
 
     @property
-    def there(self) -> bool:
+    def is_open(self) -> bool:
         return self._file is not None
 
 
@@ -225,7 +225,7 @@ def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None, m
         raise CliError(text, ExitCode.NOT_FOUND)
     log = Log(Path(f"{job.log}.{member}" if member else job.log), lines)
     _write(log)
-    if not log.there:
+    if not log.is_open:
         say(f"job {job_id} has no output{'' if job.state in ENDED else ' yet'}: it {words(job)}")
     if not follow:
         return

@@ -62,7 +62,7 @@ class Window:
             return None
         return (size.lines, size.columns) if size.lines and size.columns else None
 
-    def typed(self) -> Iterator[bytes]:
+    def read_keys(self) -> Iterator[bytes]:
         """Until the window has gone."""
         while True:
             try:

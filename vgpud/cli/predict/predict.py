@@ -37,7 +37,7 @@ class PredictCommand(VgpuCommand):
 @model_options
 @click.option("--gpu", metavar="NAME", help="Device: h200, a100, ... (default: the daemon's).")
 @pass_settings
-def predict(settings: Settings, /, model: str, **given: Any) -> None:
+def predict(settings: Settings, /, model: str, **option_values: Any) -> None:
     """Predict utilisation, SM activity and peak memory of training MODEL, each with an interval. Nothing is run.
 
     \b
@@ -52,61 +52,61 @@ def predict(settings: Settings, /, model: str, **given: Any) -> None:
     """
     from vgpud.cli.common.output import emit, say
 
-    found = look(settings, model, given)
+    found = look(settings, model, option_values)
     emit(settings, view(found), [model], lambda: grid(found))
     if settings.output == "table":
-        say(f"{found.described}, on one {found.gpu.name}")
+        say(f"{found.description}, on one {found.gpu.name}")
         if found.why:
             say(found.why)
 
 
-def view(found: Looked) -> dict[str, Any]:
+def view(result: Looked) -> dict[str, Any]:
     """The fields of `-o json`, whose names are stable. Shares are 0..1; null: no prediction, out of range."""
-    counts = found.read.counts
-    low, value, high = found.memory_range()
-    shares = {name: _part(getattr(found.predicted, name), found.in_range) for name in ("utilisation", "sm_activity")}
+    counts = result.read.counts
+    low, value, high = result.memory_range()
+    shares = {name: _part(getattr(result.prediction, name), result.in_range) for name in ("utilisation", "sm_activity")}
     return {
-        "model": found.asked.model,
-        "gpu": found.gpu.name,
+        "model": result.query.model,
+        "gpu": result.gpu.name,
         "batch": counts.batch,
-        "optimizer": found.asked.optimizer,
-        "precision": found.asked.precision,
+        "optimizer": result.query.optimizer,
+        "precision": result.query.precision,
         "family": counts.family,
-        "in_range": found.in_range,
-        "why": found.why or None,
+        "in_range": result.in_range,
+        "why": result.why or None,
         **shares,
         "memory_bytes": {"value": int(value), "low": int(low), "high": int(high)},
-        "memory_by": "predictor" if found.in_range else "graph",
+        "memory_by": "predictor" if result.in_range else "graph",
         "memory_of_graph_bytes": {
-            "value": found.memory.value,
-            "low": found.memory.low,
-            "high": found.memory.high,
+            "value": result.memory.value,
+            "low": result.memory.low,
+            "high": result.memory.high,
         },
-        "kept_for_backward_bytes": found.memory.kept,
+        "kept_for_backward_bytes": result.memory.kept_bytes,
         "unknown_operations": list(counts.unknown),
-        "features": dict(found.features.values),
+        "features": dict(result.features.values),
     }
 
 
-def _part(part: Interval | None, known: bool) -> dict[str, float] | None:
-    if part is None or not known:
+def _part(part: Interval | None, is_in_range: bool) -> dict[str, float] | None:
+    if part is None or not is_in_range:
         return None
     return {"value": round(part.value, 4), "low": round(part.low, 4), "high": round(part.high, 4)}
 
 
-def grid(found: Looked) -> Grid:
+def grid(result: Looked) -> Grid:
     """The three figures; none for a model out of range."""
     from vgpud.cli.common.fit import Grid
     from vgpud.core.units import format_bytes
 
     made = Grid(("WHAT", ">PREDICTED", ">FROM", ">TO", "BY"))
     for title, name in (("utilisation", "utilisation"), ("SM activity", "sm_activity")):
-        part = getattr(found.predicted, name)
+        part = getattr(result.prediction, name)
         shown = ["-"] * 3
-        if found.in_range and part is not None:
+        if result.in_range and part is not None:
             shown = [f"{x:.1%}" for x in (part.value, part.low, part.high)]
-        by = "out of range" if not found.in_range else "not measured" if part is None else "predictor"
+        by = "out of range" if not result.in_range else "not measured" if part is None else "predictor"
         made.rows.append((title, *shown, by))
-    low, value, high = (format_bytes(int(x)) for x in found.memory_range())
-    made.rows.append(("memory", value, low, high, "predictor" if found.in_range else "graph"))
+    low, value, high = (format_bytes(int(x)) for x in result.memory_range())
+    made.rows.append(("memory", value, low, high, "predictor" if result.in_range else "graph"))
     return made

@@ -50,9 +50,9 @@ def train(settings: Settings, data: tuple[Path, ...], out: Path, note: str) -> N
         "data": [{"file": p.name, "sha256": hashlib.sha256(t.encode()).hexdigest()} for p, t in texts.items()],
         "note": note[: dataset.TEXT_MAX],
     }
-    made = train_file.made(rows, card, say)
+    made = train_file.train_model(rows, card, say)
     train_file.write(out, made.document)
-    shipped = train_file.judged(rows)
+    shipped = train_file.evaluate_model(rows)
     document = {
         "model": str(out),
         "rows": len(rows),

@@ -68,23 +68,23 @@ def model_options(function: F) -> F:
     return function
 
 
-def look(settings: Settings, model: str, given: Mapping[str, Any]) -> Looked:
+def look(settings: Settings, model: str, option_values: Mapping[str, Any]) -> Looked:
     """Reads the model and predicts. given: model_options', batch, and gpu or devices. Raises errors of one line."""
     from vgpud.predict import looked
 
-    gpu = given.get("gpu") or _device(settings, given.get("devices"))
+    gpu = option_values.get("gpu") or _device(settings, option_values.get("devices"))
     return looked.look(
         model,
         gpu,
-        batch=given.get("batch"),
-        optimizer=given.get("optimizer") or "adam",
-        precision=given.get("precision") or "fp32",
-        dims=dict(given.get("dims") or ()),
-        predictor=given.get("predictor"),
+        batch=option_values.get("batch"),
+        optimizer=option_values.get("optimizer") or "adam",
+        precision=option_values.get("precision") or "fp32",
+        dims=dict(option_values.get("dims") or ()),
+        predictor=option_values.get("predictor"),
     )
 
 
-def _device(settings: Settings, wanted: Collection[str] | None) -> str:
+def _device(settings: Settings, device_names: Collection[str] | None) -> str:
     """The model name of the daemon's device, or of these (index or UUID; None: no --device was given).
 
     Raises CliError if there is no device, or several models.
@@ -97,10 +97,10 @@ def _device(settings: Settings, wanted: Collection[str] | None) -> str:
     except CliError as error:
         text = f"the daemon did not name its device ({error.format_message()}): give one with --gpu, as in --gpu h200"
         raise CliError(text, ExitCode.UNREACHABLE) from error
-    meant = [one for one in there if not wanted or one.uuid in wanted or str(one.index) in wanted]
+    meant = [one for one in there if not device_names or one.uuid in device_names or str(one.index) in device_names]
     names = sorted({device.name for device in meant})
     if len(names) != 1:
-        found = ", ".join(names) or ("no such device" if wanted else "no device")
-        remedy = "name one with --gpu" if wanted is None else "choose with --device"
+        found = ", ".join(names) or ("no such device" if device_names else "no device")
+        remedy = "name one with --gpu" if device_names is None else "choose with --device"
         raise CliError(f"the daemon has {found}: {remedy}", ExitCode.USAGE)
     return names[0]

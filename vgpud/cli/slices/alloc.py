@@ -27,11 +27,11 @@ def _numbers(device: pb.SliceDevice) -> str:
 
 @click.command("alloc", cls=VgpuCommand, short_help="Create a one-time CDI device of any size for one container.")
 @click.argument("gpus", type=Gpus())
-@partial(spec_options, without=("gpus",))
+@partial(spec_options, excluded_names=("gpus",))
 @click.option("--name", default="", metavar="NAME", help="Name of the slice (default: chosen by the daemon).")
 @queue_option
 @pass_settings
-def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **asked: Any) -> None:
+def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **option_values: Any) -> None:
     """Create a one-time CDI device of GPUS (0.35, 1.5, ...) and print its name.
 
     For engines without the runtime `vgpu`, and for sizes that the usual devices (vgpu.dev/gpu=0.5) do not have. The
@@ -40,7 +40,7 @@ def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **asked: Any)
     \b
     podman run --device $(vgpu alloc 0.35) IMAGE
     """
-    spec = build_spec({"gpus": gpus, **asked})
+    spec = build_spec({"gpus": gpus, **option_values})
     from vgpud.cli.common import views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import dump, say

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 @click.command("claim", cls=VgpuCommand, short_help="Print a Kubernetes ResourceClaim for a part of a GPU.")
 @click.argument("gpus", type=Gpus())
-@partial(spec_options, without=("gpus", "min_milli"))
+@partial(spec_options, excluded_names=("gpus", "min_milli"))
 @click.option("--name", default="", metavar="NAME", help="Name of the object (default: gpu-0-5 for 0.5).")
 @click.option("--template", is_flag=True, help="A ResourceClaimTemplate: each pod gets a claim of its own.")
 @click.option("--device-memory", type=Bytes(), metavar="SIZE", help="Of one GPU there (default: as on this node).")
 @pass_settings
-def claim(settings: Settings, /, gpus: int, name: str, template: bool, device_memory: int | None, **asked: Any) -> None:
+def claim(
+    settings: Settings, /, gpus: int, name: str, template: bool, device_memory: int | None, **option_values: Any
+) -> None:
     """Print the YAML of a claim for GPUS (0.5, 2.5, ...) of guaranteed SM time and the same part of the memory.
 
     \b
@@ -33,7 +35,7 @@ def claim(settings: Settings, /, gpus: int, name: str, template: bool, device_me
     Options mean what they mean for `vgpu run`. Without --mem the memory of a GPU must be known: from the daemon on this
     node, or by --device-memory. docs/kubernetes.md has whole pods.
     """
-    spec = build_spec({"gpus": gpus, **asked})
+    spec = build_spec({"gpus": gpus, **option_values})
     import yaml
 
     from vgpud.k8s.core.manifest import claim_object

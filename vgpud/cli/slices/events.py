@@ -40,7 +40,7 @@ def events(
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
 
-    def wanted(event: pb.Event) -> bool:
+    def is_selected(event: pb.Event) -> bool:
         if slice_name not in (None, event.slice) or uid not in (None, event.owner_uid):
             return False
         return event.kind.startswith(f"{kind}.") or kind in ("", event.kind)
@@ -49,7 +49,7 @@ def events(
         label = tables.node_label(client.node()) if settings.output == "table" else ""
         past = client.events()
         after = max((event.sequence for event in past), default=0)
-        rows = [views.event_view(e) for e in past if wanted(e) and filters.is_since(e.at, since)]
+        rows = [views.event_view(e) for e in past if is_selected(e) and filters.is_since(e.at, since)]
         if last is not None:
             rows = rows[len(rows) - min(last, len(rows)) :]
         if not follow:
@@ -60,7 +60,7 @@ def events(
         for row in rows:
             _line(settings, row, label)
         for event in client.watch_events(after):
-            if wanted(event):
+            if is_selected(event):
                 _line(settings, views.event_view(event), label)
 
 

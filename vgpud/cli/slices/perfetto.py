@@ -47,7 +47,7 @@ class _Traces:
     def __init__(self, slice_name: str, begin_ns: int) -> None:
         self.slice_name, self.begin_ns = slice_name, begin_ns
         self.tracks: dict[tuple[int, str], _Track] = {}
-        self.out: list[Event] = []
+        self.trace_events: list[Event] = []
 
     def take(self, event: pb.TraceEvent) -> None:
         track = self._track(event.device_index, event.slice)
@@ -115,16 +115,18 @@ class _Traces:
     def _bar(self, track: _Track, name: str, since_ns: int, end_ns: int) -> None:
         if end_ns > since_ns:
             dur_us = (end_ns - since_ns) / 1000
-            self.out.append({"ph": "X", "name": name, "ts": since_ns, "dur": dur_us, **_place(track)})
+            self.trace_events.append({"ph": "X", "name": name, "ts": since_ns, "dur": dur_us, **_place(track)})
             track.ended_ns = end_ns
 
     def _point(self, track: _Track, at_ns: int, name: str) -> None:
-        self.out.append({"ph": "i", "name": name, "ts": at_ns, "s": "p", **_place(track)})
+        self.trace_events.append({"ph": "i", "name": name, "ts": at_ns, "s": "p", **_place(track)})
 
     def _count(self, track: _Track, at_ns: int, name: str, value: float) -> None:
         """Counters belong to processes, so they carry the slice's name."""
         args = {"value": value}
-        self.out.append({"ph": "C", "name": f"{track.name}: {name}", "ts": at_ns, "args": args, **_place(track)})
+        self.trace_events.append(
+            {"ph": "C", "name": f"{track.name}: {name}", "ts": at_ns, "args": args, **_place(track)}
+        )
 
 
 def _place(track: _Track) -> dict[str, int]:
@@ -145,7 +147,7 @@ def chrome_trace(
         traces.take(event)
     if in_order:
         traces.finish(max(end_ns, in_order[-1].time_ns))
-    found = sorted(traces.out, key=lambda made: (made["ts"], -made.get("dur", 0)))
+    found = sorted(traces.trace_events, key=lambda made: (made["ts"], -made.get("dur", 0)))
     for made in found:
         made["ts"] = (made["ts"] - begin_ns) / 1000
     return {

@@ -58,7 +58,7 @@ def run(
     queue: str,
     quiet: bool,
     command: tuple[str, ...],
-    **asked: Any,
+    **option_values: Any,
 ) -> int:
     """Run COMMAND, unchanged, on a slice of the GPUs.
 
@@ -74,17 +74,17 @@ def run(
     """
     if not command:
         raise click.UsageError("specify a command: for example vgpu run --gpus 0.5 -- python train.py")
-    given = [key for key, value in asked.items() if value is not None]
+    given = [key for key, value in option_values.items() if value is not None]
     if slice_name and (given or name or queue):
         raise click.UsageError("--slice joins a slice as it is: change it with `vgpu slice set`, or leave --slice out")
-    if not slice_name and asked["gpus"] is None:
+    if not slice_name and option_values["gpus"] is None:
         raise click.UsageError("specify a size: --gpus 0.5, or join a slice: --slice NAME")
     from vgpud.cli.common.child_process import block_signals
     from vgpud.cli.common.target import check_local
 
     check_local(settings, "vgpu run", "submit a job (`vgpu submit`), or log in there")
     mask = block_signals()  # before the client library starts threads
-    spec = None if slice_name else build_spec(asked)
+    spec = None if slice_name else build_spec(option_values)
     with _slice(settings, slice_name or name, spec, queue) as (node, item, simulated):
         return _run_in(settings, node, item, simulated, command, mask, quiet)
 
@@ -96,7 +96,7 @@ def _slice(
     """The node, the slice (created from a spec, and then removed at the end), the simulated devices' UUIDs."""
     from vgpud.cli.common import views
 
-    with _connected(settings) as (client, node):
+    with _connect_client(settings) as (client, node):
         simulated = views.simulated_uuids(client.devices())
         if spec is None:
             item = client.get_slice(name)
@@ -111,7 +111,7 @@ def _slice(
 
 
 @contextmanager
-def _connected(settings: Settings) -> Iterator[tuple[Client, pb.Node]]:
+def _connect_client(settings: Settings) -> Iterator[tuple[Client, pb.Node]]:
     """A client and the node. A daemon that was started in the background a moment ago, `vgpud serve &`, is waited
     for."""
     from vgpud.cli.common.client import Client
@@ -167,7 +167,7 @@ def _run_in(
     settings: Settings,
     node: pb.Node,
     item: pb.Slice,
-    simulated: frozenset[str],
+    simulated_device_uuids: frozenset[str],
     command: Sequence[str],
     mask: set[int],
     quiet: bool,
@@ -178,10 +178,10 @@ def _run_in(
     from vgpud.cli.common.hold_slice import Holder
     from vgpud.libraries import environment
 
-    is_simulated = any(d.device_uuid in simulated for d in item.devices)
+    is_simulated = any(d.device_uuid in simulated_device_uuids for d in item.devices)
     variables = environment.for_slice(dict(os.environ), node, item, is_simulated)
     if not quiet:
-        _announce(item, simulated)
+        _announce(item, simulated_device_uuids)
     with Holder(item.attach_socket) if item.ephemeral else nullcontext():
         early = child_process.ended_early()
         if early:
@@ -211,11 +211,11 @@ def _looker(pid: int, item: pb.Slice, sim_dir: str) -> Callable[[], None]:
     return look
 
 
-def _announce(item: pb.Slice, simulated: frozenset[str]) -> None:
+def _announce(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> None:
     from vgpud.cli.common import tables, views
     from vgpud.cli.common.output import say
 
-    for device in views.slice_view(item, simulated)["devices"]:
+    for device in views.slice_view(item, simulated_device_uuids)["devices"]:
         low, high, mem_min, mem_max = tables.four_numbers(device)
         label = tables.device_label(device["device_index"], device["simulated"])
         say(f"slice {item.name} device {label}: SM time min {low} max {high}, memory min {mem_min} max {mem_max}")

@@ -36,16 +36,16 @@ Pairs = list[tuple[str, str]]
 
 def slice_lines(item: View, now: datetime.datetime, ascii_only: bool = False) -> list[str]:
     """Everything about one slice."""
-    lines = [f"slice {plain(item['name'])} on node {plain(item['node'])}", *_aligned(_general(item, now))]
+    lines = [f"slice {plain(item['name'])} on node {plain(item['node'])}", *_align_pairs(_general(item, now))]
     for device in item["devices"]:
         simulated = "SIMULATED, " if device["simulated"] else ""
         lines += ["", f"device {device['device_index']} ({simulated}{device['device_uuid']})"]
-        lines += _aligned([*_limits(device), *_got(device), *_turns(device)])
+        lines += _align_pairs([*_limits(device), *_describe_usage(device), *_turns(device)])
         lines += _waits(device, ascii_only)
     return lines
 
 
-def _aligned(pairs: Pairs) -> list[str]:
+def _align_pairs(pairs: Pairs) -> list[str]:
     return [f"  {label:<{_LABEL_CELLS}} {plain(text)}" for label, text in pairs]
 
 
@@ -91,7 +91,7 @@ def _limits(device: View) -> Pairs:
     return pairs
 
 
-def _got(device: View) -> Pairs:
+def _describe_usage(device: View) -> Pairs:
     regime = device["regime"]
     shared = f"{regime}: {REGIMES[regime]}" if regime in REGIMES else regime or "-"
     spans = (("1 s", "share_ratio"), ("10 s", "share_10s_ratio"), ("60 s", "share_60s_ratio"))
@@ -113,8 +113,8 @@ def _seconds(span_ns: int) -> str:
     return f"{span_ns / 1e9:.1f} s"
 
 
-def _part(part: int, whole: int) -> str:
-    return f" ({tables.percent(part / whole)})" if whole else ""
+def _part(part: int, total: int) -> str:
+    return f" ({tables.percent(part / total)})" if total else ""
 
 
 def _turns(device: View) -> Pairs:
@@ -131,7 +131,7 @@ def _waits(device: View, ascii_only: bool) -> list[str]:
     if sum(counts):
         p50, p99 = figures.wait_quantile(counts, 0.5), figures.wait_quantile(counts, 0.99)
         text += f", {_seconds(device['throttled_ns'])} in all, half below {p50}, 99 % below {p99}"
-    lines = _aligned([("waits", text)])
+    lines = _align_pairs([("waits", text)])
     for label, bar, count in figures.wait_bars(counts, _BAR_CELLS, ascii_only):
         lines.append(f"  {label:>{_LABEL_CELLS}} {bar:<{_BAR_CELLS}} {count}".rstrip())
     return lines

@@ -49,7 +49,7 @@ def create(
     devices: tuple[str, ...],
     queue: str,
     owner: int | None,
-    **asked: Any,
+    **option_values: Any,
 ) -> None:
     """Create slice NAME. Programs join it with `vgpu run --slice NAME -- COMMAND`.
 
@@ -58,11 +58,11 @@ def create(
     guarantee over time; it requires a minimum above 0. A slice over several shared devices takes turns whatever its
     class.
     """
-    if asked["gpus"] is None:
+    if option_values["gpus"] is None:
         raise click.UsageError("specify a size: for example --gpus 0.5")
     if not name:  # the daemon would choose one, but the user's shell variable is unset
         raise click.UsageError("the name is empty: give the slice a name")
-    spec = build_spec(asked, device_uuids=devices)
+    spec = build_spec(option_values, device_uuids=devices)
     from vgpud.cli.common.client import Client
 
     with Client(settings) as client:
@@ -113,7 +113,7 @@ def show(settings: Settings, name: str) -> None:
 @click.argument("name", shell_complete=complete_slice)
 @change_options
 @pass_settings
-def set_(settings: Settings, /, name: str, **asked: Any) -> None:
+def set_(settings: Settings, /, name: str, **option_values: Any) -> None:
     """Change slice NAME while its programs run; other values stay.
 
     \b
@@ -122,10 +122,10 @@ def set_(settings: Settings, /, name: str, **asked: Any) -> None:
 
     "default" resets any value except --gpus.
     """
-    fields = changed_fields(asked)
+    fields = changed_fields(option_values)
     if not fields:
         raise click.UsageError("specify a change: for example --max 0.8")
-    spec = build_spec(asked)
+    spec = build_spec(option_values)
     from vgpud.cli.common.client import Client
 
     with Client(settings) as client:

@@ -107,7 +107,7 @@ def _tables(settings: Settings, samples: Iterator[Sample | str], interval_s: flo
     from vgpud.cli.slices.top_frame import grid
 
     history = History(interval_s)
-    history.add(time.monotonic(), _before(settings)["slices"])
+    history.add(time.monotonic(), _read_first_sample(settings)["slices"])
     time.sleep(min(interval_s, _BEFORE_S))
     for sample in samples:
         if isinstance(sample, str):
@@ -118,7 +118,7 @@ def _tables(settings: Settings, samples: Iterator[Sample | str], interval_s: flo
         sys.stdout.flush()
 
 
-def _before(settings: Settings) -> Sample:
+def _read_first_sample(settings: Settings) -> Sample:
     """The initial state, which the first view is compared with: rates need two samples."""
     (sample,) = _samples(settings, 1.0, 1)
     assert not isinstance(sample, str)  # a daemon that is away at the start ends the command
@@ -140,14 +140,14 @@ def _live(settings: Settings, interval_s: float, count: int | None) -> None:
     from vgpud.cli.slices.top_keys import Screen, reading
 
     out, history, screen, drawing = console(settings), History(interval_s), Screen(), threading.Lock()
-    shown, at, problem = _before(settings), time.strftime("%H:%M:%S"), ""
+    shown, at, problem = _read_first_sample(settings), time.strftime("%H:%M:%S"), ""
     history.add(time.monotonic(), shown["slices"])
     with Live(console=out, screen=True, auto_refresh=False) as live:
 
         def draw() -> None:
             with drawing:
                 live.update(frame(out, shown, history, at, problem, screen), refresh=True)
-            if screen.ended:
+            if screen.has_ended:
                 os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C does: the stream of views waits for its next one
 
         with reading(screen, draw):
@@ -155,7 +155,7 @@ def _live(settings: Settings, interval_s: float, count: int | None) -> None:
             time.sleep(min(interval_s, _BEFORE_S))
             for sample in _samples(settings, interval_s, count, lambda: screen.processes):
                 problem = sample if isinstance(sample, str) else ""
-                if not isinstance(sample, str) and not screen.paused:
+                if not isinstance(sample, str) and not screen.is_paused:
                     shown, at = sample, time.strftime("%H:%M:%S")
                     history.add(time.monotonic(), shown["slices"])
                 draw()

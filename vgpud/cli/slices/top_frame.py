@@ -125,7 +125,7 @@ COLUMNS = (
 _MINUTE_AFTER = "GOT%"
 
 
-def chosen(width: int) -> list[Column]:
+def choose_columns(width: int) -> list[Column]:
     """The columns that fit beside a short name and a short minute, in the order of display."""
     left = width - NAME_CELLS[0] - MINUTE_CELLS[0] - 1
     shown = set()
@@ -138,7 +138,7 @@ def chosen(width: int) -> list[Column]:
 
 
 def frame(
-    out: Console,
+    terminal: Console,
     sample: Sample,
     history: History,
     at: str = "",
@@ -150,7 +150,7 @@ def frame(
     from rich.text import Text
 
     screen = screen or Screen()
-    parts = _help() if screen.help else _blocks(out, sample, history, screen)
+    parts = _help() if screen.help else _blocks(terminal, sample, history, screen)
     parts.append(Text(f"{at}  {screen.footer()}".strip(), style="dim"))
     if problem:
         parts[-1] = Text(f"{at}  {plain(problem)}".strip(), style="bold red")
@@ -165,13 +165,13 @@ def _help() -> list[Text]:
     return [Text.assemble((f"{key:<8}", "bold"), text) for key, text in HELP] + [Text("")]
 
 
-def _blocks(out: Console, sample: Sample, history: History, screen: Screen) -> list[Text]:
+def _blocks(terminal: Console, sample: Sample, history: History, screen: Screen) -> list[Text]:
     """Each device with its slices, as many as have space."""
     from rich.text import Text
 
-    ascii_only = blocks_unknown(out)
-    columns = chosen(out.width)
-    spare = out.width - 1 - sum(column.cells + 1 for column in columns)
+    ascii_only = blocks_unknown(terminal)
+    columns = choose_columns(terminal.width)
+    spare = terminal.width - 1 - sum(column.cells + 1 for column in columns)
     longest = max((len(plain(item["name"])) for item in sample["slices"]), default=0)
     name_cells = min(max(longest, NAME_CELLS[0]), NAME_CELLS[1], spare - MINUTE_CELLS[0])
     minute_cells = max(1, min(spare - name_cells, MINUTE_CELLS[1]))
@@ -179,13 +179,13 @@ def _blocks(out: Console, sample: Sample, history: History, screen: Screen) -> l
     parts: list[Text] = []
     blocks = [(device, lines_of(sample, device, history, screen)) for device in sample["devices"]]
 
-    def below(line: Line) -> list[Text]:
+    def find_program_lines(line: Line) -> list[Text]:
         return programs.get((line.item["name"], line.share["device_uuid"]), [])
 
-    heights = [max(1, sum(1 + len(below(line)) for line in lines)) for _, lines in blocks]
-    rooms = _rooms(heights, out.height - 1 - 4 * len(blocks))
+    heights = [max(1, sum(1 + len(find_program_lines(line)) for line in lines)) for _, lines in blocks]
+    rooms = _rooms(heights, terminal.height - 1 - 4 * len(blocks))
     for (device, lines), height, room in zip(blocks, heights, rooms, strict=True):
-        parts += [_device_line(device, lines, out.width), _health_line(device, ascii_only)]
+        parts += [_device_line(device, lines, terminal.width), _health_line(device, ascii_only)]
         none = "no slice passes the filter" if screen.filter else "no slices"
         parts.append(_titles(columns, name_cells, minute_cells) if lines else Text(none, style="dim"))
         left = room if height <= room else max(1, room - 1)
@@ -195,7 +195,7 @@ def _blocks(out: Console, sample: Sample, history: History, screen: Screen) -> l
                 break
             key = (line.item["uid"], line.share["device_uuid"])
             minute = figures.sparkline(history.shares(key, minute_cells), ascii_only)
-            rows = [_slice_line(line, columns, name_cells, minute), *below(line)][:left]
+            rows = [_slice_line(line, columns, name_cells, minute), *find_program_lines(line)][:left]
             parts += rows
             left -= len(rows)
             shown += 1
@@ -237,13 +237,13 @@ def _health_line(device: View, ascii_only: bool) -> Text:
     return text
 
 
-def _rooms(wanted: Sequence[int], room: int) -> list[int]:
+def _rooms(heights: Sequence[int], room: int) -> list[int]:
     """Lines for each device: all it needs if everything fits; otherwise the larger ones share the rest equally."""
-    given = [0] * len(wanted)
-    left = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    given = [0] * len(heights)
+    left = sorted(range(len(heights)), key=lambda i: heights[i])
     while left:
         first = left.pop(0)
-        given[first] = min(wanted[first], max(1, room // (len(left) + 1)))
+        given[first] = min(heights[first], max(1, room // (len(left) + 1)))
         room -= given[first]
     return given
 

@@ -35,9 +35,9 @@ class Screen:
     filter: str = ""
     typing: bool = False  # keys are letters of the filter
     processes: bool = False
-    paused: bool = False
+    is_paused: bool = False
     help: bool = False
-    ended: bool = False
+    has_ended: bool = False
     keys: bool = True  # whether there is a keyboard
 
     def press(self, key: str) -> None:
@@ -45,7 +45,7 @@ class Screen:
         if self.typing:
             self._type(key)
         elif key == "q":
-            self.ended = True
+            self.has_ended = True
         elif key == "s":
             self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
         elif key in ("f", "/"):
@@ -53,7 +53,7 @@ class Screen:
         elif key == "p":
             self.processes = not self.processes
         elif key == " ":
-            self.paused = not self.paused
+            self.is_paused = not self.is_paused
         elif key in ("h", "?"):
             self.help = not self.help
         elif key == _ESCAPE:
@@ -79,7 +79,7 @@ class Screen:
             return "Ctrl-C ends"
         if self.typing:
             return f"filter: {self.filter}_  (Enter, Esc)"
-        pause = "PAUSED: space continues" if self.paused else "space pause"
+        pause = "PAUSED: space continues" if self.is_paused else "space pause"
         chosen = f"f filter{f': {self.filter}' if self.filter else ''}"
         return f"q quit  s sort: {self.sort}  {chosen}  p processes  {pause}  h help"
 
@@ -92,7 +92,7 @@ def split_keys(text: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def reading(screen: Screen, changed: Callable[[], None]) -> Iterator[None]:
+def reading(screen: Screen, on_change: Callable[[], None]) -> Iterator[None]:
     """Reads keys in a thread while the block runs; changed() is called after each. Without a keyboard: nothing."""
     try:
         terminal = sys.stdin.fileno()
@@ -111,7 +111,7 @@ def reading(screen: Screen, changed: Callable[[], None]) -> Iterator[None]:
                     return
                 for key in split_keys(sent.decode(errors="ignore")):
                     screen.press(key)
-                changed()
+                on_change()
 
     tty.setcbreak(terminal)
     thread = threading.Thread(target=read, name="keys", daemon=True)

@@ -57,7 +57,7 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
         client.get_slice(name)  # before the file is created
         devices = {d.index: f"device {d.index} {tables.full_name(d.name, d.simulated)}" for d in client.devices()}
         path = path or f"{name}.trace.json"
-        with _written(path), _opened(path) as file:
+        with _report_write_errors(path), _open_output(path) as file:
             begin_s = time.monotonic()
             got = _record(client, name, seconds)
             if got.problem and not got.events:
@@ -72,7 +72,7 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
+def _open_output(path: str) -> Iterator[TextIO]:
     """A temporary file, opened before anything is recorded, which replaces `path` when it is complete.
 
     If `path` is not a regular file, it is written directly.
@@ -96,7 +96,7 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
-def _written(path: str) -> Iterator[None]:
+def _report_write_errors(path: str) -> Iterator[None]:
     """Raises CliError if the file cannot be opened, or its disk is full."""
     try:
         yield
@@ -121,7 +121,7 @@ def _record(client: Client, name: str, seconds: float | None) -> _Recording:
     got = _Recording()
     begin_s = time.monotonic()
     progress = _Progress(name, seconds)
-    with _interrupted() as interrupts:
+    with _catch_interrupts() as interrupts:
         try:
             for answer in client.watch_trace(name):
                 got.events.extend(answer.events)
@@ -142,7 +142,7 @@ def _record(client: Client, name: str, seconds: float | None) -> _Recording:
 
 
 @contextlib.contextmanager
-def _interrupted() -> Iterator[list[int]]:
+def _catch_interrupts() -> Iterator[list[int]]:
     """Not empty after Ctrl-C or SIGTERM. An exception could get lost in one of grpc's callbacks."""
     numbers: list[int] = []
 

@@ -89,10 +89,10 @@ def restore(settings: Settings, copy: Path, state_dir: Path | None, config_path:
     for changed in make_state_dir(directory, config.runtime):
         say(changed)
     restored = restoring.restore(directory, copy.absolute())
-    _show(settings, copy, restored.contents, {"replaced": restored.replaced and str(restored.replaced)})
+    _show(settings, copy, restored.contents, {"replaced": restored.old_copy and str(restored.old_copy)})
     if settings.output == "table":
-        if restored.replaced:
-            say(f"the state that it replaces is kept as {restored.replaced}")
+        if restored.old_copy:
+            say(f"the state that it replaces is kept as {restored.old_copy}")
         if jobs := restored.contents.jobs:
             say(f"the daemon starts or continues {jobs} job{'' if jobs == 1 else 's'} that had not ended at that time")
 
@@ -118,7 +118,7 @@ def _config(settings: Settings, state_dir: Path | None, config_path: Path | None
     return found
 
 
-def _show(settings: Settings, copy: Path, contents: Contents, further: dict[str, Any]) -> None:
+def _show(settings: Settings, copy: Path, contents: Contents, extra_fields: dict[str, Any]) -> None:
     from vgpud.certs.register import stamp, when
     from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit
@@ -137,4 +137,4 @@ def _show(settings: Settings, copy: Path, contents: Contents, further: dict[str,
     row = [str(copy), when(made_s) if made_s else "-", contents.node or "-", contents.release or "-"]
     row += [str(number) for number in (contents.slices, contents.queues, contents.jobs)]
     titles = ("FILE", "MADE", "NODE", "RELEASE", ">SLICES", ">QUEUES", ">JOBS")
-    emit(settings, data | further, [copy], lambda: Grid(titles, [row], first_to_go=("NODE", "RELEASE", "QUEUES")))
+    emit(settings, data | extra_fields, [copy], lambda: Grid(titles, [row], first_to_go=("NODE", "RELEASE", "QUEUES")))

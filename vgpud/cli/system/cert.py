@@ -134,7 +134,7 @@ def ls(settings: Settings, tls_dir: Path | None) -> None:
     from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit
 
-    found = sorted(_register(tls_dir).issued().values(), key=lambda issued: issued.not_before_s)
+    found = sorted(_register(tls_dir).read_certificates().values(), key=lambda issued: issued.not_before_s)
     data = {"certificates": [_view(issued) for issued in found]}
     emit(settings, data, [issued.serial for issued in found], lambda: Grid(_TITLES, [_row(issued) for issued in found]))
 
@@ -159,23 +159,29 @@ def revoke(settings: Settings, what: str, tls_dir: Path | None) -> None:
 _TITLES = ("KIND", "NAME", "STATE", "UNTIL", "SERIAL")
 
 
-def _row(issued: Issued) -> list[str]:
+def _row(certificate: Issued) -> list[str]:
     from vgpud.certs.register import when
 
-    return [issued.kind, issued.name, issued.state(time.time_ns() / 1e9), when(issued.not_after_s), issued.serial]
+    return [
+        certificate.kind,
+        certificate.name,
+        certificate.state(time.time_ns() / 1e9),
+        when(certificate.not_after_s),
+        certificate.serial,
+    ]
 
 
-def _view(issued: Issued) -> dict[str, Any]:
+def _view(certificate: Issued) -> dict[str, Any]:
     from vgpud.certs.register import stamp
 
     return {
-        "kind": issued.kind,
-        "name": issued.name,
-        "uid": issued.uid if issued.uid >= 0 else None,
-        "serial": issued.serial,
-        "sha256": issued.sha256,
-        "state": issued.state(time.time_ns() / 1e9),
-        "not_before": stamp(issued.not_before_s),
-        "not_after": stamp(issued.not_after_s),
-        "revoked_at": stamp(issued.revoked_s) if issued.revoked_s else None,
+        "kind": certificate.kind,
+        "name": certificate.name,
+        "uid": certificate.uid if certificate.uid >= 0 else None,
+        "serial": certificate.serial,
+        "sha256": certificate.sha256,
+        "state": certificate.state(time.time_ns() / 1e9),
+        "not_before": stamp(certificate.not_before_s),
+        "not_after": stamp(certificate.not_after_s),
+        "revoked_at": stamp(certificate.revoked_s) if certificate.revoked_s else None,
     }

@@ -132,7 +132,7 @@ def daemon(look: Look) -> Iterator[Finding]:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
     for device in devices:
         name = device.name if not device.simulated or "SIMULATED" in device.name else f"SIMULATED {device.name}"
-        yield _offered(device, f"device {device.index}: {name} {device.uuid}")
+        yield _check_offer(device, f"device {device.index}: {name} {device.uuid}")
     if remote:
         look.is_remote = True
         text = f"{node.name} is another machine: `vgpu doctor` there checks its driver, engines and files"
@@ -194,10 +194,10 @@ def driver(look: Look) -> Iterator[Finding]:
 
     node = look.node
     if node and node.simulated:
-        yield from fitting(*real_drivers({}, ("", ""), simulated=True))
+        yield from fitting(*real_drivers({}, ("", ""), is_simulated=True))
         return
     try:
-        found, nvml = real_drivers(os.environ, (node.driver, node.nvml) if node else ("", ""), simulated=False)
+        found, nvml = real_drivers(os.environ, (node.driver, node.nvml) if node else ("", ""), is_simulated=False)
     except DriverError as error:
         problem, _, remedy = str(error).partition("; ")
         if not problem.startswith("VGPU_"):
@@ -213,7 +213,7 @@ def driver(look: Look) -> Iterator[Finding]:
     yield from fitting(found, nvml)
 
 
-def _offered(device: pb.Device, label: str) -> Finding:
+def _check_offer(device: pb.Device, label: str) -> Finding:
     """Whether a device is offered to slices."""
     if device.drained:
         remedy = "see dmesg, reset or replace it, then: " if device.drained_by_fault else "when it is repaired: "

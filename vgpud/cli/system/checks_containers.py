@@ -48,11 +48,11 @@ def front(look: Look) -> Iterator[Finding]:
         if missing:
             yield Finding("front", "fail", f"{folder}: {', '.join(missing)} is missing", _setup_again(site))
             continue
-        yield from _installed(site, folder)
+        yield from _check_installation(site, folder)
         yield from _conf(look, site, folder / CONF)
 
 
-def _installed(site: Site, folder: Path) -> Iterator[Finding]:
+def _check_installation(site: Site, folder: Path) -> Iterator[Finding]:
     different = [name for name in (RUNTIME, *LIBRARIES) if _bytes(folder / name) != _bytes(paths.lib_dir() / name)]
     if folder.name != vgpud.__version__:
         text = f"{folder} is installed, but the package is {vgpud.__version__}"
@@ -107,16 +107,16 @@ def _answers(path: str) -> bool:
     return True
 
 
-def _low_level(site: Site, named: str) -> Iterator[Finding]:
+def _low_level(site: Site, runtime: str) -> Iterator[Finding]:
     """The runtime below vgpu-runtime; NVIDIA's there would mount the driver over the shim afterwards."""
-    if "nvidia" in Path(named).name:
-        text = f"{named} below vgpu-runtime mounts the driver over the shim: containers would have the whole device"
+    if "nvidia" in Path(runtime).name:
+        text = f"{runtime} below vgpu-runtime mounts the driver over the shim: containers would have the whole device"
         remedy = f"{_setup_again(site)} --runtime runc (NVIDIA's may be above vgpu-runtime, not below)"
         yield Finding("low-level-runtime", "fail", text, remedy)
         return
-    found = find_low_level(site, named)
+    found = find_low_level(site, runtime)
     if found is None:
-        text = f"no {named or ' or '.join(LOW_LEVEL)} in {', '.join(LOW_LEVEL_DIRS)}"
+        text = f"no {runtime or ' or '.join(LOW_LEVEL)} in {', '.join(LOW_LEVEL_DIRS)}"
         yield Finding("low-level-runtime", "fail", text, f"install runc, or {_setup_again(site)} --runtime /PATH")
     else:
         yield Finding("low-level-runtime", "ok", str(found))

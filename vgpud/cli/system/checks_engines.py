@@ -153,7 +153,7 @@ def _version(engine: str, command: list[str]) -> Iterator[Finding]:
 def containerd_engine(look: Look) -> Iterator[Finding]:
     """For Kubernetes: the runtime is in containerd's file, and containerd was started since then."""
     config = containerd.DEFAULT_CONFIG
-    path = containerd.registered(config)
+    path = containerd.find_runtime_path(config)
     if path is None:
         if find_program("kubelet"):
             text = f"{config} has no runtime {NAME}: Kubernetes does not know it"

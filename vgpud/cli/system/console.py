@@ -36,7 +36,7 @@ def console() -> None:
 @click.option("--node", "nodes", multiple=True, metavar="NAME=URL", help="Another node's console, for a menu of nodes.")
 @click.option("--runtime-dir", type=_PATH, metavar="DIR", help="Directory of console.sock (default: vgpud's).")
 @pass_settings
-def serve(settings: Settings, /, runtime_dir: Path | None, **given: object) -> int:
+def serve(settings: Settings, /, runtime_dir: Path | None, **option_values: object) -> int:
     """Serve the console until Ctrl-C. Started by root it is for every user, otherwise for you alone.
 
     Every page is made with the rights of its user: the daemon sees that user at its socket. Other machines reach it
@@ -54,7 +54,7 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **given: object) -> i
         raise CliError(
             "the console acts for users at the daemon's unix socket: give --host unix:///PATH", ExitCode.USAGE
         )
-    options = main.Serve(socket_path, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    options = main.Serve(socket_path, **{name: value for name, value in option_values.items() if value})  # type: ignore[arg-type]
     return main.serve(
         options,
         runtime_dir or paths.runtime_dir(),

@@ -75,7 +75,7 @@ def rm(name: str) -> None:
     contexts.remove(name)
 
 
-def _emit(settings: Settings, found: list[Context]) -> None:
+def _emit(settings: Settings, user_contexts: list[Context]) -> None:
     from vgpud.cli.common.fit import Cell, Grid
     from vgpud.cli.common.output import emit
     from vgpud.cli.common.text import duration
@@ -84,7 +84,7 @@ def _emit(settings: Settings, found: list[Context]) -> None:
     used, now_s = contexts.current_name(), time.time_ns() / 1e9
 
     def state(one: Context) -> str:
-        return "expired" if one.expired(now_s) else f"valid for {duration(one.expires - now_s)}"
+        return "expired" if one.is_expired(now_s) else f"valid for {duration(one.expires - now_s)}"
 
     def view(one: Context) -> dict[str, Any]:
         fields = {name: getattr(one, name) for name in ("name", "host", "user", "uid")}
@@ -95,7 +95,7 @@ def _emit(settings: Settings, found: list[Context]) -> None:
 
     emit(
         settings,
-        {"contexts": list(map(view, found))},
-        [one.name for one in found],
-        lambda: Grid(_TITLES, list(map(row, found))),
+        {"contexts": list(map(view, user_contexts))},
+        [one.name for one in user_contexts],
+        lambda: Grid(_TITLES, list(map(row, user_contexts))),
     )

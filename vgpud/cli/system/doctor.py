@@ -30,7 +30,7 @@ def doctor(settings: Settings) -> int:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def grid() -> Grid:
-        table = Grid(("RESULT", "CHECK", "FOUND", "FIX"), below=("FOUND", "FIX"))
+        table = Grid(("RESULT", "CHECK", "FOUND", "FIX"), own_line_columns=("FOUND", "FIX"))
         for f in findings:
             table.rows.append((Cell(f.level, _STYLES[f.level]), f.check, f.text, f.remedy or "-"))
         return table

@@ -196,7 +196,7 @@ def _show(settings: Settings, folder: Path) -> None:
 
     def grid() -> Grid:
         titles = ("DEVICE", "NAME", ">MEM-USED", ">MEM-TOTAL", ">PROCS", ">SERVER-PID", "UUID", "DIR")
-        table = Grid(titles, first_to_go=("UUID", "SERVER-PID", "PROCS", "NAME"), below=("DIR",))
+        table = Grid(titles, first_to_go=("UUID", "SERVER-PID", "PROCS", "NAME"), own_line_columns=("DIR",))
         for i, d in enumerate(page.devices):
             label, name = device_label(i, True), full_name(d.name, True)
             used, total = format_bytes(d.used_bytes), format_bytes(d.memory_bytes)
@@ -232,11 +232,13 @@ def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
         raise click.UsageError("specify a command: for example vgpu sim run -- python program.py")
     _require(folder)
     from vgpud.cli.common import child_process
-    from vgpud.libraries.environment import unhooked
+    from vgpud.libraries.environment import remove_shim
     from vgpud.simdevice.process import environment
 
     mask = child_process.block_signals()
-    return child_process.wait_child(child_process.start_child(command, environment(folder, unhooked(os.environ)), mask))
+    return child_process.wait_child(
+        child_process.start_child(command, environment(folder, remove_shim(os.environ)), mask)
+    )
 
 
 @sim.command("xid", short_help="Make NVML report a fault of a device, for tests.")

@@ -77,13 +77,13 @@ class _Report:
         self._done = 0
         self._begin_ns = self._told_ns = time.monotonic_ns()
 
-    def run(self, stopped: Sequence[int], seconds: float | None) -> None:
+    def run(self, signal_numbers: Sequence[int], seconds: float | None) -> None:
         simulated = "SIMULATED" in self._program.device_name
         self._line("start", device=self._program.device_name, simulated=simulated)
         end_ns = self._begin_ns + int((seconds or 0) * _NS_PER_S)
         self._begin_ns = self._told_ns = time.monotonic_ns()
         self._line("training")
-        more = lambda: not stopped and (seconds is None or time.monotonic_ns() < end_ns)  # noqa: E731
+        more = lambda: not signal_numbers and (seconds is None or time.monotonic_ns() < end_ns)  # noqa: E731
         for step in self._program.steps(more):
             self._steps.append(step)
             self._done += 1

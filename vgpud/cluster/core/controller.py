@@ -59,7 +59,7 @@ class Decided:
     steps: int = 0  # of the machine
     jobs: dict[int, Job] = field(default_factory=dict)
     bindings: dict[str, Binding | None] = field(default_factory=dict)  # None: it is no more
-    ended: list[tuple[str, Job]] = field(default_factory=list)
+    ended_jobs: list[tuple[str, Job]] = field(default_factory=list)
     notes: list[qe.Note] = field(default_factory=list)
     faults: list[tuple[str, Exception]] = field(default_factory=list)  # of jobs, see _look_at_safely
 
@@ -88,9 +88,9 @@ class Controller:
         self._left_over = left_over
         self._settings = settings
         self.bindings: dict[str, Binding] = {}
-        self.refused: dict[str, str] = {}  # jobs that the queue does not take -> why
+        self.refusal_reasons: dict[str, str] = {}  # jobs that the queue does not take -> why
         self.unusable: dict[str, str] = {}  # nodes that are not used -> why
-        self.delayed: dict[str, str] = {}  # jobs that are to run, and are not released yet -> why
+        self.delay_reasons: dict[str, str] = {}  # jobs that are to run, and are not released yet -> why
         self.foreign = 0  # jobs that have GPUs of the partition and are not the queue's
         self.next_id = 1
         self._asked: dict[str, tuple[object, ...]] = {}
@@ -124,7 +124,7 @@ class Controller:
         self._hear(self.machine.restore(jobs, now_ns))
         for key, one in self.bindings.items():
             if self.machine.jobs[one.job_id].stop_to in (JobState.PENDING, JobState.SUSPENDED):
-                self._mistaken.told(key, now_ns - 1)  # by the controller before, most likely
+                self._mistaken.note_requeue_order(key, now_ns - 1)  # by the controller before, most likely
 
     def all_queues(self, queues: tuple[QueueSpec, ...]) -> tuple[QueueSpec, ...]:
         """These, and those that jobs of a former controller are still in: what the machine is to have."""
@@ -133,28 +133,28 @@ class Controller:
 
     # ---- a look ----
 
-    def step(self, seen: Seen, now_ns: int, queues: tuple[QueueSpec, ...] = ()) -> Decided:
+    def step(self, snapshot: Seen, now_ns: int, queues: tuple[QueueSpec, ...] = ()) -> Decided:
         """Compares what is with what is to be. `queues`: if given, these are the queues from now on; all_queues() of
         them were checked by machine.check_queues()."""
         self._now_ns = now_ns
         self._requests, self._answers, self._turned = [], [], []
         if queues:
             self._queues = {queue.name for queue in queues}
-            self.refused.clear()
+            self.refusal_reasons.clear()
             self._tell([qe.QueuesChanged(self.all_queues(queues))], now_ns)
-        by_key = {job.key: job for job in seen.jobs}
-        self._was_delayed, self.delayed = self.delayed, {}
-        self._out.orders += self._registrations.look(seen.nodes, seen.jobs, now_ns, self._starting(by_key))
+        by_key = {job.key: job for job in snapshot.jobs}
+        self._was_delayed, self.delay_reasons = self.delay_reasons, {}
+        self._out.orders += self._registrations.look(snapshot.nodes, snapshot.jobs, now_ns, self._starting(by_key))
         unsure = self._registrations.unsure
         self._may_run = {key: nodes & unsure for key, nodes in self._may_run.items() if nodes & unsure}
-        self._reruns = {job.key for job in seen.jobs if job.phase is Phase.ENDED and self._is_rerun(job)}
-        self._ends = Ends(self._with_reruns(seen.jobs) if self._reruns else seen.jobs)
-        self._look_at_nodes(seen.nodes, seen.jobs, now_ns)
+        self._reruns = {job.key for job in snapshot.jobs if job.phase is Phase.ENDED and self._is_rerun(job)}
+        self._ends = Ends(self._with_reruns(snapshot.jobs) if self._reruns else snapshot.jobs)
+        self._look_at_nodes(snapshot.nodes, snapshot.jobs, now_ns)
         self.foreign = 0
         for job in sorted(by_key.values(), key=lambda one: one.number):
             self._look_at_safely(job, now_ns)
         for key in [key for key in self.bindings if key not in by_key]:
-            self._gone(self.bindings[key])
+            self._handle_missing_job(self.bindings[key])
         self._look_at_rooms(by_key)
         if now_ns >= self._wake_ns:
             self._wake_ns = NEVER_NS
@@ -200,33 +200,33 @@ class Controller:
         """What has ended."""
         for key, binding in list(self.bindings.items()):
             job = self.machine.jobs[binding.job_id]
-            if job.state.ended:
+            if job.state.is_final:
                 del self.bindings[key]
                 self._asked.pop(key, None)
-                self._runs_seen.left(key)
-                self._mistaken.left(key)
-                self._pauses.left(key)
+                self._runs_seen.forget_job(key)
+                self._mistaken.forget_job(key)
+                self._pauses.forget_job(key)
                 self._out.bindings[key] = None
-                self._out.ended.append((key, job))
-        for key in self.refused.keys() - by_key.keys():
-            del self.refused[key]
+                self._out.ended_jobs.append((key, job))
+        for key in self.refusal_reasons.keys() - by_key.keys():
+            del self.refusal_reasons[key]
         self._runs_seen.keep(by_key)
         self._faults = {key: fault for key, fault in self._faults.items() if key in by_key}
-        self.machine.forget([job.job_id for _, job in self._out.ended])
+        self.machine.forget([job.job_id for _, job in self._out.ended_jobs])
 
-    def _changed(self, binding: Binding) -> None:
+    def _mark_binding_changed(self, binding: Binding) -> None:
         self._out.bindings[binding.key] = binding
 
     # ---- nodes ----
 
-    def _look_at_nodes(self, shown: Sequence[SlurmNode], jobs: Sequence[SlurmJob], now_ns: int) -> None:
+    def _look_at_nodes(self, nodes: Sequence[SlurmNode], jobs: Sequence[SlurmJob], now_ns: int) -> None:
         self.unusable = {}
-        shown = [self._as_known(node) for node in shown]
-        have_shards = any(node.shards for node in shown)
-        for node in shown:
+        nodes = [self._as_known(node) for node in nodes]
+        have_shards = any(node.shards for node in nodes)
+        for node in nodes:
             if text := objection(node, self._settings, have_shards):
                 self.unusable[node.name] = text
-        used = sorted((node for node in shown if node.name not in self.unusable), key=lambda node: node.name)
+        used = sorted((node for node in nodes if node.name not in self.unusable), key=lambda node: node.name)
         self._nodes = {node.name: node for node in used}
         ours = {job.spec.name for job in self._running()}
         others = (one for job in jobs if job.key not in ours for one in job.devices)
@@ -235,7 +235,7 @@ class Controller:
         if makes != self._makes:
             self._makes = makes
             self._rooms.clear()
-            self.refused.clear()
+            self.refusal_reasons.clear()
             changed = qe.NodesChanged(tuple(node_of(node, self._settings) for node in used))
             self._tell([changed, *self._rooms_changed(rooms.held_by(self._placements(), self._nodes))], now_ns)
 
@@ -255,7 +255,7 @@ class Controller:
         """Of the nodes where something has changed."""
         found: list[qe.Event] = []
         for name, node in self._nodes.items():
-            offered = node.offered and name not in self._registrations.unsure
+            offered = node.is_schedulable and name not in self._registrations.unsure
             room = rooms.room_of(node, held[name], self._others[name], offered)
             if self._rooms.get(name) != room:
                 self._rooms[name] = room
@@ -282,145 +282,147 @@ class Controller:
 
     # ---- jobs ----
 
-    def _look_at_safely(self, shown: SlurmJob, now_ns: int) -> None:
+    def _look_at_safely(self, slurm_job: SlurmJob, now_ns: int) -> None:
         """A job that this controller has no words for stays as it is: it must not end the process, which would begin
         again with that job and end again."""
         try:
-            self._look_at(shown, now_ns)
+            self._look_at(slurm_job, now_ns)
         except Exception as error:
             fault = f"{type(error).__name__}: {error}"
-            if self._faults.get(shown.key) != fault:
-                self._faults[shown.key] = fault
-                self._out.faults.append((shown.key, error))
-            if shown.key not in self.bindings:
-                self._refuse(shown.key, "vgpu cluster cannot read it: its administrators find why in the log")
+            if self._faults.get(slurm_job.key) != fault:
+                self._faults[slurm_job.key] = fault
+                self._out.faults.append((slurm_job.key, error))
+            if slurm_job.key not in self.bindings:
+                self._refuse(slurm_job.key, "vgpu cluster cannot read it: its administrators find why in the log")
 
-    def _look_at(self, shown: SlurmJob, now_ns: int) -> None:
-        binding = self.bindings.get(shown.key)
+    def _look_at(self, slurm_job: SlurmJob, now_ns: int) -> None:
+        binding = self.bindings.get(slurm_job.key)
         told_ns = binding.told_ns if binding else -1
-        if shown.phase is Phase.WAITS and not shown.held and told_ns < self._registrations.restarted_ns:
+        if slurm_job.phase is Phase.WAITS and not slurm_job.held and told_ns < self._registrations.restarted_ns:
             # Slurm itself may have started it, on nodes that it was bound to before, and have forgotten that; not where
             # it was released since: that names its nodes
-            self._may_run[shown.key] = self._registrations.unsure
-        if shown.phase is Phase.RUNS and self._runs_seen.is_over(shown, binding.restarts if binding else None):
-            self._requeue_at_once(shown, binding)
+            self._may_run[slurm_job.key] = self._registrations.unsure
+        if slurm_job.phase is Phase.RUNS and self._runs_seen.is_over(slurm_job, binding.restarts if binding else None):
+            self._requeue_at_once(slurm_job, binding)
             return
         if binding is None:
-            self._newcomer(shown)
+            self._newcomer(slurm_job)
             return
         job = self.machine.jobs[binding.job_id]
-        if job.spec.uid != shown.uid:
-            self._gone(binding)  # slurmctld was killed before it had saved that job, and gives its number away again
+        if job.spec.uid != slurm_job.uid:
+            self._handle_missing_job(
+                binding
+            )  # slurmctld was killed before it had saved that job, and gives its number away again
             return
-        if shown.key in self._reruns:
+        if slurm_job.key in self._reruns:
             if self._may_tell(binding, now_ns):
-                self._out.orders.append(Requeue(shown.key))
+                self._out.orders.append(Requeue(slurm_job.key))
         elif job.state in WAITING:
-            self._waits(shown, binding, job)
-        elif shown.phase is Phase.ENDED:
-            self._ended(shown, job)
-        elif shown.phase is Phase.RUNS:
-            self._has_nodes(shown, binding, job, now_ns)
+            self._waits(slurm_job, binding, job)
+        elif slurm_job.phase is Phase.ENDED:
+            self._handle_end(slurm_job, job)
+        elif slurm_job.phase is Phase.RUNS:
+            self._has_nodes(slurm_job, binding, job, now_ns)
         elif job.stop_to is not None:
-            self._stopped(shown, binding, job)
+            self._handle_stop(slurm_job, binding, job)
         else:
-            self._starts(shown, binding, job, now_ns)
+            self._starts(slurm_job, binding, job, now_ns)
 
-    def _is_rerun(self, shown: SlurmJob) -> bool:
-        binding = self.bindings.get(shown.key)
-        if binding is None or self.machine.jobs[binding.job_id].spec.uid != shown.uid:
+    def _is_rerun(self, slurm_job: SlurmJob) -> bool:
+        binding = self.bindings.get(slurm_job.key)
+        if binding is None or self.machine.jobs[binding.job_id].spec.uid != slurm_job.uid:
             return False
-        seen_ns, restarted_ns = self._runs_seen.seen_ns(shown), self._registrations.restarted_ns
-        return self._mistaken.is_rerun(shown, binding.restarts, seen_ns, restarted_ns, self._now_ns)
+        seen_ns, restarted_ns = self._runs_seen.seen_ns(slurm_job), self._registrations.restarted_ns
+        return self._mistaken.is_rerun(slurm_job, binding.restarts, seen_ns, restarted_ns, self._now_ns)
 
     def _with_reruns(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
         """As others that come after those jobs are to see them."""
         return [replace(job, state="REQUEUED") if job.key in self._reruns else job for job in jobs]
 
-    def _requeue_at_once(self, shown: SlurmJob, binding: Binding | None) -> None:
+    def _requeue_at_once(self, slurm_job: SlurmJob, binding: Binding | None) -> None:
         """slurmctld was killed, and has forgotten an end or a requeue that this controller saw; by itself it would find
         that out by the 25 s of Registrations at the earliest. The GPUs are free then. Slurm can only run the job once
         more, as it does with all jobs that it misses."""
         self.foreign += binding is None
-        if shown.state == "COMPLETING" or self._registrations.unsure.intersection(shown.node_names):
+        if slurm_job.state == "COMPLETING" or self._registrations.unsure.intersection(slurm_job.node_names):
             return
         if binding is None:
-            cancelled = self._runs_seen.was_cancelled(shown.key)
-            self._out.orders.append(Cancel(shown.key) if cancelled else Requeue(shown.key))
+            cancelled = self._runs_seen.was_cancelled(slurm_job.key)
+            self._out.orders.append(Cancel(slurm_job.key) if cancelled else Requeue(slurm_job.key))
         elif self._may_tell(binding, self._now_ns):
-            self._out.orders.append(Requeue(shown.key))
+            self._out.orders.append(Requeue(slurm_job.key))
 
-    def _newcomer(self, shown: SlurmJob) -> None:
+    def _newcomer(self, slurm_job: SlurmJob) -> None:
         """One that waits for others of Slurm is not the queue's business before they have ended, nor is an element of
         an array before its limit is known: more would count than the limit lets run."""
-        if shown.phase is not Phase.WAITS:
-            self.foreign += shown.phase is Phase.RUNS
+        if slurm_job.phase is not Phase.WAITS:
+            self.foreign += slurm_job.phase is Phase.RUNS
             return
-        if not shown.held:
-            self._out.orders.append(Hold(shown.key))
-        if shown.key in self.refused or shown.array_limit is None:
+        if not slurm_job.held:
+            self._out.orders.append(Hold(slurm_job.key))
+        if slurm_job.key in self.refusal_reasons or slurm_job.array_limit is None:
             return
-        if shown.dependency and not self._ends.fulfil(shown.dependency):
+        if slurm_job.dependency and not self._ends.fulfil(slurm_job.dependency):
             return
         try:
-            spec = spec_of(shown, self._queues, self._settings)
+            spec = spec_of(slurm_job, self._queues, self._settings)
             denied = self.machine.check(spec)
         except NotOurs as error:
-            self._refuse(shown.key, str(error))
+            self._refuse(slurm_job.key, str(error))
             return
         if denied is not None:
-            self._refuse(shown.key, denied.message)
+            self._refuse(slurm_job.key, denied.message)
             return
-        binding = self.bindings[shown.key] = Binding(shown.key, self.next_id)
-        self._asked[shown.key] = self._asks(shown)
+        binding = self.bindings[slurm_job.key] = Binding(slurm_job.key, self.next_id)
+        self._asked[slurm_job.key] = self._asks(slurm_job)
         self.next_id += 1
-        self._changed(binding)
-        self._requests.append(qe.Submitted((binding.job_id,), spec, held=shown.user_held))
+        self._mark_binding_changed(binding)
+        self._requests.append(qe.Submitted((binding.job_id,), spec, held=slurm_job.user_held))
 
     def _refuse(self, key: str, why: str) -> None:
-        self.refused[key] = why
+        self.refusal_reasons[key] = why
         self._out.orders.append(Tell(key, f"not queued: {why}"))
 
-    def _waits(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
-        if shown.phase is Phase.ENDED:
-            self._requests.append(qe.Cancelled(job.job_id, f"it is {shown.state} in Slurm"))
-        elif shown.phase is Phase.RUNS:
+    def _waits(self, slurm_job: SlurmJob, binding: Binding, job: Job) -> None:
+        if slurm_job.phase is Phase.ENDED:
+            self._requests.append(qe.Cancelled(job.job_id, f"it is {slurm_job.state} in Slurm"))
+        elif slurm_job.phase is Phase.RUNS:
             self._requests.append(qe.Cancelled(job.job_id, "Slurm has started it by itself"))
         else:
-            self._counts_restarts(shown, binding)
-            if not shown.held:
-                self._out.orders.append(Hold(shown.key))
-            if shown.user_held != (job.state is JobState.HELD):
+            self._counts_restarts(slurm_job, binding)
+            if not slurm_job.held:
+                self._out.orders.append(Hold(slurm_job.key))
+            if slurm_job.user_held != (job.state is JobState.HELD):
                 of_user = job.state is JobState.PENDING
                 self._requests.append(qe.Held(job.job_id) if of_user else qe.Released(job.job_id))
-            if self._asks_anew(shown):
-                self._asked[shown.key] = self._asks(shown)
-                self._changes(shown, job)
+            if self._asks_anew(slurm_job):
+                self._asked[slurm_job.key] = self._asks(slurm_job)
+                self._changes(slurm_job, job)
 
-    def _changes(self, shown: SlurmJob, job: Job) -> None:
+    def _changes(self, slurm_job: SlurmJob, job: Job) -> None:
         """Its user has changed what it asks for (scontrol update), or its queue is another; what cannot be is not
         taken over."""
         try:
-            changed = qe.Changed(job.job_id, spec_of(shown, self._queues, self._settings))
+            changed = qe.Changed(job.job_id, spec_of(slurm_job, self._queues, self._settings))
             denied = self.machine.refusal(changed)
         except NotOurs as error:
-            self._out.orders.append(Tell(shown.key, f"still queued as it was: {error}"))
+            self._out.orders.append(Tell(slurm_job.key, f"still queued as it was: {error}"))
             return
         if denied is None:
             self._requests.append(changed)
         else:
-            self._out.orders.append(Tell(shown.key, f"still queued as it was: {denied.message}"))
+            self._out.orders.append(Tell(slurm_job.key, f"still queued as it was: {denied.message}"))
 
-    def _ended(self, shown: SlurmJob, job: Job) -> None:
-        if shown.state == CANCELLED:
+    def _handle_end(self, slurm_job: SlurmJob, job: Job) -> None:
+        if slurm_job.state == CANCELLED:
             self._requests.append(qe.Cancelled(job.job_id, "cancelled in Slurm"))
-        completed = shown.state == "COMPLETED"
-        code = 0 if completed else shown.exit_code or TERMINATED
-        why = "" if completed or shown.state == "FAILED" else f"it is {shown.state} in Slurm"
+        completed = slurm_job.state == "COMPLETED"
+        code = 0 if completed else slurm_job.exit_code or TERMINATED
+        why = "" if completed or slurm_job.state == "FAILED" else f"it is {slurm_job.state} in Slurm"
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, code, why))
-        self._runs_seen.ended(shown)
+        self._runs_seen.note_end(slurm_job)
 
-    def _gone(self, binding: Binding) -> None:
+    def _handle_missing_job(self, binding: Binding) -> None:
         """squeue shows jobs for a while after their end (MinJobAge): it ended when no controller looked."""
         job = self.machine.jobs[binding.job_id]
         why = "Slurm does not know it any longer: its end was not seen"
@@ -429,100 +431,102 @@ class Controller:
         elif job.state is JobState.RUNNING:
             self._answers.append(qe.JobEnded(job.job_id, job.attempt, UNSEEN, why))
 
-    def _has_nodes(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
-        self._runs_seen.saw(shown, now_ns)
-        if shown.state == "COMPLETING" and binding.attempt == job.attempt:
+    def _has_nodes(self, slurm_job: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
+        self._runs_seen.saw(slurm_job, now_ns)
+        if slurm_job.state == "COMPLETING" and binding.attempt == job.attempt:
             restarts = binding.restarts  # a requeue counts when it waits: see _may_run_still
         else:
-            restarts = shown.restarts
+            restarts = slurm_job.restarts
         if (binding.attempt, binding.restarts, binding.giving_up) != (job.attempt, restarts, False):
             binding.attempt, binding.restarts, binding.giving_up = job.attempt, restarts, False
             binding.told_ns = -1
-            self._changed(binding)
+            self._mark_binding_changed(binding)
         if job.stop_to is None:
-            placement = rooms.on_devices(rooms.on_nodes(job.placement, shown.node_names), shown.devices)
+            placement = rooms.on_devices(rooms.on_nodes(job.placement, slurm_job.node_names), slurm_job.devices)
             if placement != job.placement:
                 self._requests.append(qe.Located(job.job_id, job.attempt, placement))
-        elif shown.state != "COMPLETING" and self._may_tell(binding, now_ns):
+        elif slurm_job.state != "COMPLETING" and self._may_tell(binding, now_ns):
             ends = job.stop_to in (JobState.CANCELLED, JobState.TIMED_OUT)
-            self._out.orders.append(Cancel(shown.key) if ends else Requeue(shown.key))
+            self._out.orders.append(Cancel(slurm_job.key) if ends else Requeue(slurm_job.key))
             if not ends:
-                self._mistaken.told(shown.key, now_ns)
+                self._mistaken.note_requeue_order(slurm_job.key, now_ns)
 
-    def _stopped(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
+    def _handle_stop(self, slurm_job: SlurmJob, binding: Binding, job: Job) -> None:
         """It was to give its nodes back, and has: once it is held it will not take them again."""
-        if self._is_unsure(shown, job):
+        if self._is_unsure(slurm_job, job):
             return
-        if not shown.held:
-            self._out.orders.append(Hold(shown.key))
+        if not slurm_job.held:
+            self._out.orders.append(Hold(slurm_job.key))
             return
-        self._run_is_over(shown, binding, job)
+        self._run_is_over(slurm_job, binding, job)
         if job.stop_to is JobState.SUSPENDED:
             self._answers.append(qe.JobSuspended(job.job_id, How.REQUEUE))
         else:
             self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
 
-    def _starts(self, shown: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
+    def _starts(self, slurm_job: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
         """It is to run, and waits."""
-        if self._is_unsure(shown, job):
+        if self._is_unsure(slurm_job, job):
             return
-        if shown.restarts < binding.restarts:
-            self._counts_restarts(shown, binding)  # slurmctld has forgotten a requeue: its next run has this number
-        if binding.attempt == job.attempt or shown.restarts > binding.restarts:
-            self._requeued(shown, binding, job)
-        elif self._asks_anew(shown) and not binding.giving_up:
+        if slurm_job.restarts < binding.restarts:
+            self._counts_restarts(slurm_job, binding)  # slurmctld has forgotten a requeue: its next run has this number
+        if binding.attempt == job.attempt or slurm_job.restarts > binding.restarts:
+            self._handle_requeue(slurm_job, binding, job)
+        elif self._asks_anew(slurm_job) and not binding.giving_up:
             binding.giving_up = True  # it was placed for what it asked before
-            self._changed(binding)
-            self._out.orders.append(Hold(shown.key))
-        elif not shown.held:
+            self._mark_binding_changed(binding)
+            self._out.orders.append(Hold(slurm_job.key))
+        elif not slurm_job.held:
             if now_ns - max(job.started_ns, self._began_ns, binding.told_ns) >= self._settings.start_wait_ns:
                 binding.giving_up = True
-                self._changed(binding)
-                self._out.orders.append(Hold(shown.key))
-        elif binding.giving_up or shown.user_held:
+                self._mark_binding_changed(binding)
+                self._out.orders.append(Hold(slurm_job.key))
+        elif binding.giving_up or slurm_job.user_held:
             binding.giving_up, binding.told_ns = False, -1
-            self._changed(binding)
-            self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(shown), True))
-        elif why := self._pauses.why(shown, job, self._registrations.silence.nodes, now_ns):
-            self.delayed[shown.key] = why
+            self._mark_binding_changed(binding)
+            self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(slurm_job), True))
+        elif why := self._pauses.why(slurm_job, job, self._registrations.silence.nodes, now_ns):
+            self.delay_reasons[slurm_job.key] = why
         elif self._may_tell(binding, now_ns):
-            self._out.orders.append(Release(shown.key, tuple(sorted({place.node for place in job.placement}))))
+            self._out.orders.append(Release(slurm_job.key, tuple(sorted({place.node for place in job.placement}))))
 
-    def _is_unsure(self, shown: SlurmJob, job: Job) -> bool:
+    def _is_unsure(self, slurm_job: SlurmJob, job: Job) -> bool:
         """slurmctld was started: it may have begun this job before, and forgotten that."""
-        may_run = {place.node for place in job.placement} | self._may_run.get(shown.key, frozenset())
+        may_run = {place.node for place in job.placement} | self._may_run.get(slurm_job.key, frozenset())
         if unsure := self._registrations.unsure & may_run:
-            if not shown.held:
-                self._out.orders.append(Hold(shown.key))
-            self.delayed[shown.key] = f"slurmctld was started: {', '.join(sorted(unsure))} must register first"
+            if not slurm_job.held:
+                self._out.orders.append(Hold(slurm_job.key))
+            self.delay_reasons[slurm_job.key] = (
+                f"slurmctld was started: {', '.join(sorted(unsure))} must register first"
+            )
         return bool(unsure)
 
-    def _run_is_over(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
-        self._mistaken.stopped(shown.key)
-        self._may_run_still(shown, binding)
-        was_requeued = shown.restarts > binding.restarts
-        self._counts_restarts(shown, binding)
+    def _run_is_over(self, slurm_job: SlurmJob, binding: Binding, job: Job) -> None:
+        self._mistaken.clear_requeue_order(slurm_job.key)
+        self._may_run_still(slurm_job, binding)
+        was_requeued = slurm_job.restarts > binding.restarts
+        self._counts_restarts(slurm_job, binding)
         if was_requeued:
-            self._may_start_still(shown, job)
+            self._may_start_still(slurm_job, job)
 
-    def _may_run_still(self, shown: SlurmJob, binding: Binding) -> None:
+    def _may_run_still(self, slurm_job: SlurmJob, binding: Binding) -> None:
         """It was released and waits again, and Slurm has not requeued it: it may have run until its node registered,
         between two looks. Where the controller has seen and awaited that, nothing is left."""
-        if shown.restarts == binding.restarts and shown.key not in self._was_delayed:
-            self._pauses.pause(shown.key, self._now_ns + FORGOTTEN_NS)
+        if slurm_job.restarts == binding.restarts and slurm_job.key not in self._was_delayed:
+            self._pauses.pause(slurm_job.key, self._now_ns + FORGOTTEN_NS)
 
-    def _may_start_still(self, shown: SlurmJob, job: Job) -> None:
+    def _may_start_still(self, slurm_job: SlurmJob, job: Job) -> None:
         """Its run was requeued. If a node did not respond when that began, slurmctld may have its start in hand: sent
         while the job runs elsewhere, it would end that run. One that was started since has none of it."""
-        seen_ns = self._runs_seen.since_ns(shown.key)
+        seen_ns = self._runs_seen.since_ns(slurm_job.key)
         if seen_ns < job.started_ns:
             seen_ns = self._now_ns  # no look has shown that run
         names = {place.node for place in job.placement}
         until_ns = min(seen_ns + DEFERRED_NS, self._now_ns)
         was_silent = self._registrations.silence.was(names, job.started_ns - NEAR_NS, until_ns)
         if was_silent and seen_ns > self._registrations.restarted_ns:
-            self._pauses.pause(shown.key, self._now_ns + DEFERRED_NS)
-            self._mistaken.doubt(shown.key, self._now_ns)
+            self._pauses.pause(slurm_job.key, self._now_ns + DEFERRED_NS)
+            self._mistaken.doubt(slurm_job.key, self._now_ns)
 
     def _starting(self, by_key: Mapping[str, SlurmJob]) -> set[str]:
         """Nodes of jobs that were released and do not run yet."""
@@ -530,29 +534,29 @@ class Controller:
         waits = (job for job, one in shown if one is not None and one.phase is Phase.WAITS and not one.held)
         return {place.node for job in waits for place in job.placement}
 
-    def _why_given_up(self, shown: SlurmJob) -> str:
-        if shown.user_held:
+    def _why_given_up(self, slurm_job: SlurmJob) -> str:
+        if slurm_job.user_held:
             return "its user holds it"
-        if self._asks_anew(shown):
+        if self._asks_anew(slurm_job):
             return "it asks for something else now"
         return "Slurm did not start it on these nodes in time"
 
-    def _requeued(self, shown: SlurmJob, binding: Binding, job: Job) -> None:
+    def _handle_requeue(self, slurm_job: SlurmJob, binding: Binding, job: Job) -> None:
         """It ran, and Slurm or a user has requeued it: a node failed, or scontrol requeue. Or slurmctld was killed, and
         has forgotten that it ran: then its number of restarts is the same. It waits its turn again."""
-        if not shown.held:
-            self._out.orders.append(Hold(shown.key))
+        if not slurm_job.held:
+            self._out.orders.append(Hold(slurm_job.key))
             return
-        self._run_is_over(shown, binding, job)
+        self._run_is_over(slurm_job, binding, job)
         self._requests.append(qe.Requeued(job.job_id))
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
 
-    def _counts_restarts(self, shown: SlurmJob, binding: Binding) -> None:
+    def _counts_restarts(self, slurm_job: SlurmJob, binding: Binding) -> None:
         """It waits, and will be told anew: only what Slurm restarts from now on is news."""
-        if binding.restarts != shown.restarts:
-            binding.restarts = shown.restarts
-            self._pauses.pause(shown.key, self._now_ns + SETTLE_NS)
-            self._changed(binding)
+        if binding.restarts != slurm_job.restarts:
+            binding.restarts = slurm_job.restarts
+            self._pauses.pause(slurm_job.key, self._now_ns + SETTLE_NS)
+            self._mark_binding_changed(binding)
         binding.told_ns = -1
 
     def _may_tell(self, binding: Binding, now_ns: int) -> bool:
@@ -562,22 +566,22 @@ class Controller:
         binding.told_ns = now_ns
         return True
 
-    def _asks_anew(self, shown: SlurmJob) -> bool:
+    def _asks_anew(self, slurm_job: SlurmJob) -> bool:
         """Whether it asks for something else than when this controller first saw it, or than what was taken over since.
         Before Slurm was asked for the limit of its array, as after a restart, that cannot be said."""
-        if shown.array_limit is None:
+        if slurm_job.array_limit is None:
             return False
-        asks = self._asks(shown)
-        return self._asked.setdefault(shown.key, asks) != asks
+        asks = self._asks(slurm_job)
+        return self._asked.setdefault(slurm_job.key, asks) != asks
 
-    def _asks(self, shown: SlurmJob) -> tuple[object, ...]:
+    def _asks(self, slurm_job: SlurmJob) -> tuple[object, ...]:
         return (
-            shown.gres,
-            shown.nodes,
-            shown.cpus,
-            shown.time_limit_ns,
-            queue_of(shown, self._queues),
-            shown.comment,
-            shown.requeues,
-            shown.array_limit,
+            slurm_job.gres,
+            slurm_job.nodes,
+            slurm_job.cpus,
+            slurm_job.time_limit_ns,
+            queue_of(slurm_job, self._queues),
+            slurm_job.comment,
+            slurm_job.requeues,
+            slurm_job.array_limit,
         )

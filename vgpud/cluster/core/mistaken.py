@@ -46,37 +46,37 @@ class Mistaken:
         """A run of the job was requeued whose start may still be on its way to a node."""
         self._doubts_ns[key] = now_ns
 
-    def told(self, key: str, now_ns: int) -> None:
+    def note_requeue_order(self, key: str, now_ns: int) -> None:
         """Slurm was told to requeue the job, for the first time or again."""
         self._told_ns.setdefault(key, now_ns)
 
-    def stopped(self, key: str) -> None:
+    def clear_requeue_order(self, key: str) -> None:
         """It was requeued."""
         self._told_ns.pop(key, None)
 
-    def is_rerun(self, shown: SlurmJob, restarts: int, seen_ns: int, started_ns: int, now_ns: int) -> bool:
+    def is_rerun(self, slurm_job: SlurmJob, restarts: int, seen_ns: int, started_ns: int, now_ns: int) -> bool:
         """Whether an end that Slurm shows does not count, and the job is to be requeued.
 
         `restarts`: of the job, when it was seen last; `seen_ns`: when the run that ended was first seen, -1 = never.
         `started_ns`: when slurmctld was seen to have been started, 0 = never.
         """
-        doubt_ns = max(started_ns, self._doubts_ns.get(shown.key, 0))
-        if not doubt_ns or not shown.requeues or shown.state not in (COMPLETED, FAILED):
+        doubt_ns = max(started_ns, self._doubts_ns.get(slurm_job.key, 0))
+        if not doubt_ns or not slurm_job.requeues or slurm_job.state not in (COMPLETED, FAILED):
             return False
-        last = self._reruns.get(shown.key)
+        last = self._reruns.get(slurm_job.key)
         if last and last.doubt_ns == doubt_ns:
-            return shown.restarts == last.restarts and now_ns - last.at_ns < GIVEN_UP_NS
-        has_forgotten = shown.restarts < restarts or self._told_ns.get(shown.key, now_ns) < started_ns
+            return slurm_job.restarts == last.restarts and now_ns - last.at_ns < GIVEN_UP_NS
+        has_forgotten = slurm_job.restarts < restarts or self._told_ns.get(slurm_job.key, now_ns) < started_ns
         is_new = seen_ns < 0 or seen_ns >= doubt_ns  # what ran long before has no other run
-        if not has_forgotten and not (shown.state == FAILED and is_new and now_ns - doubt_ns < REPORTED_NS):
+        if not has_forgotten and not (slurm_job.state == FAILED and is_new and now_ns - doubt_ns < REPORTED_NS):
             return False
         count = last.count + 1 if last else 1
         if count > RERUNS_MAX:
             return False
-        self._reruns[shown.key] = Rerun(doubt_ns, shown.restarts, now_ns, count)
+        self._reruns[slurm_job.key] = Rerun(doubt_ns, slurm_job.restarts, now_ns, count)
         return True
 
-    def left(self, key: str) -> None:
+    def forget_job(self, key: str) -> None:
         """The job is no longer the queue's: its number may be another's."""
         for of_jobs in (self._reruns, self._doubts_ns, self._told_ns):
             of_jobs.pop(key, None)

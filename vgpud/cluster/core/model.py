@@ -121,7 +121,7 @@ class SlurmNode:
         return "*" not in self.state and (self.registered or self.is_off)
 
     @property
-    def offered(self) -> bool:
+    def is_schedulable(self) -> bool:
         """Whether Slurm would start anything there."""
         _, more = self._words
         return self.answers and not {"maint", "reserved"}.intersection(more)

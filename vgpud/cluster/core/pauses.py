@@ -30,18 +30,18 @@ class Pauses:
     def pause(self, key: str, until_ns: int) -> None:
         self._until_ns[key] = until_ns
 
-    def left(self, key: str) -> None:
+    def forget_job(self, key: str) -> None:
         """The job is no longer the queue's."""
         self._until_ns.pop(key, None)
         self._silent_since.pop(key, None)
 
-    def why(self, shown: SlurmJob, job: Job, silent: Collection[str], now_ns: int) -> str:
+    def why(self, slurm_job: SlurmJob, job: Job, silent: Collection[str], now_ns: int) -> str:
         """Why a job is not released now; "" = it is. `silent`: nodes that do not respond."""
-        if now_ns < self._until_ns.get(shown.key, self.began_ns + SETTLE_NS if shown.restarts else 0):
+        if now_ns < self._until_ns.get(slurm_job.key, self.began_ns + SETTLE_NS if slurm_job.restarts else 0):
             return "its former run is being ended"
-        attempt, since_ns = self._silent_since.get(shown.key, (-1, 0))
+        attempt, since_ns = self._silent_since.get(slurm_job.key, (-1, 0))
         if attempt != job.attempt:
             since_ns = now_ns
-            self._silent_since[shown.key] = job.attempt, since_ns
+            self._silent_since[slurm_job.key] = job.attempt, since_ns
         waits_for = sorted({place.node for place in job.placement}.intersection(silent))
         return f"{', '.join(waits_for)} must respond first" if waits_for and now_ns - since_ns < SILENT_NS else ""

@@ -76,7 +76,7 @@ class Registrations:
         having = self._having_jobs(nodes, jobs, now_ns, starting)
         asked = (
             ("slurmctld was started: before jobs start, these register", self._awake(nodes, new)),
-            (f"drained by Slurm ({DUPLICATE}), and resumed", self._resumed(nodes, now_ns)),
+            (f"drained by Slurm ({DUPLICATE}), and resumed", self._find_nodes_to_resume(nodes, now_ns)),
             ("they are to say whether all jobs still run", having),
         )
         self.silence.look(nodes, self._overdue.union(*(found for _, found in asked)), having, now_ns)
@@ -86,7 +86,7 @@ class Registrations:
         """Those that are drained register by themselves, some seconds later."""
         return {node.name for node in nodes if node.name in new and not node.drained}
 
-    def _resumed(self, nodes: Sequence[SlurmNode], now_ns: int) -> set[str]:
+    def _find_nodes_to_resume(self, nodes: Sequence[SlurmNode], now_ns: int) -> set[str]:
         drained = {node.name for node in nodes if node.reason == DUPLICATE and node.drained}
         self._resumed_ns = {name: at for name, at in self._resumed_ns.items() if name in drained}
         found = {name for name in drained if now_ns - self._resumed_ns.get(name, -REPEAT_NS) >= REPEAT_NS}

@@ -41,7 +41,7 @@ def on_nodes(placement: Placement, names: Sequence[str]) -> Placement:
     """The placement on these nodes, where they are others: devices with the same numbers."""
     if len(names) != len(placement) or {place.node for place in placement} == set(names):
         return placement
-    return tuple(_moved(place, name, {}) for place, name in zip(placement, sorted(names), strict=True))
+    return tuple(_move_place(place, name, {}) for place, name in zip(placement, sorted(names), strict=True))
 
 
 def on_devices(placement: Placement, devices: Sequence[tuple[str, int, int]]) -> Placement:
@@ -52,7 +52,7 @@ def on_devices(placement: Placement, devices: Sequence[tuple[str, int, int]]) ->
         shares = sorted(place.shares, key=lambda share: share.min_milli)
         if [milli for _, milli in sorted(there, key=lambda one: one[1])] != [share.min_milli for share in shares]:
             return placement
-        moved.append(_moved(place, place.node, dict(zip(_indices(place), (at for at, _ in there), strict=True))))
+        moved.append(_move_place(place, place.node, dict(zip(_indices(place), (at for at, _ in there), strict=True))))
     return tuple(moved)
 
 
@@ -74,13 +74,13 @@ def settle(running: Sequence[Job], nodes: Mapping[str, SlurmNode]) -> dict[int, 
     held = held_by([job.placement for job in running], nodes)
     moved: dict[int, Placement] = {}
     for job in running:
-        placement = tuple(_settled(place, nodes, held) for place in job.placement)
+        placement = tuple(_settle_place(place, nodes, held) for place in job.placement)
         if placement != job.placement:
             moved[job.job_id] = placement
     return moved
 
 
-def _settled(place: Place, nodes: Mapping[str, SlurmNode], held: Held) -> Place:
+def _settle_place(place: Place, nodes: Mapping[str, SlurmNode], held: Held) -> Place:
     node = nodes.get(place.node)
     if node is None or len(node.used_milli) != node.gpus:
         return place
@@ -98,16 +98,16 @@ def _settled(place: Place, nodes: Mapping[str, SlurmNode], held: Held) -> Place:
             believed[to[at]] += milli
             if at < node.gpus:
                 believed[at] -= milli
-    return _moved(place, place.node, to) if to else place
+    return _move_place(place, place.node, to) if to else place
 
 
-def _moved(place: Place, node: str, to: Mapping[int, int]) -> Place:
+def _move_place(place: Place, node: str, to: Mapping[int, int]) -> Place:
     pairs = zip(place.shares, _indices(place), strict=True)
     shares = [replace(share, device_uuid=device_name(node, to.get(at, at))) for share, at in pairs]
     return replace(place, node=node, shares=tuple(sorted(shares, key=lambda share: index_of(share.device_uuid))))
 
 
-def room_of(node: SlurmNode, held: Sequence[int], others: Sequence[int], offered: bool) -> RoomChanged:
+def room_of(node: SlurmNode, held: Sequence[int], others: Sequence[int], is_schedulable: bool) -> RoomChanged:
     """What others have of a node, and whether anything is placed there (`offered`). `held`: what the queue has
     reserved; `others`: what others are known to have, which counts where the node shows no sums."""
     names = [device_name(node.name, i) for i in range(node.gpus)]
@@ -117,4 +117,4 @@ def room_of(node: SlurmNode, held: Sequence[int], others: Sequence[int], offered
     for name, milli in zip(names, others, strict=True):
         if milli:
             direct.append((name, milli, milli * MEMORY_BYTES // MILLI_PER_DEVICE))
-    return RoomChanged(node.name, tuple(direct), tuple(names) if offered else ())
+    return RoomChanged(node.name, tuple(direct), tuple(names) if is_schedulable else ())

@@ -23,11 +23,11 @@ class Silence:
         self._last_ns = 0  # the look before
         self.nodes: frozenset[str] = frozenset()
 
-    def look(self, nodes: Sequence[SlurmNode], asked: set[str], asked_at_work: set[str], now_ns: int) -> None:
+    def look(self, nodes: Sequence[SlurmNode], asked_nodes: set[str], asked_at_work: set[str], now_ns: int) -> None:
         """`asked`: nodes that will be silent after this look; `asked_at_work`: those of them on which Slurm may have
         started something already."""
         quiet = {node.name for node in nodes if not node.responds}
-        self.nodes = frozenset(quiet | asked)
+        self.nodes = frozenset(quiet | asked_nodes)
         quiet |= {node.name for node in nodes if node.is_off}
         kept = {name: [one for one in spans if now_ns - one[1] < KEPT_NS] for name, spans in self._spans.items()}
         self._spans = {name: spans for name, spans in kept.items() if spans}

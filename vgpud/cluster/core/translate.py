@@ -36,7 +36,7 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         if not 0 < gpus_milli <= MILLI_PER_DEVICE:
             most = settings.shards_per_device
             raise NotOurs(f"--gres=shard:{count} is not a part of one device: write 1 to {most}, or --gres=gpu:N")
-    said = words.said(job.comment)
+    said = words.parse_comment(job.comment)
     profile = said.get("model", "")
     ask = Ask(
         Spec(gpus_milli),

@@ -26,7 +26,7 @@ class Submission:
     gpu_model: str = ""
     nodes: int = 1
     options: tuple[tuple[str, str], ...] = ()  # of sbatch: name, value or FLAG
-    said: tuple[tuple[str, str], ...] = ()  # model, skew, duration: for the comment
+    comment_fields: tuple[tuple[str, str], ...] = ()  # model, skew, duration: for the comment
     variables: tuple[tuple[str, str], ...] = ()  # of the job's environment, beside those of the caller
 
 
@@ -46,7 +46,7 @@ def command_line(partition: str, job: Submission) -> list[str]:
     words = ["sbatch", "--parsable", f"--partition={partition}", f"--gres={gres(job.gpus_milli, job.gpu_model)}"]
     words += [f"--nodes={job.nodes}", "--ntasks-per-node=1"] if job.nodes > 1 else []
     words += [f"--{name}" if value == FLAG else f"--{name}={value}" for name, value in job.options if value]
-    said = " ".join(f"{name}={value}" for name, value in job.said if value)
+    said = " ".join(f"{name}={value}" for name, value in job.comment_fields if value)
     return [*words, f"--comment={COMMENT_WORD} {said}"] if said else words
 
 

@@ -144,7 +144,7 @@ def nodes(text: str) -> Iterator[SlurmNode]:
             shards,
             _number(row["CPUs"]),
             used_milli(row["GresUsed"], gpus),
-            _number(words.said(row["Comment"]).get("memory", "")),
+            _number(words.parse_comment(row["Comment"]).get("memory", "")),
             registered=bool(row["FreeMem"]),  # slurmctld does not save it, and has it from the node
             reason=row["Reason"],
         )
@@ -169,21 +169,21 @@ def _exit_code(text: str) -> int:
     return 128 + _number(signal) if _number(signal) else _number(code)
 
 
-def host_names(text: str, most: int = _NODES_MAX) -> Iterator[str]:
+def host_names(text: str, names_max: int = _NODES_MAX) -> Iterator[str]:
     """n[1-3,7]-ib,m4 as n1-ib n2-ib n3-ib n7-ib m4. Raises SlurmTextError for more names, by default than any cluster
     has nodes."""
     count = 0
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         if part.count("[") > _LISTS_MAX:
             raise SlurmTextError(f"{part[:80]!r} has more than {_LISTS_MAX} lists in one name")
-        for name in _expanded(part):
+        for name in _expand_brackets(part):
             count += 1
-            if count > most:
-                raise SlurmTextError(f"{text[:80]!r} is more than {most} names")
+            if count > names_max:
+                raise SlurmTextError(f"{text[:80]!r} is more than {names_max} names")
             yield name
 
 
-def _expanded(part: str) -> Iterator[str]:
+def _expand_brackets(part: str) -> Iterator[str]:
     head, bracket, rest = part.partition("[")
     if not bracket:
         yield part
@@ -193,7 +193,7 @@ def _expanded(part: str) -> Iterator[str]:
         first, _, last = span.partition("-")
         numbers = range(_number(first), (_number(last) if last else _number(first)) + 1)
         for number in numbers:
-            for end in _expanded(tail):
+            for end in _expand_brackets(tail):
                 yield f"{head}{number:0{len(first)}}{end}"
 
 

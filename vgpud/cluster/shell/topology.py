@@ -38,10 +38,10 @@ def read(path: Path) -> dict[str, tuple[str, ...]]:
     return {node: _upwards(path, switch, above) for node, switch in at.items()}
 
 
-def _upwards(path: Path, switch: str, above: dict[str, str]) -> tuple[str, ...]:
+def _upwards(path: Path, switch: str, parents: dict[str, str]) -> tuple[str, ...]:
     found = [switch]
-    while found[-1] in above:
-        found.append(above[found[-1]])
+    while found[-1] in parents:
+        found.append(parents[found[-1]])
         if len(found) > _HEIGHT_MAX:
             raise TopologyError(f"{path}: switch {switch} is above itself: see its lines Switches=")
     return tuple(found)

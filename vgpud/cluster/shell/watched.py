@@ -13,7 +13,7 @@ class WatchedFile:
         self.path = path
         self._seen: tuple[int, int, int] | None = None
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Also at the first look, and once when it is gone."""
         try:
             found = self.path.stat()

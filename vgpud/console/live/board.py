@@ -188,18 +188,18 @@ class Board:
                 self._slices_task.cancel()
                 self._slices_task = asyncio.create_task(self._forever(self._watch_slices))
 
-    async def changed(self, tick: int, timeout_s: float) -> int:
+    async def wait_change(self, tick: int, timeout_s: float) -> int:
         """Waits for something later than this tick. Returns the present one."""
         if self.tick == tick:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), timeout_s)
         return self.tick
 
-    async def shows_changes(self, seen: int, timeout_s: float = 1.0) -> None:
+    async def shows_changes(self, old_tick: int, timeout_s: float = 1.0) -> None:
         """Until the slices are newer than `seen` (slices_tick): a change is sent at once."""
         until_s = time.monotonic() + timeout_s
-        while self.slices_tick == seen and time.monotonic() < until_s:
-            await self.changed(self.tick, max(0.0, until_s - time.monotonic()))
+        while self.slices_tick == old_tick and time.monotonic() < until_s:
+            await self.wait_change(self.tick, max(0.0, until_s - time.monotonic()))
 
     def fragment(self, key: object, state: object, render: Callable[[], bytes]) -> bytes:
         """What render() makes, made once for all windows as long as the state is the same."""
@@ -219,7 +219,7 @@ class Board:
         return next((d for d in self.devices if uuid in (d.uuid, str(d.index))), None)
 
     @property
-    def simulated(self) -> frozenset[str]:
+    def simulated_uuids(self) -> frozenset[str]:
         return frozenset(d.uuid for d in self.devices if d.simulated)
 
     @property

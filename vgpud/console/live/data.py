@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 
-from vgpud.cli.common.client import told
+from vgpud.cli.common.client import make_cli_error
 from vgpud.client import calls
 from vgpud.client.async_connection import AsyncConnection
 from vgpud.client.calls import Call, Listed, Watched
@@ -37,20 +37,20 @@ class Api:
         try:
             return await self._connection.send(call)
         except ClientError as error:
-            raise told(error) from error
+            raise make_cli_error(error) from error
 
-    async def _all(self, listed: Listed[T]) -> list[T]:
+    async def _all(self, list_call: Listed[T]) -> list[T]:
         try:
-            return await self._connection.all(listed)
+            return await self._connection.all(list_call)
         except ClientError as error:
-            raise told(error) from error
+            raise make_cli_error(error) from error
 
-    async def _watch(self, watched: Watched[T]) -> AsyncIterator[T]:
+    async def _watch(self, watch_call: Watched[T]) -> AsyncIterator[T]:
         try:
-            async for answer in self._connection.watch(watched):
+            async for answer in self._connection.watch(watch_call):
                 yield answer
         except ClientError as error:
-            raise told(error) from error
+            raise make_cli_error(error) from error
 
     # ---- nodes, slices, events ----
 

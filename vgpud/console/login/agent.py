@@ -52,7 +52,7 @@ def close_to_others() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def start(uid: int, api_socket: str, inherited: list[int]) -> tuple[int, socket.socket]:
+def start(uid: int, api_socket: str, inherited_fds: list[int]) -> tuple[int, socket.socket]:
     """Forks the agent of a user. Returns its pid, and the socket for requests. inherited: descriptors to be closed."""
     ours, its = wire.pair()
     pid = os.fork()
@@ -62,7 +62,7 @@ def start(uid: int, api_socket: str, inherited: list[int]) -> tuple[int, socket.
     status = 1
     try:
         ours.close()
-        for fd in inherited:
+        for fd in inherited_fds:
             with contextlib.suppress(OSError):
                 os.close(fd)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

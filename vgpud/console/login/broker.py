@@ -215,11 +215,11 @@ class Broker:
             self._logged_s = now_s
             log.warning("a request was refused: %s: %.200s", type(error).__name__, error)
 
-    def _found(self, request: wire.Message) -> Session | None:
+    def _find_session(self, request: wire.Message) -> Session | None:
         return self.sessions.get(str(request["cookie"]), time.monotonic_ns(), str(request["source"]))
 
     def _session(self, request: wire.Message) -> tuple[wire.Message, int]:
-        found = self._found(request)
+        found = self._find_session(request)
         return ({"uid": found.uid, "name": found.name, "csrf": found.csrf} if found else {}), -1
 
     def _alive(self, request: wire.Message) -> tuple[wire.Message, int]:
@@ -259,7 +259,7 @@ class Broker:
 
     def _agent(self, request: wire.Message) -> tuple[wire.Message, int]:
         """The socket to the agent of the cookie's user; of a job's owner for root, who may act as every user."""
-        found = self._found(request)
+        found = self._find_session(request)
         if found is None:
             return {"error": "not logged in"}, -1
         uid = int(request["uid"]) if found.uid == 0 and "uid" in request else found.uid

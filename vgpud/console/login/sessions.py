@@ -29,7 +29,7 @@ class Session:
     began_ns: int
     used_ns: int
 
-    def ended(self, now_ns: int) -> bool:
+    def has_ended(self, now_ns: int) -> bool:
         return now_ns - self.used_ns > IDLE_NS or now_ns - self.began_ns > SESSION_NS
 
 
@@ -75,7 +75,7 @@ class Sessions:
     def get(self, cookie: str, now_ns: int, source: str = "") -> Session | None:
         """The session of a cookie that has come from this source; it counts as used now."""
         session = self._sessions.get(_digest(cookie))
-        if session is None or session.ended(now_ns) or session.source not in ("", source):
+        if session is None or session.has_ended(now_ns) or session.source not in ("", source):
             return None
         session.used_ns = now_ns
         return session
@@ -85,7 +85,7 @@ class Sessions:
 
     def expire(self, now_ns: int) -> None:
         """Forgets what has ended."""
-        for key in [key for key, session in self._sessions.items() if session.ended(now_ns)]:
+        for key in [key for key, session in self._sessions.items() if session.has_ended(now_ns)]:
             del self._sessions[key]
 
     def uids(self) -> set[int]:

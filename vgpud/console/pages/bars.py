@@ -61,7 +61,7 @@ class Free:
 
     milli: int
     largest_milli: int  # on one device
-    whole: int  # devices that are free as a whole
+    whole_device_count: int  # devices that are free as a whole
     fragmented: float  # part of the free capacity that lies on partly used devices: no whole device can be had of it
 
 
@@ -88,11 +88,13 @@ def bars(devices: Iterable[pb.Device], slices: Sequence[pb.Slice]) -> list[Bar]:
     return [_bar(device, by_device.get(device.uuid, []), painted) for device in devices]
 
 
-def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]], painted: Mapping[str, int]) -> Bar:
+def _bar(
+    device: pb.Device, slices_on_device: list[tuple[pb.Slice, pb.SliceDevice]], slice_colors: Mapping[str, int]
+) -> Bar:
     parts, at, mem_at = [], 0.0, 0.0
     total = max(1, device.memory_total_bytes)
     used = 0.0
-    for item, part in sorted(here, key=lambda pair: natural_key(pair[0].name)):
+    for item, part in sorted(slices_on_device, key=lambda pair: natural_key(pair[0].name)):
         width = float(part.min_milli)
         mem_width = 1000 * part.mem_min_bytes / total
         used += part.share_ratio
@@ -101,7 +103,7 @@ def _bar(device: pb.Device, here: list[tuple[pb.Slice, pb.SliceDevice]], painted
         parts.append(
             Part(
                 name=item.name,
-                color=painted[item.name],
+                color=slice_colors[item.name],
                 at=at,
                 width=width,
                 used=min(width, part.share_ratio * MILLI_PER_DEVICE) if width else 0.0,
@@ -127,8 +129,8 @@ def _others(device: pb.Device, at: float, mem_at: float) -> Others:
     return Others(at, width, mem_at, mem_width, "others'" if width >= _LABEL_MIN else "")
 
 
-def free(found: Sequence[Bar]) -> Free:
-    milli = sum(bar.free_milli for bar in found)
-    whole = sum(bar.free_milli == MILLI_PER_DEVICE for bar in found)
+def free(device_bars: Sequence[Bar]) -> Free:
+    milli = sum(bar.free_milli for bar in device_bars)
+    whole = sum(bar.free_milli == MILLI_PER_DEVICE for bar in device_bars)
     rest = milli - whole * MILLI_PER_DEVICE
-    return Free(milli, max((bar.free_milli for bar in found), default=0), whole, rest / milli if milli else 0.0)
+    return Free(milli, max((bar.free_milli for bar in device_bars), default=0), whole, rest / milli if milli else 0.0)

@@ -84,14 +84,14 @@ class Filter:
         return urlencode({name: value for name, value in fields.items() if value})
 
 
-def _listed(board: Board, chosen: Filter, jobs: Sequence[pb.Job]) -> dict[str, object]:
-    found = [job for job in jobs if chosen.takes(job)]
-    if chosen.needs_ended:
+def _make_list_values(board: Board, job_filter: Filter, jobs: Sequence[pb.Job]) -> dict[str, object]:
+    found = [job for job in jobs if job_filter.takes(job)]
+    if job_filter.needs_ended:
         found.sort(key=lambda job: (-job.ended_at.seconds, -job.job_id))
     else:
         found.sort(key=lambda job: (_RANK.get(job.state, 4), job.position or job.job_id, job.job_id))
     pages = max(1, -(-len(found) // PER_PAGE))
-    number = min(chosen.page, pages)
+    number = min(job_filter.page, pages)
     now = tables.now_utc()
     rows = []
     for job in found[(number - 1) * PER_PAGE : number * PER_PAGE]:
@@ -99,19 +99,19 @@ def _listed(board: Board, chosen: Filter, jobs: Sequence[pb.Job]) -> dict[str, o
         view["why"] = view["reason"] if view["state"] != "running" else ""
         view["time"] = job_tables.time_label(view, now)
         rows.append(view)
-    return {"jobs": rows, "count": len(found), "number": number, "pages": pages, "chosen": chosen, "board": board}
+    return {"jobs": rows, "count": len(found), "number": number, "pages": pages, "chosen": job_filter, "board": board}
 
 
-async def _jobs(board: Board, chosen: Filter) -> Sequence[pb.Job]:
-    if chosen.needs_ended:
-        return await board.api.jobs(ENDED if chosen.state == "ended" else (chosen.state,))
+async def _jobs(board: Board, job_filter: Filter) -> Sequence[pb.Job]:
+    if job_filter.needs_ended:
+        return await board.api.jobs(ENDED if job_filter.state == "ended" else (job_filter.state,))
     await board.ready_jobs()
     return list(board.jobs.values())
 
 
 async def queue(request: Request) -> Response:
     board, chosen = board_of(request), Filter.of(request)
-    values = _listed(board, chosen, await _jobs(board, chosen))
+    values = _make_list_values(board, chosen, await _jobs(board, chosen))
     values.pop("board")
     if request.headers.get("hx-request"):
         return Response(
@@ -126,7 +126,7 @@ async def live_queue(request: Request) -> Response:
     await board.ready_jobs()
 
     def render() -> str:
-        return site.templates.render("live/queue.html", **_listed(board, chosen, list(board.jobs.values())))
+        return site.templates.render("live/queue.html", **_make_list_values(board, chosen, list(board.jobs.values())))
 
     # estimated starts move while nothing changes: once in a while it is rendered all the same
     return sse.stream(request, ("queue", chosen), render, lambda b: (b.jobs_tick, b.tick // 10, b.problem), jobs=True)
@@ -171,7 +171,7 @@ async def _job(board: Board, job_id: int) -> dict[str, object]:
         "lines": job_tables.job_lines(job, tables.now_utc())[1:],
         "facts": _facts(answer),
         "milestones": _milestones(job),
-        "slices": [slice_view(part, board.simulated) for part in parts],
+        "slices": [slice_view(part, board.simulated_uuids) for part in parts],
         "waits": slices.waits,
         "colors": bars.colors(board.slices),
         "ended": job["state"] in ENDED,
@@ -205,10 +205,10 @@ async def _log(request: Request, job_id: int) -> tuple[str, str]:
     except (RefusedError, wire.GoneError, TimeoutError) as error:
         return "", f"{job.log}: {error}"
     data, size = read_tail(fd, LOG_BYTES)
-    return _shown(data), f"the last {len(data)} of {size} bytes" if size > len(data) else f"{size} bytes"
+    return _render_log(data), f"the last {len(data)} of {size} bytes" if size > len(data) else f"{size} bytes"
 
 
-def _shown(data: bytes) -> str:
+def _render_log(data: bytes) -> str:
     """The text as a terminal shows it: of a progress bar, which returns to the line's beginning, the last state."""
     lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")
     return "\n".join(line.rpartition("\r")[2] for line in lines)
@@ -223,7 +223,7 @@ async def log_part(request: Request) -> Response:
 # ---- actions ----
 
 
-def changed(form: Form) -> tuple[pb.JobSpec, list[str]]:
+def parse_changes(form: Form) -> tuple[pb.JobSpec, list[str]]:
     """The fields of a job that its form changes. Raises ValueError, one sentence."""
     given = {name: text.strip() for name, text in form.items() if text.strip() != form.get(f"{name}_was", "")}
     spec, fields = pb.JobSpec(), []
@@ -251,7 +251,7 @@ async def change(request: Request, form: Form) -> Response:
     job_id = request.path_params["job_id"]
 
     async def work() -> None:
-        await board_of(request).api.update_job(job_id, *changed(form))
+        await board_of(request).api.update_job(job_id, *parse_changes(form))
 
     return await act(request, work(), f"Job {job_id} was changed.", f"/job/{job_id}")
 

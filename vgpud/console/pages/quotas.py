@@ -111,13 +111,13 @@ def since_ns(text: str) -> int | None:
     return None if text == "all" else time.time_ns() - parse_span(text)
 
 
-def _asked(request: Request) -> tuple[str, str]:
+def _parse_usage_query(request: Request) -> tuple[str, str]:
     by, since = request.query_params.get("by", "user"), request.query_params.get("since", "30d")
     return by if by in BY else "user", since if since in SPANS else "30d"
 
 
 async def usage(request: Request) -> Response:
-    by, since = _asked(request)
+    by, since = _parse_usage_query(request)
     rows = [usage_view(row) for row in await board_of(request).api.usage(since_ns(since), by)]
     rows.sort(key=lambda row: row["gpu_seconds_granted"], reverse=True)
     most = max((row["gpu_seconds_granted"] for row in rows), default=0) or 1
@@ -135,7 +135,7 @@ async def usage(request: Request) -> Response:
 
 
 async def usage_csv(request: Request) -> Response:
-    by, since = _asked(request)
+    by, since = _parse_usage_query(request)
     rows = [usage_view(row) for row in await board_of(request).api.usage(since_ns(since), by)]
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(csv_rows(rows, by))
@@ -155,17 +155,17 @@ async def run_whatif(request: Request, form: Form) -> Response:
     given = {name: form.get(name, "").strip() for name in ("policy", "compare", "devices")}
     values = {"given": given, "policies": policies.NAMES}
     try:
-        found = await _simulated(request, given)
+        found = await _simulate_jobs(request, given)
     except (ValueError, CliError) as error:
         sentence = error.message if isinstance(error, CliError) else str(error)
         return page(request, "whatif.html", runs=None, refusal=sentence, jobs=0, **values)
     return page(request, "whatif.html", runs=found["runs"], refusal="", jobs=found["jobs"], **values)
 
 
-async def _simulated(request: Request, given: dict[str, str]) -> dict[str, object]:
+async def _simulate_jobs(request: Request, form_values: dict[str, str]) -> dict[str, object]:
     """What `vgpu simulate` says of the user's jobs of the last month; of all users' for admins."""
-    if not parse_whole(given["devices"], 4096):
-        raise ValueError(f"{given['devices'][:40]!r} is not a number of devices: write for example 8")
+    if not parse_whole(form_values["devices"], 4096):
+        raise ValueError(f"{form_values['devices'][:40]!r} is not a number of devices: write for example 8")
     rows = [usage_view(row) for row in await board_of(request).api.usage(since_ns(WHATIF_SINCE), "job")]
     lines = list(csv_rows([row for row in rows if "job_id" in row], "job"))
     if len(lines) < 2:
@@ -174,8 +174,8 @@ async def _simulated(request: Request, given: dict[str, str]) -> dict[str, objec
         trace = Path(folder) / "month.csv"
         with trace.open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(lines)
-        compare = ["--compare", given["compare"]] if given["compare"] else []
-        options = ["--cluster", f"1x{given['devices']}", "--policy", given["policy"], "--sort", *compare]
+        compare = ["--compare", form_values["compare"]] if form_values["compare"] else []
+        options = ["--cluster", f"1x{form_values['devices']}", "--policy", form_values["policy"], "--sort", *compare]
         found: dict[str, object] = await commands.run(["simulate", "--trace", str(trace), *options])
         return found
 

@@ -24,15 +24,15 @@ def waits(device: View) -> list[tuple[str, int, int]]:
     return [(label, round(100 * count / max(1, most)), count) for label, _bar, count in rows]
 
 
-def _slice(board: Board, found: pb.Slice) -> dict[str, object]:
-    item = slice_view(found, board.simulated)
+def _slice(board: Board, slice_: pb.Slice) -> dict[str, object]:
+    item = slice_view(slice_, board.simulated_uuids)
     return {"slice": item, "waits": waits, "colors": bars.colors(board.slices)}
 
 
 async def slice_page(request: Request) -> Response:
     board, name = board_of(request), request.path_params["name"]
     found = await board.api.slice(name)  # as it is now: the board's may be a second old
-    processes = [process_view(p, board.simulated) for p in await board.api.processes(name)]
+    processes = [process_view(p, board.simulated_uuids) for p in await board.api.processes(name)]
     count = len(found.devices)
     sizes = {
         "min": sum(part.min_milli for part in found.devices),
@@ -80,7 +80,7 @@ async def curves(request: Request) -> Response:
 # ---- actions ----
 
 
-def resized(form: Form) -> tuple[pb.SliceSpec, list[str]]:
+def parse_resize(form: Form) -> tuple[pb.SliceSpec, list[str]]:
     """The changed fields of a resize. Raises ValueError, one sentence."""
     spec, fields = pb.SliceSpec(), []
     for name in ("min", "max"):
@@ -101,7 +101,7 @@ async def resize(request: Request, form: Form) -> Response:
     api = board_of(request).api
 
     async def work() -> None:
-        await api.update_slice(name, *resized(form))
+        await api.update_slice(name, *parse_resize(form))
 
     return await act(request, work(), f"Slice {name} was resized.", f"/slice/{name}")
 

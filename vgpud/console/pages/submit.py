@@ -149,7 +149,7 @@ async def predict(request: Request, form: Form) -> Response:
     site = site_of(request)
     given = {name: form.get(name, "") for name in ("gpus", "mem")}
     try:
-        found = await _predicted(request, form)
+        found = await _predict_size(request, form)
     except (ValueError, RefusedError) as error:
         html = site.templates.render("live/size.html", given=given, refusal=str(error), found=None)
         return Response(html, media_type="text/html")
@@ -163,7 +163,7 @@ async def predict(request: Request, form: Form) -> Response:
     return Response(html, media_type="text/html")
 
 
-async def _predicted(request: Request, form: Form) -> Any:
+async def _predict_size(request: Request, form: Form) -> Any:
     """What `vgpu predict` says of a copy of the model. Raises ValueError, RefusedError."""
     path = form.get("model", "").strip()
     if not path.startswith("/") or not path.endswith((".onnx", ".pt2")):
@@ -190,10 +190,10 @@ def _copy(fd: int, path: Path) -> None:
             copy.write(piece)
 
 
-def _one_of(form: Form, name: str, known: tuple[str, ...]) -> str:
+def _one_of(form: Form, name: str, choices: tuple[str, ...]) -> str:
     given = form.get(name, "")
-    if given not in known:
-        raise ValueError(f"{name} {given!r} is unknown: choose one of {', '.join(known)}")
+    if given not in choices:
+        raise ValueError(f"{name} {given!r} is unknown: choose one of {', '.join(choices)}")
     return given
 
 

@@ -61,7 +61,7 @@ class Guard:
         if why:
             await _refuse(send_with_headers, *why)
             return
-        await self._app(scope, _bounded(receive), send_with_headers)
+        await self._app(scope, _limit_body(receive), send_with_headers)
 
     def _why_not(self, method: str, headers: dict[bytes, str]) -> tuple[int, str] | None:
         host = headers.get(b"host", "")
@@ -83,10 +83,10 @@ class TooLargeError(Exception):
     """A body without a length that is longer than allowed."""
 
 
-def _bounded(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     size = 0
 
-    async def bounded() -> MutableMapping[str, Any]:
+    async def receive_within_limit() -> MutableMapping[str, Any]:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
@@ -94,7 +94,7 @@ def _bounded(receive: Receive) -> Receive:
             raise TooLargeError
         return message
 
-    return bounded
+    return receive_within_limit
 
 
 def _name(host: str) -> str:

@@ -134,7 +134,7 @@ async def enter(request: Request) -> Response | None:
 def get(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
     """A page for users who are logged in."""
 
-    async def guarded(request: Request) -> Response:
+    async def handle_request(request: Request) -> Response:
         away = await enter(request)
         if away is not None:
             return away
@@ -143,13 +143,13 @@ def get(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
         except CliError as error:
             return site_of(request).page(request, "refused.html", REFUSED, sentence=error.message)
 
-    return Route(path, guarded, methods=["GET"], name=path)
+    return Route(path, handle_request, methods=["GET"], name=path)
 
 
 def post(path: str, endpoint: Callable[[Request, Form], Awaitable[Response]]) -> Route:
     """A change by a user who is logged in: the form has the token of the session."""
 
-    async def guarded(request: Request) -> Response:
+    async def handle_request(request: Request) -> Response:
         away = await enter(request)
         if away is not None:
             return away
@@ -158,7 +158,7 @@ def post(path: str, endpoint: Callable[[Request, Form], Awaitable[Response]]) ->
             raise HTTPException(403, "This form is not of your session: load the page again.")
         return await endpoint(request, form)
 
-    return Route(path, guarded, methods=["POST"], name=path)
+    return Route(path, handle_request, methods=["POST"], name=path)
 
 
 async def read_form(request: Request) -> Form:
@@ -171,7 +171,7 @@ def back_to(path: str) -> Response:
     return RedirectResponse(quote(path, safe="/?&=%"), 303)
 
 
-async def act(request: Request, work: Awaitable[object], done: str, path: str, refused: str = "") -> Response:
+async def act(request: Request, work: Awaitable[object], done: str, path: str, refusal_path: str = "") -> Response:
     """Does the work and says so on the next page, or why it was refused. Goes to `path`, or to `refused`."""
     site, user, board = site_of(request), user_of(request), board_of(request)
     seen = board.slices_tick
@@ -181,6 +181,6 @@ async def act(request: Request, work: Awaitable[object], done: str, path: str, r
             await board.shows_changes(seen)
     except (CliError, ValueError) as error:
         site.flash(user, "refused", error.message if isinstance(error, CliError) else str(error))
-        return back_to(refused or path)
+        return back_to(refusal_path or path)
     site.flash(user, "done", done)
     return back_to(path)

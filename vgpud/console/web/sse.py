@@ -64,7 +64,7 @@ async def _events(
                 if known is None:
                     return
                 await site.boards.of(known)
-            tick = await board.changed(tick, ALIVE_S)
+            tick = await board.wait_change(tick, ALIVE_S)
             data = board.fragment(key, state(board), lambda: event(render()))
             yield data if data is not sent and data != sent else _KEEP_ALIVE
             sent = data

@@ -69,9 +69,9 @@ class Watch:
     _alone: dict[tuple[int, str], int] = field(default_factory=dict)
     _of_kind: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def look(self, device: str, seen: Iterable[Seen], now_ns: int) -> list[PairLoses]:
+    def look(self, device: str, residents: Iterable[Seen], now_ns: int) -> list[PairLoses]:
         """All jobs that are on the device now. Returns the job that loses there and is to leave: at most one."""
-        there = sorted(seen, key=lambda one: (one.started_ns, one.job_id))
+        there = sorted(residents, key=lambda one: (one.started_ns, one.job_id))
         company = self._on.get(device)
         if company is None or not _same(company.latest, there):
             if company is not None:
@@ -89,7 +89,7 @@ class Watch:
         company.begins, company.begins_ns = there, now_ns
         return found
 
-    def gone(self, job_id: int) -> None:
+    def forget_job(self, job_id: int) -> None:
         """It has ended."""
         for key in [key for key in self._alone if key[0] == job_id]:
             del self._alone[key]
@@ -151,36 +151,36 @@ class Watch:
         why = f"{' and '.join(parts)} of their speed alone, {together // 10} % together"
         return [PairLoses(leaver.job_id, other.job_id, why)]
 
-    def _speed_milli(self, before: Seen, now: Seen, span_ns: int, mixed: bool) -> int | None:
+    def _speed_milli(self, old_reading: Seen, now: Seen, span_ns: int, has_several_users: bool) -> int | None:
         """Part of its speed alone; None: not known.
 
         `mixed`: jobs of several users. A false report could evict another user's job: it is believed down to half of
         what the job's device time implies.
         """
         alone = self._alone.get((now.job_id, now.unit)) or self._of_kind.get((now.kind, now.unit))
-        rate = _rate(before, now, span_ns)
-        used_milli = _used_milli(before, now, span_ns)
+        rate = _rate(old_reading, now, span_ns)
+        used_milli = _used_milli(old_reading, now, span_ns)
         if alone and rate >= 0:
             whole_milli = now.alone_milli if now.alone_milli > 0 else MILLI_PER_DEVICE
-            least = used_milli * MILLI_PER_DEVICE // whole_milli // 2 if mixed else 0
+            least = used_milli * MILLI_PER_DEVICE // whole_milli // 2 if has_several_users else 0
             return min(MILLI_PER_DEVICE, max(least, rate * MILLI_PER_DEVICE // alone))
         if now.alone_milli <= 0:
             return None
         return min(MILLI_PER_DEVICE, used_milli * MILLI_PER_DEVICE // now.alone_milli)
 
 
-def _same(before: Sequence[Seen], now: Sequence[Seen]) -> bool:
+def _same(old_readings: Sequence[Seen], now: Sequence[Seen]) -> bool:
     """Whether these are the same jobs, in the same runs."""
-    return [(one.job_id, one.started_ns) for one in before] == [(one.job_id, one.started_ns) for one in now]
+    return [(one.job_id, one.started_ns) for one in old_readings] == [(one.job_id, one.started_ns) for one in now]
 
 
-def _used_milli(before: Seen, now: Seen, span_ns: int) -> int:
+def _used_milli(old_reading: Seen, now: Seen, span_ns: int) -> int:
     """Its part of the device's time."""
-    return (now.used_ns - before.used_ns) * MILLI_PER_DEVICE // span_ns
+    return (now.used_ns - old_reading.used_ns) * MILLI_PER_DEVICE // span_ns
 
 
-def _rate(before: Seen, now: Seen, span_ns: int) -> int:
+def _rate(old_reading: Seen, now: Seen, span_ns: int) -> int:
     """Done in 1000 s; -1 = not known."""
-    if now.unit != before.unit or not 0 <= before.done <= now.done:
+    if now.unit != old_reading.unit or not 0 <= old_reading.done <= now.done:
         return -1
-    return (now.done - before.done) * 1000 * SECOND_NS // span_ns
+    return (now.done - old_reading.done) * 1000 * SECOND_NS // span_ns

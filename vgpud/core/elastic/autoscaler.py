@@ -68,7 +68,7 @@ class Autoscaler:
     """See the module. Times are the shell's, ns that never go back."""
 
     def __init__(self, elastic: Elastic) -> None:
-        self.wished: Wish | None = None  # the last one
+        self.last_request: Wish | None = None  # the last one
         self.rate_milli = 0  # the job's, samples in 1000 s; 0 = not known
         self._elastic = elastic
         self._heuristic = registry.make(elastic.heuristic)
@@ -95,19 +95,21 @@ class Autoscaler:
 
     # ---- in ----
 
-    def changed(self, workers: tuple[int, ...], now_ns: int) -> None:
+    def set_workers(self, workers: tuple[int, ...], now_ns: int) -> None:
         """Another membership, in order of rank; () = none."""
         if self._began_ns < 0 and workers:
             self._began_ns = now_ns
         self._workers = workers
         self._first = set(workers)
-        self._stragglers.changed(workers)
+        self._stragglers.set_workers(workers)
         self._open(-1)
         self._recent = Mean()
         if self._target is None and workers:
-            self._aim(self._heuristic.target(self._seen(now_ns)))
+            self._aim(self._heuristic.target(self._observe(now_ns)))
 
-    def reported(self, worker: int, samples: int, seconds_ns: int, steps: int, now_ns: int, waited_ns: int = 0) -> str:
+    def add_report(
+        self, worker: int, samples: int, seconds_ns: int, steps: int, now_ns: int, waited_ns: int = 0
+    ) -> str:
         """What a worker did since its report before. Returns "", or why it is ignored.
 
         `waited_ns`: of these, for others. `steps` 0: not known.
@@ -124,10 +126,10 @@ class Autoscaler:
             self._done += samples
             return ""
         own_ns = seconds_ns - waited_ns if 0 <= waited_ns < seconds_ns else seconds_ns
-        self._stragglers.reported(worker, _rate(samples, own_ns))
+        self._stragglers.add_report(worker, _rate(samples, own_ns))
         if self._is_jump(rate):
             self._jumps += 1
-            if self._jumps < JUMPS_MAX or not self._anew(now_ns):
+            if self._jumps < JUMPS_MAX or not self._restart_search(now_ns):
                 return f"{rate / MICRO:,.3g} samples/s of one worker, where {self._each / MICRO:,.3g} were usual"
         self._jumps = 0
         self._done += samples
@@ -165,16 +167,16 @@ class Autoscaler:
             if size == target.members:
                 self._watch(rate, steps, now_ns)
         elif target is None or (size == target.members and self._means[size].steps >= target.steps):
-            self._aim(self._heuristic.target(self._seen(now_ns)))
+            self._aim(self._heuristic.target(self._observe(now_ns)))
 
-    def _seen(self, now_ns: int) -> Seen:
+    def _observe(self, now_ns: int) -> Seen:
         least, most = max(1, self._elastic.least_members), max(1, self._elastic.most_members)
         return Seen(self._means, len(self._workers), least, most, Outlook(now_ns - self._began_ns, self._done))
 
     def _aim(self, target: Target) -> None:
         self._target = target
-        if self.wished is None or self.wished.members != target.members or target.steps == 0:
-            self.wished, self._untold = Wish(target.members, target.why), 1
+        if self.last_request is None or self.last_request.members != target.members or target.steps == 0:
+            self.last_request, self._untold = Wish(target.members, target.why), 1
         if target.steps == 0 and target.members in self._means:
             self._settled_rate, self._off, self._recent = self._means[target.members].rate, 0, Mean()
 
@@ -191,11 +193,11 @@ class Autoscaler:
         below = (before - now) * 100 > DRIFT_PERCENT * before
         self._off = max(self._off, 0) + 1 if above else min(self._off, 0) - 1 if below else 0
         recent, self._recent = self._recent, Mean()
-        if abs(self._off) >= 2 and self._anew(now_ns):
+        if abs(self._off) >= 2 and self._restart_search(now_ns):
             self._means[len(self._workers)] = recent
-            self._aim(self._heuristic.target(self._seen(now_ns)))
+            self._aim(self._heuristic.target(self._observe(now_ns)))
 
-    def _anew(self, now_ns: int) -> bool:
+    def _restart_search(self, now_ns: int) -> bool:
         """Forget what was measured, unless that has been done too lately."""
         if now_ns < self._rest_until_ns:
             return False
@@ -209,7 +211,7 @@ class Autoscaler:
     def wish(self, now_ns: int) -> Wish | None:
         """A new target, or that the present size is to stay; None: nothing new."""
         new, self._untold = self._untold, 0
-        return self.wished if new else None
+        return self.last_request if new else None
 
     @property
     def measures(self) -> bool:
@@ -230,13 +232,13 @@ class Autoscaler:
             "heuristic": self._heuristic.name,
             "means": [[size, *mean.plain()] for size, mean in sorted(self._means.items())],
             "target": [] if target is None else [target.members, target.steps, target.why],
-            "wished": [] if self.wished is None else [self.wished.members, self.wished.why],
+            "wished": [] if self.last_request is None else [self.last_request.members, self.last_request.why],
             "numbers": [getattr(self, f"_{name}") for name in KEPT],
             "named_ns": self._stragglers.named_ns,
         }
 
     @classmethod
-    def restored(cls, elastic: Elastic, state: Mapping[str, Any]) -> Autoscaler:
+    def from_state(cls, elastic: Elastic, state: Mapping[str, Any]) -> Autoscaler:
         """As it was. Raises ValueError for what is no state of a job with this heuristic."""
         made = cls(elastic)
         try:
@@ -246,7 +248,7 @@ class Autoscaler:
             if target := state["target"]:
                 made._target = Target(int(target[0]), int(target[1]), str(target[2]))
             if wished := state["wished"]:
-                made.wished = Wish(int(wished[0]), str(wished[1]))
+                made.last_request = Wish(int(wished[0]), str(wished[1]))
             for name, number in zip(KEPT, state["numbers"], strict=True):
                 setattr(made, f"_{name}", int(number))
             made._stragglers.named_ns = [int(at_ns) for at_ns in state["named_ns"]]

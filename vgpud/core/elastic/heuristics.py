@@ -28,8 +28,8 @@ class Seen:
 
     means: Mapping[int, Mean]  # by workers
     workers: int  # at the moment
-    least: int
-    most: int
+    least_members: int
+    most_members: int
     outlook: Outlook = Outlook()
 
 
@@ -47,7 +47,7 @@ class Heuristic(Protocol):
 
     name: str
 
-    def target(self, seen: Seen) -> Target: ...
+    def target(self, observation: Seen) -> Target: ...
 
 
 class Rule(Protocol):
@@ -89,8 +89,12 @@ class Fixed:
         self.name = name
         self.members = members
 
-    def target(self, seen: Seen) -> Target:
-        return Target(min(max(self.members, seen.least), seen.most), 0, f"its user asked for {self.members} workers")
+    def target(self, observation: Seen) -> Target:
+        return Target(
+            min(max(self.members, observation.least_members), observation.most_members),
+            0,
+            f"its user asked for {self.members} workers",
+        )
 
 
 def percent(part: Fraction) -> str:

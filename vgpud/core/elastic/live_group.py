@@ -55,11 +55,13 @@ class LiveGroup:
     """What step() works on. `job` is the queue's, and only read."""
 
     job: Job
-    saved: WorkerGroup
+    record: WorkerGroup
     starting: dict[int, Starting] = field(default_factory=dict)  # by worker: Start is not answered yet
     ready: set[int] = field(default_factory=set)
-    joined: set[int] = field(default_factory=set)  # workers that work in the newest membership
-    notified: set[int] = field(default_factory=set)  # workers that must hear of it: its members and the former ones
+    joined_workers: set[int] = field(default_factory=set)  # workers that work in the newest membership
+    workers_to_notify: set[int] = field(
+        default_factory=set
+    )  # workers that must hear of it: its members and the former ones
     told_generation: int = 0  # the newest that they were told of
     streams: set[int] = field(default_factory=set)  # workers with an open stream
     reason: str = ""  # of the newest membership
@@ -79,7 +81,7 @@ class LiveGroup:
         self.deadlines[what, number] = min(at_ns, self.deadlines.get((what, number), at_ns))
 
     def membership(self) -> Membership:
-        saved = self.saved
+        saved = self.record
         return Membership(saved.generation, saved.members, saved.store, self._batch(len(saved.members)), self.reason)
 
     def _batch(self, workers: int) -> int:

@@ -59,13 +59,13 @@ class Point:
     rate: int
 
 
-def across(below: Iterable[Mean], above: Iterable[Mean]) -> tuple[int, int, int]:
+def across(lower_means: Iterable[Mean], upper_means: Iterable[Mean]) -> tuple[int, int, int]:
     """The rates before and after a step of one worker, and the standard error of their difference.
 
     From as many neighbouring sizes below the step as above it: more of them are more precise, if they lie on a line.
     Rates are 1 at least, as measured ones are, since they are divided by.
     """
-    low, high = list(below), list(above)
+    low, high = list(lower_means), list(upper_means)
     wide = len(low)
     bottom, top = sum(mean.rate for mean in low), sum(mean.rate for mean in high)
     middle, half_step = (bottom + top) // (2 * wide), (top - bottom) // (2 * wide * wide)

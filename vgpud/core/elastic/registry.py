@@ -29,7 +29,7 @@ def _fixed(name: str, arguments: Arguments) -> Heuristic:
 
 
 def _utility(name: str, arguments: Arguments) -> Heuristic:
-    numbers, words, named = arguments.numbers, arguments.words, arguments.named
+    numbers, words, named = arguments.numbers, arguments.words, arguments.named_numbers
     samples = named.get("samples", Fraction(0))
     if samples < 1:
         raise InvalidSpec(f"{name}: say how many samples there are to do in all: write for example samples=5000000")
@@ -61,7 +61,7 @@ CHOICES: dict[str, Choice[Heuristic]] = {
         "workers are added while an earlier end is worth more than they cost (price of a worker's hour, default 1)",
         _utility,
         numbers="worth and loss per hour (linear), or worths and hours (steps), never rising with time",
-        named=("samples", "price"),
+        parameter_names=("samples", "price"),
         words=("linear", "steps"),
     ),
     "fixed": Choice("this number of workers, as soon as capacity is free", _fixed, numbers="a whole number of workers"),

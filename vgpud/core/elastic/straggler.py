@@ -42,7 +42,7 @@ class Stragglers:
         self.named_ns: list[int] = []  # replacements of the last hour; outlives the shell
         self._under_way: tuple[int, int] | None = None  # worker, when it was named
 
-    def changed(self, workers: tuple[int, ...]) -> None:
+    def set_workers(self, workers: tuple[int, ...]) -> None:
         """The members in order of rank. What is known of remaining ones is kept."""
         self._workers = workers
         for kept in (self._rates, self._smoothed, self._reports):
@@ -51,7 +51,7 @@ class Stragglers:
         if self._under_way and self._under_way[0] not in workers:
             self._under_way = None
 
-    def reported(self, worker: int, rate: int) -> None:
+    def add_report(self, worker: int, rate: int) -> None:
         self._rates[worker] = rate
         part = min(MOST_PPM, rate * PPM // _median(list(self._rates.values())))
         before = self._smoothed.get(worker, part)

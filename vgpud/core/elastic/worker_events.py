@@ -38,14 +38,14 @@ class WorkerEnded:
     worker: int
     exit_code: int
     why: str = ""
-    stopped: bool = False  # it ended because it was told to
-    lost: bool = False  # with the machine
+    is_stopped: bool = False  # it ended because it was told to
+    is_lost: bool = False  # with the machine
     cpu_ns: int = 0
     ram_peak_bytes: int = 0
 
     @property
     def failed(self) -> bool:
-        return bool(self.exit_code) or self.lost
+        return bool(self.exit_code) or self.is_lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Adopted:
     and of each in `unstarted` Unstarted."""
 
     running: tuple[int, ...] = ()
-    ended: tuple[WorkerEnded, ...] = ()
-    unstarted: tuple[int, ...] = ()
+    ended_workers: tuple[WorkerEnded, ...] = ()
+    unstarted_workers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,19 +101,19 @@ class WorkerGroup:
         return next((worker for worker in self.workers if worker.number == number), None)
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """A worker has ended well: so has the work, and there are no further memberships."""
         return any(worker.done for worker in self.workers)
 
     @property
-    def retained(self) -> tuple[Worker, ...]:
+    def retained_workers(self) -> tuple[Worker, ...]:
         """The workers that the job has and keeps; a straggler with a stand-in is not one of them."""
         replaced = {worker.replaces for worker in self.workers}
         return tuple(w for w in self.workers if w.state is not WorkerState.LEAVING and w.number not in replaced)
 
     @property
     def placement(self) -> Placement:
-        return tuple(worker.place for worker in self.retained)
+        return tuple(worker.place for worker in self.retained_workers)
 
     @property
     def live(self) -> tuple[Worker, ...]:
@@ -190,8 +190,8 @@ class ProgressReport:
     seconds_ns: int = 0
     steps: int = 0
     waited_ns: int = 0  # of seconds_ns, for the others
-    lost: bool = False
-    joined: bool = False
+    has_lost_peers: bool = False
+    has_joined: bool = False
     idle_ns: int = 0
 
 
@@ -203,10 +203,10 @@ def new_group(job: Job) -> WorkerGroup:
     return group
 
 
-def difference(workers: Sequence[Worker], wanted: Placement) -> tuple[list[Worker], list[Place]]:
+def difference(workers: Sequence[Worker], placement: Placement) -> tuple[list[Worker], list[Place]]:
     """(workers to leave, places of workers to add): a worker whose place is still wanted stays. Of workers with equal
     places the last ones leave."""
-    left = list(wanted)
+    left = list(placement)
     leaving = []
     for worker in workers:
         here = worker.place.node, worker.place.shares  # what else is known of a place may change while it is there

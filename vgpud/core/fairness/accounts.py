@@ -44,28 +44,32 @@ class Accounts:
         # the last user of the API, and the last one before that who was another
         self._last, self._other = (ADMINS, -SECOND_NS), (ADMINS, -SECOND_NS)
 
-    def seen(self, key: int, now_ns: int) -> None:
+    def record_use(self, key: int, now_ns: int) -> None:
         """That user, or an admin, uses the API now."""
         if key != self._last[0]:
             self._other = self._last
         self._last = (key, now_ns)
 
-    def contended(self, uid: int, now_ns: int) -> bool:
+    def is_contended(self, uid: int, now_ns: int) -> bool:
         """Whether another user has used the API recently."""
         return any(key != uid and now_ns - at_ns < self.shares.recent_ns for key, at_ns in (self._last, self._other))
 
     def charge(self, uid: int, spent_ns: int, now_ns: int) -> None:
         """That much of the loop's time went to this user."""
-        (mine, _), (everybodys, _) = self._filled(uid, now_ns)
+        (mine, _), (everybodys, _) = self._refill_buckets(uid, now_ns)
         mine.level_ns = max(mine.level_ns - spent_ns, -self.shares.overdrawn_ns)
         everybodys.level_ns = max(everybodys.level_ns - spent_ns, -self.shares.all_overdrawn_ns)
 
     def wait_ns(self, uid: int, now_ns: int) -> int:
         """How long until this user may continue; 0 = at once."""
-        waits = [-bucket.level_ns * 1000 // milli for bucket, milli in self._filled(uid, now_ns) if bucket.level_ns < 0]
+        waits = [
+            -bucket.level_ns * 1000 // milli
+            for bucket, milli in self._refill_buckets(uid, now_ns)
+            if bucket.level_ns < 0
+        ]
         return max(waits, default=0)
 
-    def _filled(self, uid: int, now_ns: int) -> tuple[tuple[_Bucket, int], ...]:
+    def _refill_buckets(self, uid: int, now_ns: int) -> tuple[tuple[_Bucket, int], ...]:
         """The user's bucket and the common one, as of now, with their rates."""
         mine = self._users.get(uid)
         if mine is None:
@@ -73,7 +77,7 @@ class Accounts:
             if len(self._users) > self.shares.users_max:
                 self._users.popitem(last=False)
         self._users.move_to_end(uid)
-        contended = self.contended(uid, now_ns)
+        contended = self.is_contended(uid, now_ns)
         rates = (self.shares.user_milli, self.shares.users_milli) if contended else (self.shares.alone_milli,) * 2
         both = (mine, rates[0]), (self._all, rates[1])
         for bucket, milli in both:

@@ -21,7 +21,7 @@ class JobCounts:
         self._runners: Counter[int] = Counter()
         self._bytes_by_uid: Counter[int] = Counter()
         self._by_state: Counter[tuple[str, JobState]] = Counter()
-        self.ended: Counter[tuple[str, JobState]] = Counter()
+        self.ends_by_state: Counter[tuple[str, JobState]] = Counter()
         self.waits: dict[str, JobWaits] = {}  # by queue, of jobs that started since the daemon did
 
     @property
@@ -47,7 +47,7 @@ class JobCounts:
         """A job as it is now."""
         queue, uid = job.spec.queue, job.spec.uid
         before = self._seen.pop(job.job_id, None)
-        if job.first_started_ns < 0 and not job.state.ended:
+        if job.first_started_ns < 0 and not job.state.is_final:
             self._unstarted.add(job.job_id)
         elif job.job_id in self._unstarted:
             self._unstarted.remove(job.job_id)
@@ -57,8 +57,8 @@ class JobCounts:
         if before:
             self._by_state[before] -= 1
             self._by_uid[uid] -= 1
-        if job.state.ended:
-            self.ended[queue, job.state] += before is not None
+        if job.state.is_final:
+            self.ends_by_state[queue, job.state] += before is not None
             if before:
                 self._end_runner(job)
             return

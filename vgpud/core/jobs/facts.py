@@ -82,14 +82,14 @@ class Submission:
 class JobFilter:
     """The jobs that a list has."""
 
-    ended: bool = False  # jobs that have ended as well
+    has_ended_jobs: bool = False  # jobs that have ended as well
     uid: int | None = None  # None: of all users
     queue: str = ""  # "": of all queues
     states: tuple[JobState, ...] = ()  # (): in any
     since_ns: int = 0  # jobs that had ended before are left out
 
     def wants(self, job: Job) -> bool:
-        if job.state.ended and not (self.ended and job.ended_ns >= self.since_ns):
+        if job.state.is_final and not (self.has_ended_jobs and job.ended_ns >= self.since_ns):
             return False
         if self.uid not in (None, job.spec.uid) or self.queue not in ("", job.spec.queue):
             return False
@@ -139,7 +139,7 @@ class UsageRow:
 
     queue: str  # "" in a sum over queues
     uid: int  # -1 in a sum over users
-    asked: int
+    requested_service: int
     granted: int
     used: int
     jobs: int = 0

@@ -35,7 +35,7 @@ class JobState(Enum):
     TIMED_OUT = "timed_out"
 
     @property
-    def ended(self) -> bool:
+    def is_final(self) -> bool:
         return self in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT)
 
 

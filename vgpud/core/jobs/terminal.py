@@ -52,11 +52,11 @@ def parse(message: bytes) -> Heard:
     return Heard(kind, data)
 
 
-def typed(keys: bytes) -> bytes:
+def encode_keys(keys: bytes) -> bytes:
     """What was typed, at most INPUT_BYTES_MAX."""
     return b"I" + keys
 
 
-def sized(rows: int, columns: int) -> bytes:
+def encode_size(rows: int, columns: int) -> bytes:
     """The size of the window."""
     return b"W" + rows.to_bytes(2, "little") + columns.to_bytes(2, "little")

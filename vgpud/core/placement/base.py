@@ -44,11 +44,11 @@ class Sharing(Protocol):
     jobs_per_device: int
     most_milli: int  # utilisation of a device by all jobs that share it, at most
 
-    def welcome(self, job: Resident, beside: Sequence[Resident]) -> bool:
+    def welcome(self, job: Resident, residents: Sequence[Resident]) -> bool:
         """Whether a job may be placed beside these. An empty device takes any job."""
         ...
 
-    def objection(self, job: Resident, beside: Sequence[Resident]) -> str:
+    def objection(self, job: Resident, residents: Sequence[Resident]) -> str:
         """Why it may not: a clause about the device; "" when it may."""
         ...
 
@@ -85,7 +85,7 @@ class Room(Protocol):
         """The spec as its queue's rule places it: some rules guarantee less, so that other jobs fit beside it."""
         ...
 
-    def noted(self, job: Job, placement: Placement) -> Placement:
+    def annotate_placement(self, job: Job, placement: Placement) -> Placement:
         """The same with what is known of the job, where its rule uses that."""
         ...
 
@@ -118,7 +118,7 @@ class Room(Protocol):
         """The name of the placement rule of each queue's jobs, and whether they are spread."""
         ...
 
-    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
+    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered_uuids: tuple[str, ...]) -> None:
         """As in events.RoomChanged."""
         ...
 

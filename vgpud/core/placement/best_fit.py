@@ -24,7 +24,7 @@ class BestFit:
         return [sign * fullness(node, i) for i in devices]
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
-        return (left(node),)
+        return (sum_free_capacity(node),)
 
     def consolidates(self, spec: JobSpec) -> bool:
         return False
@@ -37,6 +37,6 @@ def fullness(node: Node, device: int) -> int:
     return taken + (memory_bytes - node.free_bytes[device]) * MILLI_PER_DEVICE
 
 
-def left(node: Node) -> int:
+def sum_free_capacity(node: Node) -> int:
     """How much GPU and CPU is free on a node. What a job takes of it is the same on every node."""
     return sum(node.free_milli) * CPUS_PER_GPU + node.free_cpu_milli

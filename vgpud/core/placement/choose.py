@@ -20,14 +20,14 @@ def choose(shape: Shape, node: Node, rule: Rule) -> Devices | None:
     if not fits:
         return None if fits is None else ()
     if len(fits) == 1:
-        return (_best(shape, 0, node, rule, fits[0]),)
+        return (_choose_device(shape, 0, node, rule, fits[0]),)
     early = topology.group_order(node.groups, fits)
     chosen: list[int] = []
     for part, fit in enumerate(fits):
         left = [i for i in fit if i not in chosen]
         earliest = min(early[i] for i in left)
         left = [i for i in left if early[i] == earliest]
-        chosen.append(_best(shape, part, node, rule, left))
+        chosen.append(_choose_device(shape, part, node, rule, left))
     return tuple(chosen)
 
 
@@ -42,7 +42,7 @@ def _welcoming(shape: Shape, node: Node, sharing: Sharing, fits: list[list[int]]
     return left
 
 
-def _best(shape: Shape, part: int, node: Node, rule: Rule, fit: list[int]) -> int:
+def _choose_device(shape: Shape, part: int, node: Node, rule: Rule, fit: list[int]) -> int:
     """Only one of each sort of device is ranked: many are alike, and the lowest index is the one to take."""
     free_milli, free_bytes, devices = node.free_milli, node.free_bytes, node.devices
     unlike: dict[tuple[object, ...], int] = {}
@@ -59,10 +59,10 @@ def _best(shape: Shape, part: int, node: Node, rule: Rule, fit: list[int]) -> in
     return fit[ranks.index(min(ranks))]
 
 
-def room(shape: Shape, node: Node, most: int) -> int:
+def room(shape: Shape, node: Node, limit: int) -> int:
     """How many members fit on a node as it is, at most `most`, when they are packed."""
     put: list[Devices] = []
-    while len(put) < most and (devices := choose(shape, node, PACK)) is not None:
+    while len(put) < limit and (devices := choose(shape, node, PACK)) is not None:
         shape.change(node, devices, -1)
         put.append(devices)
     for devices in put:

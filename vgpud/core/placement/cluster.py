@@ -22,7 +22,7 @@ from vgpud.core.placement.fgd import PLAIN_MIX, Mix
 from vgpud.core.placement.ranking import Changes, Ranking
 from vgpud.core.placement.registry import make
 from vgpud.core.placement.shape import Devices, Shape, resident
-from vgpud.core.placement.switches import apart
+from vgpud.core.placement.switches import place_one_per_node
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: shapes that are remembered; the least recently used goes first
@@ -89,13 +89,13 @@ class Cluster:
         that has become smaller or is gone."""
         self._add(placement, -1)
         self._move(placement, 1)
-        self._changed(placement)
+        self._record_changes(placement)
 
     def release(self, placement: Placement) -> None:
         """Gives back what take() took."""
         self._add(placement, 1)
         self._move(placement, -1)
-        self._changed(placement)
+        self._record_changes(placement)
 
     def fits(self, placement: Placement) -> bool:
         """Whether exactly this placement is free, e.g. for a suspended job to resume where it was."""
@@ -147,7 +147,7 @@ class Cluster:
         at = [devices.get(share.device_uuid, -1) for share in place.shares]
         return all(i >= 0 and node.offered[i] and node.free_milli[i] >= 0 and node.free_bytes[i] >= 0 for i in at)
 
-    def _changed(self, placement: Placement) -> None:
+    def _record_changes(self, placement: Placement) -> None:
         for place in placement:
             if place.node in self._by_name:
                 self._changes.add(self._by_name[place.node][0])
@@ -182,13 +182,13 @@ class Cluster:
         if node.offered[device]:
             self._free_milli += max(before + milli, 0) - max(before, 0)
 
-    def change(self, name: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
+    def change(self, name: str, direct: tuple[tuple[str, int, int], ...], offered_uuids: tuple[str, ...]) -> None:
         """What slices that are no jobs have reserved on a node, and the only devices on which jobs may be placed.
 
         As in events.RoomChanged; both replace what was set before. Running jobs stay where they are.
         """
         node, devices = self._by_name[name]
-        wanted = [device.uuid in offered for device in node.devices]
+        wanted = [device.uuid in offered_uuids for device in node.devices]
         before = self._direct.get(name, ())
         if wanted == node.offered and direct == before:
             return
@@ -234,7 +234,7 @@ class Cluster:
         sharing = self._rule_of(spec).sharing
         return spec if sharing is None else shared(spec, sharing.jobs_per_device)
 
-    def noted(self, job: Job, placement: Placement) -> Placement:
+    def annotate_placement(self, job: Job, placement: Placement) -> Placement:
         """The same with what is known of the job, where its rule uses that."""
         if self._rule_of(job.spec).sharing is None:
             return placement
@@ -263,20 +263,20 @@ class Cluster:
         rule = self._rule_of(spec)
         ranking = self._ranking(rule, spec.ask)
         shape = ranking.shape
-        if shape.denied is not None:
+        if shape.denial is not None:
             return None
         if spec.members == 1:
-            best = ranking.best()
-            return None if best is None else self.noted(job, (shape.place(self.nodes[best[1]], best[3]),))
+            best = ranking.find_best()
+            return None if best is None else self.annotate_placement(job, (shape.place(self.nodes[best[1]], best[3]),))
         if spec.one_per_node:
-            found = apart(ranking.all(), self.nodes, spec.members)
+            found = place_one_per_node(ranking.all(), self.nodes, spec.members)
         elif rule.consolidates(spec):
-            found = self._together(ranking, self._count(rule, spec.ask, shape), spec.members)
+            found = self._place_on_fewest_nodes(ranking, self._count(rule, spec.ask, shape), spec.members)
         else:
             found = self._anywhere(ranking, spec.members)
         if found is None:
             return None
-        return self.noted(job, tuple(shape.place(self.nodes[at], devices) for at, devices in found))
+        return self.annotate_placement(job, tuple(shape.place(self.nodes[at], devices) for at, devices in found))
 
     def place_outside(self, job: Job, closed: Collection[str]) -> Placement | None:
         """As place(), with these devices not offered for the moment."""
@@ -296,13 +296,15 @@ class Cluster:
         """Each member where the rule ranks it best, given the members before it."""
         with Trial(self.nodes, ranking, self._changes) as trial:
             for _ in range(members):
-                best = ranking.best()
+                best = ranking.find_best()
                 if best is None:
                     return None
                 trial.put(best[1], best[3])
             return trial.put_so_far
 
-    def _together(self, ranking: Ranking, counts: Counts, members: int) -> list[tuple[int, Devices]] | None:
+    def _place_on_fewest_nodes(
+        self, ranking: Ranking, counts: Counts, members: int
+    ) -> list[tuple[int, Devices]] | None:
         """On as few nodes as possible: the one with just enough free for the rest, else the one with most."""
         plan = counts.fewest(members)
         if plan is not None and len(plan) > 1:
@@ -317,10 +319,10 @@ class Cluster:
                     trial.put(index, devices)
             return trial.put_so_far
 
-    def _below_one_switch(self, counts: Counts, members: int, chosen: set[int]) -> list[tuple[int, int]] | None:
+    def _below_one_switch(self, counts: Counts, members: int, node_indices: set[int]) -> list[tuple[int, int]] | None:
         """The same below the lowest switch that has enough free, the one with least of it; None: there is none."""
         for below in switches.levels(range(len(self.nodes)), self.nodes):
-            if any(chosen <= set(nodes) for nodes in below):
+            if any(node_indices <= set(nodes) for nodes in below):
                 return None  # they are as near as possible already
             enough = [nodes for nodes in below if counts.free(nodes) >= members]
             if enough:

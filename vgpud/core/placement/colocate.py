@@ -52,28 +52,28 @@ class Limits:
         self.most_milli = percent * MILLI_PER_DEVICE // 100
         self._pairs = pairs
 
-    def welcome(self, job: Resident, beside: Sequence[Resident]) -> bool:
+    def welcome(self, job: Resident, residents: Sequence[Resident]) -> bool:
         """An empty device takes any job."""
-        if not beside:
+        if not residents:
             return True
-        if len(beside) >= self.jobs_per_device or _used_milli(job, beside) > self.most_milli:
+        if len(residents) >= self.jobs_per_device or _used_milli(job, residents) > self.most_milli:
             return False
-        return not any(self._pairs.lose(job[1], other[1]) for other in beside)
+        return not any(self._pairs.lose(job[1], other[1]) for other in residents)
 
-    def objection(self, job: Resident, beside: Sequence[Resident]) -> str:
+    def objection(self, job: Resident, residents: Sequence[Resident]) -> str:
         """A clause about a device: why it is not; "" when it is."""
-        if self.welcome(job, beside):
+        if self.welcome(job, residents):
             return ""
-        if len(beside) >= self.jobs_per_device:
-            return f"has {len(beside)} job(s), and {self.jobs_per_device} may share it"
-        used_milli = _used_milli(job, beside)
+        if len(residents) >= self.jobs_per_device:
+            return f"has {len(residents)} job(s), and {self.jobs_per_device} may share it"
+        used_milli = _used_milli(job, residents)
         if used_milli > self.most_milli:
             return f"would be used to {_percent(used_milli)}, at most {_percent(self.most_milli)} is allowed"
         return "has a job beside which such jobs lose more than they gain"
 
 
-def _used_milli(job: Resident, beside: Sequence[Resident]) -> int:
-    return job[0] + sum([milli for milli, _ in beside])
+def _used_milli(job: Resident, residents: Sequence[Resident]) -> int:
+    return job[0] + sum([milli for milli, _ in residents])
 
 
 def _percent(milli: int) -> str:

@@ -52,7 +52,7 @@ def mix_of(asks: Iterable[Ask], popular_percent: int = POPULAR_PERCENT) -> Mix:
 class _Table:
     """For nodes of one model with CPU and RAM for the same jobs of the mix."""
 
-    __slots__ = ("unserved", "wider")
+    __slots__ = ("unserved_weights", "wider")
 
     def __init__(self, mix: Mix, model: str, cpu_milli: int, ram_bytes: int) -> None:
         #: by number of whole devices: the weight of the jobs that need more
@@ -68,32 +68,32 @@ class _Table:
             for whole in range(count if count > 1 else 0):
                 self.wider[whole] += weight
         #: by milli-GPU that a device can give: the weight of the jobs that it cannot serve
-        self.unserved = [0] * (MILLI_PER_DEVICE + 1)
+        self.unserved_weights = [0] * (MILLI_PER_DEVICE + 1)
         for milli in range(MILLI_PER_DEVICE, -1, -1):
             from_milli[milli] += from_milli[milli + 1]
-            self.unserved[milli] = from_milli[milli + 1]
+            self.unserved_weights[milli] = from_milli[milli + 1]
 
 
 class _Sums:
     """A node as it is: what each device can give, and F."""
 
-    __slots__ = ("_by_table", "fragmentation", "free", "usable", "version", "whole")
+    __slots__ = ("_by_table", "fragmentation", "free", "usable", "version", "whole_count")
 
     def __init__(self, node: Node, table: _Table) -> None:
         self.version = node.version
         self.free = [free if on else 0 for free, on in zip(node.free_milli, node.offered, strict=True)]
         self.usable = [_usable(node, i, node.free_milli[i], node.free_bytes[i]) for i in range(len(node.devices))]
-        self.whole = self.usable.count(MILLI_PER_DEVICE)
+        self.whole_count = self.usable.count(MILLI_PER_DEVICE)
         self._by_table: dict[_Table, int] = {}
         self.fragmentation = self.devices(table)
-        if self.whole < len(table.wider):
-            self.fragmentation += self.whole * MILLI_PER_DEVICE * table.wider[self.whole]
+        if self.whole_count < len(table.wider):
+            self.fragmentation += self.whole_count * MILLI_PER_DEVICE * table.wider[self.whole_count]
 
     def devices(self, table: _Table) -> int:
         """The sum over devices, without what is whole and not enough."""
         found = self._by_table.get(table)
         if found is None:
-            unserved = table.unserved
+            unserved = table.unserved_weights
             found = sum([free * unserved[usable] for free, usable in zip(self.free, self.usable, strict=True)])
             self._by_table[table] = found
         return found
@@ -147,8 +147,8 @@ class Fgd:
         """How much less is fragmented once these parts have gone on these devices, as 0 to SCORE_MAX."""
         ask, sums = shape.ask, self._sums_of(node)
         table = self._table(node, node.free_cpu_milli - ask.cpu_milli, node.free_ram_bytes - ask.ram_bytes)
-        unserved, wider = table.unserved, table.wider
-        after, whole = sums.devices(table), sums.whole
+        unserved, wider = table.unserved_weights, table.wider
+        after, whole = sums.devices(table), sums.whole_count
         sizes, takes = shape.sizes(node), shape.takes
         for part, i in puts:
             milli = node.free_milli[i] - takes[part]

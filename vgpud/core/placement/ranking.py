@@ -90,7 +90,7 @@ class Ranking:
             rank = (groups_used(node.groups, devices), *rank)
         return (rank, node.index, node.version, devices)
 
-    def best(self) -> Entry | None:
+    def find_best(self) -> Entry | None:
         """The first node where a member fits now."""
         self._refresh()
         heap, nodes = self._heap, self._nodes
@@ -133,7 +133,7 @@ class Ranking:
         seen: dict[object, Entry | None] = {}
         self._heap = []
         for node in self._nodes:
-            state: object = -node.index if shape.named else state_of(node)
+            state: object = -node.index if shape.named_uuids else state_of(node)
             if self._rule.sharing is not None:
                 state = state, tuple(node.residents)
             if state not in seen:

@@ -23,20 +23,20 @@ class Shape:
     the last device of a later part.
     """
 
-    __slots__ = ("_misnamed", "_sizes", "ask", "denied", "models", "named", "parts", "residents", "takes")
+    __slots__ = ("_misnamed", "_sizes", "ask", "denial", "models", "named_uuids", "parts", "residents", "takes")
 
     def __init__(self, ask: Ask, policy: Policy) -> None:
         parts = parts_of(ask.spec, policy) if ask.spec.gpus_milli else []
         self.ask = ask
-        self.denied = parts if isinstance(parts, Denied) else None
+        self.denial = parts if isinstance(parts, Denied) else None
         self.parts: Sequence[Part] = () if isinstance(parts, Denied) else parts
         self.takes = tuple(part.min_milli for part in self.parts)
         self.residents = tuple(resident(ask.utilisation_milli, ask.kind, part.max_milli) for part in self.parts)
         self.models = frozenset(ask.gpu_models)
         names = ask.spec.device_uuids
-        self.named = frozenset(names)
+        self.named_uuids = frozenset(names)
         #: more or fewer are named than it has parts: no node will do
-        self._misnamed = bool(names) and not len(names) == len(self.named) == len(self.parts)
+        self._misnamed = bool(names) and not len(names) == len(self.named_uuids) == len(self.parts)
         self._sizes: dict[int, tuple[tuple[int, ...], ...]] = {}
 
     def sizes(self, node: Node) -> tuple[tuple[int, ...], ...]:
@@ -58,8 +58,8 @@ class Shape:
         fits: list[list[int]] = []
         for milli, sizes in zip(self.takes, self.sizes(node), strict=True):
             fit = [i for i, free in enumerate(free_milli) if free >= milli and free_bytes[i] >= sizes[i] and offered[i]]
-            if self.named:
-                fit = [i for i in fit if node.devices[i].uuid in self.named]
+            if self.named_uuids:
+                fit = [i for i in fit if node.devices[i].uuid in self.named_uuids]
             if len(fit) <= len(fits):
                 return None
             fits.append(fit)
@@ -76,7 +76,7 @@ class Shape:
     def place(self, node: Node, devices: Devices) -> Place:
         """The four numbers on each device, by device index, as admission gives them."""
         chosen = sorted(zip(devices, range(len(devices)), strict=True))
-        shares = tuple(self.parts[part].on(node.devices[i]) for i, part in chosen)
+        shares = tuple(self.parts[part].compute_share(node.devices[i]) for i, part in chosen)
         return Place(node.name, shares, self.ask.cpu_milli, self.ask.ram_bytes)
 
 
@@ -86,7 +86,7 @@ def resident(utilisation_milli: int, class_name: str, max_milli: int) -> Residen
 
 
 def _size_bytes(part: Part, device: Device) -> int:
-    share = part.on(device)
+    share = part.compute_share(device)
     if max(share.mem_max_bytes, share.mem_min_bytes) > device.memory_bytes:
         return NEVER_BYTES
     least = smallest_limit_bytes(device.context_bytes, device.granule_bytes)

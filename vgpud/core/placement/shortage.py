@@ -18,15 +18,15 @@ from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
     """Why it does not fit these nodes, empty and with all devices offered but Kubernetes'; "" when it does."""
     shape = Shape(spec.ask, policy)
-    if shape.denied is not None:
-        return shape.denied.message
-    exact = bool(shape.named or policy.kubernetes_devices)
+    if shape.denial is not None:
+        return shape.denial.message
+    exact = bool(shape.named_uuids or policy.kubernetes_devices)
     holds = _hold(spec, shape, (_empty(node, policy) for node in nodes), exact=exact)
     if holds >= spec.members:
         return ""
     if holds:
         kept = " beside Kubernetes' devices" if policy.kubernetes_devices else ""
-        asked = f"{spec.members} members of {describe(spec.ask)} each{_apart(spec)}"
+        asked = f"{spec.members} members of {describe(spec.ask)} each{_describe_one_per_node(spec)}"
         return f"{asked}: an empty cluster holds {holds}{kept}, ask for no more"
     return _never_one(spec.ask, nodes, policy)
 
@@ -34,10 +34,10 @@ def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> s
 def fits_offered(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> bool:
     """Whether it fits these nodes if they were empty, on the devices that are offered now."""
     shape = Shape(spec.ask, policy)
-    if shape.denied is not None:
+    if shape.denial is not None:
         return False
     empty = (replace(_empty(node, policy), offered=node.offered) for node in nodes)
-    return _hold(spec, shape, empty, exact=bool(shape.named)) >= spec.members
+    return _hold(spec, shape, empty, exact=bool(shape.named_uuids)) >= spec.members
 
 
 def _hold(spec: JobSpec, shape: Shape, empty: Iterable[Node], *, exact: bool) -> int:
@@ -105,7 +105,7 @@ def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
     return f"no node has {describe(ask)} together, however empty: ask for less"
 
 
-def _apart(spec: JobSpec) -> str:
+def _describe_one_per_node(spec: JobSpec) -> str:
     return ", each on another node" if spec.one_per_node else ""
 
 
@@ -127,9 +127,7 @@ def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str
         if holds == spec.members:
             return _unwelcome(shape, nodes, rule, rule.sharing) if rule.sharing is not None else ""
     if holds:
-        return (
-            f"there is free capacity for {holds} of {spec.members} members of {describe(spec.ask)} each{_apart(spec)}"
-        )
+        return f"there is free capacity for {holds} of {spec.members} members of {describe(spec.ask)} each{_describe_one_per_node(spec)}"
     return _missing(shape, nodes)
 
 
@@ -151,8 +149,8 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
     ask = shape.ask
     if shape.models:
         nodes = [node for node in nodes if node.gpu_model in shape.models]
-    if shape.named:
-        nodes = [node for node in nodes if shape.named.intersection(d.uuid for d in node.devices)]
+    if shape.named_uuids:
+        nodes = [node for node in nodes if shape.named_uuids.intersection(d.uuid for d in node.devices)]
     if shape.parts:
         withheld = sum(len(node.offered) - sum(node.offered) for node in nodes)
         fitting = [node for node in nodes if _devices_fit(shape, node)]
@@ -173,7 +171,7 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
 def _fitting(shape: Shape, node: Node, part: int) -> int:
     """How many devices of a node fit a part."""
     milli, sizes = shape.takes[part], shape.sizes(node)[part]
-    devices = [i for i, d in enumerate(node.devices) if not shape.named or d.uuid in shape.named]
+    devices = [i for i, d in enumerate(node.devices) if not shape.named_uuids or d.uuid in shape.named_uuids]
     return sum(node.offered[i] and node.free_milli[i] >= milli and node.free_bytes[i] >= sizes[i] for i in devices)
 
 
@@ -197,14 +195,14 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
         (node.free_milli[i], node.free_bytes[i], node, i)
         for node in nodes
         for i, device in enumerate(node.devices)
-        if node.offered[i] and (not shape.named or device.uuid in shape.named)
+        if node.offered[i] and (not shape.named_uuids or device.uuid in shape.named_uuids)
     ]
     if not rooms:
         return "no device that it may use is offered"
     best = max(rooms, key=lambda room: (room[0] >= milli, room[1] if room[0] >= milli else room[0], -room[2].index))
     free_milli, free_bytes, node, i = best
     size = shape.sizes(node)[0][i]
-    memory = first.on(node.devices[i]).mem_min_bytes if size == NEVER_BYTES else size
+    memory = first.compute_share(node.devices[i]).mem_min_bytes if size == NEVER_BYTES else size
     asked = with_memory(f"{format_gpus(milli)} GPU", node, i, memory)
     has = with_memory(format_gpus(max(free_milli, 0)), node, i, max(free_bytes, 0))
     return f"no device has {asked} free: device {node.devices[i].index} of {node.name} has most, {has}"

@@ -25,12 +25,14 @@ def levels(indices: Iterable[int], nodes: Sequence[Node]) -> Iterator[list[list[
         yield list(below.values())
 
 
-def apart(ranked: Sequence[Entry], nodes: Sequence[Node], members: int) -> list[tuple[int, Devices]] | None:
+def place_one_per_node(
+    entries: Sequence[Entry], nodes: Sequence[Node], members: int
+) -> list[tuple[int, Devices]] | None:
     """Each member on another node, where they are nearest to each other; of equal nodes the best. `ranked`: all nodes
     where one fits, best first."""
-    if len(ranked) < members:
+    if len(entries) < members:
         return None
-    devices = {entry[1]: entry[3] for entry in ranked}
+    devices = {entry[1]: entry[3] for entry in entries}
     chosen = list(devices)
     for below in levels(devices, nodes):
         enough = [group for group in below if len(group) >= members]

@@ -36,7 +36,7 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
     if job.spec.ask.spec.device_uuids:
         return f"on {name}, as --device asks"
     if rule.sharing is not None:
-        return f"on {name}{_beside(node, at, place.utilisation_milli, rule.sharing)}"
+        return f"on {name}{_describe_sharing(node, at, place.utilisation_milli, rule.sharing)}"
     others = _with_room(node, at, share)
     left = with_memory(f"{format_gpus(max(0, node.free_milli[at]))} GPU", node, at, max(0, node.free_bytes[at]))
     left += " is left" if node.told_bytes == 0 else " are left"
@@ -56,7 +56,7 @@ def _with_room(node: Node, at: int, share: Share) -> int:
     )
 
 
-def _beside(node: Node, at: int, own_milli: int, sharing: Sharing) -> str:
+def _describe_sharing(node: Node, at: int, own_milli: int, sharing: Sharing) -> str:
     """How much of the device is used by all residents."""
     there = node.residents[at]
     if len(there) < 2:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vgpud.core.jobs.model import JobSpec, Node
 from vgpud.core.placement.base import Rank
-from vgpud.core.placement.best_fit import fullness, left
+from vgpud.core.placement.best_fit import fullness, sum_free_capacity
 from vgpud.core.placement.shape import Devices, Shape
 
 
@@ -20,7 +20,7 @@ class WorstFit:
         return [fullness(node, i) for i in devices]
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
-        return (-left(node),)
+        return (-sum_free_capacity(node),)
 
     def consolidates(self, spec: JobSpec) -> bool:
         return False

@@ -36,7 +36,7 @@ class Policy(Protocol):
         """Its state has just changed, or changes_at() is reached: updates levels and promotions."""
         ...
 
-    def ended(self, job: Job) -> None:
+    def record_end(self, job: Job) -> None:
         """It is over, in whatever way (its state): policies that learn do it here, and forget the job."""
         ...
 
@@ -60,7 +60,7 @@ class Plain:
     def touch(self, job: Job, now_ns: int) -> None:
         return
 
-    def ended(self, job: Job) -> None:
+    def record_end(self, job: Job) -> None:
         return
 
     def before_all(self, jobs: list[Job], now_ns: int) -> None:

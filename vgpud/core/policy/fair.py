@@ -49,8 +49,8 @@ class Fair(Plain):
         self.weights = weights
         self.past: dict[int, int] = defaultdict(int)  # by uid: millionths of a device x ns, decayed
         self.past_step = 0  # up to which `past` has decayed
-        self.charged: dict[int, int] = {}  # by job: ns that it has run and that are in `past`
-        self.before: dict[int, int] = {}  # by job: its key
+        self.charged_ns: dict[int, int] = {}  # by job: ns that it has run and that are in `past`
+        self.job_keys: dict[int, int] = {}  # by job: its key
 
     def share_ppm(self, job: Job) -> int:
         """Its dominant share, in millionths of a device."""
@@ -66,17 +66,17 @@ class Fair(Plain):
             self._charge(job, now_ns)
         held = {uid: self._past_ppm(uid) for uid in sorted({job.spec.uid for job in jobs})}
         for job in sorted(jobs, key=_own_order):
-            self.before[job.job_id] = int(held[job.spec.uid] / self.weights.get(job.spec.uid, 1))
+            self.job_keys[job.job_id] = int(held[job.spec.uid] / self.weights.get(job.spec.uid, 1))
             held[job.spec.uid] += self.share_ppm(job)
 
     def key(self, job: Job, now_ns: int) -> Key:
-        return (self.before.get(job.job_id, 0), *_own_order(job))
+        return (self.job_keys.get(job.job_id, 0), *_own_order(job))
 
-    def ended(self, job: Job) -> None:
+    def record_end(self, job: Job) -> None:
         self._decay(job.ended_ns)
         self._charge(job, job.ended_ns)
-        self.charged.pop(job.job_id, None)
-        self.before.pop(job.job_id, None)
+        self.charged_ns.pop(job.job_id, None)
+        self.job_keys.pop(job.job_id, None)
 
     def touch(self, job: Job, now_ns: int) -> None:
         self._decay(now_ns)
@@ -86,9 +86,9 @@ class Fair(Plain):
         """Service since the last call; at first that of its present attempt only."""
         if self.step_ns:
             ran_ns = _ran_ns(job, now_ns)
-            before_ns = self.charged.get(job.job_id, ran_ns - job.executed_at(now_ns))
+            before_ns = self.charged_ns.get(job.job_id, ran_ns - job.executed_at(now_ns))
             self.past[job.spec.uid] += self.share_ppm(job) * max(0, ran_ns - before_ns)
-            self.charged[job.job_id] = ran_ns
+            self.charged_ns[job.job_id] = ran_ns
 
     def _decay(self, now_ns: int) -> None:
         if not self.step_ns or now_ns // self.step_ns <= self.past_step:

@@ -47,7 +47,7 @@ CLASS_JOBS = 8
 CLASSES_MAX = 1000
 
 
-def costs(edges: Sequence[int], ends: Sequence[tuple[int, int]], *, evenly: bool) -> list[int]:
+def costs(edges: Sequence[int], ends: Sequence[tuple[int, int]], *, has_even_ends: bool) -> list[int]:
     """1 / G at the beginning of each level: the least service that a job done costs from there on, in units of `edges`.
 
     `edges` begin with 0; `ends`: the chance (dividend, divisor) that a job which has reached a level ends in it,
@@ -57,7 +57,7 @@ def costs(edges: Sequence[int], ends: Sequence[tuple[int, int]], *, evenly: bool
     alive, spent = [ONE], [0]
     for level, (dividend, divisor) in enumerate(ends):
         alive.append(alive[-1] - alive[-1] * dividend // divisor)
-        working = (alive[-2] + alive[-1]) // 2 if evenly else alive[-2]
+        working = (alive[-2] + alive[-1]) // 2 if has_even_ends else alive[-2]
         spent.append(spent[-1] + working * (edges[level + 1] - edges[level]))
     hull: list[int] = []
     found: list[int] = []
@@ -82,7 +82,7 @@ class Table:
 
     ended_in: list[int]
     got_beyond: list[int]
-    seen: int = 0
+    total_ends: int = 0
     fresh: bool = False  # something was counted since `costs` were made
     costs: list[int] = field(default_factory=list)
 
@@ -99,7 +99,7 @@ class Table:
     def count_end(self, first: int, level: int) -> None:
         self.count_beyond(first, level)
         self.ended_in[level] += 1
-        self.seen += 1
+        self.total_ends += 1
 
     def chances(self, prior: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """(dividend, divisor) to end in each level; `prior` counts as much as PRIOR_JOBS of them."""
@@ -125,7 +125,7 @@ class Gittins(Plain):
         self.levels = len(self.edges) - 1
         self.all = Table.empty(self.levels)
         self.classes: OrderedDict[str, Table] = OrderedDict()
-        self.counted: dict[int, int] = {}  # by job that has not ended: up to which level it counts in got_beyond
+        self.counted_levels: dict[int, int] = {}  # by job that has not ended: up to which level it counts in got_beyond
         self.relearn_at = 1
         for served in needed:
             self.all.count_end(0, self._last_level(served))
@@ -163,55 +163,55 @@ class Gittins(Plain):
         rate = job.width_milli if self.by_width else 1
         if job.state is not JobState.RUNNING or job.level == self.levels or not rate:
             return NEVER_NS
-        return now_ns - (self._served(job, now_ns) - self.edges[job.level + 1]) // rate
+        return now_ns - (self._count_service(job, now_ns) - self.edges[job.level + 1]) // rate
 
     def touch(self, job: Job, now_ns: int) -> None:
-        level = self._level(self._served(job, now_ns))
-        before = self.counted.get(job.job_id, 0)
+        level = self._level(self._count_service(job, now_ns))
+        before = self.counted_levels.get(job.job_id, 0)
         if self.learns and level > before:
             self.all.count_beyond(before, level)
             for table in self._classes_of(job):
                 table.count_beyond(before, level)
-            self.counted[job.job_id] = level
+            self.counted_levels[job.job_id] = level
         if level != job.level:
             job.level = level
             job.level_since_ns = now_ns
 
-    def ended(self, job: Job) -> None:
+    def record_end(self, job: Job) -> None:
         """A job that was cancelled or ran out of time shows how long jobs run, not when they end."""
-        counted = self.counted.pop(job.job_id, 0)
+        counted = self.counted_levels.pop(job.job_id, 0)
         if not self.learns or job.state not in (JobState.COMPLETED, JobState.FAILED):
             return
         level = self._last_level(job.attained if self.by_width else job.executed_ns)
         self.all.count_end(counted, level)
         for table in self._classes_of(job):
             table.count_end(counted, level)
-        if self.all.seen >= self.relearn_at:
-            self.relearn_at = self.all.seen + 1 + self.all.seen // RELEARN_PARTS
+        if self.all.total_ends >= self.relearn_at:
+            self.relearn_at = self.all.total_ends + 1 + self.all.total_ends // RELEARN_PARTS
             self._learn()
             self.epoch += 1
 
-    def _served(self, job: Job, now_ns: int) -> int:
+    def _count_service(self, job: Job, now_ns: int) -> int:
         return job.attained_at(now_ns) if self.by_width else job.executed_at(now_ns)
 
-    def _level(self, served: int) -> int:
+    def _level(self, service: int) -> int:
         """Of a job that has attained `served` and has not ended."""
-        return bisect.bisect_right(self.edges, served) - 1
+        return bisect.bisect_right(self.edges, service) - 1
 
-    def _last_level(self, served: int) -> int:
+    def _last_level(self, service: int) -> int:
         """In which a job ended that needed so much."""
-        return min(self._level(max(served - 1, 0)), self.levels - 1)
+        return min(self._level(max(service - 1, 0)), self.levels - 1)
 
     def _learn(self) -> None:
         """Recomputes all costs, those of classes too: keys change here only."""
         table = self.all
         chances = table.chances([(PRIOR_PPM, 1_000_000)] * self.levels) if self.learns else _plain(table)
-        table.costs = [*costs(self.edges, chances, evenly=self.learns), UNKNOWN]
+        table.costs = [*costs(self.edges, chances, has_even_ends=self.learns), UNKNOWN]
         while len(self.classes) > CLASSES_MAX:
             self.classes.popitem(last=False)
         for known in self.classes.values():
-            if known.fresh and known.seen >= CLASS_JOBS:
-                known.costs = [*costs(self.edges, known.chances(chances), evenly=True), UNKNOWN]
+            if known.fresh and known.total_ends >= CLASS_JOBS:
+                known.costs = [*costs(self.edges, known.chances(chances), has_even_ends=True), UNKNOWN]
                 known.fresh = False
 
 

@@ -72,7 +72,7 @@ class Las(Plain):
             job.level = level
             job.level_since_ns = now_ns
 
-    def _served(self, job: Job, now_ns: int) -> int:
+    def _count_service(self, job: Job, now_ns: int) -> int:
         if self.by_width:
             return job.attained_at(now_ns) - job.promoted_attained
         return job.executed_at(now_ns) - job.promoted_executed_ns
@@ -87,14 +87,14 @@ class Las(Plain):
     def _level(self, job: Job, now_ns: int) -> int:
         if self._kept_ns(job, now_ns):
             return 0
-        served = self._served(job, now_ns)
+        served = self._count_service(job, now_ns)
         return sum(1 for threshold in self.thresholds if served >= threshold)
 
     def _falls_at(self, job: Job, now_ns: int) -> int:
         """Of a running job: when it reaches its next threshold."""
         kept = self._kept_ns(job, now_ns)
         rate = job.width_milli if self.by_width else 1
-        served = self._served(job, now_ns)
+        served = self._count_service(job, now_ns)
         level = sum(1 for threshold in self.thresholds if served + kept * rate >= threshold)
         if kept and level:
             return now_ns + kept

@@ -20,7 +20,7 @@ PolicyError = InvalidSpec
 
 
 def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
-    named, words = arguments.named, arguments.words
+    named, words = arguments.named_numbers, arguments.words
     if "every" in named:
         if arguments.numbers or set(named) > {"every"} or words > {"keep"} or named["every"] < LEAST_S:
             raise PolicyError(
@@ -49,7 +49,7 @@ def _gittins(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
 
 
 def _finish_time(name: str, arguments: Arguments) -> Policy:
-    lease_s = arguments.named.get("lease", DEFAULT_LEASE_S)
+    lease_s = arguments.named_numbers.get("lease", DEFAULT_LEASE_S)
     if lease_s < LEAST_S:
         raise PolicyError(f"{name}: leases are looked at when they end: write 1 second or more, for example lease=1200")
     return FinishTimeFairness(name, lease_s=lease_s)
@@ -60,8 +60,8 @@ def _fair(name: str, arguments: Arguments) -> Policy:
         raise PolicyError(f"{name}: a weight of 0 is never served: write for example 1000=0.5")
     return Fair(
         name,
-        memory_gib=arguments.named.get("memory", Fraction(0)),
-        half_life_h=arguments.named.get("half-life", Fraction(0)),
+        memory_gib=arguments.named_numbers.get("memory", Fraction(0)),
+        half_life_h=arguments.named_numbers.get("half-life", Fraction(0)),
         weights=arguments.weights,
     )
 
@@ -96,14 +96,14 @@ CHOICES: dict[str, Choice[Policy]] = {
         "least attained service in time only: short jobs first, wide or narrow, without estimates",
         lambda name, arguments: _las(name, arguments, by_width=False),
         numbers="thresholds in seconds",
-        named=("promote", "quantum", "every"),
+        parameter_names=("promote", "quantum", "every"),
         words=("narrow", "keep"),
     ),
     "2d-las": Choice(
         "least attained service, GPUs x time (Tiresias): short and narrow jobs first",
         lambda name, arguments: _las(name, arguments, by_width=True),
         numbers="thresholds in GPU-seconds",
-        named=("promote", "quantum", "every"),
+        parameter_names=("promote", "quantum", "every"),
         words=("narrow", "keep"),
     ),
     "gittins": Choice(
@@ -121,13 +121,13 @@ CHOICES: dict[str, Choice[Policy]] = {
     "fair": Choice(
         "equal shares for users, by weight, of GPUs and of memory (DRF), now and over the last days (half-life)",
         _fair,
-        named=("memory", "half-life"),
+        parameter_names=("memory", "half-life"),
         weights=True,
     ),
     "ftf": Choice(
         "least finish-time fairness (Themis): the job that is slowed down most, compared with running alone, first",
         _finish_time,
-        named=("lease",),
+        parameter_names=("lease",),
     ),
 }
 

@@ -36,20 +36,20 @@ class Row:
     job_id: int  # 0: the slice was made otherwise
     queue: str
     uid: int
-    asked: int
+    requested_service: int
     granted: int
     used: int
     namespace: str = ""  # of the slice of a Kubernetes claim, and its pod: core/slices.py: pod_of_claim
     pod: str = ""
 
-    def within(self, since_ns: int, until_ns: int) -> tuple[int, int, int]:
+    def get_amounts_between(self, since_ns: int, until_ns: int) -> tuple[int, int, int]:
         """(asked, granted, used) of the part that lies in this time."""
         length = self.end_ns - self.begin_ns
         part = min(self.end_ns, until_ns) - max(self.begin_ns, since_ns)
         if part >= length:
-            return self.asked, self.granted, self.used
+            return self.requested_service, self.granted, self.used
         part = max(0, part)
-        return self.asked * part // length, self.granted * part // length, self.used * part // length
+        return self.requested_service * part // length, self.granted * part // length, self.used * part // length
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class _Open:
     """A slice that exists: its last row, and its properties as of the last call of see()."""
 
     row: Row
-    made: Slice
+    slice_: Slice
     used_ns: int  # as the arbiters counted it then
 
 
@@ -67,41 +67,41 @@ class Ledger:
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
 
-    def open(self, made: Slice, since_ns: int, used_ns: int = 0) -> None:
+    def open(self, slice_: Slice, since_ns: int, used_ns: int = 0) -> None:
         """A slice is there since then; the arbiters count what it uses from `used_ns` on."""
-        whose = (made.name, made.job_id, made.queue, made.owner_uid)
-        row = Row(made.uid, since_ns, since_ns, *whose, 0, 0, 0, *pod_of_claim(made))
-        self._open[made.uid] = _Open(row, made, used_ns)
+        whose = (slice_.name, slice_.job_id, slice_.queue, slice_.owner_uid)
+        row = Row(slice_.uid, since_ns, since_ns, *whose, 0, 0, 0, *pod_of_claim(slice_))
+        self._open[slice_.uid] = _Open(row, slice_, used_ns)
 
     def knows(self, slice_uid: str) -> bool:
         return slice_uid in self._open
 
-    def see(self, made: Slice, used_ns: int, now_ns: int) -> Row:
+    def see(self, slice_: Slice, used_ns: int, now_ns: int) -> Row:
         """Counts the time since the last call, in which the slice was as it was then; from now on it is as given."""
-        known = self._open[made.uid]
+        known = self._open[slice_.uid]
         row = known.row
         passed_ns = max(0, now_ns - row.end_ns)
-        namespace, pod = pod_of_claim(known.made)
+        namespace, pod = pod_of_claim(known.slice_)
         is_anothers = (namespace, pod) != (row.namespace, row.pod) and row.end_ns > row.begin_ns
         used_ns_more = max(0, used_ns - known.used_ns)
         if is_anothers or row.end_ns - row.begin_ns >= ROW_NS:
-            row = replace(row, begin_ns=row.end_ns, asked=0, granted=0, used=0)
+            row = replace(row, begin_ns=row.end_ns, requested_service=0, granted=0, used=0)
         known.row = replace(
             row,
             end_ns=row.end_ns + passed_ns,
-            asked=row.asked + known.made.spec.gpus_milli * passed_ns,
-            granted=row.granted + width_milli(known.made) * passed_ns,
+            requested_service=row.requested_service + known.slice_.spec.gpus_milli * passed_ns,
+            granted=row.granted + width_milli(known.slice_) * passed_ns,
             used=row.used + used_ns_more * 1000,
             namespace=namespace,
             pod=pod,
         )
-        known.made, known.used_ns = made, used_ns
+        known.slice_, known.used_ns = slice_, used_ns
         return known.row
 
-    def close(self, made: Slice, used_ns: int, now_ns: int) -> Row:
+    def close(self, slice_: Slice, used_ns: int, now_ns: int) -> Row:
         """It goes; its last row."""
-        row = self.see(made, used_ns, now_ns)
-        del self._open[made.uid]
+        row = self.see(slice_, used_ns, now_ns)
+        del self._open[slice_.uid]
         return row
 
     def row_of(self, slice_uid: str) -> Row | None:
@@ -110,7 +110,7 @@ class Ledger:
         return known.row if known else None
 
 
-def waited(job: Job, until_ns: int) -> Row | None:
+def make_waiting_row(job: Job, until_ns: int) -> Row | None:
     """The row of a job that has waited since `waiting_since_ns`; None where it has not."""
     begin_ns = job.waiting_since_ns
     if until_ns <= begin_ns:
@@ -148,7 +148,7 @@ class Sums:
         key = _key(row, self._by)
         self._first.setdefault(key, row)
         total = self._found.setdefault(key, [0, 0, 0])
-        for place, amount in enumerate(row.within(self._since_ns, self._until_ns)):
+        for place, amount in enumerate(row.get_amounts_between(self._since_ns, self._until_ns)):
             total[place] += amount
         self._ids.setdefault(key, set()).update({row.job_id} - {0})
 

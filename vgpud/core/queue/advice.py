@@ -26,10 +26,10 @@ def advice(world: QueueState, job: Job, now_ns: int) -> list[str]:
     """One sentence for each change that would help; each has been tried."""
     if job.state is JobState.HELD:
         return [f"vgpu queue release {job.job_id} lets it wait for free capacity"]
-    if not world.waits(job) or world.pinned(job):
+    if not world.waits(job) or world.is_pinned(job):
         return []
     line = world.line(job)
-    first = strict.ahead(world, job)
+    first = strict.find_blocking_job(world, job)
     if first is not None:
         return list(_passing(world, job, first, line, now_ns))
     return [*_shrinking(world, job, line, now_ns), *_smaller(world, job)]
@@ -66,40 +66,42 @@ def _smaller(world: QueueState, job: Job) -> Iterator[str]:
         yield "without --device it would start now"
     if asked.spread > 1 and _starts(world, job, _with(spec, replace(asked, spread=0))):
         yield "without --spread it would start now"
-    steps = _most(asked.gpus_milli // GPUS_STEP_MILLI, lambda n: _starts(world, job, _with(spec, _gpus(asked, n))))
+    steps = _find_greatest(
+        asked.gpus_milli // GPUS_STEP_MILLI, lambda n: _starts(world, job, _with(spec, _gpus(asked, n)))
+    )
     if steps:
         most = f"..{format_gpus(spec.elastic.most_milli)}" if spec.elastic and spec.elastic.most_milli else ""
         yield f"with --gpus {format_gpus(steps * GPUS_STEP_MILLI)}{most} it would start now"
     sizes = MEMORY_STEPS_MAX if asked.mem_min_bytes is None else -(-asked.mem_min_bytes // MEMORY_STEP_BYTES)
-    steps = _most(sizes, lambda n: _starts(world, job, _with(spec, _memory(asked, n))))
+    steps = _find_greatest(sizes, lambda n: _starts(world, job, _with(spec, _memory(asked, n))))
     if steps:
         yield f"with --mem {steps}G it would start now"
-    members = _most(spec.members, lambda n: _starts(world, job, replace(spec, members=n)))
+    members = _find_greatest(spec.members, lambda n: _starts(world, job, replace(spec, members=n)))
     if members and spec.elastic is None:
         yield f"a gang of {members} would start now" if members > 1 else "one member alone would start now"
 
 
-def _most(beyond: int, starts: Callable[[int], bool]) -> int:
+def _find_greatest(upper_bound: int, starts: Callable[[int], bool]) -> int:
     """The greatest number below `beyond` with which it starts; 0 = none."""
-    low, high = 0, max(0, beyond - 1)
+    low, high = 0, max(0, upper_bound - 1)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if starts(middle) else (low, middle - 1)
     return low
 
 
-def _with(spec: JobSpec, asked: Spec) -> JobSpec:
-    return replace(spec, ask=replace(spec.ask, spec=asked))
+def _with(spec: JobSpec, slice_spec: Spec) -> JobSpec:
+    return replace(spec, ask=replace(spec.ask, spec=slice_spec))
 
 
-def _gpus(asked: Spec, steps: int) -> Spec:
+def _gpus(slice_spec: Spec, steps: int) -> Spec:
     milli = steps * GPUS_STEP_MILLI
-    low = None if asked.min_milli is None else min(asked.min_milli, milli)
-    return replace(asked, gpus_milli=milli, min_milli=low)
+    low = None if slice_spec.min_milli is None else min(slice_spec.min_milli, milli)
+    return replace(slice_spec, gpus_milli=milli, min_milli=low)
 
 
-def _memory(asked: Spec, steps: int) -> Spec:
-    return replace(asked, mem_min_bytes=steps * MEMORY_STEP_BYTES, mem_max_bytes=steps * MEMORY_STEP_BYTES)
+def _memory(slice_spec: Spec, steps: int) -> Spec:
+    return replace(slice_spec, mem_min_bytes=steps * MEMORY_STEP_BYTES, mem_max_bytes=steps * MEMORY_STEP_BYTES)
 
 
 def _starts(world: QueueState, job: Job, spec: JobSpec) -> bool:

@@ -54,7 +54,7 @@ class _Wants:
     past: deque[int] = field(default_factory=lambda: deque(maxlen=PAST_PARTS))
     low: list[int] = field(default_factory=list)  # parts in a row that are
     since_ns: int = 0
-    told: bool = False
+    is_reported: bool = False
 
     def look(self, now: Sample) -> str:
         """The sentence, when it is to be told."""
@@ -71,17 +71,19 @@ class _Wants:
 
     def _part(self, wanted_ppm: int, since_ns: int, now_ns: int) -> str:
         usual_ppm = sorted(self.past)[len(self.past) // 2] if len(self.past) >= ENOUGH_PARTS else 0
-        if usual_ppm < WORTH_MILLI * 1000 or wanted_ppm * 1000 >= usual_ppm * (BACK_MILLI if self.told else LOW_MILLI):
+        if usual_ppm < WORTH_MILLI * 1000 or wanted_ppm * 1000 >= usual_ppm * (
+            BACK_MILLI if self.is_reported else LOW_MILLI
+        ):
             self.past.append(wanted_ppm)
             self.low.clear()
-            self.told = False
+            self.is_reported = False
             return ""
         if not self.low:
             self.since_ns = since_ns
         self.low = [*self.low[-LOW_PARTS:], wanted_ppm]
-        if self.told or len(self.low) < LOW_PARTS:
+        if self.is_reported or len(self.low) < LOW_PARTS:
             return ""
-        self.told = True
+        self.is_reported = True
         mean_ppm = sum(self.low) // len(self.low)
         return (
             f"it wants {_percent(mean_ppm)} of its devices' time since {duration(now_ns - self.since_ns)},"
@@ -100,8 +102,8 @@ class _Steps:
     done: int = -1
     grew_ns: int = 0
     longest_ns: int = 0
-    seen: int = 0
-    told: bool = False
+    step_count: int = 0
+    is_reported: bool = False
 
     def look(self, now: Sample) -> str:
         if now.done < 0:
@@ -109,14 +111,14 @@ class _Steps:
         if now.done != self.done:
             if self.done >= 0 and now.done > self.done:
                 gap_ns = now.at_ns - self.grew_ns
-                self.longest_ns = max(self.longest_ns, gap_ns) if not self.told else self.longest_ns
-                self.seen += 1
-            self.done, self.grew_ns, self.told = now.done, now.at_ns, False
+                self.longest_ns = max(self.longest_ns, gap_ns) if not self.is_reported else self.longest_ns
+                self.step_count += 1
+            self.done, self.grew_ns, self.is_reported = now.done, now.at_ns, False
             return ""
         still_ns = now.at_ns - self.grew_ns
-        if self.told or self.seen < ENOUGH_STEPS or still_ns < max(STILL_NS, SLOWER * self.longest_ns):
+        if self.is_reported or self.step_count < ENOUGH_STEPS or still_ns < max(STILL_NS, SLOWER * self.longest_ns):
             return ""
-        self.told = True
+        self.is_reported = True
         usual = duration(self.longest_ns)
         return f"no {now.unit} since {duration(still_ns)}, after {self.done:,} of them; before, one came within {usual}"
 
@@ -134,10 +136,10 @@ class Anomalies:
     @property
     def present(self) -> tuple[str, ...]:
         """Anomalies that were reported and have not ended."""
-        parts = {"wants": self._wants.told, "steps": self._steps.told}
+        parts = {"wants": self._wants.is_reported, "steps": self._steps.is_reported}
         return tuple(text for part, text in self._last.items() if parts[part])
 
-    def changed(self) -> None:
+    def reset_detectors(self) -> None:
         """The job begins, has another size, or resumes."""
         self._wants, self._steps = _Wants(), _Steps()
 

@@ -17,7 +17,7 @@ class Slots:
     """Of one array."""
 
     limit: int
-    taken: set[int] = field(default_factory=set)
+    holders: set[int] = field(default_factory=set)
     waiting: dict[int, None] = field(default_factory=dict)  # jobs without a slot, in the order in which they came
 
 
@@ -34,15 +34,15 @@ class Arrays:
             return True
         slots = self._slots.setdefault(job.spec.array, Slots(job.spec.array_limit))
         slots.limit = job.spec.array_limit  # it may have been changed
-        if job.job_id not in slots.taken:
-            if len(slots.taken) >= slots.limit:
+        if job.job_id not in slots.holders:
+            if len(slots.holders) >= slots.limit:
                 slots.waiting[job.job_id] = None
                 return False
-            slots.taken.add(job.job_id)
+            slots.holders.add(job.job_id)
         slots.waiting.pop(job.job_id, None)
         return True
 
-    def changed(self, job: Job) -> None:
+    def note_change(self, job: Job) -> None:
         """The job may have left its slot, or does not wait for one any more."""
         if job.spec.array_limit:
             self._changed[job.spec.array] = None
@@ -60,8 +60,8 @@ class Arrays:
             slots = self._slots.get(array)
             if slots is None:
                 continue
-            slots.taken = {job_id for job_id in slots.taken if keeps(job_id)}
-            free = slots.limit - len(slots.taken)
+            slots.holders = {job_id for job_id in slots.holders if keeps(job_id)}
+            free = slots.limit - len(slots.holders)
             for job_id in list(slots.waiting):
                 if free <= 0:
                     break
@@ -69,7 +69,7 @@ class Arrays:
                 if waits(job_id):
                     found.append(job_id)
                     free -= 1
-            if not slots.taken and not slots.waiting and not found:
+            if not slots.holders and not slots.waiting and not found:
                 del self._slots[array]
         self._changed.clear()
         return found

@@ -55,7 +55,7 @@ def check_job(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
                 f" have: its limit is {format_bytes(limits.ram_limit_bytes)}",
                 "ram_bytes",
             )
-    if not spec.preemptible and not world.keeps_guarantees(spec, alone=True):
+    if not spec.preemptible and not world.keeps_guarantees(spec, is_alone=True):
         return _invalid(
             f"{format_gpus(spec.width_milli)} GPUs that cannot be preempted would take what other queues are"
             " guaranteed: ask for less, or let it be preempted",
@@ -120,7 +120,7 @@ def _check_after(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
             return _invalid(
                 f"there is no job {job_id} for it to come after: name one that has been submitted before", "after"
             )
-        if other.state.ended and other.state is not JobState.COMPLETED and not spec.after_any:
+        if other.state.is_final and other.state is not JobState.COMPLETED and not spec.after_any:
             return _invalid(
                 f"job {job_id}, after which it shall come, is {other.state.value}: leave it out, or say that any end"
                 " will do",
@@ -140,7 +140,7 @@ def refusal(world: QueueState, event: Event) -> Denied | None:
         return _refuse_change(world, job, event)
     state = job.state
     remedy = ""
-    if isinstance(event, Cancelled) and state.ended:
+    if isinstance(event, Cancelled) and state.is_final:
         remedy = "there is nothing to cancel"
     elif isinstance(event, Held) and state is not JobState.PENDING:
         remedy = "only pending jobs can be held"
@@ -150,21 +150,21 @@ def refusal(world: QueueState, event: Event) -> Denied | None:
         remedy = "it waits already"
     elif isinstance(event, Requeued) and job.stop_to not in (None, JobState.SUSPENDED):
         remedy = f"it is being stopped ({job.stopping}): wait for its end"
-    elif isinstance(event, Requeued) and state.ended:
+    elif isinstance(event, Requeued) and state.is_final:
         remedy = "its environment was deleted when it ended, submit it again"
     return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: {remedy}") if remedy else None
 
 
 def _refuse_change(world: QueueState, job: Job, event: Changed) -> Denied | None:
     state, limit_ns = job.state, event.spec.time_limit_ns
-    if state.ended:
+    if state.is_final:
         return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: there is nothing to change")
     if job.spec.elastic and (event.spec.ask.spec, event.spec.members) != (job.spec.ask.spec, job.spec.members):
         text = f"job {job.job_id} is elastic: its size stays within its bounds by itself; cancel it and submit another"
         return Denied(Reason.PRECONDITION, text, field="gpus_milli")
     if state not in (JobState.PENDING, JobState.HELD):
         other = event.spec.ask.spec.gpus_milli != job.spec.ask.spec.gpus_milli
-        sized = running_size.resized(job, event.spec) if other else job.spec
+        sized = running_size.resize_spec(job, event.spec) if other else job.spec
         if event.spec != replace(sized, time_limit_ns=limit_ns):
             text = f"job {job.job_id} is {state.value}: only its time limit and GPUs can be changed, the rest while it"
             return Denied(Reason.PRECONDITION, f"{text} waits (vgpu queue requeue, then hold)")
@@ -192,7 +192,7 @@ def check_queues(world: QueueState, queues: tuple[QueueSpec, ...]) -> Denied | N
     after = {q.name: q for q in queues}
     for name, line in world.lines.items():
         account = line.account
-        busy = [j.job_id for j in world.jobs.values() if j.spec.queue == name and not j.state.ended]
+        busy = [j.job_id for j in world.jobs.values() if j.spec.queue == name and not j.state.is_final]
         moved = name not in after or after[name].parent != line.spec.parent
         if moved and (busy or account.used.milli):
             what = f"job {busy[0]}" if busy else f"slices of {format_gpus(account.used.milli)} GPUs"

@@ -36,7 +36,7 @@ class Turn:
     failed: int = 0  # bits (waiting.Shapes) of the shapes that no longer fit
     until_ns: int = -1  # start of the reservation, by which backfilled jobs must have ended; -1 = none
     looked_at: int = 0
-    grown: bool = False  # elastic jobs that come before all waiting ones have grown
+    has_grown: bool = False  # elastic jobs that come before all waiting ones have grown
 
 
 @dataclass(slots=True)
@@ -59,14 +59,16 @@ class Decision:
     def __init__(self, world: QueueState, now_ns: int) -> None:
         self.world = world
         self.now_ns = now_ns
-        self.placed: list[Job] = []
+        self.placed_jobs: list[Job] = []
         self.victims: dict[int, Job] = {}
-        self.reclaimed: dict[int, Job] = {}  # suspended jobs that give up what they kept: memory, mostly
+        self.evicted_jobs: dict[int, Job] = {}  # suspended jobs that give up what they kept: memory, mostly
         self.victim_for: dict[int, int] = {}  # job that makes room -> job that it is made for
         self.trims: dict[int, Trim] = {}
         self.trimmed_for: dict[int, int] = {}  # elastic job that shrinks -> job that gets the room
         self.shrink_deadline_ns = NEVER_NS  # when a job has waited so long that elastic jobs shrink for it
-        self.grown: dict[int, JobSpec] = {}  # elastic job that grows before others start -> its spec before
+        self.specs_before_growth: dict[
+            int, JobSpec
+        ] = {}  # elastic job that grows before others start -> its spec before
         self._given = 0  # times that room has been given
         self._stopped = 0  # times that a job was put aside to see whether another fits then
         self._lent_at = (-1, -1)  # (_given, _stopped) as of _all_lent_milli
@@ -95,8 +97,8 @@ class Decision:
     def _advance(self, turn: Turn) -> bool:
         """The next job of this queue; False when its turn is over."""
         line = turn.line
-        if line.spec.elastic_eager and not turn.grown:
-            turn.grown = True
+        if line.spec.elastic_eager and not turn.has_grown:
+            turn.has_grown = True
             self._grow_ahead(line)
             return True
         entry = line.waiting.next(turn.cursor, turn.failed)
@@ -134,13 +136,15 @@ class Decision:
     def _start(self, job: Job, entry: Entry, turn: Turn) -> bool:
         """At its size; where elastic jobs are eager at their most, or with what else is free."""
         asked = job.spec
-        eager = turn.line.spec.elastic_eager and asked.elastic and job.state in WAITING and not self.world.pinned(job)
+        eager = (
+            turn.line.spec.elastic_eager and asked.elastic and job.state in WAITING and not self.world.is_pinned(job)
+        )
         if (
             eager
-            and sizes.size(asked) < (most := sizes.most(job))
+            and sizes.size(asked) < (most := sizes.max_size(job))
             and self._try_place(Request(job, sizes.beginning(asked, most), entry, turn))
         ):
-            job.spec = sizes.sized(asked, most)
+            job.spec = sizes.with_size(asked, most)
             return True
         started = self._try_place(Request(job, asked, entry, turn))
         if started and eager:
@@ -176,23 +180,23 @@ class Decision:
             del self.victims[job.job_id]
             self.victim_for.pop(job.job_id, None)
         else:
-            self.reclaimed.pop(job.job_id, None)
+            self.evicted_jobs.pop(job.job_id, None)
             self.world.unwatch(job)
-            self.placed.append(job)
+            self.placed_jobs.append(job)
 
     # ---- eager queues: the first job gets all that it can use before the next one starts ----
 
     def _grow_ahead(self, line: JobQueue) -> None:
         """Running elastic jobs that come before all waiting jobs grow into free capacity."""
         world, first = self.world, line.waiting.next(None, 0)
-        making_room = world.going or world.leaving or world.claims or self.victims or self.trims or self.reclaimed
+        making_room = world.going or world.leaving or world.claims or self.victims or self.trims or self.evicted_jobs
         if first is None or making_room:
             return  # what is free is not yet free
         running = (job for job in world.elastic.values() if world.line(job) is line and job.job_id in line.running)
         for job in sorted(running, key=lambda one: line.running.entry(one.job_id)):
             if line.policy.preempts and line.running.entry(job.job_id) > first:
                 return
-            if sizes.size(job.spec) >= sizes.most(job) or not elasticity.may_change(world, job, self.now_ns):
+            if sizes.size(job.spec) >= sizes.max_size(job) or not elasticity.may_change(world, job, self.now_ns):
                 continue
             due_ns = max(job.resized_ns, job.started_ns) + line.spec.elastic_idle_ns
             if due_ns > self.now_ns:
@@ -200,7 +204,7 @@ class Decision:
                 continue
             before = job.spec
             if elasticity.grow_to_most(world, job, self.now_ns):
-                self.grown[job.job_id] = before
+                self.specs_before_growth[job.job_id] = before
                 self._given += 1
                 key = line.running.entry(job.job_id)[0]
                 line.stop(job.job_id)
@@ -208,7 +212,7 @@ class Decision:
 
     def _grow(self, job: Job) -> None:
         """An elastic job that starts takes free capacity, up to its maximum."""
-        while sizes.size(job.spec) < sizes.most(job):
+        while sizes.size(job.spec) < sizes.max_size(job):
             more = elasticity.one_more(self.world, job)
             if more is None:
                 return
@@ -218,10 +222,10 @@ class Decision:
 
     def _shrink_back(self, job: Job) -> None:
         """A job that is put aside gives first what it has just grown by: with the rest it may keep running."""
-        before = self.grown.get(job.job_id)
+        before = self.specs_before_growth.get(job.job_id)
         if before is not None and sizes.size(job.spec) >= sizes.size(before):
             self.trims.pop(job.job_id, None)
-            del self.grown[job.job_id]
+            del self.specs_before_growth[job.job_id]
             self.world.resize(job, before, job.placement, self.now_ns)
 
     def _room_of(self, job: Job) -> Placement:
@@ -275,7 +279,7 @@ class Decision:
         waited = self._has_waited(request.job, line)
         claimant = line.account.below_guarantee(request.spec.width_milli)
 
-        def allowed(giver: Job, milli: int) -> bool:
+        def may_give(giver: Job, milli: int) -> bool:
             its = self.world.line(giver)
             if its is line:
                 return waited or (line.policy.preempts and line.running.entry(giver.job_id) > request.entry)
@@ -283,7 +287,7 @@ class Decision:
                 return False
             return its.account.excess_milli(line.account) >= milli
 
-        return allowed
+        return may_give
 
     def _take_from_behind(self, request: Request) -> bool:
         """Takes room that jobs of its queue behind it have."""
@@ -291,12 +295,12 @@ class Decision:
         if not line.policy.preempts or request.turn.until_ns >= 0:
             return False
         free = self.world.room.free_milli() + line.running.weight_after(entry)
-        if free < request.spec.width_milli or not (len(line.running) or self.world.parked):
+        if free < request.spec.width_milli or not (len(line.running) or self.world.parked_jobs):
             return False
-        behind = self._behind(line, entry), self._parked_behind(line, entry)
+        behind = self._find_victims_behind(line, entry), self._parked_behind(line, entry)
         return self._make_room(request, _in_turn(self._cuts(request), *behind))
 
-    def _behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
+    def _find_victims_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         at = line.running.worst(None)
         while at is not None and at > entry:
             victim = self.world.jobs[at[1]]
@@ -305,14 +309,14 @@ class Decision:
             at = line.running.worst(at)
 
     def _parked_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
-        parked = [j for j in self.world.parked if j in line.waiting and line.waiting.entry(j) > entry]
+        parked = [j for j in self.world.parked_jobs if j in line.waiting and line.waiting.entry(j) > entry]
         for job_id in sorted(parked, key=line.waiting.entry, reverse=True):
             if self.world.room.offers(self.world.held[job_id]):
                 yield self.world.jobs[job_id]
 
     def _parked_elsewhere(self, claimant: Account) -> Iterator[Job]:
         """Suspended jobs of queues that have no part in this guarantee, the newest first."""
-        for job_id in sorted(self.world.parked, reverse=True):
+        for job_id in sorted(self.world.parked_jobs, reverse=True):
             line = self.world.line(self.world.jobs[job_id])
             waits = claimant not in line.account.chain and job_id in line.waiting
             if waits and self.world.room.offers(self.world.held[job_id]):
@@ -326,13 +330,13 @@ class Decision:
             return False
         lines = [other for other in self.world.lines.values() if claimant not in other.account.chain]
         running = sum(other.running.weight for other in lines if other.account.excess_milli(line.account) > 0)
-        if not (running or self.world.parked) or self.world.room.free_milli() + running < width_milli:
+        if not (running or self.world.parked_jobs) or self.world.room.free_milli() + running < width_milli:
             return False
-        covered, partly = (self._most_above(lines, line.account, whole=whole) for whole in (True, False))
+        covered, partly = (self._most_above(lines, line.account, keeps_guarantee=whole) for whole in (True, False))
         givers = covered, partly, self._parked_elsewhere(claimant)
         return self._make_room(request, _in_turn(self._cuts(request), *givers))
 
-    def _most_above(self, lines: list[JobQueue], claimant: Account, *, whole: bool) -> Iterator[Job]:
+    def _most_above(self, lines: list[JobQueue], claimant: Account, *, keeps_guarantee: bool) -> Iterator[Job]:
         """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
 
         `whole`: as long as that leaves it all of its guarantee. Other jobs run partly on the guarantee of their
@@ -349,7 +353,7 @@ class Decision:
                 continue
             cursors[line.spec.name] = line.running.worst(at)
             victim = self.world.jobs[at[1]]
-            if (not whole or excess_milli >= victim.width_milli) and self._may_stop(victim, line):
+            if (not keeps_guarantee or excess_milli >= victim.width_milli) and self._may_stop(victim, line):
                 yield victim
 
     def _may_stop(self, job: Job, line: JobQueue) -> bool:
@@ -374,7 +378,7 @@ class Decision:
             if isinstance(victim, Cut):
                 self._cut(victim)
             else:
-                stopped = self._whole(victim, stopped)
+                stopped = self._undo_cuts(victim, stopped)
                 self._displace(victim)
             self._stopped += 1
             stopped.append(victim)
@@ -388,7 +392,7 @@ class Decision:
             placement = self._find(request)
         for victim in reversed(stopped):
             if isinstance(victim, Cut):
-                self._uncut(victim, request, needed=placement is not None)
+                self._uncut(victim, request, has_placement=placement is not None)
             elif placement is not None and not self._fit_both(victim, request):
                 self.victim_for[victim.job_id] = job.job_id
             else:
@@ -407,31 +411,31 @@ class Decision:
     def _trim(self, trim: Trim) -> None:
         spec, room = trim.now()
         self.world.resize(trim.job, spec, room, self.now_ns)
-        if not trim.gone and not trim.gone_milli:
+        if not trim.removed_members and not trim.gone_milli:
             self.trims.pop(trim.job.job_id, None)
 
-    def _uncut(self, cut: Cut, request: Request, *, needed: bool) -> None:
+    def _uncut(self, cut: Cut, request: Request, *, has_placement: bool) -> None:
         """Gives a step back, if the job does not need it."""
         cut.undo()
         self._trim(cut.trim)
-        if needed and not (self._may_fit(request) and self._find(request) is not None):
+        if has_placement and not (self._may_fit(request) and self._find(request) is not None):
             self._cut(cut)
             self.trimmed_for[cut.trim.job.job_id] = request.job.job_id
 
-    def _whole(self, victim: Job, stopped: list[Job | Cut]) -> list[Job | Cut]:
+    def _undo_cuts(self, victim: Job, givers: list[Job | Cut]) -> list[Job | Cut]:
         """The victim gives all that it has: steps by which it was to give a part are undone."""
         trim = self.trims.get(victim.job_id)
-        steps = [one for one in stopped if isinstance(one, Cut) and one.trim is trim]
+        steps = [one for one in givers if isinstance(one, Cut) and one.trim is trim]
         for cut in steps:
             cut.undo()
         if trim is not None and steps:
             self._trim(trim)
-        return [one for one in stopped if one not in steps]
+        return [one for one in givers if one not in steps]
 
     def _fit_both(self, victim: Job, request: Request) -> bool:
         """Whether the job still fits when this one has its room back."""
-        world, runs = self.world, victim.job_id not in self.reclaimed
-        back = self._room_of(victim) if runs else world.kept(victim, victim.suspended_how or How.REQUEUE)
+        world, runs = self.world, victim.job_id not in self.evicted_jobs
+        back = self._room_of(victim) if runs else world.kept_placement(victim, victim.suspended_how or How.REQUEUE)
         world.hold(victim, back)
         if runs:
             world.count(victim, 1, self.now_ns)
@@ -449,22 +453,22 @@ class Decision:
         """For now: it waits like other jobs, and keeps running if it still fits when its turn comes."""
         if victim.state is JobState.SUSPENDED:
             self.world.hold(victim, ())
-            self.reclaimed[victim.job_id] = victim
+            self.evicted_jobs[victim.job_id] = victim
             return
         self._shrink_back(victim)
         line = self.world.line(victim)
         key = line.running.entry(victim.job_id)[0]
         line.stop(victim.job_id)
-        line.enqueue(victim, key, pinned=True)
+        line.enqueue(victim, key, is_pinned=True)
         self.world.hold(victim, ())
         self.world.count(victim, -1, self.now_ns)
         self.victims[victim.job_id] = victim
 
     def _put_back(self, victim: Job) -> None:
         """It is as it was before it was put aside for the present request."""
-        if victim.job_id in self.reclaimed:
+        if victim.job_id in self.evicted_jobs:
             self.world.park(victim)
-            del self.reclaimed[victim.job_id]
+            del self.evicted_jobs[victim.job_id]
         else:
             self._give(victim, victim.spec, self._room_of(victim))
             self._settle(victim)

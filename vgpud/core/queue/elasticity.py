@@ -43,7 +43,7 @@ def lent_milli(world: QueueState, now_ns: int) -> int:
     return sum(milli for job, milli in lenders if milli and may_change(world, job, now_ns))
 
 
-def cuts(world: QueueState, trims: dict[int, Trim], now_ns: int, allowed: Callable[[Job, int], bool]) -> Iterator[Cut]:
+def cuts(world: QueueState, trims: dict[int, Trim], now_ns: int, may_give: Callable[[Job, int], bool]) -> Iterator[Cut]:
     """Steps by which elastic jobs shrink, one for each that is taken from this iterator: first of the job most above
     its minimum, then of the one resized last. The caller applies a step before it takes the next one.
 
@@ -52,7 +52,7 @@ def cuts(world: QueueState, trims: dict[int, Trim], now_ns: int, allowed: Callab
     heap = [
         (-surplus_milli(job), -job.resized_ns, -job.job_id)
         for job in world.elastic.values()
-        if sizes.size(job.spec) > sizes.least(job.spec) and may_change(world, job, now_ns)
+        if sizes.size(job.spec) > sizes.min_size(job.spec) and may_change(world, job, now_ns)
     ]
     heapify(heap)
     while heap:
@@ -60,10 +60,10 @@ def cuts(world: QueueState, trims: dict[int, Trim], now_ns: int, allowed: Callab
         job = world.jobs[-job_id]
         if job.job_id not in world.line(job).running:  # it has been put aside as a whole meanwhile
             continue
-        if not allowed(job, sizes.step_milli(job.spec)):
+        if not may_give(job, sizes.step_milli(job.spec)):
             continue
         yield sizes.next_cut(trims.get(job.job_id) or Trim(job, job.spec, world.held[job.job_id]))
-        if sizes.size(job.spec) > sizes.least(job.spec):
+        if sizes.size(job.spec) > sizes.min_size(job.spec):
             heappush(heap, (-surplus_milli(job), resized_ns, job_id))
 
 
@@ -93,7 +93,7 @@ def grow_at_ns(world: QueueState, now_ns: int) -> int:
     times = (
         acted_ns(world, job) + world.line(job).spec.elastic_idle_ns
         for job in world.elastic.values()
-        if sizes.size(job.spec) < sizes.most(job) and may_change(world, job, now_ns)
+        if sizes.size(job.spec) < sizes.max_size(job) and may_change(world, job, now_ns)
     )
     return min(times, default=NEVER_NS)
 
@@ -109,7 +109,7 @@ def grow(world: QueueState, now_ns: int) -> dict[int, tuple[JobSpec, Placement]]
         for job in world.elastic.values()
         if may_change(world, job, now_ns)
         and acted_ns(world, job) + world.line(job).spec.elastic_idle_ns <= now_ns
-        and sizes.size(job.spec) < sizes.most(job)
+        and sizes.size(job.spec) < sizes.max_size(job)
     ]
     heapify(heap)
     while heap:
@@ -118,14 +118,14 @@ def grow(world: QueueState, now_ns: int) -> dict[int, tuple[JobSpec, Placement]]
         had = job.spec, world.held[job_id]
         if _grow_once(world, job, now_ns):
             before.setdefault(job_id, had)
-            if sizes.size(job.spec) < sizes.most(job):
+            if sizes.size(job.spec) < sizes.max_size(job):
                 heappush(heap, (_part(job), job_id))
     return before
 
 
 def _part(job: Job) -> int:
     """The part of its maximum that it has, in millionths."""
-    return sizes.size(job.spec) * 1_000_000 // sizes.most(job)
+    return sizes.size(job.spec) * 1_000_000 // sizes.max_size(job)
 
 
 def _grow_once(world: QueueState, job: Job, now_ns: int) -> bool:
@@ -138,7 +138,7 @@ def _grow_once(world: QueueState, job: Job, now_ns: int) -> bool:
 def grow_to_most(world: QueueState, job: Job, now_ns: int) -> bool:
     """Grows it as far as capacity is free; returns whether it grew."""
     before = job.spec
-    while sizes.size(job.spec) < sizes.most(job) and _grow_once(world, job, now_ns):
+    while sizes.size(job.spec) < sizes.max_size(job) and _grow_once(world, job, now_ns):
         pass
     return job.spec is not before
 
@@ -146,8 +146,8 @@ def grow_to_most(world: QueueState, job: Job, now_ns: int) -> bool:
 def one_more(world: QueueState, job: Job) -> tuple[JobSpec, Placement] | None:
     """A running job, one step larger, if that is free and within its quotas."""
     spec, room = job.spec, world.held[job.job_id]
-    wanted = min(sizes.size(spec) + sizes.step(spec), sizes.most(job))
-    larger = sizes.sized(spec, wanted)
+    wanted = min(sizes.size(spec) + sizes.step(spec), sizes.max_size(job))
+    larger = sizes.with_size(spec, wanted)
     ask = spec.ask
     members = larger.members - spec.members
     more = larger.width_milli - spec.width_milli, ask.cpu_milli * members, ask.ram_bytes * members

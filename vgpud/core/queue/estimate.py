@@ -18,22 +18,22 @@ _AHEAD_JOBS_MAX = 1000
 STARTS_NS = 5 * SECOND_NS
 
 
-def ends_ns(world: QueueState, job: Job, now_ns: int, *, likely: bool = False) -> int:
+def ends_ns(world: QueueState, job: Job, now_ns: int, *, uses_median: bool = False) -> int:
     """The latest end of the job if it runs from now on; with `likely` the end that is as often early as late."""
     ran_ns = job.executed_at(now_ns)
-    expected_ns = job.spec.duration_ns or _learnt_ns(world, job, ran_ns, now_ns, likely=likely)
+    expected_ns = job.spec.duration_ns or _learnt_ns(world, job, ran_ns, now_ns, uses_median=uses_median)
     most_ns = min(job.spec.time_limit_ns, expected_ns or NEVER_NS)
     if most_ns >= NEVER_NS:
         return NEVER_NS
     return now_ns + max(0, most_ns - ran_ns)
 
 
-def _learnt_ns(world: QueueState, job: Job, ran_ns: int, now_ns: int, *, likely: bool) -> int:
+def _learnt_ns(world: QueueState, job: Job, ran_ns: int, now_ns: int, *, uses_median: bool) -> int:
     """How long jobs like it took; 0 = not known, or it has taken longer."""
     found = world.estimates.of(job.spec.kinds, now_ns)
     if found is None:
         return 0
-    if likely and found.median_ns > ran_ns:
+    if uses_median and found.median_ns > ran_ns:
         return found.median_ns
     return found.high_ns if found.high_ns > ran_ns else 0
 
@@ -46,18 +46,18 @@ def expect(world: QueueState, job: Job, now_ns: int) -> None:
 
 def runs(world: QueueState, job: Job) -> None:
     """The job runs from now on."""
-    world.estimates.started(job.job_id, job.spec.kinds, job.started_ns - job.executed_ns)
+    world.estimates.add_running_job(job.job_id, job.spec.kinds, job.started_ns - job.executed_ns)
 
 
 def stops(world: QueueState, job: Job) -> None:
     """The job no longer runs."""
-    world.estimates.stopped(job.job_id, job.spec.kinds)
+    world.estimates.remove_running_job(job.job_id, job.spec.kinds)
 
 
 def learn(world: QueueState, job: Job) -> None:
     """The job has ended. Only completed jobs, and those that reached their time limit, count."""
     if job.state in (JobState.COMPLETED, JobState.TIMED_OUT) and job.executed_ns:
-        world.estimates.learn(job.spec.kinds, job.executed_ns, ended=job.state is JobState.COMPLETED)
+        world.estimates.learn(job.spec.kinds, job.executed_ns, has_completed=job.state is JobState.COMPLETED)
 
 
 def reserved_start_ns(world: QueueState, job: Job, now_ns: int) -> int:
@@ -91,17 +91,17 @@ def estimated_start_ns(world: QueueState, job: Job, now_ns: int) -> int:
         return now_ns
     key = "starts", line.spec.name
     starts: dict[int, int]
-    made_ns, starts = world.asked.get(key, (-STARTS_NS, {}))
+    made_ns, starts = world.answers.get(key, (-STARTS_NS, {}))
     if now_ns >= made_ns + STARTS_NS:  # running jobs may have outlasted their estimates
         starts = _starts(world, line, now_ns)
-        world.asked[key] = now_ns, starts
+        world.answers[key] = now_ns, starts
     return max(now_ns, starts.get(job.job_id, NEVER_NS))
 
 
 def _starts(world: QueueState, line: JobQueue, now_ns: int) -> dict[int, int]:
     """Estimated starts of the first waiting jobs of a queue: none fits now, so each needs others to end before."""
     free_milli = world.room.free_milli()
-    ends = [(ends_ns(world, world.jobs[j], now_ns, likely=True), world.jobs[j].width_milli) for j in world.held]
+    ends = [(ends_ns(world, world.jobs[j], now_ns, uses_median=True), world.jobs[j].width_milli) for j in world.held]
     heapify(ends)
     found: dict[int, int] = {}
     at_ns, width_milli = heappop(ends) if ends else (NEVER_NS, 0)
@@ -121,13 +121,13 @@ def _starts(world: QueueState, line: JobQueue, now_ns: int) -> dict[int, int]:
             free_milli += width_milli
         found[job_id] = at_ns
         free_milli -= job.width_milli
-        heappush(ends, (ends_ns(world, job, at_ns, likely=True), job.width_milli))
+        heappush(ends, (ends_ns(world, job, at_ns, uses_median=True), job.width_milli))
     return found
 
 
 def expected_start_ns(world: QueueState, job: Job, now_ns: int) -> int:
     """As reserved_start_ns(), cached until something happens."""
     key = "reserved", job.job_id
-    if key not in world.asked:
-        world.asked[key] = reserved_start_ns(world, job, now_ns)
-    return max(now_ns, int(world.asked[key]))
+    if key not in world.answers:
+        world.answers[key] = reserved_start_ns(world, job, now_ns)
+    return max(now_ns, int(world.answers[key]))

@@ -21,12 +21,12 @@ def parse(text: str) -> WorkerGroup:
     body = unseal(text)
     workers = body.get("workers", [])
     if isinstance(workers, list):
-        body["workers"] = [_upgraded(worker) if isinstance(worker, dict) else worker for worker in workers]
+        body["workers"] = [_upgrade_worker(worker) if isinstance(worker, dict) else worker for worker in workers]
     made: WorkerGroup = decode(WorkerGroup, body)
     return made
 
 
-def _upgraded(worker: dict[str, Any]) -> dict[str, Any]:
+def _upgrade_worker(worker: dict[str, Any]) -> dict[str, Any]:
     """Older versions had flags instead of a state."""
     old = {name: worker[name] for name in _FLAGS if name in worker}
     if not old:

@@ -41,16 +41,16 @@ class Lifecycle:
 
     def __init__(self, world: QueueState) -> None:
         self._world = world
-        self.out: list[Command] = []
-        self.resizing = Resizing(world, lambda command: self.out.append(command))
+        self.commands: list[Command] = []
+        self.resizing = Resizing(world, lambda command: self.commands.append(command))
 
     @property
     def jobs(self) -> dict[int, Job]:
         return self._world.jobs
 
     def _save(self, job: Job) -> None:
-        self._world.arrays.changed(job)
-        self.out.append(SaveJob(job))
+        self._world.arrays.note_change(job)
+        self.commands.append(SaveJob(job))
 
     def fill_arrays(self, now_ns: int) -> None:
         """Jobs of arrays with a limit take the slots that others have left."""
@@ -69,11 +69,11 @@ class Lifecycle:
             self.admit(self.jobs[job_id], now_ns)
 
     def _note(self, kind: str, job: Job, text: str) -> None:
-        self.out.append(Note(kind, job.job_id, text))
+        self.commands.append(Note(kind, job.job_id, text))
 
     # ---- submission ----
 
-    def submitted(self, event: Submitted, now_ns: int) -> None:
+    def add_jobs(self, event: Submitted, now_ns: int) -> None:
         array = len(event.job_ids) > 1 or event.spec.index > 0 or bool(event.indices)
         at_ns = event.submitted_ns if event.array else now_ns
         if event.array:
@@ -104,7 +104,7 @@ class Lifecycle:
             if other is None:
                 self._finish(job, JobState.CANCELLED, f"job {other_id}, which it comes after, is not known", now_ns)
                 return
-            failed = other.state.ended and other.state is not JobState.COMPLETED
+            failed = other.state.is_final and other.state is not JobState.COMPLETED
             if failed and not job.spec.after_any:
                 self._finish(job, JobState.CANCELLED, _unmet(other), now_ns)
                 return
@@ -112,7 +112,7 @@ class Lifecycle:
 
     def wait_for_others(self, job: Job) -> None:
         """Notes the jobs that it depends on and that have not ended."""
-        unmet = {i for i in job.spec.after if i in self.jobs and not self.jobs[i].state.ended}
+        unmet = {i for i in job.spec.after if i in self.jobs and not self.jobs[i].state.is_final}
         if unmet:
             self._world.unmet[job.job_id] = unmet
             self._world.unmet_of[job.spec.uid] += len(unmet)
@@ -148,7 +148,7 @@ class Lifecycle:
 
     def begins_again(self, job: Job) -> None:
         """A job starts at its minimum size; a suspended job that can resume only where it was keeps its size."""
-        if not self._world.pinned(job):
+        if not self._world.is_pinned(job):
             job.spec = sizes.at_least(job.spec)
 
     def withdraw(self, now_ns: int) -> None:
@@ -202,7 +202,7 @@ class Lifecycle:
 
     def change(self, job: Job, spec: JobSpec, now_ns: int) -> None:
         """It keeps its place in the order of submission; in another queue, too."""
-        if job.state.ended:
+        if job.state.is_final:
             return
         job.changed = True
         if job.state in (JobState.PENDING, JobState.HELD):
@@ -231,7 +231,7 @@ class Lifecycle:
         if job.state in (JobState.PENDING, JobState.HELD):
             self._leave(job, now_ns)
             self._finish(job, state, why, now_ns)
-        elif not job.state.ended:
+        elif not job.state.is_final:
             self.stop(job, None, state, why, now_ns)
 
     # ---- jobs stop ----
@@ -249,7 +249,7 @@ class Lifecycle:
             self._go(job, how, now_ns)
         job.stop_to, job.stopping = state, why
         self._save(job)
-        self.out.append(StopJob(job.job_id, how, why))
+        self.commands.append(StopJob(job.job_id, how, why))
 
     def _go(self, job: Job, how: How | None, now_ns: int) -> None:
         """Notes what the job physically has until it has gone; the cluster counts what it will keep."""
@@ -258,9 +258,9 @@ class Lifecycle:
         if job.state is JobState.RUNNING:
             world.told_ns[job.job_id] = now_ns
             world.count_going(job, 1)
-        world.hold(job, world.kept(job, how) if how else ())
+        world.hold(job, world.kept_placement(job, how) if how else ())
 
-    def _gone(self, job: Job, now_ns: int, *, preempted: bool = False) -> None:
+    def _release_capacity(self, job: Job, now_ns: int, *, is_preempted: bool = False) -> None:
         """The job has given up its capacity, of whatever type; its times are added up: without the time that its
         preemption took, in which it was served nothing."""
         world = self._world
@@ -278,22 +278,22 @@ class Lifecycle:
         world.hold(job, ())
         world.unwatch(job)
         if job.spec.elastic or job.resizing:
-            self.resizing.gone(job)
+            self.resizing.forget_job(job)
         if running:
             estimate.stops(world, job)
-            ran_ns = (told_ns if preempted else now_ns) - job.started_ns
+            ran_ns = (told_ns if is_preempted else now_ns) - job.started_ns
             job.executed_ns += ran_ns
             job.attained += ran_ns * job.width_milli
 
-    def ended(self, event: JobEnded, now_ns: int) -> None:
+    def handle_job_end(self, event: JobEnded, now_ns: int) -> None:
         job = self.jobs.get(event.job_id)
         if job is None or event.attempt != job.attempt or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
             return
         stop_to, why = job.stop_to, job.stopping
-        self._gone(job, now_ns)
+        self._release_capacity(job, now_ns)
         job.stop_to, job.stopping, job.exit_code, job.start_failures = None, "", event.exit_code, 0
         if stop_to is JobState.PENDING:
-            self._anew(job, now_ns)
+            self._reset_job(job, now_ns)
             self.admit(job, now_ns)
         elif stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
             self._finish(job, stop_to, why, now_ns)
@@ -311,11 +311,11 @@ class Lifecycle:
             self._finish(job, JobState.FAILED, why + tries, now_ns)
             return
         job.not_before_ns = now_ns + min(BACKOFF_FIRST_NS << min(job.failures - 1, 20), BACKOFF_MAX_NS)
-        self._anew(job, now_ns)
+        self._reset_job(job, now_ns)
         self._note("job.retried", job, f"{why}; try {job.failures + 1} of {job.spec.retries + 1} follows")
         self.admit(job, now_ns)
 
-    def _anew(self, job: Job, now_ns: int) -> None:
+    def _reset_job(self, job: Job, now_ns: int) -> None:
         """The job waits to start from the beginning: its progress is lost, its attained service is not."""
         enter(job, JobEvent.RESTART)
         job.spec = sizes.at_least(job.spec)
@@ -332,7 +332,7 @@ class Lifecycle:
         if stop_to is not JobState.SUSPENDED and how is not How.REQUEUE:
             return  # suspended before the order to end arrived: JobEnded follows
         running = job.state is JobState.RUNNING
-        self._gone(job, now_ns, preempted=True)
+        self._release_capacity(job, now_ns, is_preempted=True)
         job.stop_to, job.stopping = None, ""
         if running:
             job.preemptions += 1
@@ -341,7 +341,7 @@ class Lifecycle:
             self._finish(job, stop_to, why, now_ns)
             return
         if how is How.REQUEUE:
-            self._anew(job, now_ns)
+            self._reset_job(job, now_ns)
         else:
             enter(job, JobEvent.SUSPEND)
             job.suspended_how = how
@@ -359,7 +359,7 @@ class Lifecycle:
         if job.spec.elastic or job.changed:  # it ran, perhaps with more than one size: that cannot be taken back
             job.attained = job.attained_at(now_ns)
         job.started_ns = now_ns  # nothing of it ran
-        self._gone(job, now_ns)
+        self._release_capacity(job, now_ns)
         job.stop_to, job.stopping = None, ""
         if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
             self._finish(job, stop_to, why, now_ns)
@@ -372,7 +372,7 @@ class Lifecycle:
         job.not_before_ns = now_ns + wait_ns
         how = job.suspended_how
         if how is None or stop_to is JobState.PENDING:
-            self._anew(job, now_ns)
+            self._reset_job(job, now_ns)
         else:
             enter(job, JobEvent.SUSPEND)
             job.waiting_since_ns = now_ns
@@ -412,8 +412,8 @@ class Lifecycle:
         self._save(job)
         self._note(f"job.{state.value}", job, why)
         if event := world.notices.due_at_end(job, now_ns):
-            self.out.append(Notify(job.job_id, event))
-        world.line(job).policy.ended(job)
+            self.commands.append(Notify(job.job_id, event))
+        world.line(job).policy.record_end(job)
         estimate.learn(world, job)
 
     # ---- decisions are carried out ----
@@ -427,29 +427,31 @@ class Lifecycle:
         world.told_ns[victim.job_id] = now_ns
         world.count_going(victim, 1)
         stays = world.has_slices(victim)  # a suspended job keeps its slices
-        fits = (how for how in world.hows if how is not How.REQUEUE and world.room.fits(world.kept(victim, how)))
+        fits = (
+            how for how in world.hows if how is not How.REQUEUE and world.room.fits(world.kept_placement(victim, how))
+        )
         hows = list(fits) if stays else []
         how = hows[0] if hows else How.REQUEUE
-        world.hold(victim, world.kept(victim, how))
+        world.hold(victim, world.kept_placement(victim, how))
         world.acted_ns = now_ns
         victim.stop_to = JobState.SUSPENDED
-        victim.stopping = reasons.preempted(world, victim, self.jobs[claimant_id])
+        victim.stopping = reasons.explain_preemption(world, victim, self.jobs[claimant_id])
         self._save(victim)
-        self.out.append(StopJob(victim.job_id, how, victim.stopping))
+        self.commands.append(StopJob(victim.job_id, how, victim.stopping))
 
-    def evict(self, parked: Job, claimant_id: int) -> None:
+    def evict(self, job: Job, claimant_id: int) -> None:
         """It is suspended, and gives up what it kept."""
         world = self._world
-        world.line(parked).dequeue(parked.job_id)
-        how = How.EVICT if How.EVICT in world.hows and parked.suspended_how is How.PAUSE else How.REQUEUE
-        if how is How.EVICT and not (world.has_slices(parked) and world.room.fits(world.kept(parked, how))):
+        world.line(job).dequeue(job.job_id)
+        how = How.EVICT if How.EVICT in world.hows and job.suspended_how is How.PAUSE else How.REQUEUE
+        if how is How.EVICT and not (world.has_slices(job) and world.room.fits(world.kept_placement(job, how))):
             how = How.REQUEUE
-        world.going[parked.job_id] = world.kept(parked, parked.suspended_how or how)
-        world.hold(parked, world.kept(parked, how))
-        parked.stop_to = JobState.SUSPENDED
-        parked.stopping = reasons.preempted(world, parked, self.jobs[claimant_id])
-        self._save(parked)
-        self.out.append(StopJob(parked.job_id, how, parked.stopping))
+        world.going[job.job_id] = world.kept_placement(job, job.suspended_how or how)
+        world.hold(job, world.kept_placement(job, how))
+        job.stop_to = JobState.SUSPENDED
+        job.stopping = reasons.explain_preemption(world, job, self.jobs[claimant_id])
+        self._save(job)
+        self.commands.append(StopJob(job.job_id, how, job.stopping))
 
     def start(self, job: Job, now_ns: int) -> None:
         world = self._world
@@ -467,10 +469,10 @@ class Lifecycle:
         self._limit(job, now_ns)
         estimate.expect(world, job, now_ns)
         self._save(job)
-        self.out.append(StartJob(job.job_id, job.attempt, job.placement, resume))
+        self.commands.append(StartJob(job.job_id, job.attempt, job.placement, resume))
         if not resume and world.notices.due(job, START, now_ns):
-            self.out.append(Notify(job.job_id, START))
-        self._note("job.resumed" if resume else "job.started", job, reasons.placed(world, job))
+            self.commands.append(Notify(job.job_id, START))
+        self._note("job.resumed" if resume else "job.started", job, reasons.explain_placement(world, job))
 
     def _runs(self, job: Job, now_ns: int) -> None:
         self._world.run(job, now_ns)
@@ -478,14 +480,14 @@ class Lifecycle:
         if job.spec.elastic:
             self._world.elastic[job.job_id] = job
 
-    def located(self, event: Located) -> None:
+    def update_placement(self, event: Located) -> None:
         """It counts where it is, whoever else was to have that; not while it stops or changes its size."""
         job = self.jobs.get(event.job_id)
         if job is None or job.state is not JobState.RUNNING or event.attempt != job.attempt or job.resizing:
             return
         if job.job_id in self._world.going or len(event.placement) != len(job.placement):
             return
-        job.placement = self._world.room.noted(job, event.placement)
+        job.placement = self._world.room.annotate_placement(job, event.placement)
         self._world.hold(job, job.placement)
         self._save(job)
 
@@ -496,7 +498,7 @@ class Lifecycle:
         world.hold(job, job.resizing or job.placement)
         world.count(job, 1, now_ns)
         self._runs(job, now_ns)
-        self.resizing.again(job)
+        self.resizing.resend_commands(job)
         self._limit(job, now_ns)
         if job.stop_to is not None:
             how = world.hows[0] if job.stop_to is JobState.SUSPENDED else None

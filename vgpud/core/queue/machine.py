@@ -104,7 +104,7 @@ class Machine:
 
     def steps(self, events: Iterable[Event], now_ns: int) -> list[Command]:
         """Everything that happens at one instant, then one decision."""
-        self._world.asked.clear()
+        self._world.answers.clear()
         self._world.now_ns = now_ns
         for event in events:
             self._apply(event, now_ns)
@@ -113,13 +113,13 @@ class Machine:
         self._lives.fill_arrays(now_ns)
         self._decide(now_ns)
         self._wake(now_ns)
-        out, self._lives.out = self._lives.out, []
+        out, self._lives.commands = self._lives.commands, []
         return out
 
     def _apply(self, event: Event, now_ns: int) -> None:
         match event:
             case Submitted():
-                self._lives.submitted(event, now_ns)
+                self._lives.add_jobs(event, now_ns)
             case ArrayThere(job_ids):
                 self._lives.array_there(job_ids, now_ns)
             case Cancelled(job_id, why):
@@ -133,7 +133,7 @@ class Machine:
             case Changed(job_id, spec):
                 self._lives.change(self.jobs[job_id], spec, now_ns)
             case JobEnded():
-                self._lives.ended(event, now_ns)
+                self._lives.handle_job_end(event, now_ns)
             case JobSuspended():
                 self._lives.suspended(event, now_ns)
             case StartFailed():
@@ -145,17 +145,17 @@ class Machine:
                 self._world.set_nodes(nodes, now_ns)
                 self._lives.withdraw(now_ns)
             case Located():
-                self._lives.located(event)
+                self._lives.update_placement(event)
             case Wished():
-                self._lives.resizing.wished(event)
+                self._lives.resizing.set_target(event)
             case Resized():
-                if self._lives.resizing.resized(event, now_ns):
+                if self._lives.resizing.update_size(event, now_ns):
                     self._lives.withdraw(now_ns)
             case DurationsKnown(known):
                 for ran in known:
-                    self._world.estimates.learn(ran.kinds, ran.ran_ns, ended=ran.ended)
+                    self._world.estimates.learn(ran.kinds, ran.ran_ns, has_completed=ran.ended)
             case Measured():
-                sharing.measured(self._world, self._lives, event)
+                sharing.update_utilisation(self._world, self._lives, event)
             case PairLoses():
                 sharing.part(self._world, self._lives, event, now_ns)
             case PairsKnown(pairs):
@@ -189,7 +189,7 @@ class Machine:
     def _wake(self, now_ns: int) -> None:
         at_ns = min(self._world.deadlines.next_ns(), self._look_again_ns, self._world.reservations.next_ns(now_ns))
         if at_ns < NEVER_NS and (at_ns != self._wake_ns or self._wake_ns <= now_ns):
-            self._lives.out.append(Wake(at_ns))
+            self._lives.commands.append(Wake(at_ns))
             self._wake_ns = at_ns
 
     # ---- reservations ----
@@ -211,7 +211,7 @@ class Machine:
             return
         begun = [one for one in active if one not in self._active]
         self._active = active
-        self._lives.out.append(Reserve(active))
+        self._lives.commands.append(Reserve(active))
         for one in begun:
             self._lives.clear_devices(one, now_ns)
 
@@ -226,9 +226,9 @@ class Machine:
             self._resize(decision, now_ns)
         for victim in decision.victims.values():
             self._lives.preempt(victim, decision.victim_for[victim.job_id], now_ns)
-        for parked in decision.reclaimed.values():
+        for parked in decision.evicted_jobs.values():
             self._lives.evict(parked, decision.victim_for[parked.job_id])
-        for job in decision.placed:
+        for job in decision.placed_jobs:
             world.claims[job.job_id] = job
             world.count_claim(job, 1)
         for job in world.startable_claims():
@@ -241,9 +241,13 @@ class Machine:
     def _resize(self, decision: Decision, now_ns: int) -> None:
         """Elastic jobs grow and shrink, as decided; jobs that stop as a whole do neither first."""
         world = self._world
-        for job_id in {**decision.grown, **decision.trims}:
+        for job_id in {**decision.specs_before_growth, **decision.trims}:
             job, trim = self.jobs[job_id], decision.trims.get(job_id)
-            before = decision.grown[job_id] if trim is None else decision.grown.get(job_id, trim.spec)
+            before = (
+                decision.specs_before_growth[job_id]
+                if trim is None
+                else decision.specs_before_growth.get(job_id, trim.spec)
+            )
             if job_id in decision.victims:
                 job.attained += (now_ns - job.started_ns) * (job.width_milli - before.width_milli)
                 job.spec = before
@@ -260,10 +264,10 @@ class Machine:
         world, resizing = self._world, self._lives.resizing
         for job_id in sorted(world.wish_why.keys() & world.elastic.keys()):
             job = world.elastic[job_id]
-            wanted = sizes.most(job)
+            wanted = sizes.max_size(job)
             if sizes.size(job.spec) > wanted and elasticity.may_change(world, job, now_ns):
                 before = job.spec
-                world.resize(job, sizes.sized(before, wanted), world.held[job.job_id][:wanted], now_ns)
+                world.resize(job, sizes.with_size(before, wanted), world.held[job.job_id][:wanted], now_ns)
                 resizing.begin(job, before, world.wish_why[job_id], now_ns)
         self._look_again_ns = min(self._look_again_ns, elasticity.tried_again_ns(world, now_ns))
         if decision.shrink_deadline_ns < NEVER_NS:
@@ -275,7 +279,7 @@ class Machine:
         idle_ns = now_ns - world.acted_ns
         for job_id, (spec, _) in elasticity.grow(world, now_ns).items():
             job = self.jobs[job_id]
-            resizing.begin(job, spec, reasons.grown(world, job, spec, idle_ns), now_ns)
+            resizing.begin(job, spec, reasons.explain_growth(world, job, spec, idle_ns), now_ns)
 
     # ---- after a restart ----
 
@@ -285,7 +289,7 @@ class Machine:
         Running jobs keep their capacity, whatever else has changed; the shell reports then what became of them.
         """
         world = self._world
-        world.asked.clear()
+        world.answers.clear()
         world.acted_ns = world.now_ns = now_ns
         known = sorted(jobs, key=lambda job: job.job_id)
         self.jobs.update((job.job_id, job) for job in known)
@@ -308,7 +312,7 @@ class Machine:
                 self._lives.stop(job, None, job.stop_to, job.stopping, now_ns)
             self._lives.admit(job, now_ns)
         self._wake(now_ns)
-        out, self._lives.out = self._lives.out, []
+        out, self._lives.commands = self._lives.commands, []
         return out
 
     def remember(self, histories: dict[str, int], at_ns: int) -> None:
@@ -321,7 +325,7 @@ class Machine:
     def forget(self, job_ids: Iterable[int]) -> None:
         """Ended jobs that will not be asked for again."""
         for job_id in job_ids:
-            if job_id in self.jobs and self.jobs[job_id].state.ended:
+            if job_id in self.jobs and self.jobs[job_id].state.is_final:
                 del self.jobs[job_id]
 
     # ---- questions ----

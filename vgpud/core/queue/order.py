@@ -135,14 +135,14 @@ class Order:
             self._of[entry[1]] = (entry, bit, weight)
         self._replace(0, len(self._blocks), whole)
 
-    def next(self, after: Entry | None, skip: int) -> Entry | None:
+    def next(self, cursor: Entry | None, skip: int) -> Entry | None:
         """The first entry beyond `after` (None: of all) whose bit is not in `skip`."""
         at, start = 0, 0
-        if after is not None:
-            at = bisect_right(self._lasts, after)
+        if cursor is not None:
+            at = bisect_right(self._lasts, cursor)
             if at == len(self._blocks):
                 return None
-            start = bisect_right(self._blocks[at].entries, after)
+            start = bisect_right(self._blocks[at].entries, cursor)
         for block in self._blocks[at:] if at else self._blocks:
             if block.mask & ~skip:
                 bits = block.bits
@@ -152,14 +152,14 @@ class Order:
             start = 0
         return None
 
-    def worst(self, before: Entry | None) -> Entry | None:
+    def worst(self, cursor: Entry | None) -> Entry | None:
         """The last entry before `before` (None: of all)."""
         if not self._blocks:
             return None
-        if before is None:
+        if cursor is None:
             return self._lasts[-1]
-        at = min(bisect_left(self._lasts, before), len(self._blocks) - 1)
-        index = bisect_left(self._blocks[at].entries, before)
+        at = min(bisect_left(self._lasts, cursor), len(self._blocks) - 1)
+        index = bisect_left(self._blocks[at].entries, cursor)
         if index:
             return self._blocks[at].entries[index - 1]
         return self._lasts[at - 1] if at else None

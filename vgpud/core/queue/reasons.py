@@ -39,7 +39,7 @@ def time_limit(job: Job) -> str:
     return f"its time limit of {duration(job.spec.time_limit_ns)} has run out"
 
 
-def preempted(world: QueueState, victim: Job, claimant: Job) -> str:
+def explain_preemption(world: QueueState, victim: Job, claimant: Job) -> str:
     """Why a job is preempted."""
     if claimant.spec.queue == victim.spec.queue:
         policy = world.line(victim).policy.name
@@ -61,33 +61,33 @@ def shrunk(world: QueueState, job: Job, claimant: Job, now_ns: int) -> str:
         text += f", which comes before it in queue {line.spec.name} ({line.policy.name})"
     else:
         text += f": queue {claimant.spec.queue} is below its guarantee, queue {job.spec.queue} above its own"
-    return f"{text}; it never has less than {sizes.words(job.spec, sizes.least(job.spec))}"
+    return f"{text}; it never has less than {sizes.words(job.spec, sizes.min_size(job.spec))}"
 
 
-def grown(world: QueueState, job: Job, before: JobSpec, idle_ns: int) -> str:
+def explain_growth(world: QueueState, job: Job, old_spec: JobSpec, idle_ns: int) -> str:
     """Why an elastic job takes more, as it has it already."""
-    more = format_gpus(job.width_milli - before.width_milli)
+    more = format_gpus(job.width_milli - old_spec.width_milli)
     free = format_gpus(world.room.free_milli())
     text = f"{more} GPUs were idle and nothing was started, stopped or resized for {duration(idle_ns)}; {free} are left"
-    return f"{text}, and it wants no more than {sizes.words(job.spec, sizes.most(job))}"
+    return f"{text}, and it wants no more than {sizes.words(job.spec, sizes.max_size(job))}"
 
 
-def grown_ahead(world: QueueState, job: Job, before: JobSpec) -> str:
+def grown_ahead(world: QueueState, job: Job, old_spec: JobSpec) -> str:
     """Why an elastic job takes more although others wait."""
-    more, queue = format_gpus(job.width_milli - before.width_milli), job.spec.queue
+    more, queue = format_gpus(job.width_milli - old_spec.width_milli), job.spec.queue
     text = f"{more} GPUs were free, and elastic jobs of queue {queue} that come first take them before others start"
-    return f"{text} (elastic-eager); it wants no more than {sizes.words(job.spec, sizes.most(job))}"
+    return f"{text} (elastic-eager); it wants no more than {sizes.words(job.spec, sizes.max_size(job))}"
 
 
-def wished(job: Job) -> str:
+def explain_target(job: Job) -> str:
     """Why an elastic job gives back workers that no other job has asked for."""
-    return f"more than {sizes.words(job.spec, sizes.most(job))} do not pay off"
+    return f"more than {sizes.words(job.spec, sizes.max_size(job))} do not pay off"
 
 
-def placed(world: QueueState, job: Job) -> str:
+def explain_placement(world: QueueState, job: Job) -> str:
     """Where it runs, and why there."""
     gpus = f"{format_gpus(job.width_milli)} GPU"
-    if world.line(job).spec.elastic_eager and job.spec.elastic and sizes.size(job.spec) > sizes.least(job.spec):
+    if world.line(job).spec.elastic_eager and job.spec.elastic and sizes.size(job.spec) > sizes.min_size(job.spec):
         gpus += f" ({sizes.words(job.spec, sizes.size(job.spec))}: elastic-eager takes all that it can use)"
     why = world.room.why_here(job, job.placement)
     if why:
@@ -99,7 +99,7 @@ def placed(world: QueueState, job: Job) -> str:
 
 def reason(world: QueueState, job: Job, now_ns: int) -> str:
     """Why it waits; how it ended; what is being done to it; "" when it simply runs."""
-    if job.state.ended:
+    if job.state.is_final:
         return job.reason
     if job.job_id in world.going:
         return f"it is being stopped: {job.stopping}"
@@ -136,9 +136,9 @@ def _give_way(world: QueueState, job: Job) -> str:
 def holders(world: QueueState, account: Account) -> str:
     """The jobs that use a quota, the widest first: the end of a sentence."""
     key = "holders", account.spec.name
-    if key not in world.asked:
-        world.asked[key] = _holders(world, account)
-    return str(world.asked[key])
+    if key not in world.answers:
+        world.answers[key] = _holders(world, account)
+    return str(world.answers[key])
 
 
 def _holders(world: QueueState, account: Account) -> str:
@@ -154,7 +154,7 @@ def _holders(world: QueueState, account: Account) -> str:
     return f"; in use by {', '.join(parts)}" if parts else ""
 
 
-def _on(world: QueueState, devices: set[str], job: Job) -> list[int]:
+def _find_neighbours(world: QueueState, devices: set[str], job: Job) -> list[int]:
     """Other jobs that have a part of these devices."""
     return [
         other_id
@@ -168,7 +168,7 @@ def reserved(world: QueueState, job: Job, now_ns: int) -> str:
     against = world.reserved_from(job) if world.reservations.all else []
     if not against or world.find(job) is not None:
         return ""
-    if world.pinned(job):
+    if world.is_pinned(job):
         would = world.could_have(job, job.placement)
     else:
         would = world.room.place(job) is not None
@@ -186,7 +186,7 @@ def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
     over = line.account.limit_for(job.spec)
     if over is not None:
         return over.sentence() + holders(world, over.account)
-    first = strict.ahead(world, job)
+    first = strict.find_blocking_job(world, job)
     if first is not None:
         starts_ns = expected_start_ns(world, first, now_ns)
         when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
@@ -205,10 +205,10 @@ def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
     kept_out = reserved(world, job, now_ns)
     if kept_out:
         return kept_out
-    if world.pinned(job):
+    if world.is_pinned(job):
         missing = world.shortage(job)
         devices = {share.device_uuid for place in job.placement for share in place.shares}
-        there = _on(world, devices, job)
+        there = _find_neighbours(world, devices, job)
         if missing:
             who = f"; {_jobs(there)} {'is' if len(there) == 1 else 'are'} there" if there else ""
             return f"it can resume only where it was, but {missing}{who}"

@@ -25,9 +25,9 @@ _known: dict[type, list[tuple[Field[Any], Any]]] = {}
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(events.Event), *get_args(events.Command))}
 
 
-def to_plain(said: events.Event | events.Command) -> Plain:
+def to_plain(message: events.Event | events.Command) -> Plain:
     """An event or a command as JSON values; "type" is its class."""
-    return {"type": type(said).__name__, **_encode(said)}
+    return {"type": type(message).__name__, **_encode(message)}
 
 
 def from_plain(data: Plain) -> Any:
@@ -119,7 +119,7 @@ def _encode(value: Any) -> Plain:
 def _dataclass_decoder(kind: Any) -> Decoder:
     known = {field.name: _decoder(hint) for field, hint in _fields(kind)}
 
-    def made(data: Any) -> Any:
+    def decode_object(data: Any) -> Any:
         if not isinstance(data, dict):
             raise ValueError(f"{data!r} is no {kind.__name__}")
         unknown = sorted(data.keys() - known.keys())
@@ -130,4 +130,4 @@ def _dataclass_decoder(kind: Any) -> Decoder:
         except TypeError as error:  # a field without a default is missing
             raise ValueError(f"{kind.__name__}: {error}") from error
 
-    return made
+    return decode_object

@@ -55,19 +55,19 @@ def touches(placement: Placement, devices: Collection[str]) -> bool:
     return any(share.device_uuid in devices for place in placement for share in place.shares)
 
 
-def check(found: Sequence[Reservation], queues: Collection[str], now_ns: int) -> Denied | None:
+def check(reservations: Sequence[Reservation], queues: Collection[str], now_ns: int) -> Denied | None:
     """Why these cannot be the reservations; of those that are there already, the last one is new."""
-    if len(found) > RESERVATIONS_MAX:
+    if len(reservations) > RESERVATIONS_MAX:
         text = f"there are {RESERVATIONS_MAX} reservations, which is the limit: remove one (vgpu reserve rm)"
         return Denied(Reason.NO_CAPACITY, text)
-    new = found[-1]
+    new = reservations[-1]
     wrong = _check_words(new) or _check_times(new, now_ns)
     if wrong:
         return wrong
     if new.queue and new.queue not in queues:
         text = f"there is no queue {new.queue!r}: choose one of {', '.join(sorted(queues))}"
         return Denied(Reason.NOT_FOUND, text, field="queue")
-    for other in found[:-1]:
+    for other in reservations[:-1]:
         if other.name == new.name:
             text = f"there is a reservation {new.name!r} already: choose another name, or remove it first"
             return Denied(Reason.EXISTS, text, field="name")

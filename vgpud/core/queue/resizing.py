@@ -22,7 +22,7 @@ class Resizing:
         self._world = world
         self._say = say
 
-    def begin(self, job: Job, before: JobSpec, why: str, now_ns: int) -> None:
+    def begin(self, job: Job, old_spec: JobSpec, why: str, now_ns: int) -> None:
         """The world counts its new size already."""
         world = self._world
         job.resizing = world.held[job.job_id]
@@ -32,19 +32,19 @@ class Resizing:
         self._say(SaveJob(job))
         self._tell(job, why)
         spec = job.spec
-        sizes_said = f"from {sizes.words(before, sizes.size(before))} to {sizes.words(spec, sizes.size(spec))}"
+        sizes_said = f"from {sizes.words(old_spec, sizes.size(old_spec))} to {sizes.words(spec, sizes.size(spec))}"
         self._say(Note("job.resized", job.job_id, f"{sizes_said}: {why}"))
 
     def _tell(self, job: Job, why: str) -> None:
         self._say(ResizeJob(job.job_id, job.attempt, job.resizing, why))
 
     def _note_leaving(self, job: Job) -> None:
-        left = sizes.beyond(job.spec, job.placement, job.resizing)
+        left = sizes.subtract_placement(job.spec, job.placement, job.resizing)
         if left:
             self._world.leaving[job.job_id] = left
             self._world.count_leaving(job, 1)
 
-    def _left(self, job: Job) -> None:
+    def _clear_leaving(self, job: Job) -> None:
         if job.job_id in self._world.leaving:
             self._world.count_leaving(job, -1)
             del self._world.leaving[job.job_id]
@@ -56,7 +56,7 @@ class Resizing:
 
     # ---- what the shell answers ----
 
-    def resized(self, event: Resized, now_ns: int) -> bool:
+    def update_size(self, event: Resized, now_ns: int) -> bool:
         """Returns whether it has kept capacity that was given to other jobs."""
         world = self._world
         job = world.jobs.get(event.job_id)
@@ -65,16 +65,16 @@ class Resizing:
         if job.job_id in world.going or not event.placement or not (job.spec.elastic or job.resizing):
             return False
         # the shell reports where it is; what is known of the job there comes from the queue
-        has, decided = (world.room.noted(job, room) for room in (event.placement, world.held[job.job_id]))
+        has, decided = (world.room.annotate_placement(job, room) for room in (event.placement, world.held[job.job_id]))
         asked = bool(job.resizing)
-        self._left(job)
+        self._clear_leaving(job)
         job.resizing, job.placement, job.resized_ns = (), has, now_ns
         world.acted_ns = now_ns
         world.hold(job, decided)
         kept = False
         if has != decided:
-            kept = bool(sizes.beyond(job.spec, has, decided))
-            spec = sizes.sized(job.spec, sizes.has(job.spec, has))
+            kept = bool(sizes.subtract_placement(job.spec, has, decided))
+            spec = sizes.with_size(job.spec, sizes.has(job.spec, has))
             world.resize(job, spec, has, now_ns)
             self._run_again(job, now_ns)
             if asked:
@@ -85,10 +85,10 @@ class Resizing:
         self._say(SaveJob(job))
         return kept
 
-    def wished(self, event: Wished) -> None:
+    def set_target(self, event: Wished) -> None:
         """The target of its autoscaler; one beyond its bounds counts as the bound."""
         job = self._world.jobs.get(event.job_id)
-        if job is None or job.state.ended or job.spec.elastic is None or not sizes.by_members(job.spec):
+        if job is None or job.state.is_final or job.spec.elastic is None or not sizes.by_members(job.spec):
             return
         elastic = job.spec.elastic
         members = max(elastic.least_members, min(event.members, elastic.most_members))
@@ -103,25 +103,25 @@ class Resizing:
         """It stops, whatever of the change has been done: until it has gone it counts with all that it may have."""
         if not job.resizing:
             return
-        self._left(job)
+        self._clear_leaving(job)
         self._world.hold(job, ())
-        if sizes.beyond(job.spec, job.resizing, job.placement):
+        if sizes.subtract_placement(job.spec, job.resizing, job.placement):
             job.placement = job.resizing
-        spec = sizes.sized(job.spec, sizes.has(job.spec, job.placement))
+        spec = sizes.with_size(job.spec, sizes.has(job.spec, job.placement))
         job.attained += (now_ns - job.started_ns) * (job.width_milli - spec.width_milli)
         job.spec, job.resizing = spec, ()
 
-    def gone(self, job: Job) -> None:
+    def forget_job(self, job: Job) -> None:
         """The job has no capacity any more."""
-        self._left(job)
+        self._clear_leaving(job)
         job.resizing = ()
         self._world.elastic.pop(job.job_id, None)
         self._world.left_alone_ns.pop(job.job_id, None)
 
-    def again(self, job: Job) -> None:
+    def resend_commands(self, job: Job) -> None:
         """After a restart: unanswered commands are sent again, and targets still hold."""
         if job.wished_members:
-            self._world.wish_why[job.job_id] = reasons.wished(job)
+            self._world.wish_why[job.job_id] = reasons.explain_target(job)
         if job.resizing:
             self._note_leaving(job)
             self._tell(job, "it was under way when the daemon was restarted")

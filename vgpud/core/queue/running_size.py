@@ -17,25 +17,25 @@ from vgpud.core.queue.state import QueueState
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 
 
-def resized(job: Job, wanted: JobSpec) -> JobSpec:
+def resize_spec(job: Job, new_spec: JobSpec) -> JobSpec:
     """The job's present specification with the wanted GPUs and the class of similar jobs that they bring."""
-    return replace(sizes.sized(job.spec, sizes.size(wanted)), kinds=wanted.kinds)
+    return replace(sizes.with_size(job.spec, sizes.size(new_spec)), kinds=new_spec.kinds)
 
 
-def grows(job: Job, wanted: JobSpec) -> bool:
+def grows(job: Job, new_spec: JobSpec) -> bool:
     """Whether that is more than it has."""
-    return sizes.size(wanted) > sizes.size(job.spec)
+    return sizes.size(new_spec) > sizes.size(job.spec)
 
 
-def refusal(world: QueueState, job: Job, wanted: JobSpec, by_admin: bool) -> Denied | None:
+def refusal(world: QueueState, job: Job, new_spec: JobSpec, by_admin: bool) -> Denied | None:
     """Why a running job does not get this size. If it is larger, a job of this size has been checked."""
-    text = _unfit(world, job, wanted) or _no_room(world, job, sizes.size(wanted), by_admin)
+    text = _unfit(world, job, new_spec) or _no_room(world, job, sizes.size(new_spec), by_admin)
     return Denied(Reason.PRECONDITION, f"job {job.job_id} {text}", field="gpus_milli") if text else None
 
 
-def _unfit(world: QueueState, job: Job, wanted: JobSpec) -> str:
+def _unfit(world: QueueState, job: Job, new_spec: JobSpec) -> str:
     """Why it cannot be resized at all now, from its verb on."""
-    if sizes.size(wanted) < 1:
+    if sizes.size(new_spec) < 1:
         return "runs: it needs a part of a GPU"
     if job.state is not JobState.RUNNING:
         return f"is {job.state.value}: its GPUs can be changed while it runs or waits"
@@ -55,7 +55,7 @@ def _no_room(world: QueueState, job: Job, wanted_milli: int, by_admin: bool) -> 
         return ""
     if wanted_milli > MILLI_PER_DEVICE:
         return "runs on one device: queue it again (vgpu queue requeue, then hold) for more"
-    account, more = world.line(job).account, sizes.sized(job.spec, more_milli)
+    account, more = world.line(job).account, sizes.with_size(job.spec, more_milli)
     over = account.limit_for_amount(more_milli, 0, 0) or account.limit_for_amount(more_milli, 0, 0, standing=True)
     if over is not None:
         return f"cannot grow: {over.sentence()}"
@@ -79,12 +79,12 @@ def _others_wait(world: QueueState) -> bool:
     )
 
 
-def begin(world: QueueState, job: Job, wanted: JobSpec, now_ns: int) -> JobSpec:
+def begin(world: QueueState, job: Job, new_spec: JobSpec, now_ns: int) -> JobSpec:
     """The queue counts the new size from now on. Returns the specification before."""
     before = job.spec
-    room = sizes.slice_of(world.held[job.job_id], sizes.size(wanted))
+    room = sizes.slice_of(world.held[job.job_id], sizes.size(new_spec))
     (share,) = room[0].shares
-    spec = resized(job, wanted)
+    spec = resize_spec(job, new_spec)
     # memory that followed the GPUs is what it has, also when it starts again
     asked, lowest, highest = spec.ask.spec, share.mem_min_bytes or None, share.mem_max_bytes or None
     if asked.mem_min_bytes is None and asked.mem_max_bytes is None:

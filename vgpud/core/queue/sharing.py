@@ -11,19 +11,19 @@ from vgpud.core.queue.lifecycle import Lifecycle
 from vgpud.core.queue.state import QueueState
 
 
-def measured(world: QueueState, lives: Lifecycle, event: Measured) -> None:
+def update_utilisation(world: QueueState, lives: Lifecycle, event: Measured) -> None:
     """Where its placement goes by what jobs use, that is now known of a job that runs."""
     job = world.jobs.get(event.job_id)
     if job is None or job.state is not JobState.RUNNING:
         return
     ask = replace(job.spec.ask, utilisation_milli=event.utilisation_milli)
     job.spec = replace(job.spec, ask=ask)
-    noted = world.room.noted(job, job.placement)
+    noted = world.room.annotate_placement(job, job.placement)
     if noted != job.placement:
         if world.held.get(job.job_id) == job.placement:
             world.hold(job, noted)
         job.placement = noted
-    lives.out.append(SaveJob(job))
+    lives.commands.append(SaveJob(job))
 
 
 def part(world: QueueState, lives: Lifecycle, event: PairLoses, now_ns: int) -> None:
@@ -31,7 +31,7 @@ def part(world: QueueState, lives: Lifecycle, event: PairLoses, now_ns: int) -> 
     for its user: it resumes elsewhere, or when the other one has gone. Jobs without classes stay: they would be put
     together again."""
     job, other = world.jobs.get(event.job_id), world.jobs.get(event.other_id)
-    if job is None or other is None or not _together(job, other):
+    if job is None or other is None or not _share_device(job, other):
         return
     kind, others = job.placement[0].kind, other.placement[0].kind
     if not kind or not others:
@@ -43,7 +43,7 @@ def part(world: QueueState, lives: Lifecycle, event: PairLoses, now_ns: int) -> 
         lives.stop(job, _how(world, job), JobState.SUSPENDED, why, now_ns)
 
 
-def _together(job: Job, other: Job) -> bool:
+def _share_device(job: Job, other: Job) -> bool:
     """Both run, on a device that they share."""
     running = job.state is other.state is JobState.RUNNING
     return running and job is not other and bool(_devices(job.placement) & _devices(other.placement))

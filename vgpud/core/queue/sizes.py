@@ -31,12 +31,12 @@ def bounds(spec: JobSpec) -> Elastic:
     return spec.elastic
 
 
-def least(spec: JobSpec) -> int:
+def min_size(spec: JobSpec) -> int:
     """The size that it always has when it runs."""
     return bounds(spec).least_members if by_members(spec) else bounds(spec).least_milli
 
 
-def most(job: Job) -> int:
+def max_size(job: Job) -> int:
     """The size that it may have: no more workers than its autoscaler wants."""
     spec = job.spec
     if not by_members(spec):
@@ -52,26 +52,26 @@ def step(spec: JobSpec) -> int:
 
 def step_milli(spec: JobSpec) -> int:
     """GPUs that it gives at a time."""
-    return spec.ask.width_milli if by_members(spec) else min(STEP_MILLI, size(spec) - least(spec))
+    return spec.ask.width_milli if by_members(spec) else min(STEP_MILLI, size(spec) - min_size(spec))
 
 
-def sized(spec: JobSpec, wanted: int) -> JobSpec:
+def with_size(spec: JobSpec, new_size: int) -> JobSpec:
     """The same job at this size."""
     if by_members(spec):
-        return replace(spec, members=wanted)
-    return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, gpus_milli=wanted)))
+        return replace(spec, members=new_size)
+    return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, gpus_milli=new_size)))
 
 
 def at_least(spec: JobSpec) -> JobSpec:
     """The same job at the size at which it starts."""
-    return sized(spec, least(spec)) if spec.elastic and size(spec) != least(spec) else spec
+    return with_size(spec, min_size(spec)) if spec.elastic and size(spec) != min_size(spec) else spec
 
 
-def beginning(spec: JobSpec, wanted: int) -> JobSpec:
+def beginning(spec: JobSpec, new_size: int) -> JobSpec:
     """What a job at its minimum asks for to start at this size; no more memory than at its minimum."""
     if by_members(spec):
-        return sized(spec, wanted)
-    return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, min_milli=wanted)))
+        return with_size(spec, new_size)
+    return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, min_milli=new_size)))
 
 
 def has(spec: JobSpec, placement: Placement) -> int:
@@ -79,29 +79,31 @@ def has(spec: JobSpec, placement: Placement) -> int:
     return len(placement) if by_members(spec) else placement[0].shares[0].min_milli
 
 
-def slice_of(placement: Placement, wanted: int) -> Placement:
+def slice_of(placement: Placement, new_size: int) -> Placement:
     """The placement of a slice at this size: same device, same memory."""
     (place,) = placement
     (share,) = place.shares
-    highest = wanted if share.max_milli == share.min_milli else max(share.max_milli, wanted)
-    return (replace(place, shares=(replace(share, min_milli=wanted, max_milli=highest),)),)
+    highest = new_size if share.max_milli == share.min_milli else max(share.max_milli, new_size)
+    return (replace(place, shares=(replace(share, min_milli=new_size, max_milli=highest),)),)
 
 
-def beyond(spec: JobSpec, before: Placement, after: Placement) -> Placement:
+def subtract_placement(spec: JobSpec, placement: Placement, other_placement: Placement) -> Placement:
     """What the first placement has and the second has not."""
     if by_members(spec):
-        left = list(after)
-        return tuple(place for place in before if not _took(left, place))
-    more = has(spec, before) - has(spec, after)
+        left = list(other_placement)
+        return tuple(place for place in placement if not _took(left, place))
+    more = has(spec, placement) - has(spec, other_placement)
     if more <= 0:
         return ()
-    share = before[0].shares[0]
-    return (Place(before[0].node, (replace(share, min_milli=more, max_milli=more, mem_min_bytes=0, mem_max_bytes=0),)),)
+    share = placement[0].shares[0]
+    return (
+        Place(placement[0].node, (replace(share, min_milli=more, max_milli=more, mem_min_bytes=0, mem_max_bytes=0),)),
+    )
 
 
-def _took(left: list[Place], place: Place) -> bool:
-    if place in left:
-        left.remove(place)
+def _took(places: list[Place], place: Place) -> bool:
+    if place in places:
+        places.remove(place)
         return True
     return False
 
@@ -120,16 +122,16 @@ class Trim:
     job: Job
     spec: JobSpec
     placement: Placement
-    gone: set[int] = field(default_factory=set)  # members, by their place before
+    removed_members: set[int] = field(default_factory=set)  # members, by their place before
     gone_milli: int = 0
 
     def now(self) -> tuple[JobSpec, Placement]:
         """Its spec and its placement without that."""
         if by_members(self.spec):
-            left = tuple(place for index, place in enumerate(self.placement) if index not in self.gone)
-            return sized(self.spec, len(left)), left
+            left = tuple(place for index, place in enumerate(self.placement) if index not in self.removed_members)
+            return with_size(self.spec, len(left)), left
         left_milli = size(self.spec) - self.gone_milli
-        return sized(self.spec, left_milli), slice_of(self.placement, left_milli)
+        return with_size(self.spec, left_milli), slice_of(self.placement, left_milli)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +144,13 @@ class Cut:
 
     def apply(self) -> None:
         if self.member >= 0:
-            self.trim.gone.add(self.member)
+            self.trim.removed_members.add(self.member)
         else:
             self.trim.gone_milli += self.milli
 
     def undo(self) -> None:
         if self.member >= 0:
-            self.trim.gone.discard(self.member)
+            self.trim.removed_members.discard(self.member)
         else:
             self.trim.gone_milli -= self.milli
 
@@ -156,5 +158,5 @@ class Cut:
 def next_cut(trim: Trim) -> Cut:
     """The next step of a job above its minimum: of members the last one."""
     if by_members(trim.spec):
-        return Cut(trim, member=max(i for i in range(len(trim.placement)) if i not in trim.gone))
+        return Cut(trim, member=max(i for i in range(len(trim.placement)) if i not in trim.removed_members))
     return Cut(trim, milli=step_milli(trim.job.spec))

@@ -47,7 +47,7 @@ class QueueState:
         self.left_alone_ns: dict[int, int] = {}  # elastic jobs that could not be resized: when that is tried again
         self.wish_why: dict[int, str] = {}  # elastic jobs: the reasons of their autoscalers' last targets
         self.acted_ns = 0  # when something was started, stopped or resized last
-        self.parked: dict[int, Job] = {}  # suspended jobs that still have a reservation
+        self.parked_jobs: dict[int, Job] = {}  # suspended jobs that still have a reservation
         self.claims: dict[int, Job] = {}  # jobs whose placement is still being freed, oldest first
         self.notices = Notices()
         self.reservations = Reservations()
@@ -60,7 +60,7 @@ class QueueState:
         self.dependents: dict[int, dict[int, None]] = {}  # job -> jobs that depend on it, in order
         self.unmet_of: Counter[int] = Counter()  # by uid: number of dependencies of all its jobs
         #: answers to readers, valid until something happens
-        self.asked: dict[object, Any] = {}
+        self.answers: dict[object, Any] = {}
         #: members of all placed jobs: each has a slice, and a node has only so many
         self.members = 0
         self.members_max = NEVER_NS
@@ -74,7 +74,7 @@ class QueueState:
     def set_queues(self, queues: tuple[QueueSpec, ...], now_ns: int) -> None:
         """Replaces the queues; one that still has jobs stays."""
         gone = [n for n, line in self.lines.items() if n not in {q.name for q in queues}]
-        busy = {job.spec.queue for job in self.jobs.values() if not job.state.ended} if gone else set()
+        busy = {job.spec.queue for job in self.jobs.values() if not job.state.is_final} if gone else set()
         queues += tuple(self.lines[n].spec for n in gone if n in busy)
         before = self.lines
         self.lines = {}
@@ -112,7 +112,7 @@ class QueueState:
         apart: tuple[object, ...] = ()
         if self.reservations.all:  # what decides on which devices it may be, besides what it asks for
             apart = (spec.time_limit_ns, spec.duration_ns, job.executed_ns, spec.kinds)
-        line.enqueue(job, line.policy.key(job, now_ns), self.pinned(job), apart)
+        line.enqueue(job, line.policy.key(job, now_ns), self.is_pinned(job), apart)
         self._watch(job, line, now_ns)
 
     def run(self, job: Job, now_ns: int) -> None:
@@ -156,7 +156,7 @@ class QueueState:
 
     # ---- placements ----
 
-    def pinned(self, job: Job) -> bool:
+    def is_pinned(self, job: Job) -> bool:
         """Whether it can resume only where it was."""
         return job.state is JobState.SUSPENDED and not (self.moves and job.suspended_how is How.EVICT)
 
@@ -166,7 +166,7 @@ class QueueState:
         if wanted.spec.width_milli > self.room.free_milli() or not self.has_slices(wanted):
             return None
         closed = devices_of(self.reserved_from(wanted)) if self.reservations.all else frozenset()
-        if not self.pinned(job):
+        if not self.is_pinned(job):
             return self.room.place_outside(wanted, closed) if closed else self.room.place(wanted)
         if touches(job.placement, closed):
             return None
@@ -213,7 +213,7 @@ class QueueState:
 
     def hold(self, job: Job, placement: Placement) -> None:
         """Reserves exactly this for the job."""
-        self.parked.pop(job.job_id, None)
+        self.parked_jobs.pop(job.job_id, None)
         kept = self.held.pop(job.job_id, ())
         if kept:
             self.room.release(kept)
@@ -225,12 +225,12 @@ class QueueState:
 
     def park(self, job: Job) -> None:
         """A suspended job: reserves what it still takes."""
-        kept = self.kept(job, job.suspended_how) if job.suspended_how else ()
+        kept = self.kept_placement(job, job.suspended_how) if job.suspended_how else ()
         self.hold(job, kept)
         if kept:
-            self.parked[job.job_id] = job
+            self.parked_jobs[job.job_id] = job
 
-    def kept(self, job: Job, how: How) -> Placement:
+    def kept_placement(self, job: Job, how: How) -> Placement:
         """What a job that has been stopped this way still takes: its memory on the devices, its RAM."""
         if how is How.REQUEUE or (how is How.EVICT and self.moves):
             return ()
@@ -258,7 +258,11 @@ class QueueState:
         occupied = {
             **self.going,
             **self.leaving,
-            **{j: self.kept(job, job.suspended_how) for j in candidates if (job := self.jobs[j]).suspended_how},
+            **{
+                j: self.kept_placement(job, job.suspended_how)
+                for j in candidates
+                if (job := self.jobs[j]).suspended_how
+            },
         }
         found: set[int] = set()
         if not candidates:
@@ -296,7 +300,7 @@ class QueueState:
 
     def count_claim(self, job: Job, sign: int) -> None:
         for account in self.line(job).account.chain:
-            account.claimed.add(job.spec, sign)
+            account.claimed_amount.add(job.spec, sign)
 
     def count_going(self, job: Job, sign: int) -> None:
         for account in self.line(job).account.chain:
@@ -304,18 +308,18 @@ class QueueState:
 
     def count_leaving(self, job: Job, sign: int) -> None:
         """What a job that has been told to shrink still has; call it before `leaving` forgets it."""
-        more = sizes.sized(job.spec, sizes.has(job.spec, job.placement))
+        more = sizes.with_size(job.spec, sizes.has(job.spec, job.placement))
         for account in self.line(job).account.chain:
             account.going.add(more, sign)
             account.going.add(job.spec, -sign)
 
-    def keeps_guarantees(self, spec: JobSpec, *, alone: bool = False) -> bool:
+    def keeps_guarantees(self, spec: JobSpec, *, is_alone: bool = False) -> bool:
         """Whether all guarantees can still be met when such a job runs, which cannot be preempted.
 
         `alone`: if nothing else were to run.
         """
         own = self.lines[spec.queue].account
-        fixed_milli = 0 if alone else own.fixed_milli
+        fixed_milli = 0 if is_alone else own.fixed_milli
         if fixed_milli + spec.width_milli <= own.spec.guarantee_milli:
             return True
         if not any(line.spec.guarantee_milli for line in self.lines.values()):
@@ -323,16 +327,16 @@ class QueueState:
         needed = 0
         for line in self.lines.values():
             if line.account.parent is None:
-                needed += self._needs(line.account, own, spec.width_milli, alone)
+                needed += self._needs(line.account, own, spec.width_milli, is_alone)
         return needed <= self.room.total_milli()
 
-    def _needs(self, account: Account, own: Account, width_milli: int, alone: bool) -> int:
+    def _needs(self, account: Account, own: Account, width_milli: int, is_alone: bool) -> int:
         """What it may demand: its guarantee, or more where jobs that cannot be preempted use more."""
         below = [line.account for line in self.lines.values() if line.account.parent is account]
-        fixed = 0 if alone else account.fixed_milli - sum(child.fixed_milli for child in below)
+        fixed = 0 if is_alone else account.fixed_milli - sum(child.fixed_milli for child in below)
         if account is own:
             fixed += width_milli
-        needed = sum(self._needs(child, own, width_milli, alone) for child in below)
+        needed = sum(self._needs(child, own, width_milli, is_alone) for child in below)
         return max(account.spec.guarantee_milli, fixed + needed)
 
     def set_direct(self, node: str, held: tuple[tuple[str, int, int, int], ...], now_ns: int) -> None:

@@ -21,10 +21,12 @@ def holds_up(world: QueueState, job: Job) -> bool:
         return False
     if any(spec.ask.ram_bytes * spec.members > one.ram_limit_bytes for one in limits):
         return False
-    return spec.members <= world.members_max and world.room.has_devices(job, job.placement if world.pinned(job) else ())
+    return spec.members <= world.members_max and world.room.has_devices(
+        job, job.placement if world.is_pinned(job) else ()
+    )
 
 
-def ahead(world: QueueState, job: Job) -> Job | None:
+def find_blocking_job(world: QueueState, job: Job) -> Job | None:
     """The job that a strict queue waits for before this one may start."""
     line = world.line(job)
     for job_id in line.waiting if line.spec.strict else ():

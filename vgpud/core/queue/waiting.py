@@ -48,13 +48,21 @@ class JobQueue:
         self._widths: Counter[int] = Counter()
         self._epoch = policy.epoch
 
-    def enqueue(self, job: Job, key: Key, pinned: bool, apart: tuple[object, ...] = ()) -> None:
+    def enqueue(self, job: Job, key: Key, is_pinned: bool, shape_details: tuple[object, ...] = ()) -> None:
         """The job waits from now on. `pinned`: it can resume only where it was, so no other job has its shape; `apart`:
         jobs of one shape have the same of these, too."""
         spec = job.spec
         shape: object = job.job_id
-        if not pinned:
-            shape = (spec.ask, spec.members, spec.one_per_node, spec.preemptible, spec.model, spec.skew_ppm, *apart)
+        if not is_pinned:
+            shape = (
+                spec.ask,
+                spec.members,
+                spec.one_per_node,
+                spec.preemptible,
+                spec.model,
+                spec.skew_ppm,
+                *shape_details,
+            )
         self._shape_of[job.job_id] = shape
         self._width_of[job.job_id] = spec.width_milli
         self._widths[spec.width_milli] += 1

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from vgpud.api.turns import charged
+from vgpud.api.turns import charge_work
 from vgpud.core.jobs.events import ArrayThere, Cancelled, Submitted
 from vgpud.core.jobs.facts import Submission
 from vgpud.core.jobs.model import JobState
@@ -45,7 +45,7 @@ class Arrays:
     async def submit(self, submission: Submission, request: Request) -> StoreError | None:
         """All of the array or nothing, also where the client has gone meanwhile. Returns why nothing."""
         self.to_come[request.uid] += len(request.job_ids)
-        task = self._jobs.spawn(_run(charged(self._submit(submission, request))))
+        task = self._jobs.spawn(_run(charge_work(self._submit(submission, request))))
         if request.request_id:
             key = request.uid, request.request_id
             self._under_way[key] = task
@@ -66,7 +66,7 @@ class Arrays:
                 jobs.process_events(event, request=None if begin else kept)
                 entered += ids[part]
                 self.to_come[request.uid] -= len(ids[part])
-                await jobs.written(ids[part])
+                await jobs.wait_until_written(ids[part])
                 await _let_others_go(began_s)
             await jobs.on_disk(ids)
         except StoreError as error:
@@ -84,7 +84,7 @@ class Arrays:
 
     async def cancel(self, job_ids: Sequence[int], why: str) -> None:
         """Those that have not ended, also where the client has gone meanwhile."""
-        await asyncio.shield(self._jobs.spawn(_run(charged(self._cancel(job_ids, why)))))
+        await asyncio.shield(self._jobs.spawn(_run(charge_work(self._cancel(job_ids, why)))))
 
     async def _cancel(self, job_ids: Sequence[int], why: str) -> None:
         """The last ones first, and those that run behind the others: none starts for one that ends."""
@@ -93,10 +93,10 @@ class Arrays:
         order = [*sorted(set(job_ids) - set(running), reverse=True), *running]
         for begin in range(0, len(order), PART_JOBS):
             began_s = time.monotonic()
-            part = [i for i in order[begin : begin + PART_JOBS] if i in known and not known[i].state.ended]
+            part = [i for i in order[begin : begin + PART_JOBS] if i in known and not known[i].state.is_final]
             self._jobs.process_events(*(Cancelled(i, why) for i in part))
             with contextlib.suppress(StoreError):  # they end all the same; it is tried again, and reported at the end
-                await self._jobs.written(part)
+                await self._jobs.wait_until_written(part)
             await _let_others_go(began_s)
 
 

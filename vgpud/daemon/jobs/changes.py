@@ -26,16 +26,16 @@ class Changes:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def since(self, after: int) -> tuple[int, list[int]]:
+    def since(self, after_change: int) -> tuple[int, list[int]]:
         """The number of the last change, and the jobs that have changed since number `after`, oldest change first."""
         found = []
         for job_id, number in reversed(self._numbers.items()):
-            if number <= after:
+            if number <= after_change:
                 break
             found.append(job_id)
         return self._last, found[::-1]
 
-    async def wait(self, after: int, timeout_s: float) -> None:
-        if self._last <= after:
+    async def wait(self, after_change: int, timeout_s: float) -> None:
+        if self._last <= after_change:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), timeout_s)

@@ -221,7 +221,7 @@ class JobController:
             self.host.note(ev.Log("node.clock", news))
         try:
             waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
-            if any(waiting) or self.queues.unsaved:
+            if any(waiting) or self.queues.unsaved_rows:
                 self._write({})
             now_ns = self.clock.now_ns()
             if now_ns >= self._rows_at_ns:
@@ -245,13 +245,13 @@ class JobController:
 
     # ---- slice observer ----
 
-    def slice_changed(self, made: Slice) -> None:
-        self.queues.slice_changed(made)
+    def slice_changed(self, slice_: Slice) -> None:
+        self.queues.slice_changed(slice_)
         self.capacity_changed()
 
-    def slice_goes(self, made: Slice) -> None:
+    def slice_goes(self, slice_: Slice) -> None:
         """Before its counters go."""
-        self.queues.slice_goes(made)
+        self.queues.slice_goes(slice_)
         self.capacity_changed()
 
     def samples(self) -> tuple[QueueSample, ...]:
@@ -265,7 +265,9 @@ class JobController:
                 guarantee_gpus=spec.guarantee_milli / MILLI_PER_DEVICE,
                 limit_gpus=spec.limit_milli / MILLI_PER_DEVICE if spec.limit_milli < NO_LIMIT else None,
                 jobs=tuple((state, count) for queue, state, count in rows if queue == spec.name),
-                ended=tuple((state.value, self.counts.ended[spec.name, state]) for state in JobState if state.ended),
+                ended_jobs=tuple(
+                    (state.value, self.counts.ends_by_state[spec.name, state]) for state in JobState if state.is_final
+                ),
                 waits=self.counts.waits.get(spec.name, JobWaits()),
             )
             for spec in self.queues.specs
@@ -281,7 +283,7 @@ class JobController:
         state = self.host.state
         direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
         held = quotas.used_milli(state, jobs=False)
-        borrowed = self.elastic.borrowed()
+        borrowed = self.elastic.find_borrowed_slices()
         for made in state.slices.values():
             if (made.job_id and made.name not in borrowed) or made.name in state.waiting:
                 continue
@@ -389,13 +391,13 @@ class JobController:
         self._unsaved |= jobs
         groups, notes = self._unsaved_groups, self._unsaved_notes
         unsaved = list(self._unsaved.values())
-        self.store.save(unsaved, self._unsaved_requests, self.next_id, self.queues.unsaved, groups, notes)
+        self.store.save(unsaved, self._unsaved_requests, self.next_id, self.queues.unsaved_rows, groups, notes)
         for job in unsaved:
-            if job.state.ended:
+            if job.state.is_final:
                 forget_environment(job)
         for written in (self._unsaved, self._unsaved_requests, groups, notes):
             written.clear()
-        self.queues.saved()
+        self.queues.mark_saved()
 
     def refusal(self) -> Denied | None:
         """Why no job can be queued: earlier decisions cannot be written."""
@@ -419,11 +421,11 @@ class JobController:
 
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
-        await self.written(job_ids)
-        if denied := await self.host.saved():
+        await self.wait_until_written(job_ids)
+        if denied := await self.host.wait_until_saved():
             raise StoreError(denied.message)
 
-    async def written(self, job_ids: Iterable[int]) -> None:
+    async def wait_until_written(self, job_ids: Iterable[int]) -> None:
         """Waits until the store has what was decided on these jobs; the disk may not. Raises StoreError."""
         wanted = set(job_ids)
         if not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_groups)):
@@ -438,7 +440,7 @@ class JobController:
     def _note_change(self, job: Job) -> None:
         self.changes.add(job.job_id)
         self.counts.see(job)
-        if job.state.ended:
+        if job.state.is_final:
             self._ended.append(job.job_id)
             if len(self._ended) > ENDED_MAX:
                 self.machine.forget([self._ended.popleft()])
@@ -480,7 +482,7 @@ class JobController:
                     return
                 why, again = denied.message, denied.reason not in (Reason.INVALID, Reason.DENIED)
             except StartError as error:
-                why, again = str(error), error.again
+                why, again = str(error), error.may_retry
             except StoreError as error:
                 why = str(error)
             except (LaunchError, VgpudError) as error:
@@ -508,7 +510,7 @@ class JobController:
 
     async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None:
         """A supervisor, of all members or of one worker. Raises StartError, LaunchError, VgpudError."""
-        simulated = any(device.simulated for device in self.host.state.devices.values())
+        simulated = any(device.is_simulated for device in self.host.state.devices.values())
         attempt = attempt_of(job, slices, self.host.node_view(), simulated, self.host.config.job_grace_s, worker)
         started = await self.runner.start(attempt)
         if started.note:
@@ -542,7 +544,7 @@ class JobController:
             grace_s = self.host.config.job_grace_s
             if await (self.elastic.stop(job) if has_workers(job) else self.runner.stop(job.job_id, attempt, grace_s)):
                 return  # job_ended() follows
-        await self.end(job.job_id, attempt, Result(TERMINATED, stopped=True))
+        await self.end(job.job_id, attempt, Result(TERMINATED, is_stopped=True))
 
     # ---- ending ----
 
@@ -565,15 +567,15 @@ class JobController:
             self._keep_result(job, result)
             self.elastic.forget(job_id)
             # whatever its code: a program that saves its state at SIGTERM exits with 0
-            cut_short = result.stopped or result.lost
+            cut_short = result.is_stopped or result.is_lost
             if job.stop_to is JobState.SUSPENDED and cut_short:
                 self.enqueue_event(qe.JobSuspended(job_id, How.REQUEUE))
             else:
-                if job.stop_to is None and cut_short and not result.lost:
+                if job.stop_to is None and cut_short and not result.is_lost:
                     # preempted by a daemon that was killed before it heard of the end
                     self.enqueue_event(qe.Requeued(job_id))
                 self.enqueue_event(qe.JobEnded(job_id, attempt, result.exit_code, result.why))
-            if result.lost:
+            if result.is_lost:
                 self.note("job.lost", job, result.why)
             self.process_events()
         try:

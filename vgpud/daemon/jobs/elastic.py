@@ -50,7 +50,7 @@ class ElasticController:
     `on_progress` and `on_joined` are called with what workers report and when all members of a membership work.
     """
 
-    def __init__(self, jobs: WorkerPort, kept: Mapping[int, str]) -> None:
+    def __init__(self, jobs: WorkerPort, saved_groups: Mapping[int, str]) -> None:
         self._jobs = jobs
         self._groups: dict[int, LiveGroup] = {}
         self._kept: dict[int, WorkerGroup] = {}  # of the former daemon, until they are asked for
@@ -62,14 +62,14 @@ class ElasticController:
             we.Save: self._save,
             we.Tell: self._tell,
             we.Announce: self._announce,
-            we.Resized: self._resized,
+            we.Resized: self._report_resize,
             we.Note: self._note,
             we.Progress: self._progress,
-            we.Joined: self._joined,
+            we.Joined: self._report_members,
             we.StartAll: self._start_all,
             we.Ended: self._attempt_ended,
         }
-        for job_id, text in kept.items():
+        for job_id, text in saved_groups.items():
             try:
                 self._kept[job_id] = group_record.parse(text)
             except ValueError as error:
@@ -80,7 +80,7 @@ class ElasticController:
         if not has_workers(job):
             return None
         group = self.group(job)
-        return [worker.number for worker in group.saved.workers] if group else ()
+        return [worker.number for worker in group.record.workers] if group else ()
 
     def group(self, job: Job) -> LiveGroup | None:
         """Of the job's present attempt."""
@@ -91,14 +91,14 @@ class ElasticController:
 
     def _of_attempt(self, job_id: int, attempt: int) -> LiveGroup | None:
         group = self._groups.get(job_id)
-        return group if group and group.saved.attempt == attempt else None
+        return group if group and group.record.attempt == attempt else None
 
-    def borrowed(self) -> set[str]:
+    def find_borrowed_slices(self) -> set[str]:
         """Slices of workers that the queue does not count for their job, or not yet."""
         found: set[str] = set()
         for job_id, group in self._groups.items():
             counted = max(group.job.placement, group.job.resizing, key=len)
-            uncounted, _ = difference(group.saved.workers, counted)
+            uncounted, _ = difference(group.record.workers, counted)
             found.update(JobSlices.of_worker(job_id, worker.number) for worker in uncounted)
         return found
 
@@ -108,7 +108,7 @@ class ElasticController:
         group = self._groups.pop(job_id, None)
         if group:
             self._arm(group)
-            ended = _ended(job_id, group.saved.attempt)
+            ended = _ended_refusal(job_id, group.record.attempt)
             for key in [key for key in self._mailboxes if key[0] == job_id]:
                 self._mailboxes.pop(key).put(ended)
         if group or kept:
@@ -173,7 +173,7 @@ class ElasticController:
 
     def _save(self, group: LiveGroup, command: we.Save) -> None:
         """It is written with the next transaction: on_disk() waits for that."""
-        self._jobs.save_group(group.job.job_id, group_record.dump(group.saved))
+        self._jobs.save_group(group.job.job_id, group_record.dump(group.record))
 
     def _tell(self, group: LiveGroup, command: we.Tell) -> None:
         if mailbox := self._mailboxes.get((group.job.job_id, command.worker)):
@@ -190,7 +190,7 @@ class ElasticController:
         if self._groups.get(group.job.job_id) is group:
             self._hear(group, we.MembershipSaved(generation))
 
-    def _resized(self, group: LiveGroup, command: we.Resized) -> None:
+    def _report_resize(self, group: LiveGroup, command: we.Resized) -> None:
         self._answer(group.job, command.placement, command.why)
 
     def _note(self, group: LiveGroup, command: we.Note) -> None:
@@ -199,19 +199,19 @@ class ElasticController:
     def _progress(self, group: LiveGroup, command: we.Progress) -> None:
         self.on_progress(command.report)
 
-    def _joined(self, group: LiveGroup, command: we.Joined) -> None:
+    def _report_members(self, group: LiveGroup, command: we.Joined) -> None:
         self.on_joined(group.job, command.members)
 
     def _start_all(self, group: LiveGroup, command: we.StartAll) -> None:
         self._jobs.start_again(group.job)
 
     def _attempt_ended(self, group: LiveGroup, command: we.Ended) -> None:
-        saved = group.saved
+        saved = group.record
         result = Result(
             saved.code,
             why=saved.why,
-            stopped=saved.stopped,
-            lost=saved.lost,
+            is_stopped=saved.stopped,
+            is_lost=saved.lost,
             cpu_ns=saved.cpu_ns,
             ram_peak_bytes=saved.ram_peak_bytes,
         )
@@ -219,7 +219,7 @@ class ElasticController:
 
     async def _start(self, group: LiveGroup, number: int) -> we.Started | we.StartFailed:
         """A worker beside others that run."""
-        job, worker = group.job, group.saved.worker(number)
+        job, worker = group.job, group.record.worker(number)
         assert worker
         try:
             await self._jobs.on_disk([job.job_id])
@@ -234,7 +234,7 @@ class ElasticController:
 
     async def _stop(self, group: LiveGroup, number: int) -> bool:
         grace_s = self._jobs.host.config.job_grace_s
-        return await self._jobs.runner.stop(group.job.job_id, group.saved.attempt, grace_s, number)
+        return await self._jobs.runner.stop(group.job.job_id, group.record.attempt, grace_s, number)
 
     # ---- after a restart ----
 
@@ -243,22 +243,22 @@ class ElasticController:
         if not has_workers(job):
             return [attempt_key(job.job_id, job.attempt)]
         group = self.group(job)
-        return [attempt_key(job.job_id, job.attempt, w.number) for w in group.saved.live] if group else []
+        return [attempt_key(job.job_id, job.attempt, w.number) for w in group.record.live] if group else []
 
-    def settle(self, job: Job, found: Mapping[Key, Found | Result]) -> None:
+    def settle(self, job: Job, outcomes: Mapping[Key, Found | Result]) -> None:
         """Continues with the workers of a job that ran for the former daemon."""
         group = self.group(job)
         if group is None:
             self._jobs.start_again(job)
             return
-        fates = {w.number: found[attempt_key(job.job_id, job.attempt, w.number)] for w in group.saved.live}
+        fates = {w.number: outcomes[attempt_key(job.job_id, job.attempt, w.number)] for w in group.record.live}
         unknown = Result(NEVER_BEGAN, why="its supervisor did not answer")
         results = {n: fate for n, fate in fates.items() if isinstance(fate, Result)}
         unstarted = tuple(n for n, fate in fates.items() if fate is Found.NEVER_BEGAN)
         adopted = we.Adopted(
             running=tuple(n for n, fate in fates.items() if fate is Found.RUNS),
-            ended=tuple(_event(n, result) for n, result in results.items()),
-            unstarted=unstarted,
+            ended_workers=tuple(_event(n, result) for n, result in results.items()),
+            unstarted_workers=unstarted,
         )
         self._spawn_feed(group, adopted)
         for number, result in (results | {n: unknown for n, fate in fates.items() if fate is Found.GIVEN_UP}).items():
@@ -292,7 +292,7 @@ class ElasticController:
         self._save(group, we.Save())
         await self._jobs.on_disk([job.job_id])
         for start in [command for command in commands if isinstance(command, we.Start)]:
-            worker = group.saved.worker(start.worker)
+            worker = group.record.worker(start.worker)
             denied = await self._begin_worker(job, worker) if worker else None
             if denied:
                 return denied
@@ -316,14 +316,14 @@ class ElasticController:
         if group is None:
             return
         keys = self.keys(job)
-        for worker in group.saved.live:
+        for worker in group.record.live:
             await self._jobs.runner.stop(job.job_id, job.attempt, 0.0, worker.number)
         deadline = time.monotonic() + ABANDON_S
         while time.monotonic() < deadline and not set(keys).isdisjoint(self._jobs.runner.running):
             await asyncio.sleep(LOOK_S)
         self._jobs.slices.remove(job)
         self.forget(job.job_id)
-        for worker in group.saved.live:
+        for worker in group.record.live:
             await self._jobs.runner.forget(job.job_id, job.attempt, worker.number)
 
     # ---- ending ----
@@ -340,7 +340,7 @@ class ElasticController:
     async def _worker_ended(self, job_id: int, attempt: int, number: int, result: Result) -> None:
         async with self._jobs.job_lock(job_id):
             if group := self._of_attempt(job_id, attempt):
-                worker = group.saved.worker(number)
+                worker = group.record.worker(number)
                 if worker and not worker.done:
                     self._jobs.slices.remove_one(job_id, JobSlices.of_worker(job_id, number))
                 await self._feed(group, _event(number, result))
@@ -386,14 +386,14 @@ class ElasticController:
     async def replace_straggler(self, job_id: int, number: int, why: str) -> None:
         async with self._jobs.job_lock(job_id):
             group = self._groups.get(job_id)
-            worker = group.saved.worker(number) if group else None
+            worker = group.record.worker(number) if group else None
             if group and worker:
-                await self._feed(group, we.Straggling(number, why, self._elsewhere(group.job, worker.place)))
+                await self._feed(group, we.Straggling(number, why, self._find_other_place(group.job, worker.place)))
 
-    def _elsewhere(self, job: Job, place: Place) -> Place | None:
+    def _find_other_place(self, job: Job, place: Place) -> Place | None:
         """Where there is as much for a while, on another device if possible; None: nowhere."""
         state = self._jobs.host.state
-        named = job.spec.ask.spec.device_uuids or [device.uuid for device in admit.unnamed(state)]
+        named = job.spec.ask.spec.device_uuids or [device.uuid for device in admit.list_default_devices(state)]
         found = [place]
         if len(place.shares) == 1:
             (share,) = place.shares
@@ -409,14 +409,14 @@ class ElasticController:
     def open_stream(self, report: ProgressReport) -> Mailbox | Denied:
         """A worker's first message. Another stream of the same worker ends."""
         job = self._jobs.machine.jobs.get(report.job_id)
-        if job is None or job.state.ended or job.attempt != report.attempt:
-            return _ended(report.job_id, report.attempt)
+        if job is None or job.state.is_final or job.attempt != report.attempt:
+            return _ended_refusal(report.job_id, report.attempt)
         group = self.group(job)
         denied = members.refusal(group, report)
         if denied and job.state is not JobState.RUNNING and job.suspended_how is None:
             return Denied(Reason.PRECONDITION, f"job {job.job_id} does not run: it is {job.state.value}")
         if denied or group is None:
-            return denied or _ended(report.job_id, report.attempt)
+            return denied or _ended_refusal(report.job_id, report.attempt)
         key = report.job_id, report.worker
         if before := self._mailboxes.pop(key, None):
             before.close()
@@ -448,9 +448,9 @@ class ElasticController:
 
 def _event(number: int, result: Result) -> we.WorkerEnded:
     return we.WorkerEnded(
-        number, result.exit_code, result.why, result.stopped, result.lost, result.cpu_ns, result.ram_peak_bytes
+        number, result.exit_code, result.why, result.is_stopped, result.is_lost, result.cpu_ns, result.ram_peak_bytes
     )
 
 
-def _ended(job_id: int, attempt: int) -> Denied:
+def _ended_refusal(job_id: int, attempt: int) -> Denied:
     return Denied(Reason.PRECONDITION, f"attempt {attempt} of job {job_id} has ended")

@@ -48,30 +48,30 @@ class Known:
     viewer_uid: int | None
 
 
-def explain(machine: Machine, state: State, job: Job, known: Known) -> list[Fact]:
+def explain(machine: Machine, state: State, job: Job, context: Known) -> list[Fact]:
     """`job`: as it is shown, with the reason why it waits."""
-    notes = {about: [f for f in known.trail if _ABOUT.get(f.kind) == about][-most:] for about, most in _LAST.items()}
+    notes = {about: [f for f in context.trail if _ABOUT.get(f.kind) == about][-most:] for about, most in _LAST.items()}
 
     def trail(about: str) -> Iterator[Fact]:
         yield from (Fact(fact.at_ns, about, fact.text) for fact in notes[about])
 
-    lives = job.job_id in machine.jobs and not job.state.ended
+    lives = job.job_id in machine.jobs and not job.state.is_final
     found: list[Fact] = []
     if lives and job.state is not JobState.RUNNING:
-        found += _waits(machine, job, known)
+        found += _waits(machine, job, context)
     elif job.reason:
         found.append(Fact(_NOW, "queue", job.reason))
-    found += (Fact(_NOW, "anomaly", text) for text in known.anomalies)
-    found += (fact for fact in trail("anomaly") if fact.text not in known.anomalies)
+    found += (Fact(_NOW, "anomaly", text) for text in context.anomalies)
+    found += (fact for fact in trail("anomaly") if fact.text not in context.anomalies)
     found += trail("device")
     if lives and job.placement:
-        found += _neighbours(machine, state, job, known)
+        found += _neighbours(machine, state, job, context)
     found.append(Fact(_NOW, "size", _size(job, state)))
     found += trail("resize")
     launch = job.spec.run
     if isinstance(launch, Launch) and launch.prediction:
-        found.append(Fact(_NOW, "prediction", _prediction(launch.prediction, job, known.facts)))
-    found += (Fact(_NOW, "estimate", text) for text in _estimate(machine if lives else None, job, known))
+        found.append(Fact(_NOW, "prediction", _prediction(launch.prediction, job, context.facts)))
+    found += (Fact(_NOW, "estimate", text) for text in _estimate(machine if lives else None, job, context))
     found += trail("queue")
     return found
 
@@ -79,31 +79,33 @@ def explain(machine: Machine, state: State, job: Job, known: Known) -> list[Fact
 # ---- why it waits ----
 
 
-def _waits(machine: Machine, job: Job, known: Known) -> Iterator[Fact]:
-    place = f"; place {known.facts.position} in queue {job.spec.queue}" if known.facts.position else ""
+def _waits(machine: Machine, job: Job, context: Known) -> Iterator[Fact]:
+    place = f"; place {context.facts.position} in queue {job.spec.queue}" if context.facts.position else ""
     yield Fact(_NOW, "queue", (job.reason or "it waits") + place)
-    starts_ns = known.facts.estimated_start_ns
+    starts_ns = context.facts.estimated_start_ns
     if starts_ns < NEVER_NS:
-        when = f"in about {duration(starts_ns - known.now_ns)}" if starts_ns > known.now_ns else "soon"
+        when = f"in about {duration(starts_ns - context.now_ns)}" if starts_ns > context.now_ns else "soon"
         yield Fact(_NOW, "estimate", f"it is expected to start {when}")
-    elif known.facts.position:
+    elif context.facts.position:
         yield Fact(_NOW, "estimate", "its start is not known, because the durations of the jobs before it are not")
-    yield from (Fact(_NOW, "help", text) for text in machine.advice(job.job_id, known.now_ns))
+    yield from (Fact(_NOW, "help", text) for text in machine.advice(job.job_id, context.now_ns))
 
 
 # ---- neighbours ----
 
 
-def _neighbours(machine: Machine, state: State, job: Job, known: Known) -> Iterator[Fact]:
+def _neighbours(machine: Machine, state: State, job: Job, context: Known) -> Iterator[Fact]:
     own = {share.device_uuid for place in job.placement for share in place.shares}
     found: list[str] = []
     for other in machine.jobs.values():
-        if other.job_id != job.job_id and not other.state.ended:
-            found += _beside(other, [place for place in other.placement if _on(place, own)], state, known)
+        if other.job_id != job.job_id and not other.state.is_final:
+            found += _describe_neighbour(
+                other, [place for place in other.placement if _has_device(place, own)], state, context
+            )
     for made in state.slices.values():
         shares = [share for share in made.shares if share.device_uuid in own]
         if shares and not made.job_id:
-            seen = known.viewer_uid in (None, made.owner_uid)
+            seen = context.viewer_uid in (None, made.owner_uid)
             name = f"slice {made.name}" if seen else "a slice that is no job's"
             gpus = format_gpus(sum(share.min_milli for share in shares))
             found.append(f"{name} has {gpus} GPU of {_devices(state, [s.device_uuid for s in shares])}")
@@ -114,16 +116,16 @@ def _neighbours(machine: Machine, state: State, job: Job, known: Known) -> Itera
         yield Fact(_NOW, "neighbour", f"and {len(found) - NEIGHBOURS_MAX} more")
 
 
-def _on(place: Place, uuids: set[str]) -> bool:
+def _has_device(place: Place, uuids: set[str]) -> bool:
     return any(share.device_uuid in uuids for share in place.shares)
 
 
-def _beside(other: Job, places: Sequence[Place], state: State, known: Known) -> Iterator[str]:
+def _describe_neighbour(other: Job, places: Sequence[Place], state: State, context: Known) -> Iterator[str]:
     """Others' jobs have a number here, as they have in reasons, and nothing else of theirs."""
     if not places:
         return
     name = f"job {other.job_id}"
-    if known.viewer_uid in (None, other.spec.uid):
+    if context.viewer_uid in (None, other.spec.uid):
         name += f" ({other.spec.name})"
     shares = [share for place in places for share in place.shares]
     text = f"{name} has {format_gpus(sum(share.min_milli for share in shares))} GPU"
@@ -175,12 +177,12 @@ def _size(job: Job, state: State) -> str:
 # ---- what was predicted, and how long it takes ----
 
 
-def _prediction(predicted: Predicted, job: Job, facts: Facts) -> str:
-    if predicted.out_of_range:
-        return f"{predicted.model} is out of range of what the predictor has learnt from: --gpus was not filled in"
-    value, low, high = map(_part, predicted.utilisation)
-    text = f"{predicted.model} on {predicted.device or 'this device'}: {value} of it ({low} to {high})"
-    memory = predicted.memory_bytes
+def _prediction(prediction: Predicted, job: Job, facts: Facts) -> str:
+    if prediction.out_of_range:
+        return f"{prediction.model} is out of range of what the predictor has learnt from: --gpus was not filled in"
+    value, low, high = map(_part, prediction.utilisation)
+    text = f"{prediction.model} on {prediction.device or 'this device'}: {value} of it ({low} to {high})"
+    memory = prediction.memory_bytes
     if memory[0]:
         low_bytes, high_bytes = format_bytes(int(memory[1])), format_bytes(int(memory[2]))
         text += f" and {format_bytes(int(memory[0]))} ({low_bytes} to {high_bytes})"
@@ -194,14 +196,14 @@ def _part(ratio: float) -> str:
     return _percent(round(ratio * MILLI_PER_DEVICE))
 
 
-def _estimate(machine: Machine | None, job: Job, known: Known) -> Iterator[str]:
-    ran_ns = job.executed_at(known.now_ns)
+def _estimate(machine: Machine | None, job: Job, context: Known) -> Iterator[str]:
+    ran_ns = job.executed_at(context.now_ns)
     if machine is None:
         if ran_ns:
             expected = f"; {_took(job.median_ns, job.expected_ns)} was expected" if job.median_ns else ""
             yield f"it ran {duration(ran_ns)}{expected}"
         return
-    found = machine.estimate(job.job_id, known.now_ns)
+    found = machine.estimate(job.job_id, context.now_ns)
     if job.spec.duration_ns:
         yield f"its user expects {duration(job.spec.duration_ns)}, and the queue goes by that"
     elif found:
@@ -218,13 +220,11 @@ def _took(median_ns: int, high_ns: int) -> str:
     return f"about {duration(median_ns)}" + (f", at most {duration(high_ns)}" if high_ns else "")
 
 
-def _learnt(found: Estimate) -> str:
-    text = f"the last {found.jobs} jobs with {WORDS[word_of(found.class_name)]} took "
-    if not found.median_ns:
-        return (
-            f"{text}longer than is known: most ran out of time, or still run, after {duration(found.least_ns)} at most"
-        )
-    text += f"about {duration(found.median_ns)}"
-    if found.high_ns:
-        text += f", four of five between {duration(found.low_ns)} and {duration(found.high_ns)}"
+def _learnt(estimate: Estimate) -> str:
+    text = f"the last {estimate.jobs} jobs with {WORDS[word_of(estimate.class_name)]} took "
+    if not estimate.median_ns:
+        return f"{text}longer than is known: most ran out of time, or still run, after {duration(estimate.least_ns)} at most"
+    text += f"about {duration(estimate.median_ns)}"
+    if estimate.high_ns:
+        text += f", four of five between {duration(estimate.low_ns)} and {duration(estimate.high_ns)}"
     return text

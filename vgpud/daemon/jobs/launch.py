@@ -28,7 +28,7 @@ class LaunchError(Exception):
 
 
 def attempt_of(
-    job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, simulated: bool, grace_s: int, worker: int = -1
+    job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, is_simulated: bool, grace_s: int, worker: int = -1
 ) -> Attempt:
     """`slices`: (name, attach socket) of each member's, none for a job without GPUs; `worker`: of an elastic job, the
     one that it is of. Raises LaunchError, VgpudError.
@@ -38,7 +38,7 @@ def attempt_of(
         raise LaunchError("it was submitted without a command: submit it again")
     numbers = range(job.spec.members) if worker < 0 else (worker,)
     members = tuple(
-        _member(job, launch, number, slices[at] if slices else None, node, simulated, elastic=worker >= 0)
+        _member(job, launch, number, slices[at] if slices else None, node, is_simulated, elastic=worker >= 0)
         for at, number in enumerate(numbers)
     )
     return Attempt(
@@ -64,9 +64,9 @@ def _member(
     job: Job,
     launch: Launch,
     number: int,
-    given: tuple[str, str] | None,
+    slice_address: tuple[str, str] | None,
     node: pb.Node,
-    simulated: bool,
+    is_simulated: bool,
     *,
     elastic: bool,
 ) -> Member:
@@ -86,12 +86,12 @@ def _member(
         own["TERM"] = TERM
     submitted = {name: value for name, value in launch.environment if name not in _OURS}
     if launch.image:
-        return Member(launch.command, submitted | own, log, given[0] if given else "")
-    if given is None:
-        return Member(launch.command, environment.unhooked(submitted) | own, log)
+        return Member(launch.command, submitted | own, log, slice_address[0] if slice_address else "")
+    if slice_address is None:
+        return Member(launch.command, environment.remove_shim(submitted) | own, log)
     # no path of the submitter is searched: the daemon would open it
     libraries = submitted.pop("LD_LIBRARY_PATH", "")
-    variables = environment.for_slice(submitted, node, pb.Slice(attach_socket=given[1]), simulated)
+    variables = environment.for_slice(submitted, node, pb.Slice(attach_socket=slice_address[1]), is_simulated)
     if libraries:
         ours = variables.get("LD_LIBRARY_PATH")
         variables["LD_LIBRARY_PATH"] = f"{ours}:{libraries}" if ours else libraries

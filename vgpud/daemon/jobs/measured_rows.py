@@ -22,10 +22,10 @@ FAMILY = "other"
 
 
 def row_of(
-    predicted: Predicted, device: str, utilisation: float | None, memory_bytes: int, step_ns: int
+    prediction: Predicted, device: str, utilisation: float | None, memory_bytes: int, step_ns: int
 ) -> dataset.Row | None:
     """None: its features are not all there, or nothing was measured."""
-    known = dict(predicted.features)
+    known = dict(prediction.features)
     if not FEATURES.keys() <= known.keys() or (utilisation is None and not memory_bytes):
         return None
     try:
@@ -35,7 +35,7 @@ def row_of(
     row = dataset.Row(
         device=device,
         family=FAMILY,
-        architecture=predicted.model or "unnamed",
+        architecture=prediction.model or "unnamed",
         features=features,
         utilisation=utilisation,
         memory_bytes=float(memory_bytes) or None,

@@ -41,9 +41,9 @@ class _User:
 class Notifier:
     """runner.Backend of the programs that notify."""
 
-    def __init__(self, port: Port, directory: Path, activated: Path) -> None:
+    def __init__(self, port: Port, directory: Path, activation_socket: Path) -> None:
         self._port = port
-        self._runner = Jobs(directory, self, activated)
+        self._runner = Jobs(directory, self, activation_socket)
         self._ends: dict[tuple[int, int], asyncio.Future[Result]] = {}
         self._free = asyncio.Semaphore(RUNNING_MAX)
         self._waiting = 0
@@ -67,7 +67,7 @@ class Notifier:
             return
         self._next += len(attempts)
         post = post_of(job, event)
-        runs = [self._ended(attempt) for attempt in attempts] + ([self._posted(*post)] if post else [])
+        runs = [self._run_program(attempt) for attempt in attempts] + ([self._post_webhook(*post)] if post else [])
         user = self._users.get(job.spec.uid) or _User()
         for waiting, most in ((self._waiting, WAITING_MAX), (user.waiting, USER_WAITING_MAX)):
             if waiting + len(runs) > most:
@@ -94,7 +94,7 @@ class Notifier:
         if problem:
             self._port.note("job.notify_failed", job, problem)
 
-    async def _ended(self, attempt: Attempt) -> str:
+    async def _run_program(self, attempt: Attempt) -> str:
         """Runs it to its end; what went wrong, "" for nothing."""
         key = attempt.job_id, attempt.number
         done = self._ends[key] = asyncio.get_running_loop().create_future()
@@ -116,7 +116,7 @@ class Notifier:
         return f"{program} ended with exit code {result.exit_code}" if result.exit_code else ""
 
     @staticmethod
-    async def _posted(words: Sequence[str], environment: Mapping[str, str]) -> str:
+    async def _post_webhook(words: Sequence[str], environment: Mapping[str, str]) -> str:
         """Posts to a webhook; what went wrong, "" for nothing."""
         null = asyncio.subprocess.DEVNULL
         try:

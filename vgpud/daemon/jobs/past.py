@@ -39,7 +39,7 @@ class Past:
             self._store.forget_before((0 if held else age_from_ns) - self._host.config.accounting_days * DAY_NS, now_ns)
 
         def dependencies() -> set[int]:
-            return {job_id for job in jobs.values() if not job.state.ended for job_id in job.spec.after}
+            return {job_id for job in jobs.values() if not job.state.is_final for job_id in job.spec.after}
 
         most_bytes = self._host.config.state_bytes_max
         for uid, count in self._store.forget_excess(most_bytes, now_ns, dependencies).items():

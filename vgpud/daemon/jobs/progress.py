@@ -56,7 +56,7 @@ class Watched:
     resized_ns: int = -1
     first_used_ns: int = -1  # when it first used a device
     said_ns: int = -1  # when its program last sent a report
-    ignored: bool = False  # a report was ignored as impossible
+    has_ignored_report: bool = False  # a report was ignored as impossible
     samples: int = 0
     steps: int = 0
     spent_ns: int = 0  # time in its reports
@@ -70,7 +70,7 @@ class Watched:
     to_itself: bool = True  # at each look: what it did and used is what it does and uses alone
     peak_bytes: int = 0
 
-    def peaked(self, counters: Sequence[SliceStats]) -> None:
+    def update_peak(self, counters: Sequence[SliceStats]) -> None:
         """Peak memory of its slices; a slice without counters adds nothing."""
         self.peak_bytes = max([self.peak_bytes, *(now.mem_peak_bytes for now in counters)])
 
@@ -86,8 +86,8 @@ class ProgressMonitor:
         self._unsaved_pairs: list[tuple[str, str]] = []
         self._look_at_ns = self._save_at_ns = 0
         self._busy_milli: dict[str, int] = {}  # by device, computed once in a look
-        elastic.on_progress = self.reported
-        elastic.on_joined = self.joined
+        elastic.on_progress = self.add_report
+        elastic.on_joined = self.set_members
 
     # ---- events ----
 
@@ -97,8 +97,8 @@ class ProgressMonitor:
         if job.state is not JobState.RUNNING:
             if known:
                 del self._watched[job.job_id]
-                self._watch.gone(job.job_id)
-            if job.state.ended:
+                self._watch.forget_job(job.job_id)
+            if job.state.is_final:
                 self._scalers.pop(job.job_id, None)
                 self._saved.pop(job.job_id, None)
             return
@@ -107,9 +107,9 @@ class ProgressMonitor:
         if known.resized_ns != job.resized_ns:
             known.resized_ns = job.resized_ns
             known.first_used_ns = known.reported_ns = -1  # usage with another size does not count
-            known.anomalies.changed()
+            known.anomalies.reset_detectors()
 
-    def reported(self, report: ProgressReport) -> None:
+    def add_report(self, report: ProgressReport) -> None:
         """What a program has done since its last report."""
         known = self._watched.get(report.job_id)
         if known is None or known.attempt != report.attempt:
@@ -120,35 +120,35 @@ class ProgressMonitor:
         known.spent_ns += report.seconds_ns * bool(report.steps)
         scaler = self._scalers.get(report.job_id)
         if scaler and report.samples:
-            ignored = scaler.reported(
+            ignored = scaler.add_report(
                 report.worker, report.samples, report.seconds_ns, report.steps, now_ns, waited_ns=report.waited_ns
             )
-            if ignored and not known.ignored:
-                known.ignored = True  # noted once
+            if ignored and not known.has_ignored_report:
+                known.has_ignored_report = True  # noted once
                 job = self._jobs.machine.jobs[report.job_id]
                 self._jobs.note("job.anomaly", job, f"its reports are not counted: {ignored}")
 
-    def joined(self, job: Job, members: tuple[int, ...]) -> None:
+    def set_members(self, job: Job, members: tuple[int, ...]) -> None:
         """All members of another membership work."""
-        self._scaler(job).changed(members, self._jobs.clock.now_ns())
+        self._scaler(job).set_workers(members, self._jobs.clock.now_ns())
 
     def _scaler(self, job: Job) -> Autoscaler:
         found = self._scalers.get(job.job_id)
         if found is None:
-            found = self._scalers[job.job_id] = self._restored(job)
+            found = self._scalers[job.job_id] = self._restore_scaler(job)
         return found
 
-    def _restored(self, job: Job) -> Autoscaler:
+    def _restore_scaler(self, job: Job) -> Autoscaler:
         assert job.spec.elastic
         try:
             kept = str(self._jobs.store.facts(job.job_id).get("scaler", ""))
             if kept:
-                return Autoscaler.restored(job.spec.elastic, json.loads(kept))
+                return Autoscaler.from_state(job.spec.elastic, json.loads(kept))
         except (StoreError, ValueError) as error:
             log.warning("what was learned of job %d is learned again: %s", job.job_id, error)
         return Autoscaler(job.spec.elastic)
 
-    def faulted(self, device_uuid: str, xid: int) -> None:
+    def note_fault(self, device_uuid: str, xid: int) -> None:
         """The driver has reported a fault of a device."""
         device = self._jobs.host.state.devices.get(device_uuid)
         if device is None or not faults.is_devices(xid):
@@ -243,7 +243,7 @@ class ProgressMonitor:
         if shared:
             self._look_for_slow_pairs(now_ns)
 
-    def _look_at(self, job: Job, known: Watched, now_ns: int) -> None:
+    def _look_at(self, job: Job, tracker: Watched, now_ns: int) -> None:
         used_ns = waited_ns = launches = devices = 0
         by_slice: dict[str, int] = {}
         for made in self._jobs.slices.of(job):
@@ -253,50 +253,50 @@ class ProgressMonitor:
             by_slice[made.name] = sum(now.launches for now in counters)
             launches += by_slice[made.name]
             devices += len(counters)
-            known.peaked(counters)
-        reports = known.said_ns >= 0
+            tracker.update_peak(counters)
+        reports = tracker.said_ns >= 0
         done, unit = (
-            (known.samples or known.steps, "sample" if known.samples else "step")
+            (tracker.samples or tracker.steps, "sample" if tracker.samples else "step")
             if reports
             else (launches or -1, "launch")
         )
-        if known.looked_ns >= 0 and unit == known.unit and 0 <= known.done <= done:
-            known.rate = (done - known.done) * SECOND_NS / max(1, now_ns - known.looked_ns)
+        if tracker.looked_ns >= 0 and unit == tracker.unit and 0 <= tracker.done <= done:
+            tracker.rate = (done - tracker.done) * SECOND_NS / max(1, now_ns - tracker.looked_ns)
         if has_workers(job) and not reports:
-            self._go_by_launches(job, known, by_slice, now_ns)
-        known.launches, known.looked_ns, known.done, known.unit = by_slice, now_ns, done, unit
+            self._go_by_launches(job, tracker, by_slice, now_ns)
+        tracker.launches, tracker.looked_ns, tracker.done, tracker.unit = by_slice, now_ns, done, unit
         if not devices:
             return
-        for text in known.anomalies.look(Sample(now_ns, used_ns, waited_ns, devices, done, unit)):
+        for text in tracker.anomalies.look(Sample(now_ns, used_ns, waited_ns, devices, done, unit)):
             self._jobs.note("job.anomaly", job, text)
-        if used_ns and known.first_used_ns < 0:
-            known.first_used_ns = now_ns
-        known.to_itself = known.to_itself and self._has_to_itself(job)
-        if known.first_used_ns >= 0 and now_ns - known.first_used_ns >= FIRST_LOOK_NS:
-            self._measure(job, known, now_ns)
+        if used_ns and tracker.first_used_ns < 0:
+            tracker.first_used_ns = now_ns
+        tracker.to_itself = tracker.to_itself and self._has_to_itself(job)
+        if tracker.first_used_ns >= 0 and now_ns - tracker.first_used_ns >= FIRST_LOOK_NS:
+            self._measure(job, tracker, now_ns)
 
-    def _go_by_launches(self, job: Job, known: Watched, by_slice: dict[str, int], now_ns: int) -> None:
+    def _go_by_launches(self, job: Job, tracker: Watched, by_slice: dict[str, int], now_ns: int) -> None:
         """Its program sends no reports. More workers each get less of a fixed batch, with as many launches."""
         group = self._elastic.group(job)
-        if group is None or known.looked_ns < 0:
+        if group is None or tracker.looked_ns < 0:
             return
-        numbers = group.saved.members or tuple(worker.number for worker in group.saved.retained)
+        numbers = group.record.members or tuple(worker.number for worker in group.record.retained_workers)
         scaler = self._scaler(job)
-        if set(known.launches) != {JobSlices.of_worker(job.job_id, number) for number in numbers}:
-            scaler.changed(numbers, now_ns)
+        if set(tracker.launches) != {JobSlices.of_worker(job.job_id, number) for number in numbers}:
+            scaler.set_workers(numbers, now_ns)
             return
         grows = isinstance(job.spec.run, Launch) and job.spec.run.batch_max > 0
         for number in numbers:
             name = JobSlices.of_worker(job.job_id, number)
-            more = by_slice.get(name, 0) - known.launches.get(name, 0)
+            more = by_slice.get(name, 0) - tracker.launches.get(name, 0)
             if more > 0:
                 samples = more * 1000 if grows else more * 1000 // len(numbers)
-                scaler.reported(number, max(1, samples), now_ns - known.looked_ns, 0, now_ns)
+                scaler.add_report(number, max(1, samples), now_ns - tracker.looked_ns, 0, now_ns)
 
-    def _measure(self, job: Job, known: Watched, now_ns: int) -> None:
+    def _measure(self, job: Job, tracker: Watched, now_ns: int) -> None:
         """Its usage of each of its devices in the last minute, as if alone (core/colocate/usage.py)."""
         slices = self._jobs.slices.of(job)
-        predicted = job.spec.ask.utilisation_milli if known.measured_milli < 0 else known.measured_milli
+        predicted = job.spec.ask.utilisation_milli if tracker.measured_milli < 0 else tracker.measured_milli
         found = [
             utilisation_milli(round(now.share_60s_ratio * MILLI_PER_DEVICE), self._busy(share.device_uuid), predicted)
             for made in slices
@@ -306,12 +306,12 @@ class ProgressMonitor:
             return
         mean = sum(found) // len(found)
         milli = min(MILLI_PER_DEVICE, -(-mean // STEP_MILLI) * STEP_MILLI)
-        too_soon = known.reported_ns >= 0 and (
-            now_ns - known.reported_ns < AGAIN_NS or abs(milli - known.measured_milli) < 2 * STEP_MILLI
+        too_soon = tracker.reported_ns >= 0 and (
+            now_ns - tracker.reported_ns < AGAIN_NS or abs(milli - tracker.measured_milli) < 2 * STEP_MILLI
         )
         if too_soon:
             return
-        known.measured_milli, known.reported_ns = milli, now_ns
+        tracker.measured_milli, tracker.reported_ns = milli, now_ns
         if job.spec.ask.kind:  # its queue goes by it
             self._jobs.enqueue_event(qe.Measured(job.job_id, milli))
 
@@ -332,14 +332,14 @@ class ProgressMonitor:
             self._busy_milli[device_uuid] = round(share * MILLI_PER_DEVICE)
         return self._busy_milli[device_uuid]
 
-    def _share(self, made: Slice, device_uuid: str) -> float:
-        counters = zip(made.shares, self._jobs.host.slice_counters(made), strict=True)
+    def _share(self, slice_: Slice, device_uuid: str) -> float:
+        counters = zip(slice_.shares, self._jobs.host.slice_counters(slice_), strict=True)
         return next(now.share_60s_ratio for share, now in counters if share.device_uuid == device_uuid)
 
     def _look_for_slow_pairs(self, now_ns: int) -> None:
         """Gandiva's undo (Xiao et al., OSDI'18): separates jobs that get less done together than in turn."""
         for device_uuid in self._jobs.host.state.devices:
-            for lost in self._watch.look(device_uuid, self._seen(device_uuid), now_ns):
+            for lost in self._watch.look(device_uuid, self._observe_jobs(device_uuid), now_ns):
                 self._jobs.enqueue_event(lost)
                 jobs = self._jobs.machine.jobs
                 pair = jobs[lost.job_id].spec.ask.kind, jobs[lost.other_id].spec.ask.kind
@@ -347,7 +347,7 @@ class ProgressMonitor:
                     self._unsaved_pairs.append(pair)
                     self.save()
 
-    def _seen(self, device_uuid: str) -> Iterator[Seen]:
+    def _observe_jobs(self, device_uuid: str) -> Iterator[Seen]:
         for job_id, known in self._watched.items():
             job = self._jobs.machine.jobs[job_id]
             used_ns = 0
@@ -374,12 +374,12 @@ class ProgressMonitor:
         """Its processes have gone, its slices' counters are still there: saves what was measured."""
         known, launch = self._watched.get(job.job_id), job.spec.run
         if scaler := self._scalers.get(job.job_id):
-            scaler.changed((), self._jobs.clock.now_ns())
+            scaler.set_workers((), self._jobs.clock.now_ns())
         if known is None or not well or not isinstance(launch, Launch) or launch.prediction is None:
             return
         for made in self._jobs.slices.of(job):
             counters = self._jobs.host.slice_counters(made)
-            known.peaked(counters)
+            known.update_peak(counters)
         devices = self._jobs.host.state.devices
         uuids = [share.device_uuid for place in job.placement for share in place.shares]
         name = devices[uuids[0]].name if uuids and uuids[0] in devices else "unknown"

@@ -16,7 +16,7 @@ from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import Job, JobState, QueueSpec
 from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.queue.accounting import Ledger, Row, Sums, waited
+from vgpud.core.queue.accounting import Ledger, Row, Sums, make_waiting_row
 from vgpud.store.jobs import JobStore, Kept
 from vgpud.store.usage import INTEGER_MAX
 
@@ -34,24 +34,24 @@ class Host(Protocol):
     state: State
 
     def run(self, event: ev.Event) -> list[ev.Command]: ...
-    def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
+    def slice_counters(self, slice_: Slice) -> Sequence[SliceStats]: ...
 
 
 class QueueRegistry:
     """The queues as the store has them, and the rows of the accounting. All raise StoreError where they write."""
 
-    def __init__(self, host: Host, store: JobStore, kept: Kept, now_ns: Callable[[], int]) -> None:
+    def __init__(self, host: Host, store: JobStore, saved_state: Kept, now_ns: Callable[[], int]) -> None:
         self._host = host
         self._store = store
         self._now_ns = now_ns
-        given = {spec.name: (spec, members) for spec, members in kept.queues}
+        given = {spec.name: (spec, members) for spec, members in saved_state.queues}
         # one that was removed before the end of its last job was kept: without it no daemon would ever start
-        lost = {job.spec.queue for job in kept.jobs if not job.state.ended}
+        lost = {job.spec.queue for job in saved_state.jobs if not job.state.is_final}
         self._queues = {name: (QueueSpec(name), ()) for name in (DEFAULT_QUEUE, *sorted(lost))} | given
         self._ledger = Ledger()
         self._unsaved: dict[tuple[str, int], Row] = {}
         # copies: the machine changes its jobs
-        self._waiting = {job.job_id: replace(job) for job in kept.jobs if job.state is ASKS}
+        self._waiting = {job.job_id: replace(job) for job in saved_state.jobs if job.state is ASKS}
         self._tell()
         for made in host.state.slices.values():
             self._ledger.open(made, store.last_end(made.uid) or now_ns())
@@ -122,29 +122,29 @@ class QueueRegistry:
 
     # ---- the accounting ----
 
-    def _used_ns(self, made: Slice) -> int:
-        return sum(stats.charged_ns for stats in self._host.slice_counters(made))
+    def _used_ns(self, slice_: Slice) -> int:
+        return sum(stats.charged_ns for stats in self._host.slice_counters(slice_))
 
-    def slice_changed(self, made: Slice) -> None:
+    def slice_changed(self, slice_: Slice) -> None:
         """The slice is new, or has other numbers from now on."""
-        if self._ledger.knows(made.uid):
-            self._keep(self._ledger.see(made, self._used_ns(made), self._now_ns()))
+        if self._ledger.knows(slice_.uid):
+            self._keep(self._ledger.see(slice_, self._used_ns(slice_), self._now_ns()))
         else:
-            self._ledger.open(made, self._now_ns(), self._used_ns(made))
+            self._ledger.open(slice_, self._now_ns(), self._used_ns(slice_))
 
-    def slice_goes(self, made: Slice) -> None:
+    def slice_goes(self, slice_: Slice) -> None:
         """Its last counters are still there."""
-        if self._ledger.knows(made.uid):
-            self._keep(self._ledger.close(made, self._used_ns(made), self._now_ns()))
+        if self._ledger.knows(slice_.uid):
+            self._keep(self._ledger.close(slice_, self._used_ns(slice_), self._now_ns()))
 
     def job_changed(self, job: Job) -> None:
         """Counts the time that the job has waited; to be called whenever it is saved."""
         before = self._waiting.pop(job.job_id, None)
         if before:
-            until_ns = job.ended_ns if job.state.ended else self._now_ns()
+            until_ns = job.ended_ns if job.state.is_final else self._now_ns()
             if job.state is ASKS and job.waiting_since_ns == before.waiting_since_ns:
                 until_ns = before.waiting_since_ns  # it is still waiting
-            if row := waited(before, until_ns):
+            if row := make_waiting_row(before, until_ns):
                 self._keep(row)
         if job.state is ASKS:
             self._waiting[job.job_id] = replace(job)
@@ -153,17 +153,17 @@ class QueueRegistry:
         self._unsaved[row.slice_uid, row.begin_ns] = row
 
     @property
-    def unsaved(self) -> list[Row]:
+    def unsaved_rows(self) -> list[Row]:
         return list(self._unsaved.values())
 
-    def saved(self) -> None:
+    def mark_saved(self) -> None:
         self._unsaved.clear()
 
     def save(self) -> None:
         """Brings the rows up to now and writes those that have grown."""
         self._see_all()
-        self._store.save_rows(self.unsaved)
-        self.saved()
+        self._store.save_rows(self.unsaved_rows)
+        self.mark_saved()
 
     def _see_all(self) -> None:
         now_ns = self._now_ns()
@@ -180,7 +180,7 @@ class QueueRegistry:
         until_ns = min(until_ns, now_ns)
         found = Sums(by, since_ns, until_ns)
         fresh = dict(self._unsaved)  # of the slices that are there: they may grow in the store meanwhile
-        waits = [waited(job, now_ns) for job in jobs if job.state is ASKS]
+        waits = [make_waiting_row(job, now_ns) for job in jobs if job.state is ASKS]
         for row in (*fresh.values(), *waits):
             if row and uid in (None, row.uid):
                 found.add(row)

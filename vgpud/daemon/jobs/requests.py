@@ -84,48 +84,48 @@ class JobRequests:
 
     def _find(self, job_id: int) -> Job | None:
         known = self._jobs.machine.jobs.get(job_id)
-        return self._shown(known) if known else self._jobs.store.find(job_id)
+        return self._copy_with_reason(known) if known else self._jobs.store.find(job_id)
 
-    def _shown(self, job: Job) -> Job:
+    def _copy_with_reason(self, job: Job) -> Job:
         """A copy of it as it is now, with the reason why it waits."""
-        if job.state.ended:
+        if job.state.is_final:
             return replace(job)
         return replace(job, reason=self._jobs.machine.reason(job.job_id, self._jobs.clock.now_ns()))
 
     async def job(self, job_id: int) -> Job | None:
         return self._find(job_id)
 
-    async def jobs(self, after: int, count: int, wanted: JobFilter) -> Sequence[Job]:
+    async def jobs(self, after_job_id: int, count: int, job_filter: JobFilter) -> Sequence[Job]:
         found: dict[int, Job] = {}
         ids = sorted(self._jobs.machine.jobs)  # in order but for a few: each page looks at its own part only
-        for job_id in itertools.islice(ids, bisect.bisect_right(ids, after), None):
+        for job_id in itertools.islice(ids, bisect.bisect_right(ids, after_job_id), None):
             live = self._jobs.machine.jobs.get(job_id)
-            if live and wanted.wants(live):
+            if live and job_filter.wants(live):
                 found[job_id] = live
                 if len(found) >= count:
                     break
             await breathe()
-        if wanted.ended:  # one that has ended meanwhile takes the place of what it was
-            found |= {job.job_id: job for job in await self._ended_after(after, count, wanted)}
+        if job_filter.has_ended_jobs:  # one that has ended meanwhile takes the place of what it was
+            found |= {job.job_id: job for job in await self._ended_after(after_job_id, count, job_filter)}
         shown = []
         for _, job in sorted(found.items())[:count]:
-            shown.append(self._shown(job))
+            shown.append(self._copy_with_reason(job))
             await breathe()
         return shown
 
-    async def _ended_after(self, after: int, count: int, wanted: JobFilter) -> list[Job]:
+    async def _ended_after(self, after_job_id: int, count: int, job_filter: JobFilter) -> list[Job]:
         """Some numbers at a time: a user may have a few jobs among a hundred thousand of others."""
         found: list[Job] = []
-        while after < self._jobs.next_id and len(found) < count:
-            last = after + NUMBERS_AT_ONCE
-            part = self._jobs.store.ended_after(after, JOBS_AT_ONCE, wanted, last)
+        while after_job_id < self._jobs.next_id and len(found) < count:
+            last = after_job_id + NUMBERS_AT_ONCE
+            part = self._jobs.store.ended_after(after_job_id, JOBS_AT_ONCE, job_filter, last)
             found += part
-            after = part[-1].job_id if len(part) == JOBS_AT_ONCE else last
+            after_job_id = part[-1].job_id if len(part) == JOBS_AT_ONCE else last
             await breathe()
         return found
 
-    def settled(self, job: Job) -> bool:
-        return job.state.ended and job.ended_ns + SETTLED_NS <= self._jobs.clock.now_ns()
+    def is_settled(self, job: Job) -> bool:
+        return job.state.is_final and job.ended_ns + SETTLED_NS <= self._jobs.clock.now_ns()
 
     def facts(self, job: Job) -> Facts:
         slices = self._jobs.slices.of(job) if job.placement else []
@@ -144,7 +144,7 @@ class JobRequests:
             samples_per_second=self._jobs.progress.rate(job.job_id),
             measured_milli=self._jobs.progress.measured_milli(job.job_id),
         )
-        if job.job_id not in self._jobs.machine.jobs or job.state.ended:
+        if job.job_id not in self._jobs.machine.jobs or job.state.is_final:
             return replace(made, estimated_ns=job.median_ns)
         machine, now_ns = self._jobs.machine, self._jobs.clock.now_ns()
         position, start_ns = machine.position(job.job_id), machine.estimated_start(job.job_id, now_ns)
@@ -165,13 +165,13 @@ class JobRequests:
 
     async def array_of(self, job_id: int) -> Sequence[int]:
         jobs = self._jobs.machine.jobs.values()
-        return sorted(job.job_id for job in jobs if job.spec.array == job_id and not job.state.ended)
+        return sorted(job.job_id for job in jobs if job.spec.array == job_id and not job.state.is_final)
 
-    def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
-        return self._jobs.changes.since(after)
+    def jobs_changed(self, after_change: int) -> tuple[int, Sequence[int]]:
+        return self._jobs.changes.since(after_change)
 
-    async def wait_job_change(self, after: int, timeout_s: float) -> None:
-        await self._jobs.changes.wait(after, timeout_s)
+    async def wait_job_change(self, after_change: int, timeout_s: float) -> None:
+        await self._jobs.changes.wait(after_change, timeout_s)
 
     # ---- requests about jobs ----
 
@@ -184,7 +184,7 @@ class JobRequests:
         try:
             known = jobs.requested(spec.uid, submission.request_id) if submission.request_id else None
             if known:
-                answer = self._repeated(known, submission)
+                answer = self._answer_repeat(known, submission)
                 await jobs.on_disk(known.job_ids)
                 return answer
             spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
@@ -207,7 +207,7 @@ class JobRequests:
         try:
             await jobs.on_disk(ids)
         except StoreError as error:
-            gone = [Cancelled(i, "it could not be saved") for i in ids if not jobs.machine.jobs[i].state.ended]
+            gone = [Cancelled(i, "it could not be saved") for i in ids if not jobs.machine.jobs[i].state.is_final]
             # a repeated request must not be answered with these
             jobs.process_events(*gone, request=replace(request, until_ns=0) if submission.request_id else None)
             return _unavailable(error)
@@ -238,10 +238,10 @@ class JobRequests:
         return Denied(Reason.NO_CAPACITY, f"{text} let some end, or submit an array", subject=f"uid {spec.uid}")
 
     @staticmethod
-    def _repeated(known: Request, submission: Submission) -> Sequence[int] | Denied:
-        if known.fingerprint == submission.fingerprint:
-            return known.job_ids
-        made = f"job {known.job_ids[0]}" if len(known.job_ids) == 1 else f"jobs {known.job_ids[0]} and more"
+    def _answer_repeat(request: Request, submission: Submission) -> Sequence[int] | Denied:
+        if request.fingerprint == submission.fingerprint:
+            return request.job_ids
+        made = f"job {request.job_ids[0]}" if len(request.job_ids) == 1 else f"jobs {request.job_ids[0]} and more"
         text = f"request_id {submission.request_id!r} made {made} with another specification: use a new id, or repeat"
         text += " the request as it was, with the same environment"
         return Denied(Reason.INVALID, text, field="request_id")
@@ -254,22 +254,22 @@ class JobRequests:
         for event in events:
             denied = self._jobs.machine.refusal(event)
             if denied:
-                return self._better(event, denied)
+                return self._explain_denial(event, denied)
         self._jobs.process_events(*events)
-        return await self._kept(event.job_id for event in events if hasattr(event, "job_id"))
+        return await self._wait_until_saved(event.job_id for event in events if hasattr(event, "job_id"))
 
-    async def _kept(self, job_ids: Iterable[int]) -> Denied | None:
+    async def _wait_until_saved(self, job_ids: Iterable[int]) -> Denied | None:
         try:
             await self._jobs.on_disk(job_ids)
         except StoreError as error:
             return Denied(Reason.UNAVAILABLE, f"done, but perhaps not kept: {error}")
         return None
 
-    def _better(self, event: Event, denied: Denied) -> Denied:
+    def _explain_denial(self, event: Event, denial: Denied) -> Denied:
         """Of a job that only the store remembers: it has ended."""
-        job = self._jobs.store.find(getattr(event, "job_id", 0)) if denied.reason is Reason.NOT_FOUND else None
+        job = self._jobs.store.find(getattr(event, "job_id", 0)) if denial.reason is Reason.NOT_FOUND else None
         if job is None:
-            return denied
+            return denial
         text = f"job {job.job_id} is {job.state.value}: its environment was deleted when it ended, submit it again"
         return Denied(Reason.PRECONDITION, text)
 
@@ -277,7 +277,7 @@ class JobRequests:
         if len(job_ids) == 1:
             return await self._request(Cancelled(job_ids[0], why))
         await self._arrays.cancel(job_ids, why)
-        return await self._kept(job_ids)
+        return await self._wait_until_saved(job_ids)
 
     async def hold_job(self, job_id: int) -> Denied | None:
         return await self._request(Held(job_id))
@@ -361,23 +361,23 @@ class JobRequests:
         if denied:
             return denied
         self._jobs.process_events(event())
-        return await self._host.saved()
+        return await self._host.wait_until_saved()
 
     # ---- reservations ----
 
     def reservations(self) -> Sequence[Reservation]:
         return self._jobs.reservations.at(self._jobs.clock.now_ns())
 
-    async def create_reservation(self, given: Reservation) -> Reservation | Denied:
+    async def create_reservation(self, reservation: Reservation) -> Reservation | Denied:
         """Its devices are UUIDs or indices; begin 0 is now."""
         now_ns, found = self._jobs.clock.now_ns(), []
-        for name in given.device_uuids:
+        for name in reservation.device_uuids:
             device = find(name, self._host.state)
             if isinstance(device, Denied):
                 return device
             found.append(device.uuid)
         uuids = tuple(dict.fromkeys(found))
-        new = replace(given, node=self.node, device_uuids=uuids, begin_ns=given.begin_ns or now_ns)
+        new = replace(reservation, node=self.node, device_uuids=uuids, begin_ns=reservation.begin_ns or now_ns)
 
         def add() -> Denied | None:
             denied = self._jobs.machine.check_reservation(new, now_ns)
@@ -402,5 +402,5 @@ class JobRequests:
         return ReservationsChanged(tuple(self.reservations()))
 
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
-        live = [job for job in self._jobs.machine.jobs.values() if not job.state.ended]
+        live = [job for job in self._jobs.machine.jobs.values() if not job.state.is_final]
         return await self._jobs.queues.usage(since_ns, until_ns, by, uid, live)

@@ -22,10 +22,10 @@ class Host(Protocol):
 class ReservationRegistry:
     """Those that the store has. What writes raises StoreError."""
 
-    def __init__(self, host: Host, store: JobStore, kept: Sequence[Reservation]) -> None:
+    def __init__(self, host: Host, store: JobStore, reservations: Sequence[Reservation]) -> None:
         self._host = host
         self._store = store
-        self._all = tuple(kept)
+        self._all = tuple(reservations)
 
     def at(self, now_ns: int) -> tuple[Reservation, ...]:
         """Those that have not ended."""

@@ -19,7 +19,7 @@ NVIDIA_KIND = "nvidia.com/gpu"
 def cdi_devices(gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """The CDI devices by which a container sees these; none for simulated devices, which NVIDIA's driver does not know.
     By index: that is the name that the specification has in every version of nvidia-ctk."""
-    return tuple(dict.fromkeys(f"{NVIDIA_KIND}={_name(gpu)}" for gpu in gpus if not gpu.simulated))
+    return tuple(dict.fromkeys(f"{NVIDIA_KIND}={_name(gpu)}" for gpu in gpus if not gpu.is_simulated))
 
 
 def _name(gpu: Gpu) -> str:

@@ -82,21 +82,21 @@ def read_claim(
         results,
         granted,
         words,
-        reckoned=frozenset(reckoned),
+        derived_memory_uuids=frozenset(reckoned),
         pod_names=tuple(sorted({pod.name for pod in pod_refs(claim)})),
         tolerates_drain=tolerant,
     )
 
 
 def _monitor(
-    ref: Ref, claim: Mapping[str, Any], found: Sequence[Mapping[str, Any]], offers: Mapping[str, Offer]
+    ref: Ref, claim: Mapping[str, Any], device_results: Sequence[Mapping[str, Any]], offers: Mapping[str, Offer]
 ) -> Asked:
     """A claim with adminAccess: it has devices, and nothing of their capacity."""
-    if not all(one.get("adminAccess") for one in found):
+    if not all(one.get("adminAccess") for one in device_results):
         text = f"claim {ref} has requests with adminAccess and without: those with it have no slice,"
         raise ClaimError(f"{text} so make a claim for each")
-    gpus = [_offer(ref, one, offers).gpu for one in found]
-    results = tuple(_result(one, gpu.uuid) for one, gpu in zip(found, gpus, strict=True))
+    gpus = [_offer(ref, one, offers).gpu for one in device_results]
+    results = tuple(_result(one, gpu.uuid) for one, gpu in zip(device_results, gpus, strict=True))
     return Asked(ref.uid, ref.namespace, ref.name, pods_of(claim), results, (), Words(), monitor_gpus=tuple(gpus))
 
 
@@ -142,11 +142,11 @@ def fixed_memory(gpu: Gpu, milli: int) -> int:
     return part - part % memory_unit_bytes(gpu.granule_bytes)
 
 
-def _amounts(ref: Ref, device: str, consumed: Any) -> dict[str, int]:
-    if not isinstance(consumed, Mapping):
+def _amounts(ref: Ref, device: str, consumed_capacity: Any) -> dict[str, int]:
+    if not isinstance(consumed_capacity, Mapping):
         return {}
     amounts = {}
-    for name, value in consumed.items():
+    for name, value in consumed_capacity.items():
         short = str(name).rpartition("/")[2]
         if short not in CAPACITIES:
             raise ClaimError(f"claim {ref}, device {device}: no capacity {str(name)[:40]}: {', '.join(CAPACITIES)}")
@@ -194,10 +194,12 @@ def _result(result: Mapping[str, Any], uuid: str) -> Result:
     return Result(request.partition("/")[0], pool, device, share, uuid)
 
 
-def _words(ref: Ref, allocation: Mapping[str, Any], found: Sequence[Mapping[str, Any]], priority_max: int) -> Words:
+def _words(
+    ref: Ref, allocation: Mapping[str, Any], device_results: Sequence[Mapping[str, Any]], priority_max: int
+) -> Words:
     configs = _configs(allocation)
     each: dict[str, Words] = {}  # by request
-    for one in found:
+    for one in device_results:
         request = str(one.get("request") or "")
         theirs = [(str(given.get("source")), _at(given, "opaque", "parameters")) for given in configs]
         theirs = [pair for pair, given in zip(theirs, configs, strict=True) if _is_for(given, request)]
@@ -247,12 +249,12 @@ def pod_refs(claim: Mapping[str, Any]) -> list[Ref]:
     return [Ref(str(one.get("uid")), namespace, name) for one, name in named if POD_NAME.fullmatch(name)]
 
 
-def _at(found: Any, *path: str) -> Any:
+def _at(value: Any, *path: str) -> Any:
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
-def _list(found: Any, *path: str) -> list[Mapping[str, Any]]:
-    inner = _at(found, *path)
+def _list(value: Any, *path: str) -> list[Mapping[str, Any]]:
+    inner = _at(value, *path)
     return [one for one in inner if isinstance(one, Mapping)] if isinstance(inner, list) else []

@@ -87,7 +87,7 @@ class PoolSeen:
     one after another by a watch, which may lag behind. server: its version, major and minor; None: as it was."""
 
     slices: tuple[Mapping[str, Any], ...]
-    listed: bool = False
+    is_from_list: bool = False
     server: tuple[int, int] | None = None
 
 
@@ -96,9 +96,9 @@ class Published:
     """The answer to Publish. written: (name, pool generation) of what was stored, also before an error; dropped: fields
     that the server did not store."""
 
-    dropped: tuple[str, ...] = ()
+    dropped_fields: tuple[str, ...] = ()
     error: str = ""
-    written: tuple[tuple[str, int], ...] = ()
+    written_generations: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class ReadClaim:
 class MakeSlice:
     """Idempotent: vgpud has one slice for a claim."""
 
-    asked: Asked
+    requested_claim: Asked
 
 
 @dataclass(frozen=True, slots=True)

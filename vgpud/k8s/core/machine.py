@@ -72,17 +72,17 @@ class Policy:
 class Pool:
     """Our ResourceSlices, as far as is known."""
 
-    stored: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
+    stored_slices: tuple[Mapping[str, Any], ...] | None = None  # None: not seen yet
     server: tuple[int, int] | None = None  # its version, None: it does not say
-    dropped: tuple[str, ...] = ()
+    dropped_fields: tuple[str, ...] = ()
     writing: bool = False
-    behind: bool = False  # it is not what is wanted, so that time alone can make a write due
+    is_outdated: bool = False  # it is not what is wanted, so that time alone can make a write due
     not_before_ns: int = 0  # no write before
     repair_ns: int | None = None  # when what somebody else changed is put right
     register_by_ns: int = 0  # no write before, unless kubelet registers the driver
     newest: int = 0  # generation that was written
     #: by name: generations that the watch has shown since a write began; those written that it has still to show
-    shown: dict[str, int] = field(default_factory=dict)
+    shown_generations: dict[str, int] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
     shown_by_ns: int = 0  # when that is not waited for any more
     failures: int = 0  # of writes, one after another
@@ -110,7 +110,7 @@ class State:
     claims: dict[str, Known] = field(default_factory=dict)  # by uid: those that vgpud has slices for
     work: dict[str, Work] = field(default_factory=dict)  # by uid
     #: claims that were read before vgpud had been seen, by uid, and until when they wait for it
-    early: dict[str, tuple[ClaimRead, int]] = field(default_factory=dict)
+    early_claims: dict[str, tuple[ClaimRead, int]] = field(default_factory=dict)
     #: claims that the API server is being asked about although kubelet has not called
     checks: dict[str, Known] = field(default_factory=dict)
     #: what is being written into claims' status, by uid
@@ -126,7 +126,7 @@ class State:
     def is_ready(self) -> bool:
         """Whether a driver that it replaces may end: kubelet knows this one, and it reaches the API server. vgpud is no
         part of it: one node without it would keep all others from their upgrade."""
-        return self.registered_ns is not None and self.pool.stored is not None
+        return self.registered_ns is not None and self.pool.stored_slices is not None
 
 
 def step(state: State, event: Event, now_ns: int) -> list[Command]:
@@ -149,7 +149,7 @@ def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
         if uid in before and one.granted != before[uid].granted and uid not in state.telling
     ]
     looks = [look for one in (*resized, *_remark(state, gpus_before or ())) for look in _look(state, one)]
-    early, state.early = state.early, {}
+    early, state.early_claims = state.early_claims, {}
     looks += [command for read, _ in early.values() for command in _on_claim_read(state, read, now_ns)]
     if not changed:
         return looks
@@ -157,9 +157,9 @@ def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
     return [*_health(state), *_publish(state, now_ns), *looks]
 
 
-def _remark(state: State, before: Sequence[Gpu]) -> list[Known]:
+def _remark(state: State, old_gpus: Sequence[Gpu]) -> list[Known]:
     """The claims on devices that have got a fault, or an operator has drained, since they were seen before."""
-    known = {gpu.uuid: gpu for gpu in before}
+    known = {gpu.uuid: gpu for gpu in old_gpus}
     state.remarks = {uid: remark for uid, remark in state.remarks.items() if uid in state.claims}
     found = []
     for gpu in state.gpus or ():
@@ -198,16 +198,16 @@ def _on_called(state: State, event: Called, now_ns: int) -> list[Command]:
     work = state.work.get(event.ref.uid)
     if work is None:
         return _begin(state, Work(event.ref, event.ending, [event.call]))
-    if work.ending == event.ending and not work.behind:
+    if work.ending == event.ending and not work.queued_calls:
         work.calls.append(event.call)
     else:
-        work.behind.append((event.call, event.ending))
+        work.queued_calls.append((event.call, event.ending))
     return []
 
 
 def _begin(state: State, work: Work) -> list[Command]:
     state.work[work.ref.uid] = work
-    checked = _concluded(state, work.ref.uid)  # what is done now does what a check would
+    checked = _finish_check(state, work.ref.uid)  # what is done now does what a check would
     return [*checked, EndSlice(work.ref.uid) if work.ending else ReadClaim(work.ref)]
 
 
@@ -215,51 +215,51 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
     checked = state.checks.get(event.uid)
     work = state.work.get(event.uid)
     if checked and (work is None or work.ending):
-        return _checked(state, checked, event)
+        return _handle_check(state, checked, event)
     # asked: the answer to a second question (that of a check, say), after what the first one said has begun
-    if work is None or work.ending or work.waits or work.asked:
+    if work is None or work.ending or work.waits or work.requested_claim:
         return []
     if event.error:
         return _done(state, work, f"the API server cannot be asked for claim {work.ref}: {event.error}")
     if event.claim is None:
         return _done(state, work, f"claim {work.ref} does not exist: it was deleted before its pod started")
     if state.gpus is None:
-        state.early[event.uid] = (event, now_ns + FIRST_SEEN_NS)
+        state.early_claims[event.uid] = (event, now_ns + FIRST_SEEN_NS)
         return []
     known = state.claims.get(event.uid)
     try:
-        work.asked = _read(state, event.claim, work.ref, known)
+        work.requested_claim = _read(state, event.claim, work.ref, known)
         work.claim = event.claim
     except ClaimError as error:
         return [reports.report_failure(work.ref, str(error)), *_done(state, work, str(error))]
-    if work.asked.monitor_gpus:
+    if work.requested_claim.monitor_gpus:
         note = "it is prepared for monitoring, and has no slice"
         log = Log(f"claim {work.ref}: {note}")
         report = reports.report_claim(event.claim, "Prepared", note)
-        return [log, *report, *_done(state, work, "", admin_access.cdi_devices(work.asked.monitor_gpus))]
-    work.remakes = known is not None and known.is_for_another(work.asked)
-    return [EndSlice(event.uid) if work.remakes else MakeSlice(work.asked)]
+        return [log, *report, *_done(state, work, "", admin_access.cdi_devices(work.requested_claim.monitor_gpus))]
+    work.remakes = known is not None and known.is_for_another(work.requested_claim)
+    return [EndSlice(event.uid) if work.remakes else MakeSlice(work.requested_claim)]
 
 
-def _read(state: State, claim: Mapping[str, Any], ref: Ref, known: Known | None) -> Asked:
+def _read(state: State, claim: Mapping[str, Any], ref: Ref, prepared_claim: Known | None) -> Asked:
     """Raises ClaimError."""
     offers = published.offers(state.gpus or ())
     policy = state.policy
     asked = read_claim(claim, ref, offers, state.node, policy.priority_max, policy.publish.monitors)
-    return asked.as_prepared(known)
+    return asked.as_prepared(prepared_claim)
 
 
 def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]:
     work = state.work.get(event.uid)
-    if work is None or work.ending or work.asked is None:  # a claim's pods were brought up to date
+    if work is None or work.ending or work.requested_claim is None:  # a claim's pods were brought up to date
         known = state.checks.get(event.uid)
         told: list[Command] = [Log(f"claim {known}: {event.error}")] if known and event.error else []
-        return [*told, *_concluded(state, event.uid)]
-    asked = work.asked
-    if event.full and not work.retried:
+        return [*told, *_finish_check(state, event.uid)]
+    asked = work.requested_claim
+    if event.full and not work.has_retried:
         # slices of claims that are gone may be in the way: they are ended, and then this is tried once more
-        work.retried, work.waits, work.asked = True, True, None
-        return _reconcile(state, now_ns) or _concluded(state, "")
+        work.has_retried, work.waits, work.requested_claim = True, True, None
+        return _reconcile(state, now_ns) or _finish_check(state, "")
     if event.error:
         return [reports.report_failure(work.ref, event.error), *_done(state, work, f"claim {asked}: {event.error}")]
     names = (asked.uid, asked.namespace, asked.name)
@@ -274,43 +274,47 @@ def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Comman
     work = state.work.get(event.uid)
     if not event.error:
         state.claims.pop(event.uid, None)
-    if work and work.remakes and work.asked:
+    if work and work.remakes and work.requested_claim:
         work.remakes = False
-        return _done(state, work, f"claim {work.ref}: {event.error}") if event.error else [MakeSlice(work.asked)]
+        return (
+            _done(state, work, f"claim {work.ref}: {event.error}") if event.error else [MakeSlice(work.requested_claim)]
+        )
     if work is None or not work.ending:
-        return _concluded(state, event.uid)
+        return _finish_check(state, event.uid)
     told = [] if event.error else [Log(f"claim {work.ref} is released")]
     done = _done(state, work, f"claim {work.ref}: {event.error}" if event.error else "")
-    return [*told, *done, *_concluded(state, event.uid)]
+    return [*told, *done, *_finish_check(state, event.uid)]
 
 
 def _done(state: State, work: Work, error: str, cdi_devices: tuple[str, ...] = ()) -> list[Command]:
     """Answers the calls, and begins with those that waited behind them."""
-    uid, asked = work.ref.uid, work.asked
+    uid, asked = work.ref.uid, work.requested_claim
     results = asked.results if asked and not error else ()
     answers: list[Command] = [Answer(call, uid, error, results, cdi_devices if results else ()) for call in work.calls]
     del state.work[uid]
-    if not work.behind:
+    if not work.queued_calls:
         return answers
-    ending = work.behind[0][1]
-    alike = [call for call, kind in work.behind if kind == ending]
-    rest = [(call, kind) for call, kind in work.behind if kind != ending]
-    return [*answers, *_begin(state, Work(work.ref, ending, alike, behind=rest))]
+    ending = work.queued_calls[0][1]
+    alike = [call for call, kind in work.queued_calls if kind == ending]
+    rest = [(call, kind) for call, kind in work.queued_calls if kind != ending]
+    return [*answers, *_begin(state, Work(work.ref, ending, alike, queued_calls=rest))]
 
 
 # ---- what a claim's status says ----
 
 
-def _tell(state: State, claim: Mapping[str, Any], asked: Asked, known: Known) -> list[Command]:
+def _tell(state: State, claim: Mapping[str, Any], requested_claim: Asked, prepared_claim: Known) -> list[Command]:
     """Brings the claim's status up to date, if it is not and is not being written."""
-    devices = status.news(claim, asked, known.slice_name, known.granted)
-    if not devices or known.uid in state.telling:
+    devices = status.news(claim, requested_claim, prepared_claim.slice_name, prepared_claim.granted)
+    if not devices or prepared_claim.uid in state.telling:
         return []
-    state.telling[known.uid] = known.granted
+    state.telling[prepared_claim.uid] = prepared_claim.granted
     # what the status says already has been reported, also by a driver before this one
-    reason = "Resized" if status.told(claim) else "Prepared"
-    report = reports.report_claim(claim, reason, reports.describe_slice(asked, known.granted, known.slice_name))
-    return [WriteStatus(Ref(known.uid, known.namespace, known.name), devices), *report]
+    reason = "Resized" if status.find_our_entries(claim) else "Prepared"
+    report = reports.report_claim(
+        claim, reason, reports.describe_slice(requested_claim, prepared_claim.granted, prepared_claim.slice_name)
+    )
+    return [WriteStatus(Ref(prepared_claim.uid, prepared_claim.namespace, prepared_claim.name), devices), *report]
 
 
 def _on_status_written(state: State, event: StatusWritten, now_ns: int) -> list[Command]:
@@ -324,12 +328,12 @@ def _on_status_written(state: State, event: StatusWritten, now_ns: int) -> list[
 # ---- claims that are gone, and pods that came ----
 
 
-def _look(state: State, known: Known) -> list[Command]:
+def _look(state: State, prepared_claim: Known) -> list[Command]:
     """Asks the API server for a claim that has a slice, unless it is being asked for."""
-    if known.uid in state.work or known.uid in state.checks:
+    if prepared_claim.uid in state.work or prepared_claim.uid in state.checks:
         return []
-    state.checks[known.uid] = known
-    return [ReadClaim(Ref(known.uid, known.namespace, known.name))]
+    state.checks[prepared_claim.uid] = prepared_claim
+    return [ReadClaim(Ref(prepared_claim.uid, prepared_claim.namespace, prepared_claim.name))]
 
 
 def _reconcile(state: State, now_ns: int) -> list[Command]:
@@ -338,45 +342,51 @@ def _reconcile(state: State, now_ns: int) -> list[Command]:
     return [look for known in state.claims.values() for look in _look(state, known)]
 
 
-def _checked(state: State, known: Known, event: ClaimRead) -> list[Command]:
+def _handle_check(state: State, prepared_claim: Known, event: ClaimRead) -> list[Command]:
     """A claim that has gone, or is another one of the same name, has no use for its slice any more."""
-    if event.error or known.uid in state.work:
-        return _concluded(state, known.uid)
-    remark = state.remarks.pop(known.uid, None)
-    if event.claim is None or not is_of(event.claim, known.uid):
-        return _end_unused(state, known, "is gone: its")
-    if is_left(event.claim, state.node, known.pods):
-        return _end_unused(state, known, "is not allocated to this node any more: its")
-    now = state.claims.get(known.uid)  # it may have been resized since it was asked for
+    if event.error or prepared_claim.uid in state.work:
+        return _finish_check(state, prepared_claim.uid)
+    remark = state.remarks.pop(prepared_claim.uid, None)
+    if event.claim is None or not is_of(event.claim, prepared_claim.uid):
+        return _end_unused(state, prepared_claim, "is gone: its")
+    if is_left(event.claim, state.node, prepared_claim.pods):
+        return _end_unused(state, prepared_claim, "is not allocated to this node any more: its")
+    now = state.claims.get(prepared_claim.uid)  # it may have been resized since it was asked for
     remarks: list[Command] = []
     if remark:
         remarks += reports.report_claim(event.claim, remark.reason, remark.note, is_warning=remark.is_warning)
     if state.gpus is None or now is None:
-        return [*remarks, *_concluded(state, known.uid)]
+        return [*remarks, *_finish_check(state, prepared_claim.uid)]
     try:
-        asked = _read(state, event.claim, Ref(known.uid, known.namespace, known.name), now)
+        asked = _read(state, event.claim, Ref(prepared_claim.uid, prepared_claim.namespace, prepared_claim.name), now)
     except ClaimError as error:
-        return [*remarks, Log(str(error), {"slice": known.slice_name}), *_concluded(state, known.uid)]
+        return [
+            *remarks,
+            Log(str(error), {"slice": prepared_claim.slice_name}),
+            *_finish_check(state, prepared_claim.uid),
+        ]
     if now.is_for_another(asked):
-        return _end_unused(state, known, "was allocated again, to other pods: its former")
+        return _end_unused(state, prepared_claim, "was allocated again, to other pods: its former")
     news = _tell(state, event.claim, asked, now)
     if (asked.pods, asked.pod_names) != (now.pods, now.pod_names):
         return [*remarks, *news, MakeSlice(asked)]
-    return [*remarks, *news, *_concluded(state, known.uid)]
+    return [*remarks, *news, *_finish_check(state, prepared_claim.uid)]
 
 
-def _end_unused(state: State, known: Known, why: str) -> list[Command]:
+def _end_unused(state: State, prepared_claim: Known, why: str) -> list[Command]:
     """As if kubelet had called: calls that come meanwhile wait."""
-    del state.checks[known.uid]
-    state.work[known.uid] = Work(Ref(known.uid, known.namespace, known.name), ending=True, unused=True)
-    text = f"claim {known} {why} slice {known.slice_name} is ended"
-    return [EndSlice(known.uid), Log(text, {"slice": known.slice_name})]
+    del state.checks[prepared_claim.uid]
+    state.work[prepared_claim.uid] = Work(
+        Ref(prepared_claim.uid, prepared_claim.namespace, prepared_claim.name), ending=True, is_unused=True
+    )
+    text = f"claim {prepared_claim} {why} slice {prepared_claim.slice_name} is ended"
+    return [EndSlice(prepared_claim.uid), Log(text, {"slice": prepared_claim.slice_name})]
 
 
-def _concluded(state: State, uid: str) -> list[Command]:
+def _finish_check(state: State, uid: str) -> list[Command]:
     """A claim has been checked. After the last one, what waited for room is tried again."""
     state.checks.pop(uid, None)
-    if state.checks or any(work.unused for work in state.work.values()):
+    if state.checks or any(work.is_unused for work in state.work.values()):
         return []
     waiting = [work for work in state.work.values() if work.waits]
     for work in waiting:
@@ -408,17 +418,17 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
     """Deletions are repaired as soon as kubelet has registered the driver, since a kubelet that starts makes them, or
     if it does not for a while; edits later, so that two that disagree do not write all the time."""
     pool = state.pool
-    if pool.stored is not None and len(event.slices) < len(pool.stored) and not pool.writing:
+    if pool.stored_slices is not None and len(event.slices) < len(pool.stored_slices) and not pool.writing:
         is_recent = state.registered_ns is not None and now_ns - state.registered_ns < REGISTER_NS
         pool.register_by_ns = 0 if is_recent else now_ns + REGISTER_NS
     told = _on_server(state, event.server)
-    deleted = pool.stored is None or len(event.slices) < len(pool.stored)
-    settled = not (pool.writing or pool.pending or pool.behind)
-    pool.stored = event.slices
+    deleted = pool.stored_slices is None or len(event.slices) < len(pool.stored_slices)
+    settled = not (pool.writing or pool.pending or pool.is_outdated)
+    pool.stored_slices = event.slices
     there = {str(one["metadata"]["name"]): published.generation(one) for one in event.slices}
-    pool.shown |= there if pool.writing else {}
-    pool.pending = {} if event.listed else _not_shown(pool.pending, there)
-    if event.listed and pool.failures:
+    pool.shown_generations |= there if pool.writing else {}
+    pool.pending = {} if event.is_from_list else _not_shown(pool.pending, there)
+    if event.is_from_list and pool.failures:
         pool.not_before_ns = now_ns  # the API server answers again
     if deleted:
         pool.repair_ns = None
@@ -448,23 +458,27 @@ def _policy(state: State) -> published.Policy:
     return replace(policy, fixed_sizes=False) if old else policy
 
 
-def _not_shown(written: Mapping[str, int], there: Mapping[str, int]) -> dict[str, int]:
-    return {name: generation for name, generation in written.items() if there.get(name, -1) < generation}
+def _not_shown(written_generations: Mapping[str, int], shown_generations: Mapping[str, int]) -> dict[str, int]:
+    return {
+        name: generation
+        for name, generation in written_generations.items()
+        if shown_generations.get(name, -1) < generation
+    }
 
 
 def _wanted_changes(state: State) -> published.Changes:
     pool = state.pool
-    if state.gpus is None or pool.stored is None:
+    if state.gpus is None or pool.stored_slices is None:
         return published.Changes()
     wanted = published.specs(state.gpus, state.node, _policy(state))
-    return published.changes(wanted, pool.stored, state.node, pool.dropped, pool.newest)
+    return published.changes(wanted, pool.stored_slices, state.node, pool.dropped_fields, pool.newest)
 
 
 def _publish(state: State, now_ns: int) -> list[Command]:
     """Writes what differs, unless a write is under way or to be shown, or it is not time yet."""
     pool = state.pool
     found = _wanted_changes(state)
-    pool.behind = bool(found)
+    pool.is_outdated = bool(found)
     if not found:
         pool.repair_ns = None
         return []
@@ -474,30 +488,33 @@ def _publish(state: State, now_ns: int) -> list[Command]:
     if now_ns < max(pool.not_before_ns, pool.repair_ns or 0, shown_by_ns, pool.register_by_ns):
         return []
     pool.writing, pool.repair_ns = True, None
-    pool.shown, pool.pending = {}, {}
+    pool.shown_generations, pool.pending = {}, {}
     return [Publish(found)]
 
 
 def _on_published(state: State, event: Published, now_ns: int) -> list[Command]:
     pool = state.pool
     pool.writing, pool.repair_ns = False, None
-    pool.newest = max([pool.newest, *(generation for _, generation in event.written)])
-    pool.pending, pool.shown_by_ns = _not_shown(dict(event.written), pool.shown), now_ns + SHOWN_NS
+    pool.newest = max([pool.newest, *(generation for _, generation in event.written_generations)])
+    pool.pending, pool.shown_by_ns = (
+        _not_shown(dict(event.written_generations), pool.shown_generations),
+        now_ns + SHOWN_NS,
+    )
     if event.error:
         return _failed(pool, event.error, now_ns)
     told: list[Command] = [Log("the ResourceSlices are written")]
     pool.not_before_ns, pool.failures, pool.error = now_ns + SETTLE_NS, 0, ""
-    if event.dropped and event.dropped != pool.dropped:
-        names = ", ".join(event.dropped)
+    if event.dropped_fields and event.dropped_fields != pool.dropped_fields:
+        names = ", ".join(event.dropped_fields)
         told.append(Log(f"this API server does not store {names}: enable its feature gates (docs/kubernetes.md)"))
-    pool.dropped = event.dropped
-    pool.behind = bool(_wanted_changes(state))
+    pool.dropped_fields = event.dropped_fields
+    pool.is_outdated = bool(_wanted_changes(state))
     return told
 
 
 def _failed(pool: Pool, error: str, now_ns: int) -> list[Command]:
     """Tries again later; an API server that is away for an hour is one line of the log."""
-    pool.behind = True
+    pool.is_outdated = True
     pool.not_before_ns = now_ns + min(RETRY_NS << min(pool.failures, 8), RETRY_MAX_NS)
     pool.failures += 1
     known, pool.error = pool.error, error
@@ -505,9 +522,9 @@ def _failed(pool: Pool, error: str, now_ns: int) -> list[Command]:
 
 
 def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
-    commands = _publish(state, now_ns) if state.pool.behind else []
-    for uid in [uid for uid, (_, until_ns) in state.early.items() if now_ns >= until_ns]:
-        del state.early[uid]
+    commands = _publish(state, now_ns) if state.pool.is_outdated else []
+    for uid in [uid for uid, (_, until_ns) in state.early_claims.items() if now_ns >= until_ns]:
+        del state.early_claims[uid]
         work = state.work[uid]
         absent = f"claim {work.ref}: vgpud on this node does not answer: see `vgpu doctor` there"
         commands += _done(state, work, absent)

@@ -22,7 +22,7 @@ class Gpu:
     memory_bytes: int  # what slices can have, in whole granules and mebibytes
     granule_bytes: int
     context_bytes: int = 0  # of one program, 0 = not known
-    simulated: bool = False
+    is_simulated: bool = False
     compute_capability: str = ""  # CUDA's, "9.0"; "" = not known
     pci_root: str = ""
     numa_node: int | None = None
@@ -33,7 +33,7 @@ class Gpu:
     drained: str = ""  # an operator's reason
     fault: str = ""  # an Xid's, or that it is lost
     taken_by: str = ""  # programs outside slices, or slices that are no claims'
-    given: bool = True  # to Kubernetes; claims that were prepared before may still have one that is not
+    is_for_kubernetes: bool = True  # to Kubernetes; claims that were prepared before may still have one that is not
 
     @property
     def name(self) -> str:
@@ -93,23 +93,23 @@ class Asked:
     words: Words
     device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
     #: GPUs whose memory the allocation does not name: it is reckoned from what the GPU has now
-    reckoned: frozenset[str] = frozenset()
+    derived_memory_uuids: frozenset[str] = frozenset()
     #: devices that a claim with adminAccess sees; it has nothing of them, and no slice
     monitor_gpus: tuple[Gpu, ...] = ()
     pod_names: tuple[str, ...] = ()  # for people
     #: devices of it are drained, by an operator or a fault, and it tolerates the taint of each
     tolerates_drain: bool = False
 
-    def as_prepared(self, known: Known | None) -> Asked:
+    def as_prepared(self, prepared_claim: Known | None) -> Asked:
         """The same, with the memory that it was prepared with where that is reckoned: what NVIDIA's driver keeps of a
         GPU for itself changes with its version, and the claim's slice does not."""
-        before = {one.uuid: one for one in known.allocated} if known else {}
-        return replace(self, granted=tuple(self._kept(one, before.get(one.uuid)) for one in self.granted))
+        before = {one.uuid: one for one in prepared_claim.allocated} if prepared_claim else {}
+        return replace(self, granted=tuple(self._keep_old_memory(one, before.get(one.uuid)) for one in self.granted))
 
-    def _kept(self, now: Granted, before: Granted | None) -> Granted:
-        if before is None or now.uuid not in self.reckoned:
+    def _keep_old_memory(self, now: Granted, old_grant: Granted | None) -> Granted:
+        if old_grant is None or now.uuid not in self.derived_memory_uuids:
             return now
-        return before if (before.min_milli, before.max_milli) == (now.min_milli, now.max_milli) else now
+        return old_grant if (old_grant.min_milli, old_grant.max_milli) == (now.min_milli, now.max_milli) else now
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -130,10 +130,10 @@ class Known:
     in_use: bool = False  # by a container
     pod_names: tuple[str, ...] = ()
 
-    def is_for_another(self, asked: Asked) -> bool:
+    def is_for_another(self, requested_claim: Asked) -> bool:
         """Whether the claim was allocated anew since it was prepared, for other pods: then nobody uses the slice."""
-        again = {one.uuid: one for one in asked.granted} == {one.uuid: one for one in self.allocated}
-        return bool(self.allocated) and not again and set(self.pods).isdisjoint(asked.pods)
+        again = {one.uuid: one for one in requested_claim.granted} == {one.uuid: one for one in self.allocated}
+        return bool(self.allocated) and not again and set(self.pods).isdisjoint(requested_claim.pods)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -158,11 +158,11 @@ class Work:
     ref: Ref
     ending: bool  # else it is being prepared
     calls: list[int] = field(default_factory=list)
-    asked: Asked | None = None  # once it has been read
+    requested_claim: Asked | None = None  # once it has been read
     claim: Mapping[str, Any] = field(default_factory=dict)  # as it was read
-    retried: bool = False  # after the slices of claims that are gone were ended
+    has_retried: bool = False  # after the slices of claims that are gone were ended
     waits: bool = False  # for that
     remakes: bool = False  # a former allocation's slice is ended first
-    unused: bool = False  # nobody has called: the claim has no use for its slice any more
+    is_unused: bool = False  # nobody has called: the claim has no use for its slice any more
     #: calls of the other kind, which came meanwhile and are served afterwards
-    behind: list[tuple[int, bool]] = field(default_factory=list)
+    queued_calls: list[tuple[int, bool]] = field(default_factory=list)

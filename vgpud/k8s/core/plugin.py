@@ -28,7 +28,7 @@ from vgpud.k8s.core.plugin_events import (
     Registered,
     Socket,
 )
-from vgpud.k8s.core.tenths import AllocationError, granted, listed, without_those_of_others
+from vgpud.k8s.core.tenths import AllocationError, granted, list_devices, without_those_of_others
 
 SECOND_NS = 1_000_000_000
 #: how long a call waits for a vgpud that does not answer
@@ -45,7 +45,7 @@ CLAIMS = "ResourceClaims"
 class Pending:
     """A call of kubelet that waits for vgpud."""
 
-    called: AllocateCalled
+    request: AllocateCalled
     until_ns: int
     waits: bool = False  # vgpud is not there: it is asked again
 
@@ -56,14 +56,14 @@ class State:
 
     max_milli: int = 0  # of each slice on each GPU; 0: what was allocated
     gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
-    known: dict[str, Known] = field(default_factory=dict)  # by uid: allocations that vgpud has slices for
+    allocations: dict[str, Known] = field(default_factory=dict)  # by uid: allocations that vgpud has slices for
     work: dict[str, Pending] = field(default_factory=dict)  # by uid
-    listed: tuple[tuple[str, bool], ...] | None = None  # as kubelet was told
-    registered: Socket | None = None  # with this kubelet
+    listed_devices: tuple[tuple[str, bool], ...] | None = None  # as kubelet was told
+    registered_socket: Socket | None = None  # with this kubelet
     registering: bool = False
     not_before_ns: int = 0  # no registration before
     idle_ns: dict[str, int] = field(default_factory=dict)  # by uid: since when no container uses the slice
-    unlisted: frozenset[str] = frozenset()  # uids that kubelet did not name when it was asked last
+    unlisted_uids: frozenset[str] = frozenset()  # uids that kubelet did not name when it was asked last
     reconciled_ns: int | None = None
 
 
@@ -77,14 +77,14 @@ def step(state: State, event: Event, now_ns: int) -> list[Command]:
 
 def _on_node_seen(state: State, event: NodeSeen, now_ns: int) -> list[Command]:
     theirs = {share.uuid for one in event.claims if not one.device_ids for share in one.granted}
-    state.gpus = without_those_of_others((gpu for gpu in event.gpus if gpu.given), theirs, CLAIMS)
-    state.known = {one.uid: one for one in event.claims if one.device_ids}
-    idle = [uid for uid, one in state.known.items() if not one.in_use]
+    state.gpus = without_those_of_others((gpu for gpu in event.gpus if gpu.is_for_kubernetes), theirs, CLAIMS)
+    state.allocations = {one.uid: one for one in event.claims if one.device_ids}
+    idle = [uid for uid, one in state.allocations.items() if not one.in_use]
     state.idle_ns = {uid: state.idle_ns.get(uid, now_ns) for uid in idle}
     commands: list[Command] = []
-    if state.listed != listed(state.gpus):
-        state.listed = listed(state.gpus)
-        commands.append(ListDevices(state.listed))
+    if state.listed_devices != list_devices(state.gpus):
+        state.listed_devices = list_devices(state.gpus)
+        commands.append(ListDevices(state.listed_devices))
     return [*commands, *_ask_again(state, now_ns)]
 
 
@@ -103,7 +103,7 @@ def _on_allocate_called(state: State, event: AllocateCalled, now_ns: int) -> lis
 
 
 def _make(state: State, pending: Pending) -> list[Command]:
-    called = pending.called
+    called = pending.request
     pending.waits = state.gpus is None
     if state.gpus is None:
         return []
@@ -125,8 +125,8 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
 
 
 def _done(state: State, pending: Pending, error: str, slice_name: str = "") -> list[Command]:
-    del state.work[pending.called.uid]
-    return [Allocated(pending.called.call, error, "" if error else slice_name)]
+    del state.work[pending.request.uid]
+    return [Allocated(pending.request.call, error, "" if error else slice_name)]
 
 
 def _ask_again(state: State, now_ns: int) -> list[Command]:
@@ -147,10 +147,10 @@ def _ask_again(state: State, now_ns: int) -> list[Command]:
 def _on_kubelet_seen(state: State, event: KubeletSeen, now_ns: int) -> list[Command]:
     """kubelet forgets its plugins when it starts, and removes their sockets."""
     if event.socket is None:
-        state.registered = None
-    if event.socket is None or state.listed is None or state.registering or now_ns < state.not_before_ns:
+        state.registered_socket = None
+    if event.socket is None or state.listed_devices is None or state.registering or now_ns < state.not_before_ns:
         return []
-    if event.socket == state.registered and event.serving and event.watched:
+    if event.socket == state.registered_socket and event.serving and event.is_watched:
         return []
     state.registering = True
     return [Register(event.socket)]
@@ -159,9 +159,9 @@ def _on_kubelet_seen(state: State, event: KubeletSeen, now_ns: int) -> list[Comm
 def _on_registered(state: State, event: Registered, now_ns: int) -> list[Command]:
     state.registering, state.not_before_ns = False, now_ns + AGAIN_NS
     if event.error:
-        state.registered = None
+        state.registered_socket = None
         return [Log(f"kubelet does not register {RESOURCE}: {event.error}")]
-    state.registered = event.socket
+    state.registered_socket = event.socket
     return [Log(f"kubelet has registered {RESOURCE}")]
 
 
@@ -184,9 +184,9 @@ def _on_pods_listed(state: State, event: PodsListed, now_ns: int) -> list[Comman
     """
     if event.ids is None:
         return []
-    gone = {uid: one for uid, one in state.known.items() if event.ids.isdisjoint(one.device_ids)}
-    ended = [uid for uid in gone if uid in state.unlisted and now_ns - state.idle_ns.get(uid, now_ns) >= IDLE_NS]
-    state.unlisted = frozenset(gone)
+    gone = {uid: one for uid, one in state.allocations.items() if event.ids.isdisjoint(one.device_ids)}
+    ended = [uid for uid in gone if uid in state.unlisted_uids and now_ns - state.idle_ns.get(uid, now_ns) >= IDLE_NS]
+    state.unlisted_uids = frozenset(gone)
     commands: list[Command] = []
     for uid in ended:
         text = f"no pod has the devices of slice {gone[uid].slice_name}: it is ended"

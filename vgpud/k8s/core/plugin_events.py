@@ -27,7 +27,7 @@ class KubeletSeen:
 
     socket: Socket | None  # None: kubelet does not run
     serving: bool  # the plugin's own socket is there; a kubelet that starts removes it
-    watched: bool  # kubelet listens for changes of devices
+    is_watched: bool  # kubelet listens for changes of devices
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def devices(gpus: Iterable[Gpu], policy: Policy) -> list[Offer]:
     """The devices that are published: no part that is too small for a program, which no claim of it could be prepared
     with."""
     sizes = {FREE} | (FIXED_MILLI.keys() if policy.fixed_sizes else set()) | ({MONITOR} if policy.monitors else set())
-    there = [offer for offer in offers(gpus).values() if offer.gpu.given and offer.size in sizes]
+    there = [offer for offer in offers(gpus).values() if offer.gpu.is_for_kubernetes and offer.size in sizes]
     return [offer for offer in there if offer.size == MONITOR or _memory_bytes(offer) >= _least_bytes(offer.gpu)]
 
 
@@ -103,8 +103,8 @@ def specs(gpus: Sequence[Gpu], node: str, policy: Policy) -> list[dict[str, Any]
     return made + [own | {"devices": part} for part in _parts(published, DEVICES_MAX)]
 
 
-def _parts(all_: list[Any], most: int) -> list[list[Any]]:
-    return [all_[begin : begin + most] for begin in range(0, len(all_), most)]
+def _parts(all_: list[Any], size_max: int) -> list[list[Any]]:
+    return [all_[begin : begin + size_max] for begin in range(0, len(all_), size_max)]
 
 
 def _counters(gpu: Gpu) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _attributes(offer: Offer) -> dict[str, Any]:
         "type": {"string": MIG if gpu.profile else "gpu"},
         SIZE: {"string": MIG if gpu.profile and offer.size == FREE else offer.size},
         "productName": {"string": gpu.product[:64]},
-        "simulated": {"bool": gpu.simulated},
+        "simulated": {"bool": gpu.is_simulated},
     }
     if gpu.profile:
         made |= {"profile": {"string": gpu.profile[:64]}, "parentUUID": {"string": gpu.parent_uuid[:64]}}
@@ -180,8 +180,8 @@ def _capacity(gpu: Gpu, policy: Policy) -> dict[str, Any]:
     }
 
 
-def _range(value: str, default: str, least: str, most: str, step: str | None) -> dict[str, Any]:
-    valid = {"min": least, "max": most} | ({"step": step} if step else {})
+def _range(value: str, default: str, minimum: str, maximum: str, step: str | None) -> dict[str, Any]:
+    valid = {"min": minimum, "max": maximum} | ({"step": step} if step else {})
     return {"value": value, "requestPolicy": {"default": default, "validRange": valid}}
 
 
@@ -218,10 +218,10 @@ def generate_name(index: int, node: str) -> str:
 
 
 def changes(
-    wanted: Sequence[Mapping[str, Any]],
-    stored: Sequence[Mapping[str, Any]],
+    wanted_specs: Sequence[Mapping[str, Any]],
+    stored_slices: Sequence[Mapping[str, Any]],
     node: str,
-    dropped: Collection[str],
+    dropped_fields: Collection[str],
     newest: int = 0,
 ) -> Changes:
     """Compares the pool with what the server has; nothing when they agree. A changed pool gets a new generation, in
@@ -231,57 +231,66 @@ def changes(
     """
     there: dict[int, tuple[str, Mapping[str, Any]]] = {}
     spare = []
-    for one in sorted(stored, key=lambda one: str(one["metadata"]["name"])):
+    for one in sorted(stored_slices, key=lambda one: str(one["metadata"]["name"])):
         name = str(one["metadata"]["name"])
         found = _INDEX.match(name)
-        index = int(found.group(1)) if found else len(wanted)
-        if index < len(wanted) and index not in there:
+        index = int(found.group(1)) if found else len(wanted_specs)
+        if index < len(wanted_specs) and index not in there:
             there[index] = (name, one.get("spec") or {})
         else:
             spare.append(name)
     pools = [spec.get("pool") for _, spec in there.values()]
-    ours = all(pool == pools[0] and _is_of(pool, node, len(wanted)) for pool in pools)
-    alike = all(n in there and not set(differences(spec, there[n][1])) - set(dropped) for n, spec in enumerate(wanted))
+    ours = all(pool == pools[0] and _is_of(pool, node, len(wanted_specs)) for pool in pools)
+    alike = all(
+        n in there and not set(differences(spec, there[n][1])) - set(dropped_fields)
+        for n, spec in enumerate(wanted_specs)
+    )
     if ours and alike and not spare:
         return Changes()
-    pool = {"name": node, "generation": max(newest, *map(generation, stored), 0) + 1, "resourceSliceCount": len(wanted)}
-    writes = [Write(there[n][0] if n in there else "", n, {**spec, "pool": pool}) for n, spec in enumerate(wanted)]
+    pool = {
+        "name": node,
+        "generation": max(newest, *map(generation, stored_slices), 0) + 1,
+        "resourceSliceCount": len(wanted_specs),
+    }
+    writes = [
+        Write(there[n][0] if n in there else "", n, {**spec, "pool": pool}) for n, spec in enumerate(wanted_specs)
+    ]
     return Changes(tuple(writes), tuple(spare))
 
 
-def differences(wanted: Any, stored: Any, path: str = "") -> list[str]:
+def differences(wanted_value: Any, stored_value: Any, path: str = "") -> list[str]:
     """The fields that the server has otherwise, or not at all, or beside what was written. Quantities count by value:
     "1k" is 1000."""
-    if isinstance(wanted, Mapping):
-        if not isinstance(stored, Mapping):
+    if isinstance(wanted_value, Mapping):
+        if not isinstance(stored_value, Mapping):
             return [path]
-        beside = stored.keys() - wanted.keys() - _ADDED - ({"pool"} if not path else set())
-        inner = [(key, wanted.get(key), stored.get(key)) for key in sorted({*wanted, *beside})]
+        beside = stored_value.keys() - wanted_value.keys() - _ADDED - ({"pool"} if not path else set())
+        inner = [(key, wanted_value.get(key), stored_value.get(key)) for key in sorted({*wanted_value, *beside})]
         return [name for key, a, b in inner for name in differences(a, b, f"{path}.{key}" if path else key)]
-    if isinstance(wanted, list):
-        if not isinstance(stored, list) or len(stored) != len(wanted):
+    if isinstance(wanted_value, list):
+        if not isinstance(stored_value, list) or len(stored_value) != len(wanted_value):
             return [path]
-        return [name for a, b in zip(wanted, stored, strict=True) for name in differences(a, b, path)]
-    return [] if wanted == stored or _equal_quantities(wanted, stored) else [path]
+        return [name for a, b in zip(wanted_value, stored_value, strict=True) for name in differences(a, b, path)]
+    return [] if wanted_value == stored_value or _equal_quantities(wanted_value, stored_value) else [path]
 
 
-def not_stored(wanted: Any, stored: Any) -> tuple[str, ...]:
+def not_stored(wanted_value: Any, stored_value: Any) -> tuple[str, ...]:
     """The fields that the server has dropped from what was just written to it: their feature gates are off."""
-    return tuple(dict.fromkeys(differences(wanted, stored)))
+    return tuple(dict.fromkeys(differences(wanted_value, stored_value)))
 
 
-def _equal_quantities(wanted: Any, stored: Any) -> bool:
-    if not isinstance(wanted, str) or not isinstance(stored, str):
+def _equal_quantities(wanted_value: Any, stored_value: Any) -> bool:
+    if not isinstance(wanted_value, str) or not isinstance(stored_value, str):
         return False
     try:
-        return parse_quantity(wanted) == parse_quantity(stored)
+        return parse_quantity(wanted_value) == parse_quantity(stored_value)
     except QuantityError:
         return False
 
 
-def generation(stored: Mapping[str, Any]) -> int:
+def generation(stored_slice: Mapping[str, Any]) -> int:
     """The generation of the pool that a ResourceSlice is of."""
-    pool = (stored.get("spec") or {}).get("pool") or {}
+    pool = (stored_slice.get("spec") or {}).get("pool") or {}
     return int(pool.get("generation", 0))
 
 

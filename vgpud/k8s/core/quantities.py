@@ -10,7 +10,7 @@ import math
 import re
 from fractions import Fraction
 
-from vgpud.core.units import shown
+from vgpud.core.units import format_value
 
 _NUMBER = re.compile(
     r"([+-]?[0-9]{1,20}(?:\.[0-9]{0,20})?|[+-]?\.[0-9]{1,20})"  # its digits
@@ -30,7 +30,7 @@ def parse_quantity(text: object) -> int:
     is_short = isinstance(text, int) and not isinstance(text, bool) and abs(text) < 1 << 63
     found = _NUMBER.fullmatch(str(text)) if is_short or isinstance(text, str) else None
     if found is None:
-        said = repr(text[:40]) if isinstance(text, str) else shown(text)
+        said = repr(text[:40]) if isinstance(text, str) else format_value(text)
         raise QuantityError(f"{said} is not a quantity: write for example 500 or 70200Mi")
     number, suffix = Fraction(found.group(1)), found.group(2)
     if suffix in _BINARY:

@@ -79,9 +79,9 @@ def report_failure(ref: Ref, note: str) -> Report:
     return Report("ResourceClaim", ref, "PrepareFailed", printable_line(note), is_warning=True)
 
 
-def describe_slice(asked: Asked, granted: Iterable[Granted], slice_name: str) -> str:
+def describe_slice(requested_claim: Asked, granted: Iterable[Granted], slice_name: str) -> str:
     """What a claim has, in one line."""
-    devices = {result.uuid: result.device for result in asked.results}
+    devices = {result.uuid: result.device for result in requested_claim.results}
     parts = [
         f"{devices.get(one.uuid, one.uuid)}: {_range(format_gpus(one.min_milli), format_gpus(one.max_milli))} of the SM"
         f" time, {_range(format_bytes(one.mem_min_bytes), format_bytes(one.mem_max_bytes))} of memory"
@@ -96,24 +96,24 @@ def printable_line(text: str) -> str:
     return shown.encode()[:NOTE_BYTES_MAX].decode(errors="ignore")
 
 
-def limit_reports(known: ReportLog, commands: Iterable[Command], now_ns: int) -> Iterator[Command]:
+def limit_reports(report_log: ReportLog, commands: Iterable[Command], now_ns: int) -> Iterator[Command]:
     """The commands without reports that were made a short while ago, or are too many."""
     for command in commands:
-        if not isinstance(command, Report) or _may_say(known, command, now_ns):
+        if not isinstance(command, Report) or _may_say(report_log, command, now_ns):
             yield command
 
 
-def _may_say(known: ReportLog, report: Report, now_ns: int) -> bool:
+def _may_say(report_log: ReportLog, report: Report, now_ns: int) -> bool:
     key = (report.subject.uid, report.reason, report.note)
-    buckets = known.node, known.bucket_of(report.subject.namespace)
-    if min([bucket.refill(now_ns) for bucket in buckets]) < 1 or now_ns < known.until_ns.get(key, now_ns):
+    buckets = report_log.node, report_log.bucket_of(report.subject.namespace)
+    if min([bucket.refill(now_ns) for bucket in buckets]) < 1 or now_ns < report_log.until_ns.get(key, now_ns):
         return False
     for bucket in buckets:
         bucket.tokens -= 1
-    known.until_ns[key] = now_ns + AGAIN_NS
-    known.until_ns.move_to_end(key)
-    while len(known.until_ns) > KNOWN_MAX:
-        known.until_ns.popitem(last=False)
+    report_log.until_ns[key] = now_ns + AGAIN_NS
+    report_log.until_ns.move_to_end(key)
+    while len(report_log.until_ns) > KNOWN_MAX:
+        report_log.until_ns.popitem(last=False)
     return True
 
 

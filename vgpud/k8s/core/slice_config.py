@@ -44,10 +44,10 @@ def words_of(configs: Iterable[tuple[str, Any]], priority_max: int) -> Words:
 
 def _over(words: Words, parameters: Any) -> Words:
     if not isinstance(parameters, Mapping):
-        raise ConfigError(f"parameters: {_shown(parameters)} is no object")
+        raise ConfigError(f"parameters: {_quote_value(parameters)} is no object")
     version, kind = parameters.get("apiVersion"), parameters.get("kind")
     if (version, kind) != (CONFIG_API, CONFIG_KIND):
-        shown = f"{_shown(version)} {_shown(kind)}"
+        shown = f"{_quote_value(version)} {_quote_value(kind)}"
         raise ConfigError(f"apiVersion, kind: {shown} is not known: write {CONFIG_API} {CONFIG_KIND}")
     unknown = next((str(name)[:40] for name in parameters if name not in ("apiVersion", "kind", *_FIELDS)), None)
     if unknown is not None:
@@ -56,7 +56,7 @@ def _over(words: Words, parameters: Any) -> Words:
     if "class" in parameters:
         named = parameters["class"]
         if named not in CLASSES:
-            raise ConfigError(f"class: {_shown(named)} is no class: write {' or '.join(CLASSES)}")
+            raise ConfigError(f"class: {_quote_value(named)} is no class: write {' or '.join(CLASSES)}")
         words = replace(words, service_class=named)
     if "weight" in parameters:
         words = replace(words, weight=_number("weight", parameters["weight"], WEIGHT_MAX))
@@ -65,13 +65,13 @@ def _over(words: Words, parameters: Any) -> Words:
     return words
 
 
-def _number(name: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise ConfigError(f"{name}: {_shown(value)} is out of range: write 0 to {most}")
+def _number(name: str, value: Any, maximum: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
+        raise ConfigError(f"{name}: {_quote_value(value)} is out of range: write 0 to {maximum}")
     return value
 
 
-def _shown(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     """The beginning of a value, in quotes. What is in a list or object is left out: it may be nested so deeply that
     writing it ends in a RecursionError, and a number may be too long for a text."""
     if isinstance(value, list | Mapping):

@@ -15,7 +15,7 @@ from vgpud.k8s.core.names import DRIVER
 SINCE = "lastTransitionTime"  # of a condition, set by whoever writes it
 
 
-def told(claim: Mapping[str, Any]) -> list[Any]:
+def find_our_entries(claim: Mapping[str, Any]) -> list[Any]:
     """Our entries of a claim, as the server has them."""
     status = claim.get("status")
     entries = status.get("devices") if isinstance(status, Mapping) else None
@@ -23,13 +23,15 @@ def told(claim: Mapping[str, Any]) -> list[Any]:
     return [one for one in found if isinstance(one, Mapping) and one.get("driver") == DRIVER]
 
 
-def news(claim: Mapping[str, Any], asked: Asked, slice_name: str, granted: Sequence[Granted]) -> list[dict[str, Any]]:
+def news(
+    claim: Mapping[str, Any], requested_claim: Asked, slice_name: str, granted: Sequence[Granted]
+) -> list[dict[str, Any]]:
     """The entries to be written, one for each result; none when the server has them. granted: the numbers in force.
 
     A condition has the time from which on it was as it is; one that is new has none yet.
     """
-    before = told(claim)
-    wanted = [_entry(asked, number, slice_name, granted) for number in range(len(asked.results))]
+    before = find_our_entries(claim)
+    wanted = [_entry(requested_claim, number, slice_name, granted) for number in range(len(requested_claim.results))]
     if sorted(map(_key, before)) == sorted(map(_key, wanted)) and all(_ours(one) in wanted for one in before):
         return []
     times = {_key(one): _since(one) for one in before}
@@ -39,9 +41,9 @@ def news(claim: Mapping[str, Any], asked: Asked, slice_name: str, granted: Seque
     return wanted
 
 
-def _entry(asked: Asked, number: int, slice_name: str, granted: Sequence[Granted]) -> dict[str, Any]:
-    result = asked.results[number]
-    now = next(found for found in (*granted, *asked.granted) if found.uuid == result.uuid)
+def _entry(requested_claim: Asked, number: int, slice_name: str, granted: Sequence[Granted]) -> dict[str, Any]:
+    result = requested_claim.results[number]
+    now = next(found for found in (*granted, *requested_claim.granted) if found.uuid == result.uuid)
     data = {
         "slice": slice_name,
         "uuid": result.uuid,

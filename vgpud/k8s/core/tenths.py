@@ -29,7 +29,7 @@ def device_id(uuid: str, number: int) -> str:
     return f"{uuid}-tenth-{number}"
 
 
-def listed(gpus: Iterable[Gpu]) -> tuple[tuple[str, bool], ...]:
+def list_devices(gpus: Iterable[Gpu]) -> tuple[tuple[str, bool], ...]:
     """(id, whether pods may get it) of all devices: of GPUs, since a tenth of a MIG instance is less."""
     return tuple(
         (device_id(gpu.uuid, number), not (gpu.drained or gpu.fault or gpu.taken_by))
@@ -73,7 +73,7 @@ def _share(gpu: Gpu, tenths: int, max_milli: int) -> Granted:
 # ---- which ids kubelet had best give away ----
 
 
-def preferred(available: Iterable[str], must: Collection[str], size: int) -> tuple[str, ...]:
+def choose_preferred_ids(available: Iterable[str], must: Collection[str], size: int) -> tuple[str, ...]:
     """`size` of the ids, those in `must` among them: whole GPUs, and the rest on the fullest GPU where it fits. Where
     this is impossible, ids of as few GPUs as there can be, which granted() then refuses."""
     free: dict[str, list[str]] = {}
@@ -87,24 +87,24 @@ def preferred(available: Iterable[str], must: Collection[str], size: int) -> tup
     return tuple(one for uuid, amount in amounts.items() for one in free[uuid][:amount])
 
 
-def _fitting(free: Mapping[str, Sequence[str]], bound: Mapping[str, int], size: int) -> dict[str, int]:
+def _fitting(free: Mapping[str, Sequence[str]], required_counts: Mapping[str, int], size: int) -> dict[str, int]:
     """Tenths to take of each GPU, {} where they cannot be whole GPUs and one part."""
     whole, rest = divmod(size, PER_GPU)
     # a GPU that is not needed as a whole, and the fullest one, so that free GPUs stay free
-    fits = [uuid for uuid in free if bound[uuid] <= rest <= len(free[uuid])]
-    fits.sort(key=lambda uuid: (-bound[uuid], len(free[uuid]), uuid))
+    fits = [uuid for uuid in free if required_counts[uuid] <= rest <= len(free[uuid])]
+    fits.sort(key=lambda uuid: (-required_counts[uuid], len(free[uuid]), uuid))
     for part in fits if rest else [""]:
         full = [uuid for uuid in free if len(free[uuid]) == PER_GPU and uuid != part]
-        chosen = sorted(full, key=lambda uuid: (-bound[uuid], uuid))[:whole]
+        chosen = sorted(full, key=lambda uuid: (-required_counts[uuid], uuid))[:whole]
         amounts = dict.fromkeys(chosen, PER_GPU) | ({part: rest} if rest else {})
-        if len(chosen) == whole and all(amounts.get(uuid, 0) >= count for uuid, count in bound.items()):
+        if len(chosen) == whole and all(amounts.get(uuid, 0) >= count for uuid, count in required_counts.items()):
             return amounts
     return {}
 
 
-def _fewest(free: Mapping[str, Sequence[str]], bound: Mapping[str, int], size: int) -> dict[str, int]:
-    amounts = {uuid: count for uuid, count in bound.items() if count}
-    for uuid in sorted(free, key=lambda uuid: (-bound[uuid], -len(free[uuid]), uuid)):
+def _fewest(free: Mapping[str, Sequence[str]], required_counts: Mapping[str, int], size: int) -> dict[str, int]:
+    amounts = {uuid: count for uuid, count in required_counts.items() if count}
+    for uuid in sorted(free, key=lambda uuid: (-required_counts[uuid], -len(free[uuid]), uuid)):
         more = min(len(free[uuid]) - amounts.get(uuid, 0), size - sum(amounts.values()))
         if more > 0:
             amounts[uuid] = amounts.get(uuid, 0) + more

@@ -166,8 +166,8 @@ class ApiServer:
             for name in changes.deletions:
                 await self._delete(name)
         except Exception as error:
-            return Published(error=reason_of(error), written=tuple(stored.items()))
-        return Published(tuple(dropped), written=tuple(stored.items()))
+            return Published(error=reason_of(error), written_generations=tuple(stored.items()))
+        return Published(tuple(dropped), written_generations=tuple(stored.items()))
 
     async def _write(self, write: Write, owner: dict[str, Any]) -> Any:
         metadata: dict[str, Any] = {"ownerReferences": [owner]}
@@ -208,7 +208,7 @@ class ApiServer:
         uid = node["metadata"]["uid"]
         return {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid, "controller": True}
 
-    async def watch_pool(self, seen: Callable[[PoolSeen], None]) -> None:
+    async def watch_pool(self, post: Callable[[PoolSeen], None]) -> None:
         """Reports all ResourceSlices of this node and driver, now and after each change, for ever. An outage is two
         lines of the log, however long it is."""
         failures, told = 0, ""
@@ -218,7 +218,7 @@ class ApiServer:
                     if failures:
                         log.info("the API server answers again")
                     failures, told = 0, ""
-                    seen(event)
+                    post(event)
             except asyncio.CancelledError:
                 raise
             except Exception as error:
@@ -234,7 +234,7 @@ class ApiServer:
         fields: dict[str, Any] = {"spec.driver": DRIVER, "spec.nodeName": self._node}
         found = self._client.list(Slice, fields=fields)
         there: dict[str, Any] = await self._call(_by_name(found))
-        yield PoolSeen(tuple(there.values()), listed=True, server=await self._call(self._server_version()))
+        yield PoolSeen(tuple(there.values()), is_from_list=True, server=await self._call(self._server_version()))
         version = found.resourceVersion
         while True:
             silent_s = random.uniform(*WATCH_S)
@@ -267,5 +267,5 @@ class ApiServer:
         return await asyncio.wait_for(call, CALL_S)
 
 
-async def _by_name(found: AsyncIterable[Any]) -> dict[str, Any]:
-    return {str(one["metadata"]["name"]): dict(one) async for one in found}
+async def _by_name(objects: AsyncIterable[Any]) -> dict[str, Any]:
+    return {str(one["metadata"]["name"]): dict(one) async for one in objects}

@@ -17,7 +17,7 @@ import grpc
 
 from vgpud.k8s.core.names import CDI_KIND, RESOURCE
 from vgpud.k8s.core.plugin_events import AllocateCalled, Allocated, KubeletSeen, PodsListed, Registered, Socket
-from vgpud.k8s.core.tenths import preferred
+from vgpud.k8s.core.tenths import choose_preferred_ids
 from vgpud.k8s.kubelet_api import (
     device_plugin_pb2,
     device_plugin_pb2_grpc,
@@ -55,11 +55,11 @@ class Service(device_plugin_pb2_grpc.DevicePluginServicer):
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def answer(self, given: Allocated) -> None:
+    def answer(self, reply: Allocated) -> None:
         """The core's answer; its caller may have gone meanwhile."""
-        waiting = self._waiting.get(given.call)
+        waiting = self._waiting.get(reply.call)
         if waiting and not waiting.done():
-            waiting.set_result(given)
+            waiting.set_result(reply)
 
     async def GetDevicePluginOptions(
         self, request: device_plugin_pb2.Empty, context: Any
@@ -86,7 +86,7 @@ class Service(device_plugin_pb2_grpc.DevicePluginServicer):
     ) -> device_plugin_pb2.PreferredAllocationResponse:
         answer = device_plugin_pb2.PreferredAllocationResponse()
         for one in request.container_requests:
-            chosen = preferred(one.available_deviceIDs, set(one.must_include_deviceIDs), one.allocation_size)
+            chosen = choose_preferred_ids(one.available_deviceIDs, set(one.must_include_deviceIDs), one.allocation_size)
             answer.container_responses.add(deviceIDs=chosen)
         return answer
 
@@ -154,7 +154,7 @@ class PluginSocket:
             self._server = None
             self.path.unlink(missing_ok=True)
 
-    def seen(self) -> KubeletSeen:
+    def observe_kubelet(self) -> KubeletSeen:
         socket = _identity(self._plugins / KUBELET_SOCKET)
         return KubeletSeen(socket, self.path.exists(), self._service.streams > 0)
 

@@ -70,11 +70,11 @@ class Calls:
         finally:
             self._waiting.pop(call, None)
 
-    def answer(self, given: Answer) -> None:
+    def answer(self, reply: Answer) -> None:
         """The core's answer; its caller may have gone meanwhile."""
-        waiting = self._waiting.get(given.call)
+        waiting = self._waiting.get(reply.call)
         if waiting and not waiting.done():
-            waiting.set_result(given)
+            waiting.set_result(reply)
 
 
 def service(calls: Calls, pb: Any, base: type) -> Any:
@@ -157,9 +157,9 @@ class Registration(registration_pb2_grpc.RegistrationServicer):
     """Tells kubelet what the driver is. registered: called each time that kubelet takes it; refused: is given kubelet's
     reason when it will not have it."""
 
-    def __init__(self, endpoint: Path, registered: Callable[[], None], refused: Callable[[str], None]) -> None:
+    def __init__(self, endpoint: Path, on_registration: Callable[[], None], on_refusal: Callable[[str], None]) -> None:
         self._endpoint = endpoint
-        self._registered, self._refused = registered, refused
+        self._registered, self._refused = on_registration, on_refusal
 
     async def GetInfo(self, request: registration_pb2.InfoRequest, context: Any) -> registration_pb2.PluginInfo:
         versions = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"]

@@ -41,12 +41,12 @@ class NodeDaemon:
         self._claims = stubs.ClaimServiceStub(channel)
         self._events = stubs.EventServiceStub(channel)
 
-    async def make_slice(self, asked: Asked) -> SliceMade:
-        claim = pb.Claim(uid=asked.uid, namespace=asked.namespace, name=asked.name)
-        claim.pod_uids.extend(asked.pods)
-        claim.pod_names.extend(asked.pod_names)
-        claim.device_ids.extend(asked.device_ids)
-        for one in asked.granted:
+    async def make_slice(self, requested_claim: Asked) -> SliceMade:
+        claim = pb.Claim(uid=requested_claim.uid, namespace=requested_claim.namespace, name=requested_claim.name)
+        claim.pod_uids.extend(requested_claim.pods)
+        claim.pod_names.extend(requested_claim.pod_names)
+        claim.device_ids.extend(requested_claim.device_ids)
+        for one in requested_claim.granted:
             claim.granted.add(
                 device_uuid=one.uuid,
                 min_milli=one.min_milli,
@@ -54,30 +54,30 @@ class NodeDaemon:
                 mem_min_bytes=one.mem_min_bytes,
                 mem_max_bytes=one.mem_max_bytes,
             )
-        words = asked.words
+        words = requested_claim.words
         request = pb.PrepareClaimRequest(
             claim=claim,
             service_class=words.service_class,
             weight=words.weight,
             priority=words.priority,
-            tolerates_drain=asked.tolerates_drain,
+            tolerates_drain=requested_claim.tolerates_drain,
         )
         try:
-            answer = await patiently(self._claims.PrepareClaim, request, self._wait_s)
+            answer = await call_with_retry(self._claims.PrepareClaim, request, self._wait_s)
         except grpc.aio.AioRpcError as error:
             full = error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            text = said(error)
-            return SliceMade(asked.uid, error=text, full=full, absent=text == _ABSENT)
-        return SliceMade(asked.uid, answer.slice.name, _granted(answer.slice.devices))
+            text = describe_error(error)
+            return SliceMade(requested_claim.uid, error=text, full=full, absent=text == _ABSENT)
+        return SliceMade(requested_claim.uid, answer.slice.name, _granted(answer.slice.devices))
 
     async def end_slice(self, uid: str) -> SliceEnded:
         try:
-            await patiently(self._claims.UnprepareClaim, pb.UnprepareClaimRequest(claim_uid=uid), self._wait_s)
+            await call_with_retry(self._claims.UnprepareClaim, pb.UnprepareClaimRequest(claim_uid=uid), self._wait_s)
         except grpc.aio.AioRpcError as error:
-            return SliceEnded(uid, error=said(error))
+            return SliceEnded(uid, error=describe_error(error))
         return SliceEnded(uid)
 
-    async def watch(self, seen: Callable[[NodeSeen | NodeLost], None]) -> None:
+    async def watch(self, post: Callable[[NodeSeen | NodeLost], None]) -> None:
         """Reports devices and claims, now and after each change, for ever."""
         answered = True
         while True:
@@ -87,12 +87,12 @@ class NodeDaemon:
                     if not answered:
                         log.info("vgpud answers again")
                     answered = True
-                    seen(node_seen(answer, node.driver_version))
+                    post(node_seen(answer, node.driver_version))
             except grpc.aio.AioRpcError as error:
                 if answered:
-                    log.warning("vgpud cannot be watched, which is tried again: %s", said(error))
+                    log.warning("vgpud cannot be watched, which is tried again: %s", describe_error(error))
                 answered = False
-            seen(NodeLost())
+            post(NodeLost())
             await asyncio.sleep(AGAIN_S)
 
     async def watch_pods(self, unknown: Callable[[PodUnknown], None]) -> None:
@@ -109,7 +109,7 @@ class NodeDaemon:
             await asyncio.sleep(AGAIN_S)
 
 
-async def patiently(call: Any, request: Any, wait_s: float) -> Any:
+async def call_with_retry(call: Any, request: Any, wait_s: float) -> Any:
     """An idempotent call, made again when vgpud ends during it and is started again. Raises AioRpcError."""
     until_s = time.monotonic() + wait_s
     while True:
@@ -127,7 +127,7 @@ def is_own(error: grpc.aio.AioRpcError) -> bool:
     return error.code() is not grpc.StatusCode.UNAVAILABLE or bool(error.trailing_metadata())
 
 
-def said(error: grpc.aio.AioRpcError) -> str:
+def describe_error(error: grpc.aio.AioRpcError) -> str:
     """vgpud's own sentence, or that there is no answer."""
     text = error.details() or error.code().name
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -183,7 +183,7 @@ def _gpu(device: pb.Device, slices: Sequence[str], driver_version: str) -> Gpu:
         memory_bytes=device.memory_total_bytes - device.memory_total_bytes % memory_unit_bytes(device.granule_bytes),
         granule_bytes=device.granule_bytes,
         context_bytes=device.context_bytes,
-        simulated=device.simulated,
+        is_simulated=device.simulated,
         compute_capability=device.compute_capability,
         pci_root=_pci_root(bus_id),
         numa_node=_numa_node(bus_id),
@@ -194,7 +194,7 @@ def _gpu(device: pb.Device, slices: Sequence[str], driver_version: str) -> Gpu:
         drained=device.drained,
         fault=fault,
         taken_by="" if device.drained or is_lost else taken,
-        given=device.kubernetes,
+        is_for_kubernetes=device.kubernetes,
     )
 
 
