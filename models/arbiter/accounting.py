@@ -8,12 +8,12 @@ from models.arbiter.device import (
     Device,
     any_waits,
     cap_depth,
+    clamp_ns,
     free,
     keeps_others_waiting,
     lately_active,
     saturating,
     shares_device,
-    clamp_ns,
 )
 from models.arbiter.model import (
     CARRIED_MAX_NS,

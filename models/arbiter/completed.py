@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, any_waits, free, lately_active, others_active, saturating, clamp_ns
+from models.arbiter.device import Device, any_waits, clamp_ns, free, lately_active, others_active, saturating
 from models.arbiter.model import (
     DEBT_MAX_NS,
     LATE_REPORTED_NS,

@@ -7,7 +7,7 @@ from models.arbiter.device import Device, free, may_precede, may_run
 from models.arbiter.entitlements import deadline_of
 from models.arbiter.gates import close_gate, may_open, open_gate, renew
 from models.arbiter.lags import is_short, most_behind
-from models.arbiter.model import AHEAD_NS, BACK_NS, LATENCY_DEBT_NS, Slice, State, time_behind_ns, scale_ns
+from models.arbiter.model import AHEAD_NS, BACK_NS, LATENCY_DEBT_NS, Slice, State, scale_ns, time_behind_ns
 
 
 def is_urgent(device: Device, s: Slice) -> bool:

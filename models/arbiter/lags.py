@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.arbiter.device import Device, free, lately_active, may_precede, may_run, saturating, waits, clamp_ns
+from models.arbiter.device import Device, clamp_ns, free, lately_active, may_precede, may_run, saturating, waits
 from models.arbiter.model import (
     AHEAD_NS,
     DEBT_MAX_NS,
@@ -12,11 +12,11 @@ from models.arbiter.model import (
     WAKE_GRACE_NS,
     Slice,
     State,
-    time_behind_ns,
+    divide_towards_zero,
     due_time,
     parts,
     scale_ns,
-    divide_towards_zero,
+    time_behind_ns,
 )
 
 

@@ -40,8 +40,8 @@ from models.arbiter.model import (
     Regime,
     Slice,
     State,
-    time_behind_ns,
     scale_ns,
+    time_behind_ns,
 )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from models.arbiter.device import (
     Device,
     another_waits,
+    clamp_ns,
     is_caught,
     lately_active,
     leads_beside_others,
     may_run,
     others_active,
     saturating,
-    clamp_ns,
 )
 from models.arbiter.entitlements import measure_demand
 from models.arbiter.free_slices import first_latency
@@ -40,9 +40,9 @@ from models.arbiter.model import (
     WINDOW_NS,
     Slice,
     State,
-    time_behind_ns,
-    due_time,
     divide_towards_zero,
+    due_time,
+    time_behind_ns,
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.units import UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus, parse_whole, format_value
+from vgpud.core.units import UnitError, format_bytes, format_gpus, format_value, parse_bytes, parse_gpus, parse_whole
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,9 @@ def test_faults_are_counted_by_device_the_latest_last(monkeypatch: pytest.Monkey
         rounds = [[(UUID, 31), (UUID, 79), ("GPU-1", 13)], [(UUID, 31)], []]
         made._host.state.devices.update({UUID: SimpleNamespace(), "GPU-1": SimpleNamespace()})  # type: ignore[dict-item]
         made._devices = SimpleNamespace(  # type: ignore[assignment]
-            find_lost_devices=dict, faults=lambda: rounds.pop(0), read=lambda uuid: Reading(1, 0.5, 41, 312_000, 700_000)
+            find_lost_devices=dict,
+            faults=lambda: rounds.pop(0),
+            read=lambda uuid: Reading(1, 0.5, 41, 312_000, 700_000),
         )
         monkeypatch.setattr(made, "_on_loop", lambda work, *arguments: noted.append(arguments))
         for _ in range(3):

@@ -15,7 +15,7 @@ from vgpud.core.jobs.facts import JobFilter, Launch
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec, Reservation
 from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, sums, make_waiting_row
+from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, make_waiting_row, sums
 from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.store import database as store_module

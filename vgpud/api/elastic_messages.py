@@ -59,7 +59,8 @@ def _check_gpus(job_spec: pb.JobSpec, gpus_min_milli: int, gpus_max_milli: int) 
         if job_spec.slice.HasField(name) if name != "spread" else job_spec.slice.spread > 1:
             word = name.removesuffix("_milli")
             raise _invalid(
-                f"{word} beside GPUs {format_gpus(gpus_min_milli)}..{format_gpus(gpus_max_milli)}: leave one of them out",
+                f"{word} beside GPUs {format_gpus(gpus_min_milli)}..{format_gpus(gpus_max_milli)}: "
+                "leave one of them out",
                 name,
             )
     if job_spec.slice.gpus_milli not in (0, gpus_min_milli):
@@ -76,7 +77,8 @@ def _check_gpus(job_spec: pb.JobSpec, gpus_min_milli: int, gpus_max_milli: int) 
 def _check_workers(job_spec: pb.JobSpec, workers_min: int, workers_max: int) -> None:
     given = job_spec.elastic
     if not 1 <= workers_min <= workers_max <= MEMBERS_MAX:
-        text = f"workers {workers_min}-{workers_max} is not a valid range: write the minimum first, from 1 to {MEMBERS_MAX}"
+        text = f"workers {workers_min}-{workers_max} is not a valid range:"
+        text += f" write the minimum first, from 1 to {MEMBERS_MAX}"
         raise _invalid(text, "elastic.workers_min")
     if job_spec.members not in (0, workers_min):
         raise _invalid(
@@ -149,7 +151,8 @@ def _range(predicted_range: pb.Range, field: str, high: float) -> tuple[float, f
     if (
         not 0 <= predicted_range.low <= predicted_range.value <= predicted_range.high <= high
     ):  # false of what is no number, too
-        text = f"prediction of {field} {predicted_range.low:g} <= {predicted_range.value:g} <= {predicted_range.high:g} is out of range: 0 to {high:g}"
+        text = f"prediction of {field} {predicted_range.low:g} <= {predicted_range.value:g} <= {predicted_range.high:g}"
+        text += f" is out of range: 0 to {high:g}"
         raise _invalid(text, f"prediction.{field}")
     return predicted_range.value, predicted_range.low, predicted_range.high
 

@@ -161,7 +161,8 @@ def _why_not_priority(priority: int, priority_max: int) -> Denied | None:
     allowed."""
     if priority <= priority_max:
         return None
-    text = f"priority {priority} is more than users' jobs may have: at most {priority_max} (job_priority_max), or ask an admin"
+    text = f"priority {priority} is more than users' jobs may have: at most"
+    text += f" {priority_max} (job_priority_max), or ask an admin"
     return _deny(text, "priority")
 
 

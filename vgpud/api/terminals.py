@@ -215,7 +215,8 @@ class Viewing:
         if keeper_message.kind is Kind.OUTPUT:
             return pb.AttachJobResponse(output=keeper_message.data)
         if keeper_message.kind is Kind.LOST:
-            text = f"{keeper_message.count} bytes of output were left out, because they were not taken in time: the log has them"
+            text = f"{keeper_message.count} bytes of output were left out, because"
+            text += " they were not taken in time: the log has them"
             return pb.AttachJobResponse(notice=text)
         other = self._viewers.get(job_id)
         who = f"uid {other.uid}" if other else "another viewer"

@@ -380,7 +380,8 @@ class Tenants:
         pending = Counter(p.account for listener in self._listeners.values() for p in listener.pending)
         if not which(self._pending_max, self._pending_per_user_max, pending, peer.account):
             return False
-        text = f"{format_account(peer.account)} has {pending[peer.account]} of {pending.total()} connections that have sent"
+        text = f"{format_account(peer.account)} has {pending[peer.account]} of"
+        text += f" {pending.total()} connections that have sent"
         text += f" nothing (limits: {self._pending_per_user_max} of a user, {self._pending_max} of all): one was closed"
         self._backend.note_refusal(peer.slice_name, peer.pid, text)
         return True

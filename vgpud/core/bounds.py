@@ -146,7 +146,8 @@ def _slice_refusal(state: State, slice_: Slice, process: Process) -> Denied | No
         return _full(text)
     if bound:
         whose = process.account
-        text = f"{format_account(whose)} has {held[whose]} of the {limit} places of slice {slice_.name}, which others share:"
+        text = f"{format_account(whose)} has {held[whose]} of the {limit} places"
+        text += f" of slice {slice_.name}, which others share:"
         return _full(f"{text} end some, use a slice of your own, or raise processes_per_slice_max")
     return None
 
@@ -158,7 +159,8 @@ def _idle_refusal(state: State, process: Process, processes: list[Process]) -> D
     whose = process.account
     closed = sum(p.disconnected_ns > 0 and p.account == whose for p in processes)
     if closed >= limit:
-        text = f"{format_account(whose)} has {closed} programs that closed their connection to vgpud and still run, the limit is"
+        text = f"{format_account(whose)} has {closed} programs that closed their connection to vgpud and still run,"
+        text += " the limit is"
         return _full(f"{text} {limit}: end some or raise processes_per_user_max")
     holders = sum(p.holder and p.account == whose for p in processes) if process.holder else 0
     if holders >= limit:
@@ -185,7 +187,8 @@ def _device_refusal(state: State, slice_: Slice, process: Process, processes: li
         if bound == ALL:
             return _full(f"{where} has {capacity} programs, which is its limit: end some")
         if bound == OWN:
-            text = f"{format_account(whose)} has {held[whose]} programs on {where}, the limit of a user is {own_max}: end some"
+            text = f"{format_account(whose)} has {held[whose]} programs on {where},"
+            text += f" the limit of a user is {own_max}: end some"
             return _full(f"{text} or raise processes_per_user_max")
         text = f"{where} has {held.total()} of {capacity} programs, the rest is reserved for users with few, and"
         return _full(f"{text} {format_account(whose)} has {held[whose]}: end some")

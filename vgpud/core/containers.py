@@ -28,7 +28,7 @@ from vgpud.core.events import (
     SaveSlice,
 )
 from vgpud.core.model import Asker, Container, Denied, Reason, Restart, Slice, State
-from vgpud.core.slices import end, in_use, make, owner_refusal, short, format_container, unknown
+from vgpud.core.slices import end, format_container, in_use, make, owner_refusal, short, unknown
 
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
 _ID_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")

@@ -54,10 +54,10 @@ from vgpud.core.slices import (
     claim_refusal,
     describe,
     end,
+    format_container,
     in_use,
     job_refusal,
     make,
-    format_container,
     slurm_refusal,
     unknown,
 )

@@ -194,7 +194,9 @@ class UsageMonitor:
         if known is None or known.start_ticks != processes.start_time(pid):
             return enforcement.see(pid)
         return (
-            known if self._host.state.policy.on_stranger == LOG else replace(known, is_stopped=enforcement.is_stopped(pid))
+            known
+            if self._host.state.policy.on_stranger == LOG
+            else replace(known, is_stopped=enforcement.is_stopped(pid))
         )
 
     def _on_loop(self, work: Callable[..., None], *arguments: object) -> None:

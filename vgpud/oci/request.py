@@ -154,7 +154,8 @@ def _refuse_unknown(variables: Mapping[str, str], annotations: Mapping[str, str]
 
 def _unknown(kind: str, name: str, value: str, valid_names: list[str]) -> str:
     near = difflib.get_close_matches(name, valid_names, n=1, cutoff=0.0)[0]
-    return f"unknown {kind} {_Value(value, name).description}: write {near}, or take it away (known: {', '.join(valid_names)})"
+    text = f"unknown {kind} {_Value(value, name).description}: write {near},"
+    return f"{text} or take it away (known: {', '.join(valid_names)})"
 
 
 def _joining(values: Mapping[str, _Value]) -> Request:

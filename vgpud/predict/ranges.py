@@ -57,7 +57,8 @@ class Trained:
                 return Judged(
                     False,
                     OTHER_DEVICE,
-                    f"out of range: the model has {job_features[name]:g} {words}, and this predictor was trained on {seen} "
+                    f"out of range: the model has {job_features[name]:g} {words}, "
+                    f"and this predictor was trained on {seen} "
                     "without any; train one on measurements of your own (vgpu predict train)",
                 )
         outside = next((name for name in SIZES if not self._has(name, job_features)), None)

@@ -40,7 +40,8 @@ def options(
         raise SizeError(f"num_gpus {format_value(ray_options['num_gpus'])}: it is set to gpus, leave it out")
     if ray_options.get("max_calls", 1) != 1:
         raise SizeError(
-            f"max_calls {format_value(ray_options['max_calls'])}: the process of several tasks stays on the GPU of the first,"
+            f"max_calls {format_value(ray_options['max_calls'])}: the process "
+            "of several tasks stays on the GPU of the first,"
             " whatever Ray gives the others; leave it out, so that each task has a process, or use an actor"
         )
     size = read(_build_field(gpus, min, max, mem, mem_min, mem_max, service_class, priority, weight, queue))

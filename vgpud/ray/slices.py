@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vgpud.api.slice_messages import spec_view
 from vgpud.client import calls
 from vgpud.client.connection import Connection
-from vgpud.core.units import parse_whole, format_value
+from vgpud.core.units import format_value, parse_whole
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.ray.size import Size
 from vgpud.v1 import vgpud_pb2 as pb

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgpud.setup.site import SetupError, command_line, resolve_in_root, processes, same_file
+from vgpud.setup.site import SetupError, command_line, processes, resolve_in_root, same_file
 
 DEFAULT_CONFIG = Path("/etc/docker/daemon.json")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")

@@ -150,7 +150,8 @@ def check(db: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
 
 def _newer(path: Path, version: int, supported_version: int) -> str:
     """The refusal of a newer vgpud's database, with the way back where there is one."""
-    text = f"{path} was written by a newer vgpud (version {version}, this one knows {supported_version}): install that one again"
+    text = f"{path} was written by a newer vgpud (version {version}, this"
+    text += f" one knows {supported_version}): install that one again"
     fitting = [one for one in backups.existing(path) if 0 < _version(one) <= supported_version]
     if not fitting:
         return text

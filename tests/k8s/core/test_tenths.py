@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from vgpud.k8s.core.model import Gpu
-from vgpud.k8s.core.tenths import PER_GPU, AllocationError, device_id, granted, list_devices, choose_preferred_ids
+from vgpud.k8s.core.tenths import PER_GPU, AllocationError, choose_preferred_ids, device_id, granted, list_devices
 
 MIB = 1 << 20
 

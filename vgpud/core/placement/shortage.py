@@ -127,7 +127,8 @@ def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str
         if holds == spec.members:
             return _unwelcome(shape, nodes, rule, rule.sharing) if rule.sharing is not None else ""
     if holds:
-        return f"there is free capacity for {holds} of {spec.members} members of {describe(spec.ask)} each{_describe_one_per_node(spec)}"
+        text = f"there is free capacity for {holds} of {spec.members} members"
+        return f"{text} of {describe(spec.ask)} each{_describe_one_per_node(spec)}"
     return _missing(shape, nodes)
 
 

@@ -223,7 +223,8 @@ def _took(median_ns: int, high_ns: int) -> str:
 def _learnt(estimate: Estimate) -> str:
     text = f"the last {estimate.jobs} jobs with {WORDS[word_of(estimate.class_name)]} took "
     if not estimate.median_ns:
-        return f"{text}longer than is known: most ran out of time, or still run, after {duration(estimate.least_ns)} at most"
+        text = f"{text}longer than is known: most ran out of time, or still"
+        return f"{text} run, after {duration(estimate.least_ns)} at most"
     text += f"about {duration(estimate.median_ns)}"
     if estimate.high_ns:
         text += f", four of five between {duration(estimate.low_ns)} and {duration(estimate.high_ns)}"
