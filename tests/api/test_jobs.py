@@ -24,9 +24,10 @@ from vgpud.core.model import Asker, Denied, Quota, Reason
 from vgpud.host import processes
 from vgpud.v1 import vgpud_pb2 as pb
 
-ALICE = Caller(1000, 1000, (44,), os.getpid(), admin=False, start_ticks=processes.start_time(os.getpid()))
-BOB = Caller(1001, 1001, (), os.getpid(), admin=False, start_ticks=processes.start_time(os.getpid()))
-ROOT = Caller(0, 0, (), os.getpid(), admin=True, start_ticks=processes.start_time(os.getpid()))
+PID, TICKS = os.getpid(), processes.start_time(os.getpid())
+ALICE = Caller(1000, 1000, (44,), PID, admin=False, start_ticks=TICKS)
+BOB = Caller(1001, 1001, (), PID, admin=False, start_ticks=TICKS)
+ROOT = Caller(0, 0, (), PID, admin=True, start_ticks=TICKS)
 
 
 class Backend:
@@ -70,7 +71,7 @@ class Backend:
     async def jobs(self, after: int, count: int, wanted: JobFilter) -> Sequence[Job]:
         return [j for j in self.table.values() if j.job_id > after and wanted.wants(j)][:count]
 
-    def settled(self, job: Job) -> bool:
+    def is_settled(self, job: Job) -> bool:
         return job.state.is_final
 
     def facts(self, job: Job) -> Facts:
@@ -325,10 +326,7 @@ def test_what_cannot_be_meant(world: World, fields: dict[str, Any], code: str, n
 
 
 def test_who_has_ended_submits_nothing(world: World) -> None:
-    for gone in (
-        Caller(1000, 1000, (), 0, admin=False),
-        Caller(1000, 1000, (), os.getpid(), admin=False, start_ticks=1),
-    ):
+    for gone in (Caller(1000, 1000, (), 0, admin=False), Caller(1000, 1000, (), PID, admin=False, start_ticks=1)):
         code, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec()), gone)
         assert code == "FAILED_PRECONDITION"
         assert "resource limits" in message

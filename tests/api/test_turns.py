@@ -99,7 +99,7 @@ async def test_users_take_turns_and_what_has_begun_goes_first(clock: Clock) -> N
         order.append(name)
 
     asked = [("a1", ALICE, False), ("a2", ALICE, False), ("a3", ALICE, False), ("a0", ALICE, True), ("b1", BOB, False)]
-    tasks = [asyncio.create_task(wait(name, uid, begun=begun)) for name, uid, begun in asked]
+    tasks = [asyncio.create_task(wait(name, uid, has_begun=begun)) for name, uid, begun in asked]
     await asyncio.sleep(0)
     clock.turn()
     await asyncio.gather(*tasks)

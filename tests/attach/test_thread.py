@@ -65,10 +65,10 @@ class Backend:
     def disconnect(self, serial: int, process_id: int, device: str) -> None:
         self.arbiters.disconnect(serial, process_id, device)
 
-    def disconnected(self, process_id: int) -> None:
+    def note_disconnect(self, process_id: int) -> None:
         self.ends.append(process_id)
 
-    def refused(self, slice_name: str, pid: int, why: str) -> None:
+    def note_refusal(self, slice_name: str, pid: int, why: str) -> None:
         self.refused_ones.append(why)
 
 

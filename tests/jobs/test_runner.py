@@ -308,10 +308,10 @@ async def test_machine_was_restarted(place: Place, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(shell, "boot_id", lambda: "another boot")
     async with daemon(place, attempt.key, unseen.key) as (_, _, found):
         for key in (attempt.key, unseen.key):
-            assert found[key].lost and found[key].why == "the machine was restarted while it ran"
+            assert found[key].is_lost and found[key].why == "the machine was restarted while it ran"
     # the one before was killed before it had kept that
     async with daemon(place, attempt.key, unseen.key) as (jobs, _, found):
-        assert found[unseen.key].lost
+        assert found[unseen.key].is_lost
         await jobs.note_boot()
     async with daemon(place, attempt.key, unseen.key) as (_, _, found):
         assert found[unseen.key] is Found.NEVER_BEGAN
@@ -454,7 +454,7 @@ async def test_systemd_starts_supervisors(place: Place) -> None:
     manager = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     try:
         await until("its socket", path.exists)
-        async with daemon(place, activated=path) as (jobs, ends, _):
+        async with daemon(place, activation_socket=path) as (jobs, ends, _):
             attempts = [place.attempt(f"echo {n} >> log; exit {n}", n) for n in range(3)]
             for attempt in attempts:
                 started = await jobs.start(attempt)
@@ -474,7 +474,7 @@ async def test_socket_of_nobody(place: Place) -> None:
     path = place.folder / "job.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    async with daemon(place, activated=path) as (jobs, _, _):
+    async with daemon(place, activation_socket=path) as (jobs, _, _):
         with pytest.raises(StartError, match="Connection refused") as refused:
             await jobs.start(place.attempt("true"))
         assert refused.value.may_retry
@@ -484,7 +484,7 @@ async def test_socket_of_nobody(place: Place) -> None:
 async def test_no_job_runs_in_the_daemons_sandbox(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """systemd's rights and mounts of the daemon would be those of its children, for good."""
     monkeypatch.setattr(shell, "_is_sandboxed_service", lambda: True)
-    async with daemon(place, activated=place.folder / "job.sock") as (jobs, _, _):
+    async with daemon(place, activation_socket=place.folder / "job.sock") as (jobs, _, _):
         with pytest.raises(StartError, match=r"vgpu-job\.socket") as refused:
             await jobs.start(place.attempt("true"))
         assert refused.value.may_retry

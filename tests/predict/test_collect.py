@@ -181,7 +181,7 @@ def test_the_step_of_qualify_is_skipped_with_a_sentence(monkeypatch: pytest.Monk
     (step,) = [one for one in steps.plan(sys.executable) if one.name == "collect"]
     assert step.check(own).skipped == "the simulated device runs no PyTorch"
     assert step.budget_s > checks.COLLECT_S + collect.WORKLOAD_S
-    own.simulated = False
+    own.is_simulated = False
     said = {3: "collect: PyTorch is not installed: nothing measured", 0: 'a row\n{"rows": 4, "of": 34}', 1: "no rows"}
     for code, text in said.items():
         done = checks.subprocess.CompletedProcess([], code, text, "")

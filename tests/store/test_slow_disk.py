@@ -229,7 +229,7 @@ def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
         raise StoreBusyError("held")
 
     made = replace(slice_of("a"), ephemeral=True)
-    tenants = SimpleNamespace(settled=nullcontext, renew_rules=list)
+    tenants = SimpleNamespace(settle_admissions=nullcontext, renew_rules=list)
     held: Any = SimpleNamespace(
         state=State(slices={"a": made}), _unsaved=[], _save=busy, _execute=list, _tenants=tenants
     )

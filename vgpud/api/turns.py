@@ -81,7 +81,7 @@ class Turns:
         return len(queue.calls) if queue else 0
 
     async def wait(self, uid: int, *, has_begun: bool = False) -> None:
-        """Until it is the turn of a call of this user; `begun`: one that has run before."""
+        """Until it is the turn of a call of this user; `has_begun`: one that has run before."""
         if not self.is_free(uid):
             calls = self._queue(uid).calls
             await self._wait(uid, calls.appendleft if has_begun else calls.append)

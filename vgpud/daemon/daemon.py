@@ -290,7 +290,8 @@ class Daemon:
     # ---- events in, commands out ----
 
     async def submit(self, event: ev.Event) -> Slice | Denied | None:
-        """A user's request: decided, saved, carried out, in this order; saved() says when the disk has it.
+        """A user's request: decided, saved, carried out, in this order; wait_until_saved() says when the disk
+        has it.
 
         New numbers of an existing slice do not wait for the store: the arbiters have them first, and get the old ones
         back when the new ones could not be saved. While another process holds the store, the request is decided again

@@ -24,9 +24,9 @@ async def while_busy(work: Callable[[], T]) -> T:
     """Retries it while another process (BUSY_TRIES times in a row), or our own flush, holds the store. Raises as it
     does.
 
-    A flush takes as long as the disk does, and saved() waits for it afterwards in any case. Tries are counted, not
-    time: on a machine that stands still the next try may come seconds later, and a flush may have ended just before it
-    was asked about.
+    A flush takes as long as the disk does, and wait_until_saved() waits for it afterwards in any case. Tries are
+    counted, not time: on a machine that stands still the next try may come seconds later, and a flush may have ended
+    just before it was asked about.
     """
     busy = 0
     while True:

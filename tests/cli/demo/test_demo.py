@@ -177,7 +177,7 @@ def reported(rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """The verdict of the demo's report on these rows, and what it says of shares that are off."""
     said = io.StringIO()
     run = demo_command._Demo(
-        Settings(), tmp_path, demo_programs.choose(True), simulated=True, seconds=2, output=tmp_path
+        Settings(), tmp_path, demo_programs.choose(True), is_simulated=True, seconds=2, output=tmp_path
     )
     run.console, run.rows, run.title = Console(file=said, width=200), rows, "X: words"
     monkeypatch.setattr(run, "_plot", lambda: None)

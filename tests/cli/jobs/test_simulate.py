@@ -102,7 +102,7 @@ def test_curves_that_cover_each_other_are_seen_and_named(hours: int, unit: str) 
     from vgpud.simulate import report, results
 
     end_ns = hours * 3600 * results.SECOND_NS
-    job = SimpleNamespace(ended_ns=end_ns, submitted_ns=0, state=SimpleNamespace(ended=True))
+    job = SimpleNamespace(ended_ns=end_ns, submitted_ns=0, state=SimpleNamespace(is_final=True))
     samples = [SimpleNamespace(at_ns=0, held_milli=1000), SimpleNamespace(at_ns=end_ns, held_milli=0)]
     one = SimpleNamespace(jobs=[(None, job)] * 4, samples=samples, capacity_milli=2000)
     outcomes: Any = {"fifo": one, "strict:fifo": one, "srsf": one}

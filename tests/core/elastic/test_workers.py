@@ -76,7 +76,7 @@ def test_a_leaving_worker_is_told_and_has_time_until_the_others_continue() -> No
     assert world.stopped == []
     world.say(0, store="127.0.0.1:5")
     for worker in (0, 1):
-        world.say(worker, joined=True)
+        world.say(worker, has_joined=True)
     world.sleep(LEAVE_NS / SECOND_NS)
     assert world.stopped == [2], "they work without it"
     world.ends(2)
@@ -122,13 +122,13 @@ def test_a_death_makes_a_new_membership_and_an_old_loss_none() -> None:
     (made,) = world.started
     told = world.told(1)
     assert (told.workers, told.reason) == ((1, 2), "worker 0 has ended")
-    world.say(1, generation=1, lost=True)
-    world.say(2, generation=1, lost=True)
+    world.say(1, generation=1, has_lost_peers=True)
+    world.say(2, generation=1, has_lost_peers=True)
     world.sleep(LOST_NS / SECOND_NS)
     assert world.group.generation == 2
     world.told(2)
-    world.say(1, lost=True)
-    world.say(2, lost=True)
+    world.say(1, has_lost_peers=True)
+    world.say(2, has_lost_peers=True)
     world.sleep(LOST_NS / SECOND_NS)
     assert world.told(1).generation == 3
     world.sleep(LOST_NS / SECOND_NS)
@@ -178,7 +178,7 @@ def test_when_one_has_done_its_work_there_are_no_more_memberships() -> None:
     world.ends(0, 0)
     world.hello(2)
     assert world.told(2).workers == ()
-    world.say(1, lost=True)
+    world.say(1, has_lost_peers=True)
     assert world.told(1).workers == ()
     assert world.group.generation == 1
 
@@ -189,14 +189,14 @@ def test_silent_workers_are_started_again() -> None:
         world.hello(worker)
     world.told(0)
     world.say(0, store="127.0.0.1:5")
-    world.say(0, joined=True)
+    world.say(0, has_joined=True)
     world.job.state = JobState.SUSPENDED
     world.sleep(JOIN_MAX_NS / SECOND_NS)
     assert world.stopped == [], "all stand still: that is no fault of theirs"
     world.job.state = JobState.RUNNING
     world.sleep(JOIN_MAX_NS / SECOND_NS)
     assert 1 in world.stopped and 0 not in world.stopped
-    world.ends(1, 143, stopped=True)
+    world.ends(1, 143, is_stopped=True)
     assert world.started == [2]
     world.hello(2)
     assert world.told(0).workers == (0, 2)
@@ -237,7 +237,7 @@ def test_a_stand_in_that_works_relieves_the_straggler_and_the_queue_is_told_wher
     world.mail.clear()
     world.say(0, store="127.0.0.1:5")
     for worker in (0, 1, 2, 3):
-        world.say(worker, joined=True)
+        world.say(worker, has_joined=True)
     assert world.group.members == (0, 2, 3)
     assert world.resized == []
     world.ends(1)
@@ -264,7 +264,7 @@ def test_a_stand_in_that_works_is_not_dismissed() -> None:
     world.hello(2)
     world.say(0, store="127.0.0.1:5")
     for worker in (0, 1, 2):
-        world.say(worker, joined=True)
+        world.say(worker, has_joined=True)
     world.ends(1)
     world.sleep(STAND_IN_NS / SECOND_NS)
     assert world.stopped == [] and world.worker(2).state is WorkerState.ACTIVE
@@ -319,7 +319,7 @@ def test_a_worker_that_fails_is_replaced_as_often_as_the_job_may_be_tried() -> N
     )
     world.ends(2, 3)
     assert world.group.ending and world.stopped == [0]
-    world.ends(0, 143, stopped=True)
+    world.ends(0, 143, is_stopped=True)
     assert world.ended == 1
     assert (world.group.code, world.group.why, world.group.stopped) == (3, "worker 2 ended with it", False)
 
@@ -349,9 +349,9 @@ def test_a_group_that_is_stopped_ends_when_its_last_worker_has() -> None:
     world.begin(0, 1)
     world.send(we.StopAll())
     assert world.stopped == [0, 1]
-    world.ends(0, 143, stopped=True)
+    world.ends(0, 143, is_stopped=True)
     assert world.ended == 0
-    world.ends(1, 0, stopped=True, cpu_ns=5, ram_peak_bytes=7)
+    world.ends(1, 0, is_stopped=True, cpu_ns=5, ram_peak_bytes=7)
     assert (world.ended, world.group.stopped, world.group.code) == (1, True, 143)
     assert (world.group.cpu_ns, world.group.ram_peak_bytes) == (5, 7)
 

@@ -34,11 +34,11 @@ class Chance(World):
             case "join":
                 self.join_all()
             case "lose" if worker >= 0:
-                self.say(worker, lost=True)
+                self.say(worker, has_lost_peers=True)
             case "fail" if worker >= 0:
                 self.ends(worker, 3)
             case "die" if worker >= 0 and worker in self.stopped:
-                self.ends(worker, 143, stopped=True)
+                self.ends(worker, 143, is_stopped=True)
             case "leave" if worker >= 0 and self.worker(worker).leaving:
                 self.ends(worker, 0)
             case "straggle" if worker >= 0:
@@ -61,7 +61,7 @@ class Chance(World):
         if self.group.members:
             self.say(self.group.members[0], store="127.0.0.1:5")
         for member in set(self.group.members) & self.live.streams:
-            self.say(member, joined=True)
+            self.say(member, has_joined=True)
 
     def restart(self) -> None:
         """Another daemon finds what the disk has, and the processes; their streams come back."""
@@ -82,7 +82,7 @@ class Chance(World):
             for number in sorted(self.running):
                 worker = self.group.worker(number)
                 if worker and (worker.leaving or self.group.ending or self.group.is_finished):
-                    self.ends(number, 0, stopped=self.group.ending)
+                    self.ends(number, 0, is_stopped=self.group.ending)
             self.sleep(100)
 
 

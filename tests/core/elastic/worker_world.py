@@ -145,4 +145,4 @@ class World:
         self.say(self.group.members[0], store="127.0.0.1:5")
         for worker in workers:
             assert self.told(worker).store == "127.0.0.1:5"
-            self.say(worker, joined=True, idle_ns=5)
+            self.say(worker, has_joined=True, idle_ns=5)

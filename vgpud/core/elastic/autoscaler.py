@@ -226,7 +226,7 @@ class Autoscaler:
     # ---- over a restart of the shell ----
 
     def state(self) -> dict[str, Any]:
-        """Plain data, for restored(). Without the membership: changed() sets it again."""
+        """Plain data, for from_state(). Without the membership: set_workers() sets it again."""
         target = self._target
         return {
             "heuristic": self._heuristic.name,
