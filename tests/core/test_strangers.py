@@ -95,8 +95,8 @@ def test_a_stranger_is_reported_once() -> None:
 
 
 def test_how_soon_both_are_said() -> None:
-    """As SECURITY.md promises: 2 s for a stranger, 3 s for memory; a look comes at most one period after either, and
-    the first one when the daemon starts."""
+    """As docs/security/hook-bypass.md promises: 2 s for a stranger, 3 s for memory; a look comes at most one period
+    after either, and the first one when the daemon starts."""
     assert PATIENCE * LOOK_EVERY * READ_S <= 2 and (RETURN_PATIENCE - 1) * LOOK_EVERY * READ_S <= 2
     assert EXCESS_PATIENCE * LOOK_EVERY * READ_S <= 3
 

@@ -1,7 +1,7 @@
 """Two users of one node: nothing of the one's is readable by the other on disk, by API, in /proc or in logs.
 
 Alice has a job, a job in an image and a slice; Bob is another user with the same rights. What Alice's own programs have
-on their command lines is left out: the kernel shows every user the command lines of all (SECURITY.md).
+on their command lines is left out: the kernel shows every user the command lines of all (docs/security/jobs.md).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from vgpud.oci.request import Limits
 
 
 class Who(Enum):
-    """The users who may call a method; the value is the text of SECURITY.md."""
+    """The users who may call a method; the value is the text of docs/security/api.md."""
 
     EVERY_USER = "any user who may connect"
     SLICE_USER = "the slice's owner; any user if the slice is open to every user"
