@@ -19,7 +19,7 @@ OURS = ("benchmarks/", "docker/", "docs/", "models/", "protos/", "shim/", "tests
 ROW = re.compile(r"^\| `(VGPU[^`]*)` \| (.+) \|$", re.MULTILINE)
 #: a file and what it defines, as the journeys of ARCHITECTURE.md name them: `shim/gate/gate.c: vg_gate_enter`
 NAMED = re.compile(r"`([\w./-]+\.(?:c|h|py)): ([\w.]+)`")
-LINES_MAX = {"README.md": 180, "ARCHITECTURE.md": 250}
+LINES_MAX = {"README.md": 170, "ARCHITECTURE.md": 250}
 WIDTH_MAX = 100
 JOURNEYS = ("A launch", "An allocation", "A live resize", "`docker run`", "`vgpu submit`")
 
