@@ -97,7 +97,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
 
     def _find(self, job_id: int, context: grpc.ServicerContext) -> pb.Job:
         if job_id not in self.jobs:
-            _refuse(context, code_pb2.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours")
+            _refuse(context, code_pb2.NOT_FOUND, f"no job {job_id}: `vgpu job ls --all` lists yours")
         return self.jobs[job_id]
 
     def GetJob(self, request: pb.GetJobRequest, context: grpc.ServicerContext) -> pb.GetJobResponse:

@@ -170,7 +170,7 @@ def test_only_the_queue_changes_a_jobs_slice() -> None:
     for event in (ev.UpdateSlice("", "j-7", Spec(200), ("gpus_milli",)), ev.DeleteSlice("", "j-7", True)):
         (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
         assert "job 7" in refused(answer, Reason.PRECONDITION)
-        assert isinstance(event, ev.DeleteSlice) or "`vgpu queue set 7 --gpus N`" in answer.message
+        assert isinstance(event, ev.DeleteSlice) or "`vgpu job set 7 --gpus N`" in answer.message
     refused(create(state, "j-8", 100), Reason.INVALID)
     refused(create(state, "j-8-1", 100), Reason.INVALID)
     step(state, ev.DeleteSlice("", "j-7", True, job_id=7), 0)

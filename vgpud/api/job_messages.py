@@ -213,7 +213,7 @@ def _parse_dependencies(job_spec: pb.JobSpec) -> tuple[int, ...]:
         raise _invalid(f"after names {len(job_spec.after)} jobs: at most {AFTER_MAX} are allowed", "after")
     wrong = [job_id for job_id in job_spec.after if job_id <= 0]
     if wrong:
-        raise _invalid(f"after {wrong[0]} is not a job: `vgpu queue ls` lists them", "after")
+        raise _invalid(f"after {wrong[0]} is not a job: `vgpu job ls` lists them", "after")
     return tuple(sorted(set(job_spec.after)))
 
 

@@ -167,7 +167,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def _own(self, job_id: int) -> Job:
         job = await self.backend.job(job_id)
         if job is None:
-            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours", "job_id")
+            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu job ls --all` lists yours", "job_id")
         self._allow(job)
         return job
 

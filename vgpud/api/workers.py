@@ -145,7 +145,7 @@ class WorkCalls:
         """For a job speak its owner's processes. Raises RefusedError."""
         owner = self.backend.owner(job_id)
         if owner is None:
-            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours", "job_id")
+            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu job ls --all` lists yours", "job_id")
         if not caller().owns(owner):
             text = f"job {job_id} does not belong to uid {caller().uid}: only its own programs may report for it"
             raise refuse(Reason.DENIED, text, "job_id")

@@ -232,5 +232,5 @@ class AsyncClient(AsyncConnection):
     async def simulate(
         self, trace: Path, cluster: str, policies: Sequence[str] = ("fifo",), placement: str = ""
     ) -> dict[str, Figures]:
-        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu simulate`."""
+        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu whatif`."""
         return await asyncio.to_thread(simulate, trace, cluster, policies, placement)

@@ -231,5 +231,5 @@ class Client(Connection):
     def simulate(
         self, trace: Path, cluster: str, policies: Sequence[str] = ("fifo",), placement: str = ""
     ) -> dict[str, Figures]:
-        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu simulate`."""
+        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu whatif`."""
         return simulate(trace, cluster, policies, placement)

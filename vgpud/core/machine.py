@@ -225,7 +225,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
-    resize = f"run `vgpu queue set {old.job_id} --gpus N`; its memory stays what the job asked for"
+    resize = f"run `vgpu job set {old.job_id} --gpus N`; its memory stays what the job asked for"
     fixed = job_refusal(old, event.job_id, resize)
     if fixed:
         return [Answer(fixed)]
@@ -297,19 +297,19 @@ def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Comm
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
-    kept = job_refusal(old, event.job_id, f"end the job (vgpu queue cancel {old.job_id}), and it goes")
+    kept = job_refusal(old, event.job_id, f"end the job (vgpu job cancel {old.job_id}), and it goes")
     kept = kept or claim_refusal(old, "delete its pods (kubectl delete pod), and it goes")
     if kept:
         return [Answer(kept)]
     running = state.processes_of(old.name)
     if running and not event.force:
-        text = f"slice {old.name} has {len(running)} program(s), the first is pid {running[0].pid}: end them,"
-        text += f" or let them lose it: vgpu slice rm --force {old.name}"
+        text = f"slice {old.name} has {len(running)} program(s), the first is pid {running[0].pid}: stop them,"
+        text += f" or detach them with `vgpu slice rm --force {old.name}`"
         return _deny_request(Reason.PRECONDITION, text)
     inside = state.containers_of(old.name)
     if inside and not event.force:
         text = f"slice {old.name} is that of container {format_container(inside[0])}: end it,"
-        text += f" or let it lose it: vgpu slice rm --force {old.name}"
+        text += f" or detach it with `vgpu slice rm --force {old.name}`"
         return _deny_request(Reason.PRECONDITION, text)
     ended = end(state, old, "removed")
     return [*ended, *_remember(state, event.asker_uid, event.request_id, fingerprint, None, now_ns), Answer(None)]

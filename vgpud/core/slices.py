@@ -94,7 +94,7 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
         text = f"owner_uid {owner_uid} is not a user: write a uid or -1 for anyone"
         return Denied(Reason.INVALID, text, field="owner_uid")
     if request.cdi_device and _SIZE_SIGNS.issuperset(name):
-        text = f"{name!r} is the CDI device of that size: choose a name with a letter in it"
+        text = f"{name!r} is reserved for the CDI device of that size: choose a name with a letter in it"
         return Denied(Reason.INVALID, text, field="name")
     if not request.job_id and _is_for_jobs(name):
         text = f"{name!r} is the name of a job's slice: choose another one"

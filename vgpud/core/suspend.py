@@ -50,7 +50,7 @@ def attach_refusal(slice_: Slice) -> Denied | None:
     """Why no further program may join: its memory would be a part that is not away. A paused slice's waits."""
     if slice_.suspended not in (EVICTING, EVICTED, RESTORING):
         return None
-    text = f"slice {slice_.name} is evicted: `vgpu slice restore {slice_.name}` first"
+    text = f"slice {slice_.name} is evicted: `vgpu slice resume {slice_.name}` first"
     return Denied(Reason.PRECONDITION, text)
 
 

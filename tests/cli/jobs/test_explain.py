@@ -88,7 +88,7 @@ def test_json_and_name(vgpu: Any, daemon: Any, fake: Any) -> None:
 def test_refusals_are_one_line(vgpu: Any, daemon: Any, fake: Any) -> None:
     unknown = vgpu("explain", "99", host=daemon.host)
     assert (unknown.code, unknown.stdout) == (NOT_FOUND, "")
-    assert unknown.stderr == "vgpu: no job 99: `vgpu queue ls --all` lists yours\n"
+    assert unknown.stderr == "vgpu: no job 99: `vgpu job ls --all` lists yours\n"
     assert vgpu("explain", "x", host=daemon.host).code == USAGE
     assert vgpu("explain", host=daemon.host).code == USAGE
 

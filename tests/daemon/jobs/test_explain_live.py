@@ -65,5 +65,5 @@ def test_who_is_not_there_is_refused(queue: QueueNode) -> None:
         explained(queue, 99)
     assert (caught.value.code(), caught.value.details()) == (
         grpc.StatusCode.NOT_FOUND,
-        "no job 99: `vgpu queue ls --all` lists yours",
+        "no job 99: `vgpu job ls --all` lists yours",
     )

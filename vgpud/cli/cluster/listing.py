@@ -85,7 +85,7 @@ def how_to_set_queues(run_dir: Path | None) -> str:
     if file:
         return f"the cluster's queues are in {file}: change that file, the controller rereads it"
     return (
-        "the controller was started without a file of queues: write `vgpu cluster quota -o json` to a file, change it"
+        "the controller was started without a file of queues: write `vgpu cluster queues -o json` to a file, change it"
         " and start `vgpu cluster run` with --queues FILE"
     )
 

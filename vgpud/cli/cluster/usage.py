@@ -34,7 +34,7 @@ class Asked:
 
 
 def show(settings: Settings, state_dir: Path | None, query: Asked) -> None:
-    """In any of the four formats, or as csv: that of single jobs is a trace for `vgpu simulate`."""
+    """In any of the four formats, or as csv: that of single jobs is a trace for `vgpu whatif`."""
     from vgpud.cli.common.output import emit
     from vgpud.core.jobs.model import NEVER_NS
     from vgpud.store import cluster as store

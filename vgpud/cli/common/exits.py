@@ -26,7 +26,7 @@ EXIT_CODES: dict[ExitCode, str] = {
 RUN_CODES = (
     "vgpu run and vgpu sim run exit with the command's own code, 128+N if signal N ended it; 125 if vgpu itself failed "
     "(nothing was started), 126 if the command cannot be executed, 127 if it was not found. vgpu submit --wait and "
-    "--pty, vgpu queue wait and attach exit with the job's code, for several jobs with the greatest; a job without a "
+    "--pty, vgpu job wait and attach exit with the job's code, for several jobs with the greatest; a job without a "
     "code gives 124 if it reached its time limit and 130 if it was cancelled; 125 if vgpu itself failed."
 )
 

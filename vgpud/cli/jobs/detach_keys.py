@@ -68,7 +68,7 @@ def check_terminal() -> None:
     """Raises CliError where no keys can be typed."""
     if not sys.stdin.isatty():
         text = (
-            "stdin is not a terminal, so nothing could be typed into the job's: use `vgpu queue logs -f` for its output"
+            "stdin is not a terminal, so nothing could be typed into the job's: use `vgpu job logs -f` for its output"
         )
         raise CliError(text, ExitCode.USAGE)
 

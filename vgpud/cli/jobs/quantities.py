@@ -93,7 +93,7 @@ class JobIds(AnyParam):
         for word in str(value).split(","):
             match = _JOBS.fullmatch(word.strip())
             if not match:
-                self.fail(f"{word.strip()!r} is not a job: write its number, as `vgpu queue ls` shows it", param, ctx)
+                self.fail(f"{word.strip()!r} is not a job: write its number, as `vgpu job ls` shows it", param, ctx)
             first, last = int(match[1]), int(match[2] or match[1])
             if not 0 <= last - first < ARRAY_JOBS_MAX:
                 text = f"{word.strip()!r} is no array's jobs: write the lower number first, {ARRAY_JOBS_MAX} at most"

@@ -1,4 +1,4 @@
-"""`vgpu simulate --replay FILE`: a recorded queue decided again, of a daemon or of `vgpu cluster run`."""
+"""`vgpu whatif --replay FILE`: a recorded queue decided again, of a daemon or of `vgpu cluster run`."""
 
 from __future__ import annotations
 

@@ -45,9 +45,28 @@ class SubmitCommand(VgpuCommand):
             return super().invoke(ctx)
 
 
+#: title in `vgpu submit --help` -> names of its options' parameters
+_SECTIONS = {
+    "Size": (
+        *("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "gang", "cpus", "ram", "devices", "spread"),
+        *("service_class", "weight", "skew"),
+    ),
+    "Order and time": (
+        *("queue", "priority", "time_limit", "begin", "expected", "hold", "after", "after_any", "array", "retries"),
+        "no_preempt",
+    ),
+    "What runs, and where": ("image", "directory", "log", "env", "no_env", "name", "pty", "detach_keys"),
+    "Elastic jobs": ("workers", "heuristic", "utility", "batch", "batch_max"),
+    "Sizes that are predicted": ("predict", "optimizer", "precision", "dims", "predictor"),
+    "Notifications": ("notify", "notify_mail", "notify_webhook", "notify_command"),
+    "Over a Slurm cluster": ("over_cluster", "run_dir", "partition", "gpu_model", "model", "dry_run"),
+}
+
+
 @click.command(
     "submit",
     cls=SubmitCommand,
+    sections=_SECTIONS,
     short_help="Queue a job; it starts when enough capacity is free.",
     context_settings={"allow_interspersed_args": False},
 )
@@ -104,7 +123,7 @@ class SubmitCommand(VgpuCommand):
     metavar="1-8",
     help="One job for each index, its VGPU_ARRAY_INDEX: 1-8; 1,3,5; 0-9:2 (every second); 1-10%2 (two at once).",
 )
-@click.option("--hold", is_flag=True, help="Wait for `vgpu queue release`.")
+@click.option("--hold", is_flag=True, help="Wait for `vgpu job release`.")
 @click.option("--image", metavar="IMAGE", help="Run in a container of this image, with --env's variables.")
 @click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Working directory (default: this one).")
 @click.option("--log", metavar="PATH", help="Output file; %j: the job's number, %a: its index (default: vgpu-%j.log).")
@@ -117,7 +136,12 @@ class SubmitCommand(VgpuCommand):
 )
 @click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment.")
 @notify_options
-@click.option("--skew", type=Number(0, 1), metavar="0..1", help="Part of the largest tensor in a gang's traffic.")
+@click.option(
+    "--skew",
+    type=Number(0, 1),
+    metavar="0..1",
+    help="Fraction of a gang's traffic that the largest tensor makes up (placement tiresias).",
+)
 @click.option("--no-preempt", is_flag=True, help="Never preempt the job.")
 @click.option(
     "--request-id",
@@ -163,7 +187,7 @@ def submit(
     whether the job was queued, the exit code is 3 or 7 (125 with --wait), and the ID is printed: repeat the command
     with --request-id ID.
 
-    `vgpu queue ls` shows jobs and why they wait, `vgpu queue logs -f JOB` their output, `vgpu queue cancel JOB` ends
+    `vgpu job ls` shows jobs and why they wait, `vgpu job logs -f JOB` their output, `vgpu job cancel JOB` ends
     one. docs/queue.md describes the job file.
     """
     from_file = ctx.meta.get(job_file.META, {})
@@ -351,6 +375,6 @@ def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: b
     if job is None or quiet or (wait and job["state"] in views.ENDED):
         return
     if len(ids) > 1:
-        say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel {jobs_text(ids)}` would end all")
+        say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu job cancel {jobs_text(ids)}` would end all")
     text = f"job {ids[0]} ({tables.name_label(job)}) {tables.state_words(job['state'], job['reason'])}"
     say(text if job["reason"] else f"{text}, its output goes to {job['log']}")

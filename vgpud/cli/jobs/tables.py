@@ -190,7 +190,7 @@ def _program(job: View) -> list[tuple[str, str]]:
     if job["command"]:
         rows.append(("command", shlex.join(job["command"])))
     if job["terminal"] and job["state"] not in ENDED:
-        rows.append(("terminal", f"`vgpu queue attach {job['job_id']}` joins it"))
+        rows.append(("terminal", f"`vgpu job attach {job['job_id']}` joins it"))
     return [*rows, ("directory", job["directory"]), ("log", job["log"])]
 
 
@@ -249,7 +249,7 @@ def queues_grid(queues: Sequence[View]) -> Grid:
 
 
 def member_label(member: str) -> str:
-    """A member of a queue as `vgpu quota set --member` takes it: ann, @team, or a number without a name."""
+    """A member of a queue as `vgpu queue set --member` takes it: ann, @team, or a number without a name."""
     import grp
 
     kind, _, number = member.partition(":")

@@ -1,4 +1,4 @@
-"""The screen of `vgpu queue top`: a line per queue, then the jobs, running ones first, as many as fit."""
+"""The screen of `vgpu job top`: a line per queue, then the jobs, running ones first, as many as fit."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def frame(terminal: Console, sample: Sample, at: str, problem: str = "") -> Rend
     shown, lines = _fitting(jobs, width, left)
     parts += [Text(""), *to_rich(lines)]
     if len(jobs) > shown:
-        parts.append(Text(f"and {len(jobs) - shown} more: `vgpu queue ls`"))
+        parts.append(Text(f"and {len(jobs) - shown} more: `vgpu job ls`"))
     return Group(*parts)
 
 

@@ -17,7 +17,7 @@ from vgpud.cli.common.times import When
 if TYPE_CHECKING:
     from vgpud.cli.common.views import View
 
-#: columns that the simulator reads (`vgpu simulate --trace`), and the GPU time
+#: columns that the simulator reads (`vgpu whatif --trace`), and the GPU time
 _JOB_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "started_s", "ended_s", "gpus_milli", "members", "duration_s")
 _SUM_COLUMNS = ("queue", "uid", "jobs")
 _POD_COLUMNS = ("namespace", "pod")
@@ -60,7 +60,7 @@ def usage(
     GRANTED   GPUs of the job x the time that it had them
     USED      device time, as the arbiters counted it
 
-    `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`, and so it is with --cluster, where GPU time used is
+    `vgpu usage --since 30d -o csv` is a trace for `vgpu whatif`, and so it is with --cluster, where GPU time used is
     not known: the nodes count it. Its lines without a job are slices of containers and of `vgpu run`, which the
     simulator passes over.
 
@@ -104,7 +104,7 @@ def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
 
 def csv_rows(rows: Sequence[View], by: str) -> Iterator[Sequence[object]]:
     """The header and the lines of a report. Slices that are no jobs' (of containers, of `vgpu run`) have a state of
-    their own and no number: `vgpu simulate` passes over them, since they were not queued."""
+    their own and no number: `vgpu whatif` passes over them, since they were not queued."""
     sums = _POD_COLUMNS if by in _POD_COLUMNS else _SUM_COLUMNS
     columns = (*_JOB_COLUMNS, "state", *_AMOUNTS, "slice") if by == "job" else (*sums, *_AMOUNTS)
     yield columns

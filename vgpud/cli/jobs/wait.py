@@ -42,7 +42,7 @@ def leaving(job_ids: Sequence[int], tidy: Callable[[], object] = lambda: None) -
         who = f"job {job_ids[0]} continues" if len(job_ids) == 1 else f"{len(job_ids)} jobs continue"
         named = " ".join(map(str, job_ids[:_NAMED_MAX])) + (" ..." if len(job_ids) > _NAMED_MAX else "")
         sys.stderr.write("\n" if sys.stderr.isatty() else "")
-        say(f"{who}: `vgpu queue cancel {named}` would end {'it' if len(job_ids) == 1 else 'them'}")
+        say(f"{who}: `vgpu job cancel {named}` would end {'it' if len(job_ids) == 1 else 'them'}")
         sys.stderr.flush()
         os._exit(128 + signal.SIGINT)
 

@@ -198,9 +198,6 @@ def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> Non
             say(f"slice {name} resumed")
 
 
-slice_group.add_command(resume, "restore")
-
-
 def _suspend(settings: Settings, names: tuple[str, ...], *, evict: bool, deadline_s: float) -> None:
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say

@@ -163,7 +163,7 @@ async def run_whatif(request: Request, form: Form) -> Response:
 
 
 async def _simulate_jobs(request: Request, form_values: dict[str, str]) -> dict[str, object]:
-    """What `vgpu simulate` says of the user's jobs of the last month; of all users' for admins."""
+    """What `vgpu whatif` says of the user's jobs of the last month; of all users' for admins."""
     if not parse_whole(form_values["devices"], 4096):
         raise ValueError(f"{form_values['devices'][:40]!r} is not a number of devices: write for example 8")
     rows = [usage_view(row) for row in await board_of(request).api.usage(since_ns(WHATIF_SINCE), "job")]

@@ -61,7 +61,7 @@ def _seconds(span_ns: float) -> str:
 
 
 def _hours(seconds: float | None) -> str:
-    """Seconds below three hours, then hours, as `vgpu simulate` prints them."""
+    """Seconds below three hours, then hours, as `vgpu whatif` prints them."""
     if seconds is None:
         return "-"
     return f"{seconds:.1f} s" if seconds < 10_800 else f"{seconds / 3600:.1f} h"

@@ -1,6 +1,6 @@
 """The recording of the events and decisions of the queue's machine (config key record_queue).
 
-A recording can be replayed by `vgpu simulate`: the same events give the same decisions in the same order.
+A recording can be replayed by `vgpu whatif`: the same events give the same decisions in the same order.
 """
 
 from __future__ import annotations

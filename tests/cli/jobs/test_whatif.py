@@ -1,4 +1,4 @@
-"""`vgpu simulate`: figures, files, refusals; the same seed gives the same bytes."""
+"""`vgpu whatif`: figures, files, refusals; the same seed gives the same bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USAGE = 2
 
 
 def test_table(vgpu: Any) -> None:
-    result = vgpu("simulate", "--trace", SIXTY, "--cluster", "2x4", "--policy", "strict:fifo", "--compare", "srtf")
+    result = vgpu("whatif", "--trace", SIXTY, "--cluster", "2x4", "--policy", "strict:fifo", "--compare", "srtf")
     assert result.code == 0, result
     titles, fifo, srtf = result.stdout.splitlines()
     assert titles.split()[:2] == ["POLICY", "AVG-JCT"]
@@ -34,7 +34,7 @@ def test_table(vgpu: Any) -> None:
 
 
 def test_json_and_its_bytes(vgpu: Any) -> None:
-    args = ("simulate", "--trace", MURI, "--cluster", "8x8", "--policy", "srsf", "--error", "0.5", "-o", "json")
+    args = ("whatif", "--trace", MURI, "--cluster", "8x8", "--policy", "srsf", "--error", "0.5", "-o", "json")
     first, again, other = (vgpu(*args, "--seed", seed) for seed in ("7", "7", "8"))
     assert first.stdout == again.stdout != other.stdout
     read = json.loads(first.stdout)
@@ -67,7 +67,7 @@ def test_the_same_bytes_in_every_process(tmp_path: Path) -> None:
             "ftf",
         ]
         args += ["--placement", "fgd", "--suspend-cost", "30", "--error", "0.3", "-o", "json", "--jobs", str(jobs)]
-        command = [sys.executable, "-m", "vgpud.cli.main", "simulate", *args]
+        command = [sys.executable, "-m", "vgpud.cli.main", "whatif", *args]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(DATA.parents[1])}
         done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=120)
         found.add((done.stdout, jobs.read_bytes()))
@@ -76,7 +76,7 @@ def test_the_same_bytes_in_every_process(tmp_path: Path) -> None:
 
 def test_jobs_are_a_trace_again(vgpu: Any, tmp_path: Path) -> None:
     out = tmp_path / "jobs.csv"
-    result = vgpu("simulate", "--trace", SIXTY, "--cluster", "2x4", "--jobs", str(out))
+    result = vgpu("whatif", "--trace", SIXTY, "--cluster", "2x4", "--jobs", str(out))
     assert result.code == 0, result
     with out.open() as file:
         rows = list(csv.DictReader(file))
@@ -88,7 +88,7 @@ def test_jobs_are_a_trace_again(vgpu: Any, tmp_path: Path) -> None:
 
 def test_plots(vgpu: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    args = ("simulate", "--trace", SIXTY, "--cluster", "2x4", "--compare", "srtf", "--plots")
+    args = ("whatif", "--trace", SIXTY, "--cluster", "2x4", "--compare", "srtf", "--plots")
     for folder in ("a", "b"):
         assert vgpu(*args, str(tmp_path / folder)).code == 0
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
@@ -120,7 +120,7 @@ def test_curves_that_cover_each_other_are_seen_and_named(hours: int, unit: str) 
 
 
 def test_costs_and_neighbours_cost(vgpu: Any) -> None:
-    args = ("simulate", "--trace", MURI, "--cluster", "8x8", "--policy", "srtf", "-o", "json")
+    args = ("whatif", "--trace", MURI, "--cluster", "8x8", "--policy", "srtf", "-o", "json")
 
     def mean(*more: str) -> float:
         result = vgpu(*args, *more)
@@ -134,10 +134,10 @@ def test_costs_and_neighbours_cost(vgpu: Any) -> None:
 
 
 def test_policies_and_placements_are_listed(vgpu: Any) -> None:
-    listed = vgpu("simulate", "--policies")
+    listed = vgpu("whatif", "--policies")
     assert listed.code == 0
     assert [line.split()[0] for line in listed.stdout.splitlines()] == list(NAMES)
-    assert "fgd" in vgpu("simulate", "--placements").stdout.split()
+    assert "fgd" in vgpu("whatif", "--placements").stdout.split()
 
 
 def test_speeds_of_gpus(vgpu: Any, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_speeds_of_gpus(vgpu: Any, tmp_path: Path) -> None:
     trace.write_text("".join(Path(MURI).read_text().splitlines(keepends=True)[:31]))
     mine = tmp_path / "mine.csv"
     mine.write_text("model,gpu,rate\nResNet-50,V100,1\nResNet-50,K80,1\n")
-    args = ("simulate", "--trace", str(trace), "--cluster", "4x8:tesla_k80+4x8:Tesla-V100-SXM2-16GB", "-o", "json")
+    args = ("whatif", "--trace", str(trace), "--cluster", "4x8:tesla_k80+4x8:Tesla-V100-SXM2-16GB", "-o", "json")
 
     def mean(*more: str) -> float:
         return float(vgpu(*args, *more).json["runs"][0]["jct_s"]["mean"])
@@ -164,7 +164,7 @@ def test_switches(vgpu: Any, tmp_path: Path) -> None:
     topology.write_text("SwitchName=s0 Nodes=n[0-1]\nSwitchName=s1 Nodes=n[2-9]\nSwitchName=top Switches=s[0-1]\n")
     trace = tmp_path / "trace.csv"
     trace.write_text("num_gpu,submit_time,duration,skew\n1,0,9,0\n4,0,9,0.9\n")
-    args = ("simulate", "--trace", str(trace), "--cluster", "4x2", "--topology", str(topology), "-o", "json")
+    args = ("whatif", "--trace", str(trace), "--cluster", "4x2", "--topology", str(topology), "-o", "json")
     found = {place: vgpu(*args, "--placement", place) for place in ("tiresias", "worst-fit")}
     counts = {
         place: (run["starts_on_several_nodes"], run["starts_above_one_switch"])
@@ -182,7 +182,7 @@ def test_switches(vgpu: Any, tmp_path: Path) -> None:
 def test_switches_of_another_cluster_are_refused(vgpu: Any, tmp_path: Path) -> None:
     topology = tmp_path / "topology.conf"
     topology.write_text("SwitchName=s0 Nodes=gpu[1-2]\n")
-    result = vgpu("simulate", "--trace", SIXTY, "--cluster", "2x4", "--topology", str(topology))
+    result = vgpu("whatif", "--trace", SIXTY, "--cluster", "2x4", "--topology", str(topology))
     assert result.code == USAGE and result.stderr.count("\n") == 1
     assert "it has none of the cluster's nodes (n0 to n1), but for example gpu1" in result.stderr
 
@@ -194,7 +194,7 @@ def test_queues_of_a_node(vgpu: Any, tmp_path: Path) -> None:
     )
     trace = tmp_path / "usage.csv"
     trace.write_text("job_id,queue,uid,submitted_s,gpus_milli,members,duration_s\n1,default,0,5,500,1,10\n")
-    args = ("simulate", "--trace", str(trace), "--cluster", "1x1", "--queues", str(queues))
+    args = ("whatif", "--trace", str(trace), "--cluster", "1x1", "--queues", str(queues))
     result = vgpu(*args, "--compare", "srtf")
     assert result.code == 0, result
     assert [line[:13].rstrip() for line in result.stdout.splitlines()[1:]] == ["as configured", "srtf"]
@@ -203,7 +203,7 @@ def test_queues_of_a_node(vgpu: Any, tmp_path: Path) -> None:
 
 
 def test_who_can_never_run_is_named(vgpu: Any) -> None:
-    result = vgpu("simulate", "--trace", SIXTY, "--cluster", "1x4")
+    result = vgpu("whatif", "--trace", SIXTY, "--cluster", "1x4")
     assert result.code == 0
     assert "jobs are left out, the first of" in result.stderr and "60_job.csv:3" in result.stderr
 
@@ -227,7 +227,7 @@ def test_who_can_never_run_is_named(vgpu: Any) -> None:
     ],
 )
 def test_refused_in_one_line(vgpu: Any, args: tuple[str, ...], said: str) -> None:
-    result = vgpu("simulate", "--trace", SIXTY, "--cluster", "2x4", *args)
+    result = vgpu("whatif", "--trace", SIXTY, "--cluster", "2x4", *args)
     assert result.code == USAGE, result
     assert said in result.stderr and result.stderr.count("\n") == 1
     assert result.stdout == ""
@@ -236,13 +236,13 @@ def test_refused_in_one_line(vgpu: Any, args: tuple[str, ...], said: str) -> Non
 def test_a_bad_row_names_its_line(vgpu: Any, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("job_id,num_gpu,submit_time,duration\n0,1,5,9\n1,1,4,9\n")
-    result = vgpu("simulate", "--trace", str(trace), "--cluster", "1x1")
+    result = vgpu("whatif", "--trace", str(trace), "--cluster", "1x1")
     assert result.code == USAGE and f"{trace}:3: submitted 1 s before the row above" in result.stderr
-    assert vgpu("simulate", "--trace", str(trace), "--cluster", "1x1", "--sort").code == 0
+    assert vgpu("whatif", "--trace", str(trace), "--cluster", "1x1", "--sort").code == 0
 
 
 def test_durations_are_learnt_where_nobody_tells_them(vgpu: Any) -> None:
-    base = ("simulate", "--trace", SIXTY, "--cluster", "2x4", "--placement", "count", "-o", "json")
+    base = ("whatif", "--trace", SIXTY, "--cluster", "2x4", "--placement", "count", "-o", "json")
     told = vgpu(*base, "--policy", "strict:fifo", "--backfill").json["runs"][0]
     learnt = vgpu(*base, "--policy", "strict:fifo", "--backfill", "--estimates").json["runs"][0]
     unknown = vgpu(*base, "--policy", "strict:fifo").json["runs"][0]
@@ -255,7 +255,7 @@ def test_durations_are_learnt_where_nobody_tells_them(vgpu: Any) -> None:
 def test_jobs_that_never_fit_are_named_and_no_figure_is_made_up(vgpu: Any, tmp_path: Path, output: str) -> None:
     trace = tmp_path / "large.csv"
     trace.write_text("job_id,num_gpu,submit_time,duration\n" + "".join(f"{n},64,0,100\n" for n in range(22)))
-    result = vgpu("simulate", "--trace", str(trace), "--cluster", "1x8", "-o", output)
+    result = vgpu("whatif", "--trace", str(trace), "--cluster", "1x8", "-o", output)
     assert result.code == 6, result
     assert "nan" not in result.stdout.lower(), result.stdout
     said = result.stderr.splitlines()

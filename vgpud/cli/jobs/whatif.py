@@ -1,4 +1,4 @@
-"""`vgpu simulate`: a trace replayed with the queue's own machine, under one policy or several."""
+"""`vgpu whatif`: a trace replayed with the queue's own machine, under one policy or several."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
     return click.option(name, type=Span(zero=True), default=0, metavar="TIME", help=text)
 
 
-@click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
+@click.command("whatif", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Trace of jobs.")
 @click.option(
     "--from-slurm",
@@ -107,7 +107,7 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
     "--queues",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Quotas, policies and placement from `vgpu quota get -o json` (default: all jobs are in one queue).",
+    help="Quotas, policies and placement from `vgpu queue ls -o json` (default: all jobs are in one queue).",
 )
 @click.option("--by-queue", is_flag=True, help="A queue of equal weight for each queue in the trace.")
 @_span("--start-cost", "Time from the decision to start a job until it makes progress (30s).")
@@ -144,16 +144,16 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Also write every job as CSV.")
 @click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Plot completion times and utilisation.")
 @pass_settings
-def simulate(
+def whatif(
     settings: Settings, /, trace: Path | None, from_slurm: str | None, replay: Path | None, **options: Any
 ) -> None:
     """Replay a trace on a cluster with the code of the daemon's queue, and compare policies.
 
     \b
     vgpu usage --since 30d -o csv > month.csv
-    vgpu simulate --trace month.csv --cluster 1x8 --policy fifo --compare '2d-las(3250,7200)'
-    vgpu simulate --from-slurm --partition gpu --cluster 20x8 --policy 2d-las
-    vgpu simulate --replay queue.jsonl
+    vgpu whatif --trace month.csv --cluster 1x8 --policy fifo --compare '2d-las(3250,7200)'
+    vgpu whatif --from-slurm --partition gpu --cluster 20x8 --policy 2d-las
+    vgpu whatif --replay queue.jsonl
 
     Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, or openb; the header identifies the format. Clusters can
     also be Tiresias' cluster_spec.csv or openb's node list. --from-slurm shows what happened in a row of its own.

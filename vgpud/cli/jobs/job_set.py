@@ -1,4 +1,4 @@
-"""`vgpu queue set`: changes jobs that wait, and the time limit and GPUs of those that run."""
+"""`vgpu job set`: changes jobs that wait, and the time limit and GPUs of those that run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
 from vgpud.cli.common.slice_options import build_spec, changed_fields
 from vgpud.cli.common.times import Begin, Span
+from vgpud.cli.jobs.job import each_job, job_ids_argument
 from vgpud.cli.jobs.quantities import Cpus
-from vgpud.cli.jobs.queue import each_job, job_ids_argument
 from vgpud.cli.jobs.submit import MEMBERS_MAX, PRIORITY_MAX
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) 
     """Change JOBs that wait; other values stay, and so does the place in the order of submission.
 
     \b
-    vgpu queue set 12 --priority -5
-    vgpu queue set 12 13 --gpus 0.25 --mem 4G --queue team
-    vgpu queue set 12 --time-limit default         as if --time-limit had never been given
+    vgpu job set 12 --priority -5
+    vgpu job set 12 13 --gpus 0.25 --mem 4G --queue team
+    vgpu job set 12 --time-limit default         as if --time-limit had never been given
 
     Of a job that runs the time limit and --gpus can be changed. Its user may lower the time limit, admins may raise
     it, too. A job with one slice on one device becomes smaller at any time; it grows into what is free on its device
