@@ -34,7 +34,7 @@ from vgpud.console.login import wire as wire_errors
 from vgpud.console.login.broker import link
 from vgpud.errors import DriverError
 from vgpud.simdevice import control
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 PAUSE_S = 0.01
 TIMEOUT_S = 30.0

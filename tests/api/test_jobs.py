@@ -22,7 +22,7 @@ from vgpud.core.jobs.facts import Facts, JobFilter, Launch, QueueNow, Submission
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Quota, Reason
 from vgpud.host import processes
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 PID, TICKS = os.getpid(), processes.start_time(os.getpid())
 ALICE = Caller(1000, 1000, (44,), PID, admin=False, start_ticks=TICKS)

@@ -13,7 +13,7 @@ from tests.attach import client
 from tests.daemon.node import Node, eventually
 from vgpud.cli.common.tables import slices_grid
 from vgpud.cli.common.views import slice_view
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def raw(text: str) -> bytes:

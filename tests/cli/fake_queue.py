@@ -14,8 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 NODE = "testnode"
 SUBMITTED_S = 1_700_000_000

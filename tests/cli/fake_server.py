@@ -23,8 +23,8 @@ from grpc_status import rpc_status
 
 from tests.cli.fake_queue import FakeQueue
 from vgpud.cli.common.hold_slice import ABI_VERSION
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 NODE = "testnode"
 GIB = 1 << 30

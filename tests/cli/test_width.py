@@ -13,7 +13,7 @@ from tests.cli.fake_server import GIB, NODE, uuid_of
 from tests.cli.test_main import all_commands
 from vgpud.cli.common.users import user_name
 from vgpud.cli.main import cli
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 Terminal = Callable[..., list[str]]
 

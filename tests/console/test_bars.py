@@ -6,7 +6,7 @@ import itertools
 
 from vgpud.cli.common.text import natural_key
 from vgpud.console.pages import alerts, bars
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 

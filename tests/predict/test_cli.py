@@ -17,7 +17,7 @@ from vgpud.cli.jobs import predicted_options
 from vgpud.cli.main import invoke
 from vgpud.cli.predict import run
 from vgpud.predict import dataset, hardware, memory, train_file
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIVEN: dict[str, Any] = {
     "predict": None, "batch": None, "optimizer": None, "precision": None, "dims": (), "predictor": None,

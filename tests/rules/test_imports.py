@@ -136,7 +136,7 @@ OWNERS = {
 }
 
 
-_GENERATED = ("vgpud.v1", "vgpud.k8s.kubelet_api", "vgpud._shim")
+_GENERATED = ("vgpud.v1alpha1", "vgpud.k8s.kubelet_api", "vgpud._shim")
 
 
 def _modules(*folders: str) -> dict[str, str]:

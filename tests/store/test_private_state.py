@@ -31,7 +31,7 @@ from vgpud.store import backups, environments
 from vgpud.store import database as stores
 from vgpud.store.database import Store
 from vgpud.store.jobs import JobStore
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: distinctive: it must be found in no file
 SECRET = "sk-7f3a9c-DO-NOT-KEEP"  # noqa: S105

@@ -29,7 +29,7 @@ from vgpud.core.machine import REQUEST_ID_BYTES_MAX
 from vgpud.core.model import Denied, Policy, Reason
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50

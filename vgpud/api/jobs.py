@@ -28,8 +28,8 @@ from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, Q
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.placement import registry as placements
 from vgpud.host import processes
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 log = logging.getLogger("vgpud.api")
 

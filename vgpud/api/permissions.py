@@ -55,8 +55,10 @@ class Row:
 
 
 _MINE = "their own"
-_NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue"))
-_CLAIM, _TOKEN = "/vgpud.v1.ClaimService/", "/vgpud.v1.TokenService/"
+_NODE, _SLICE, _EVENT, _JOB, _QUEUE = (
+    f"/vgpud.v1alpha1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue")
+)
+_CLAIM, _TOKEN = "/vgpud.v1alpha1.ClaimService/", "/vgpud.v1alpha1.TokenService/"
 _HEALTH = "/grpc.health.v1.Health/"
 #: jobs that one request may name: each is looked up before anything else is done
 JOBS_NAMED_MAX = 10_000

@@ -16,7 +16,7 @@ from vgpud.core.placement import registry as placements
 from vgpud.core.policy import registry as policies
 from vgpud.core.quotas import member_refusal
 from vgpud.core.units import format_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 WEIGHT_MAX = 10_000
 MEMBERS_MAX = 10_000

@@ -47,8 +47,8 @@ from vgpud.core.offered import find
 from vgpud.host import boot
 from vgpud.host.listeners import API
 from vgpud.oci.request import Limits
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
 #: requests are small; more than this is no request of ours

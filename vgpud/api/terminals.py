@@ -20,7 +20,7 @@ from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import NEVER_NS, Job, JobState
 from vgpud.core.jobs.terminal import INPUT_BYTES_MAX, SIZE_MAX, Heard, Kind
 from vgpud.core.model import Denied, Reason
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: a call must name its job within this time
 HELLO_S = 10.0

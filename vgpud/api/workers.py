@@ -20,7 +20,7 @@ from vgpud.core.elastic.worker_group import Membership, ProgressReport
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.model import Denied, Reason
 from vgpud.core.units import PORT_MAX, parse_whole
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: a stream must begin with a message that names its worker within this time
 HELLO_S = 10.0

@@ -48,7 +48,7 @@ from vgpud.oci.request import Limits
 from vgpud.store.database import Store, saved_ones
 from vgpud.store.flush import Flushing, while_busy
 from vgpud.store.jobs import JobStore
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 log = logging.getLogger("vgpud")
 

@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.cli.fake_queue import SUBMITTED_S
 from vgpud.cli.jobs import explain, tables, views
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 NOT_FOUND, USAGE = 4, 2
 NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, tz=datetime.timezone.utc)

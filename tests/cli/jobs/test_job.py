@@ -20,7 +20,7 @@ from vgpud.cli.common.users import user_name
 from vgpud.cli.jobs import tables as job_tables
 from vgpud.cli.jobs import top, wait
 from vgpud.cli.jobs import views as job_views
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 OTHER, USAGE, NOT_FOUND, CONFLICT = 1, 2, 4, 8
 NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, datetime.timezone.utc)

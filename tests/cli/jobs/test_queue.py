@@ -16,7 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.cli.fake_queue import SUBMITTED_S
 from vgpud.cli.jobs import tables, views
 from vgpud.simulate import readers
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 USAGE, NOT_FOUND = 2, 4
 HOUR = 3600.0

@@ -21,7 +21,7 @@ from vgpud.cli.common.times import format_span, parse_span
 from vgpud.cli.jobs import job_file, submit
 from vgpud.core.queue import check
 from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 USAGE, NOT_FOUND, NO_CAPACITY = 2, 4, 6

@@ -14,7 +14,7 @@ import yaml
 
 from vgpud.cli.common.users import user_name
 from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 

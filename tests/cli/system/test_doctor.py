@@ -15,7 +15,7 @@ from vgpud import paths
 from vgpud.cli.common import hold_slice
 from vgpud.cli.common.options import Settings
 from vgpud.cli.system import checks
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def by_check(findings: Any) -> dict[str, checks.Finding]:

@@ -19,7 +19,7 @@ from google.protobuf.duration_pb2 import Duration
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import PATIENCE_S, eventually
 from vgpud.client import AsyncClient, Client
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the native part is not built: python shim/build_shim.py")
 

@@ -20,7 +20,7 @@ from vgpud.client.connection import Connection
 from vgpud.client.failures import ClientError
 from vgpud.client.target import find_target, probe
 from vgpud.errors import ExitCode, VgpudError
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from vgpud.cli.common.views import View
 from vgpud.core.units import format_bytes, format_gpus
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: of a container's name, which may be as long as a host's
 _NAME_CELLS = 32

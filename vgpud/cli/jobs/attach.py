@@ -26,7 +26,7 @@ from vgpud.cli.jobs.views import ENDED, exit_code
 from vgpud.cli.jobs.wait import AWAY_S, Progress, show_log, words
 from vgpud.cli.jobs.window import Window
 from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 _INTERRUPTED = 128 + signal.SIGINT
 

@@ -16,7 +16,7 @@ from vgpud.cli.common.views import View
 from vgpud.cli.jobs.quantities import JobIdOrSlurms
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: kind of a fact -> its label; a kind from a later daemon is shown as it is
 LABELS = {

@@ -25,7 +25,7 @@ from vgpud.errors import ExitCode
 if TYPE_CHECKING:
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.views import View
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 _TWO_USERS = "--mine and --user name different users: leave one out"
 _ENDED = "ended jobs are shown by `sacct`, or by `vgpu usage --cluster --by job`"

@@ -17,7 +17,7 @@ from vgpud.cli.jobs.quantities import Cpus
 from vgpud.cli.jobs.submit import MEMBERS_MAX, PRIORITY_MAX
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: keyword -> the field of the API's JobSpec, where the value goes as it is
 _PLAIN = {"priority": "priority", "queue": "queue", "gang": "members", "cpus": "cpu_milli", "ram": "ram_bytes"}
@@ -66,7 +66,7 @@ def set_(settings: Settings, /, job_ids: tuple[int, ...], **option_values: Any) 
 def _spec(option_values: Mapping[str, Any]) -> pb.JobSpec:
     from google.protobuf.duration_pb2 import Duration
 
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     spec = pb.JobSpec(slice=build_spec({name: option_values[name] for name in _SIZES}))
     for name, field in _PLAIN.items():

@@ -106,7 +106,7 @@ def _short(model: str) -> str:
 
 def message(result: Looked) -> Any:
     """The prediction as the daemon keeps it."""
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     low, value, high = result.memory_range()
     made = pb.Prediction(

@@ -17,7 +17,7 @@ from vgpud.cli.jobs.quantities import Cpus
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_gpus
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: keyword of set_() -> field of the API's queue
 _FIELDS = {
@@ -225,7 +225,7 @@ def _message(name: str, option_values: dict[str, Any]) -> pb.Queue:
     """The fields with a value; fields that are reset to their default are left out."""
     from google.protobuf.duration_pb2 import Duration
 
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     queue = pb.Queue(name=name)
     for key, value in option_values.items():

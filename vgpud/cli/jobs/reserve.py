@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.views import View
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.group("reserve", cls=LazyGroup, short_help="Reserve devices for a queue, or for maintenance.")
@@ -67,7 +67,7 @@ def create(
     import time
 
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     end_ns = end if span_ns is None else (begin or time.time_ns()) + span_ns
     if begin is not None and end_ns is not None and end_ns <= begin:

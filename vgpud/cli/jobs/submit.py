@@ -27,7 +27,7 @@ from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: variables that --no-env keeps
 _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR")
@@ -242,7 +242,7 @@ def _spec(
     """The API's message, except the devices. `remote`: for a daemon of another machine."""
     from google.protobuf.duration_pb2 import Duration
 
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     share = {name: option_values.get(name) for name in _SHARE} | {"gpus": elastic_options.least_gpus(option_values)}
     spec = pb.JobSpec(slice=build_spec(share), members=option_values["gang"] or 1, umask=_umask())

@@ -22,7 +22,7 @@ from vgpud.cli.jobs.views import ENDED, exit_code, job_view
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: intervals of reconnecting to the daemon, of reading a log, and of asking for its job's state
 AWAY_S, READ_S, ASK_S = 0.5, 0.1, 0.5

@@ -13,7 +13,7 @@ from vgpud.cli.common.quantities import Gpus
 from vgpud.cli.common.slice_options import build_spec, queue_option, spec_options
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def _numbers(device: pb.SliceDevice) -> str:

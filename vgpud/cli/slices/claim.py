@@ -14,7 +14,7 @@ from vgpud.cli.common.slice_options import build_spec, spec_options
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.command("claim", cls=VgpuCommand, short_help="Print a Kubernetes ResourceClaim for a part of a GPU.")

@@ -13,7 +13,7 @@ from vgpud.cli.common import filters
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.command("events", cls=VgpuCommand, short_help="Show what happened to slices, processes and devices.")

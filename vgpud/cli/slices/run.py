@@ -18,7 +18,7 @@ from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: for a daemon that is being started
 _START_S = 3.0

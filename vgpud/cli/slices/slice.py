@@ -15,7 +15,7 @@ from vgpud.cli.common.users import Owner
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")

@@ -23,7 +23,7 @@ from vgpud.cli.common.quantities import Number
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: some 300 MB of memory here, and 20 MB of a file
 EVENTS_MAX = 300_000

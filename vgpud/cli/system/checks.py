@@ -21,7 +21,7 @@ from vgpud.cli.system import checks_containers, checks_engines
 from vgpud.errors import VgpudError
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 _SCHEDULING = {"fifo": "SCHED_FIFO", "nice": "a nice value of its own", "normal": "normal priority"}
 #: linux/fcntl.h; not in the fcntl module before Python 3.13

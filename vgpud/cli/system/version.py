@@ -10,7 +10,7 @@ import vgpud
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.command("version", cls=VgpuCommand, short_help="Show the versions of client, daemon and ABI.")

@@ -12,7 +12,7 @@ from vgpud.client import calls
 from vgpud.client.async_connection import AsyncConnection
 from vgpud.client.calls import Call, Listed, Watched
 from vgpud.client.failures import ClientError
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 T = TypeVar("T")
 

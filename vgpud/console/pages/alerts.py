@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vgpud.cli.common.tables import not_offered
 from vgpud.core.units import format_bytes
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: events that someone should look at -> how bad
 EVENTS = {

@@ -27,7 +27,7 @@ from vgpud.console.pages import bars, slices
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
 from vgpud.core.units import parse_bytes, parse_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 PER_PAGE = 50
 #: of a log's end

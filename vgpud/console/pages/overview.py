@@ -15,7 +15,7 @@ from vgpud.console.live.board import Board
 from vgpud.console.pages import alerts, bars
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: shown of the events page at once
 EVENTS_SHOWN = 200

@@ -23,7 +23,7 @@ from vgpud.core.model import WEIGHT_MAX
 from vgpud.core.placement import registry as placements
 from vgpud.core.policy import registry as policies
 from vgpud.core.units import MILLI_PER_DEVICE, parse_gpus, parse_whole
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 SPANS = ("1d", "7d", "30d", "90d", "all")
 BY = ("user", "queue", "job")

@@ -12,7 +12,7 @@ from vgpud.console.pages import bars
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
 from vgpud.core.units import MILLI_PER_DEVICE, parse_bytes, parse_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 _BAR_CELLS = 100
 

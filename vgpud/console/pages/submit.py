@@ -25,7 +25,7 @@ from vgpud.console.login.client import RefusedError, User
 from vgpud.console.pages import commands
 from vgpud.console.web.site import Form, back_to, board_of, get, page, post, site_of, user_of
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: a model that is copied for the prediction
 MODEL_BYTES_MAX = 2 << 30

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from vgpud.v1 import vgpud_pb2 as vgpud_dot_v1_dot_vgpud__pb2
+from vgpud.v1alpha1 import vgpud_pb2 as vgpud_dot_v1alpha1_dot_vgpud__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + f' but the generated code in vgpud/v1/vgpud_pb2_grpc.py depends on'
+        + f' but the generated code in vgpud/v1alpha1/vgpud_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,29 +36,29 @@ class NodeServiceStub(object):
             channel: A grpc.Channel.
         """
         self.GetNode = channel.unary_unary(
-                '/vgpud.v1.NodeService/GetNode',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetNodeRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetNodeResponse.FromString,
+                '/vgpud.v1alpha1.NodeService/GetNode',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetNodeRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetNodeResponse.FromString,
                 _registered_method=True)
         self.ListDevices = channel.unary_unary(
-                '/vgpud.v1.NodeService/ListDevices',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListDevicesRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListDevicesResponse.FromString,
+                '/vgpud.v1alpha1.NodeService/ListDevices',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListDevicesRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListDevicesResponse.FromString,
                 _registered_method=True)
         self.SetArbiterParams = channel.unary_unary(
-                '/vgpud.v1.NodeService/SetArbiterParams',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsResponse.FromString,
+                '/vgpud.v1alpha1.NodeService/SetArbiterParams',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SetArbiterParamsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SetArbiterParamsResponse.FromString,
                 _registered_method=True)
         self.DrainDevice = channel.unary_unary(
-                '/vgpud.v1.NodeService/DrainDevice',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceResponse.FromString,
+                '/vgpud.v1alpha1.NodeService/DrainDevice',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DrainDeviceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DrainDeviceResponse.FromString,
                 _registered_method=True)
         self.UndrainDevice = channel.unary_unary(
-                '/vgpud.v1.NodeService/UndrainDevice',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceResponse.FromString,
+                '/vgpud.v1alpha1.NodeService/UndrainDevice',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UndrainDeviceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UndrainDeviceResponse.FromString,
                 _registered_method=True)
 
 
@@ -106,34 +106,34 @@ def add_NodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'GetNode': grpc.unary_unary_rpc_method_handler(
                     servicer.GetNode,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetNodeRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetNodeResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetNodeRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetNodeResponse.SerializeToString,
             ),
             'ListDevices': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDevices,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListDevicesRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListDevicesResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListDevicesRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListDevicesResponse.SerializeToString,
             ),
             'SetArbiterParams': grpc.unary_unary_rpc_method_handler(
                     servicer.SetArbiterParams,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SetArbiterParamsRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SetArbiterParamsResponse.SerializeToString,
             ),
             'DrainDevice': grpc.unary_unary_rpc_method_handler(
                     servicer.DrainDevice,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DrainDeviceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DrainDeviceResponse.SerializeToString,
             ),
             'UndrainDevice': grpc.unary_unary_rpc_method_handler(
                     servicer.UndrainDevice,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UndrainDeviceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UndrainDeviceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'vgpud.v1.NodeService', rpc_method_handlers)
+            'vgpud.v1alpha1.NodeService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('vgpud.v1.NodeService', rpc_method_handlers)
+    server.add_registered_method_handlers('vgpud.v1alpha1.NodeService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
@@ -155,9 +155,9 @@ class NodeService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.NodeService/GetNode',
-            vgpud_dot_v1_dot_vgpud__pb2.GetNodeRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.GetNodeResponse.FromString,
+            '/vgpud.v1alpha1.NodeService/GetNode',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetNodeRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -182,9 +182,9 @@ class NodeService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.NodeService/ListDevices',
-            vgpud_dot_v1_dot_vgpud__pb2.ListDevicesRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ListDevicesResponse.FromString,
+            '/vgpud.v1alpha1.NodeService/ListDevices',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListDevicesRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListDevicesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -209,9 +209,9 @@ class NodeService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.NodeService/SetArbiterParams',
-            vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsResponse.FromString,
+            '/vgpud.v1alpha1.NodeService/SetArbiterParams',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SetArbiterParamsRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SetArbiterParamsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -236,9 +236,9 @@ class NodeService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.NodeService/DrainDevice',
-            vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceResponse.FromString,
+            '/vgpud.v1alpha1.NodeService/DrainDevice',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.DrainDeviceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.DrainDeviceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -263,9 +263,9 @@ class NodeService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.NodeService/UndrainDevice',
-            vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceResponse.FromString,
+            '/vgpud.v1alpha1.NodeService/UndrainDevice',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.UndrainDeviceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.UndrainDeviceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -288,54 +288,54 @@ class SliceServiceStub(object):
             channel: A grpc.Channel.
         """
         self.CreateSlice = channel.unary_unary(
-                '/vgpud.v1.SliceService/CreateSlice',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateSliceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateSliceResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/CreateSlice',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateSliceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateSliceResponse.FromString,
                 _registered_method=True)
         self.GetSlice = channel.unary_unary(
-                '/vgpud.v1.SliceService/GetSlice',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetSliceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetSliceResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/GetSlice',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetSliceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetSliceResponse.FromString,
                 _registered_method=True)
         self.ListSlices = channel.unary_unary(
-                '/vgpud.v1.SliceService/ListSlices',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListSlicesRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListSlicesResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/ListSlices',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListSlicesRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListSlicesResponse.FromString,
                 _registered_method=True)
         self.UpdateSlice = channel.unary_unary(
-                '/vgpud.v1.SliceService/UpdateSlice',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateSliceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateSliceResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/UpdateSlice',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateSliceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateSliceResponse.FromString,
                 _registered_method=True)
         self.DeleteSlice = channel.unary_unary(
-                '/vgpud.v1.SliceService/DeleteSlice',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteSliceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteSliceResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/DeleteSlice',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteSliceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteSliceResponse.FromString,
                 _registered_method=True)
         self.WatchSlices = channel.unary_stream(
-                '/vgpud.v1.SliceService/WatchSlices',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchSlicesRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchSlicesResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/WatchSlices',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchSlicesRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchSlicesResponse.FromString,
                 _registered_method=True)
         self.ListProcesses = channel.unary_unary(
-                '/vgpud.v1.SliceService/ListProcesses',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListProcessesRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListProcessesResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/ListProcesses',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListProcessesRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListProcessesResponse.FromString,
                 _registered_method=True)
         self.WatchTrace = channel.unary_stream(
-                '/vgpud.v1.SliceService/WatchTrace',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/WatchTrace',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchTraceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchTraceResponse.FromString,
                 _registered_method=True)
         self.SuspendSlice = channel.unary_unary(
-                '/vgpud.v1.SliceService/SuspendSlice',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/SuspendSlice',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendSliceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendSliceResponse.FromString,
                 _registered_method=True)
         self.ResumeSlice = channel.unary_unary(
-                '/vgpud.v1.SliceService/ResumeSlice',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceResponse.FromString,
+                '/vgpud.v1alpha1.SliceService/ResumeSlice',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeSliceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeSliceResponse.FromString,
                 _registered_method=True)
 
 
@@ -418,59 +418,59 @@ def add_SliceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'CreateSlice': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateSlice,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateSliceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateSliceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateSliceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateSliceResponse.SerializeToString,
             ),
             'GetSlice': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSlice,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetSliceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetSliceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetSliceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetSliceResponse.SerializeToString,
             ),
             'ListSlices': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSlices,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListSlicesRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListSlicesResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListSlicesRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListSlicesResponse.SerializeToString,
             ),
             'UpdateSlice': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateSlice,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateSliceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateSliceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateSliceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateSliceResponse.SerializeToString,
             ),
             'DeleteSlice': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteSlice,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteSliceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteSliceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteSliceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteSliceResponse.SerializeToString,
             ),
             'WatchSlices': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchSlices,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchSlicesRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchSlicesResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchSlicesRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchSlicesResponse.SerializeToString,
             ),
             'ListProcesses': grpc.unary_unary_rpc_method_handler(
                     servicer.ListProcesses,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListProcessesRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListProcessesResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListProcessesRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListProcessesResponse.SerializeToString,
             ),
             'WatchTrace': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchTrace,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchTraceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchTraceResponse.SerializeToString,
             ),
             'SuspendSlice': grpc.unary_unary_rpc_method_handler(
                     servicer.SuspendSlice,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendSliceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendSliceResponse.SerializeToString,
             ),
             'ResumeSlice': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeSlice,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeSliceRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeSliceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'vgpud.v1.SliceService', rpc_method_handlers)
+            'vgpud.v1alpha1.SliceService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('vgpud.v1.SliceService', rpc_method_handlers)
+    server.add_registered_method_handlers('vgpud.v1alpha1.SliceService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
@@ -492,9 +492,9 @@ class SliceService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.SliceService/CreateSlice',
-            vgpud_dot_v1_dot_vgpud__pb2.CreateSliceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.CreateSliceResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/CreateSlice',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateSliceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateSliceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -519,9 +519,9 @@ class SliceService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.SliceService/GetSlice',
-            vgpud_dot_v1_dot_vgpud__pb2.GetSliceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.GetSliceResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/GetSlice',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetSliceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetSliceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -546,9 +546,9 @@ class SliceService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.SliceService/ListSlices',
-            vgpud_dot_v1_dot_vgpud__pb2.ListSlicesRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ListSlicesResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/ListSlices',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListSlicesRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListSlicesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -573,9 +573,9 @@ class SliceService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.SliceService/UpdateSlice',
-            vgpud_dot_v1_dot_vgpud__pb2.UpdateSliceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.UpdateSliceResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/UpdateSlice',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateSliceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateSliceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -600,9 +600,9 @@ class SliceService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.SliceService/DeleteSlice',
-            vgpud_dot_v1_dot_vgpud__pb2.DeleteSliceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.DeleteSliceResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/DeleteSlice',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteSliceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteSliceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -627,9 +627,9 @@ class SliceService(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/vgpud.v1.SliceService/WatchSlices',
-            vgpud_dot_v1_dot_vgpud__pb2.WatchSlicesRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.WatchSlicesResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/WatchSlices',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchSlicesRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchSlicesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -654,9 +654,9 @@ class SliceService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.SliceService/ListProcesses',
-            vgpud_dot_v1_dot_vgpud__pb2.ListProcessesRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ListProcessesResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/ListProcesses',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListProcessesRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListProcessesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -681,9 +681,9 @@ class SliceService(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/vgpud.v1.SliceService/WatchTrace',
-            vgpud_dot_v1_dot_vgpud__pb2.WatchTraceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.WatchTraceResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/WatchTrace',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchTraceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchTraceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -708,9 +708,9 @@ class SliceService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.SliceService/SuspendSlice',
-            vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/SuspendSlice',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendSliceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SuspendSliceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -735,9 +735,9 @@ class SliceService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.SliceService/ResumeSlice',
-            vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceResponse.FromString,
+            '/vgpud.v1alpha1.SliceService/ResumeSlice',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeSliceRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ResumeSliceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -760,14 +760,14 @@ class ClaimServiceStub(object):
             channel: A grpc.Channel.
         """
         self.PrepareClaim = channel.unary_unary(
-                '/vgpud.v1.ClaimService/PrepareClaim',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimResponse.FromString,
+                '/vgpud.v1alpha1.ClaimService/PrepareClaim',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.PrepareClaimRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.PrepareClaimResponse.FromString,
                 _registered_method=True)
         self.UnprepareClaim = channel.unary_unary(
-                '/vgpud.v1.ClaimService/UnprepareClaim',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimResponse.FromString,
+                '/vgpud.v1alpha1.ClaimService/UnprepareClaim',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimResponse.FromString,
                 _registered_method=True)
 
 
@@ -795,19 +795,19 @@ def add_ClaimServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'PrepareClaim': grpc.unary_unary_rpc_method_handler(
                     servicer.PrepareClaim,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.PrepareClaimRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.PrepareClaimResponse.SerializeToString,
             ),
             'UnprepareClaim': grpc.unary_unary_rpc_method_handler(
                     servicer.UnprepareClaim,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'vgpud.v1.ClaimService', rpc_method_handlers)
+            'vgpud.v1alpha1.ClaimService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('vgpud.v1.ClaimService', rpc_method_handlers)
+    server.add_registered_method_handlers('vgpud.v1alpha1.ClaimService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
@@ -829,9 +829,9 @@ class ClaimService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.ClaimService/PrepareClaim',
-            vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.PrepareClaimResponse.FromString,
+            '/vgpud.v1alpha1.ClaimService/PrepareClaim',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.PrepareClaimRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.PrepareClaimResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -856,9 +856,9 @@ class ClaimService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.ClaimService/UnprepareClaim',
-            vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.UnprepareClaimResponse.FromString,
+            '/vgpud.v1alpha1.ClaimService/UnprepareClaim',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.UnprepareClaimResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -881,14 +881,14 @@ class EventServiceStub(object):
             channel: A grpc.Channel.
         """
         self.ListEvents = channel.unary_unary(
-                '/vgpud.v1.EventService/ListEvents',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListEventsRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListEventsResponse.FromString,
+                '/vgpud.v1alpha1.EventService/ListEvents',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEventsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEventsResponse.FromString,
                 _registered_method=True)
         self.WatchEvents = channel.unary_stream(
-                '/vgpud.v1.EventService/WatchEvents',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchEventsRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchEventsResponse.FromString,
+                '/vgpud.v1alpha1.EventService/WatchEvents',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchEventsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchEventsResponse.FromString,
                 _registered_method=True)
 
 
@@ -915,19 +915,19 @@ def add_EventServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'ListEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEvents,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListEventsRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListEventsResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEventsRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEventsResponse.SerializeToString,
             ),
             'WatchEvents': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchEvents,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchEventsRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchEventsResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchEventsRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'vgpud.v1.EventService', rpc_method_handlers)
+            'vgpud.v1alpha1.EventService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('vgpud.v1.EventService', rpc_method_handlers)
+    server.add_registered_method_handlers('vgpud.v1alpha1.EventService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
@@ -949,9 +949,9 @@ class EventService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.EventService/ListEvents',
-            vgpud_dot_v1_dot_vgpud__pb2.ListEventsRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ListEventsResponse.FromString,
+            '/vgpud.v1alpha1.EventService/ListEvents',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEventsRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -976,9 +976,9 @@ class EventService(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/vgpud.v1.EventService/WatchEvents',
-            vgpud_dot_v1_dot_vgpud__pb2.WatchEventsRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.WatchEventsResponse.FromString,
+            '/vgpud.v1alpha1.EventService/WatchEvents',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchEventsRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1001,69 +1001,69 @@ class JobServiceStub(object):
             channel: A grpc.Channel.
         """
         self.SubmitJob = channel.unary_unary(
-                '/vgpud.v1.JobService/SubmitJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.SubmitJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SubmitJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/SubmitJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SubmitJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SubmitJobResponse.FromString,
                 _registered_method=True)
         self.GetJob = channel.unary_unary(
-                '/vgpud.v1.JobService/GetJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/GetJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetJobResponse.FromString,
                 _registered_method=True)
         self.ListJobs = channel.unary_unary(
-                '/vgpud.v1.JobService/ListJobs',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListJobsRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListJobsResponse.FromString,
+                '/vgpud.v1alpha1.JobService/ListJobs',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListJobsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListJobsResponse.FromString,
                 _registered_method=True)
         self.CancelJob = channel.unary_unary(
-                '/vgpud.v1.JobService/CancelJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.CancelJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CancelJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/CancelJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CancelJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CancelJobResponse.FromString,
                 _registered_method=True)
         self.HoldJob = channel.unary_unary(
-                '/vgpud.v1.JobService/HoldJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.HoldJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.HoldJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/HoldJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.HoldJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.HoldJobResponse.FromString,
                 _registered_method=True)
         self.ReleaseJob = channel.unary_unary(
-                '/vgpud.v1.JobService/ReleaseJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/ReleaseJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReleaseJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReleaseJobResponse.FromString,
                 _registered_method=True)
         self.RequeueJob = channel.unary_unary(
-                '/vgpud.v1.JobService/RequeueJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/RequeueJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobResponse.FromString,
                 _registered_method=True)
         self.UpdateJob = channel.unary_unary(
-                '/vgpud.v1.JobService/UpdateJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/UpdateJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateJobResponse.FromString,
                 _registered_method=True)
         self.WatchJobs = channel.unary_stream(
-                '/vgpud.v1.JobService/WatchJobs',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.FromString,
+                '/vgpud.v1alpha1.JobService/WatchJobs',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchJobsResponse.FromString,
                 _registered_method=True)
         self.ExplainJob = channel.unary_unary(
-                '/vgpud.v1.JobService/ExplainJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ExplainJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ExplainJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/ExplainJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ExplainJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ExplainJobResponse.FromString,
                 _registered_method=True)
         self.ReportProgress = channel.unary_unary(
-                '/vgpud.v1.JobService/ReportProgress',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ReportProgressRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ReportProgressResponse.FromString,
+                '/vgpud.v1alpha1.JobService/ReportProgress',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportProgressRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportProgressResponse.FromString,
                 _registered_method=True)
         self.Work = channel.stream_stream(
-                '/vgpud.v1.JobService/Work',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.FromString,
+                '/vgpud.v1alpha1.JobService/Work',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkResponse.FromString,
                 _registered_method=True)
         self.AttachJob = channel.stream_stream(
-                '/vgpud.v1.JobService/AttachJob',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.AttachJobResponse.FromString,
+                '/vgpud.v1alpha1.JobService/AttachJob',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobResponse.FromString,
                 _registered_method=True)
 
 
@@ -1168,74 +1168,74 @@ def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'SubmitJob': grpc.unary_unary_rpc_method_handler(
                     servicer.SubmitJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SubmitJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.SubmitJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SubmitJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SubmitJobResponse.SerializeToString,
             ),
             'GetJob': grpc.unary_unary_rpc_method_handler(
                     servicer.GetJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetJobResponse.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListJobsRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListJobsResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListJobsRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListJobsResponse.SerializeToString,
             ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CancelJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.CancelJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CancelJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CancelJobResponse.SerializeToString,
             ),
             'HoldJob': grpc.unary_unary_rpc_method_handler(
                     servicer.HoldJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.HoldJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.HoldJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.HoldJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.HoldJobResponse.SerializeToString,
             ),
             'ReleaseJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleaseJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReleaseJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReleaseJobResponse.SerializeToString,
             ),
             'RequeueJob': grpc.unary_unary_rpc_method_handler(
                     servicer.RequeueJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobResponse.SerializeToString,
             ),
             'UpdateJob': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.UpdateJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateJobResponse.SerializeToString,
             ),
             'WatchJobs': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchJobs,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchJobsRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchJobsResponse.SerializeToString,
             ),
             'ExplainJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ExplainJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ExplainJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ExplainJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ExplainJobResponse.SerializeToString,
             ),
             'ReportProgress': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportProgress,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ReportProgressRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ReportProgressResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportProgressRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportProgressResponse.SerializeToString,
             ),
             'Work': grpc.stream_stream_rpc_method_handler(
                     servicer.Work,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkResponse.SerializeToString,
             ),
             'AttachJob': grpc.stream_stream_rpc_method_handler(
                     servicer.AttachJob,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.AttachJobRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.AttachJobResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'vgpud.v1.JobService', rpc_method_handlers)
+            'vgpud.v1alpha1.JobService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('vgpud.v1.JobService', rpc_method_handlers)
+    server.add_registered_method_handlers('vgpud.v1alpha1.JobService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
@@ -1257,9 +1257,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/SubmitJob',
-            vgpud_dot_v1_dot_vgpud__pb2.SubmitJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.SubmitJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/SubmitJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SubmitJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SubmitJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1284,9 +1284,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/GetJob',
-            vgpud_dot_v1_dot_vgpud__pb2.GetJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.GetJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/GetJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1311,9 +1311,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/ListJobs',
-            vgpud_dot_v1_dot_vgpud__pb2.ListJobsRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ListJobsResponse.FromString,
+            '/vgpud.v1alpha1.JobService/ListJobs',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListJobsRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1338,9 +1338,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/CancelJob',
-            vgpud_dot_v1_dot_vgpud__pb2.CancelJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.CancelJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/CancelJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.CancelJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.CancelJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1365,9 +1365,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/HoldJob',
-            vgpud_dot_v1_dot_vgpud__pb2.HoldJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.HoldJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/HoldJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.HoldJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.HoldJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1392,9 +1392,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/ReleaseJob',
-            vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/ReleaseJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ReleaseJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ReleaseJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1419,9 +1419,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/RequeueJob',
-            vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/RequeueJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.RequeueJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1446,9 +1446,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/UpdateJob',
-            vgpud_dot_v1_dot_vgpud__pb2.UpdateJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.UpdateJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/UpdateJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.UpdateJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1473,9 +1473,9 @@ class JobService(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/vgpud.v1.JobService/WatchJobs',
-            vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.FromString,
+            '/vgpud.v1alpha1.JobService/WatchJobs',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WatchJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1500,9 +1500,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/ExplainJob',
-            vgpud_dot_v1_dot_vgpud__pb2.ExplainJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ExplainJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/ExplainJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ExplainJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ExplainJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1527,9 +1527,9 @@ class JobService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.JobService/ReportProgress',
-            vgpud_dot_v1_dot_vgpud__pb2.ReportProgressRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ReportProgressResponse.FromString,
+            '/vgpud.v1alpha1.JobService/ReportProgress',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportProgressRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ReportProgressResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1554,9 +1554,9 @@ class JobService(object):
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/vgpud.v1.JobService/Work',
-            vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.FromString,
+            '/vgpud.v1alpha1.JobService/Work',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.WorkResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1581,9 +1581,9 @@ class JobService(object):
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/vgpud.v1.JobService/AttachJob',
-            vgpud_dot_v1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.AttachJobResponse.FromString,
+            '/vgpud.v1alpha1.JobService/AttachJob',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.AttachJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1606,39 +1606,39 @@ class QueueServiceStub(object):
             channel: A grpc.Channel.
         """
         self.ListQueues = channel.unary_unary(
-                '/vgpud.v1.QueueService/ListQueues',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListQueuesRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListQueuesResponse.FromString,
+                '/vgpud.v1alpha1.QueueService/ListQueues',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListQueuesRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListQueuesResponse.FromString,
                 _registered_method=True)
         self.SetQueue = channel.unary_unary(
-                '/vgpud.v1.QueueService/SetQueue',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.SetQueueRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SetQueueResponse.FromString,
+                '/vgpud.v1alpha1.QueueService/SetQueue',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SetQueueRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SetQueueResponse.FromString,
                 _registered_method=True)
         self.DeleteQueue = channel.unary_unary(
-                '/vgpud.v1.QueueService/DeleteQueue',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueResponse.FromString,
+                '/vgpud.v1alpha1.QueueService/DeleteQueue',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteQueueRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteQueueResponse.FromString,
                 _registered_method=True)
         self.GetUsage = channel.unary_unary(
-                '/vgpud.v1.QueueService/GetUsage',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.FromString,
+                '/vgpud.v1alpha1.QueueService/GetUsage',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetUsageResponse.FromString,
                 _registered_method=True)
         self.ListReservations = channel.unary_unary(
-                '/vgpud.v1.QueueService/ListReservations',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListReservationsRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListReservationsResponse.FromString,
+                '/vgpud.v1alpha1.QueueService/ListReservations',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListReservationsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListReservationsResponse.FromString,
                 _registered_method=True)
         self.CreateReservation = channel.unary_unary(
-                '/vgpud.v1.QueueService/CreateReservation',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateReservationRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateReservationResponse.FromString,
+                '/vgpud.v1alpha1.QueueService/CreateReservation',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateReservationRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateReservationResponse.FromString,
                 _registered_method=True)
         self.DeleteReservation = channel.unary_unary(
-                '/vgpud.v1.QueueService/DeleteReservation',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationResponse.FromString,
+                '/vgpud.v1alpha1.QueueService/DeleteReservation',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteReservationRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteReservationResponse.FromString,
                 _registered_method=True)
 
 
@@ -1700,44 +1700,44 @@ def add_QueueServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'ListQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.ListQueues,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListQueuesRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListQueuesResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListQueuesRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListQueuesResponse.SerializeToString,
             ),
             'SetQueue': grpc.unary_unary_rpc_method_handler(
                     servicer.SetQueue,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SetQueueRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.SetQueueResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SetQueueRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.SetQueueResponse.SerializeToString,
             ),
             'DeleteQueue': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteQueue,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteQueueRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteQueueResponse.SerializeToString,
             ),
             'GetUsage': grpc.unary_unary_rpc_method_handler(
                     servicer.GetUsage,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetUsageRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.GetUsageResponse.SerializeToString,
             ),
             'ListReservations': grpc.unary_unary_rpc_method_handler(
                     servicer.ListReservations,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListReservationsRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListReservationsResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListReservationsRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListReservationsResponse.SerializeToString,
             ),
             'CreateReservation': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateReservation,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateReservationRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateReservationResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateReservationRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateReservationResponse.SerializeToString,
             ),
             'DeleteReservation': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteReservation,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteReservationRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteReservationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'vgpud.v1.QueueService', rpc_method_handlers)
+            'vgpud.v1alpha1.QueueService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('vgpud.v1.QueueService', rpc_method_handlers)
+    server.add_registered_method_handlers('vgpud.v1alpha1.QueueService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
@@ -1759,9 +1759,9 @@ class QueueService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.QueueService/ListQueues',
-            vgpud_dot_v1_dot_vgpud__pb2.ListQueuesRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ListQueuesResponse.FromString,
+            '/vgpud.v1alpha1.QueueService/ListQueues',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListQueuesRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListQueuesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1786,9 +1786,9 @@ class QueueService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.QueueService/SetQueue',
-            vgpud_dot_v1_dot_vgpud__pb2.SetQueueRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.SetQueueResponse.FromString,
+            '/vgpud.v1alpha1.QueueService/SetQueue',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SetQueueRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.SetQueueResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1813,9 +1813,9 @@ class QueueService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.QueueService/DeleteQueue',
-            vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueResponse.FromString,
+            '/vgpud.v1alpha1.QueueService/DeleteQueue',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteQueueRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteQueueResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1840,9 +1840,9 @@ class QueueService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.QueueService/GetUsage',
-            vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.FromString,
+            '/vgpud.v1alpha1.QueueService/GetUsage',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetUsageRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1867,9 +1867,9 @@ class QueueService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.QueueService/ListReservations',
-            vgpud_dot_v1_dot_vgpud__pb2.ListReservationsRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ListReservationsResponse.FromString,
+            '/vgpud.v1alpha1.QueueService/ListReservations',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListReservationsRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListReservationsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1894,9 +1894,9 @@ class QueueService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.QueueService/CreateReservation',
-            vgpud_dot_v1_dot_vgpud__pb2.CreateReservationRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.CreateReservationResponse.FromString,
+            '/vgpud.v1alpha1.QueueService/CreateReservation',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateReservationRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateReservationResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1921,9 +1921,9 @@ class QueueService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.QueueService/DeleteReservation',
-            vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.DeleteReservationResponse.FromString,
+            '/vgpud.v1alpha1.QueueService/DeleteReservation',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteReservationRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.DeleteReservationResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1950,19 +1950,19 @@ class TokenServiceStub(object):
             channel: A grpc.Channel.
         """
         self.CreateToken = channel.unary_unary(
-                '/vgpud.v1.TokenService/CreateToken',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.FromString,
+                '/vgpud.v1alpha1.TokenService/CreateToken',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateTokenResponse.FromString,
                 _registered_method=True)
         self.ListTokens = channel.unary_unary(
-                '/vgpud.v1.TokenService/ListTokens',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.FromString,
+                '/vgpud.v1alpha1.TokenService/ListTokens',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListTokensResponse.FromString,
                 _registered_method=True)
         self.RevokeToken = channel.unary_unary(
-                '/vgpud.v1.TokenService/RevokeToken',
-                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.SerializeToString,
-                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.FromString,
+                '/vgpud.v1alpha1.TokenService/RevokeToken',
+                request_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RevokeTokenResponse.FromString,
                 _registered_method=True)
 
 
@@ -2000,24 +2000,24 @@ def add_TokenServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'CreateToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToken,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateTokenRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateTokenResponse.SerializeToString,
             ),
             'ListTokens': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTokens,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListTokensRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.ListTokensResponse.SerializeToString,
             ),
             'RevokeToken': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeToken,
-                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.FromString,
-                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.SerializeToString,
+                    request_deserializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=vgpud_dot_v1alpha1_dot_vgpud__pb2.RevokeTokenResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'vgpud.v1.TokenService', rpc_method_handlers)
+            'vgpud.v1alpha1.TokenService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('vgpud.v1.TokenService', rpc_method_handlers)
+    server.add_registered_method_handlers('vgpud.v1alpha1.TokenService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
@@ -2043,9 +2043,9 @@ class TokenService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.TokenService/CreateToken',
-            vgpud_dot_v1_dot_vgpud__pb2.CreateTokenRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.CreateTokenResponse.FromString,
+            '/vgpud.v1alpha1.TokenService/CreateToken',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateTokenRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.CreateTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -2070,9 +2070,9 @@ class TokenService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.TokenService/ListTokens',
-            vgpud_dot_v1_dot_vgpud__pb2.ListTokensRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.ListTokensResponse.FromString,
+            '/vgpud.v1alpha1.TokenService/ListTokens',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListTokensRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.ListTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -2097,9 +2097,9 @@ class TokenService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/vgpud.v1.TokenService/RevokeToken',
-            vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenRequest.SerializeToString,
-            vgpud_dot_v1_dot_vgpud__pb2.RevokeTokenResponse.FromString,
+            '/vgpud.v1alpha1.TokenService/RevokeToken',
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.RevokeTokenRequest.SerializeToString,
+            vgpud_dot_v1alpha1_dot_vgpud__pb2.RevokeTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,7 +24,7 @@ INVALID_ARGUMENT.
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from vgpud.v1 import vgpud_pb2 as _vgpud_pb2
+from vgpud.v1alpha1 import vgpud_pb2 as _vgpud_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
