@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.rules.tree import ROOT, tracked
-from vgpud.cli.common.tables import slices_grid
 from vgpud.config import Config
 from vgpud.oci.request import RequestError, parse_request
+from vgpud.view.slice_tables import slices_grid
 
 DOCUMENTS = [name for name in tracked(".md") if not name.startswith("docker/wheels")]
 #: folders of the repository; a name in backticks that begins so must be there
@@ -79,7 +79,7 @@ def test_functions_that_are_named_exist() -> None:
 
 
 def test_a_planted_function_is_missed() -> None:
-    source = (ROOT / "vgpud/core/admit.py").read_text()
+    source = (ROOT / "vgpud/core/slices/capacity.py").read_text()
     assert defines(source, True, "place") and not defines(source, True, "placed")
     source = (ROOT / "cuda_hook.c").read_text()
     assert defines(source, False, "cuLaunchKernel") and not defines(source, False, "vg_gate_enter")

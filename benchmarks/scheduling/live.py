@@ -177,7 +177,7 @@ class Sampler(threading.Thread):
         self.looks = 0
 
     def run(self) -> None:
-        from vgpud.cli.common.exits import CliError
+        from vgpud.errors import CliError
 
         while not self.ended.wait(0.01):
             with contextlib.suppress(CliError), self._system.client() as client:

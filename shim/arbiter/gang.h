@@ -1,6 +1,6 @@
 /*
  * gang.h - gangs: slices with several shared devices. Their kernels may wait for each other across devices, so a gang
- * has to have all its devices at once (DESIGN D6; vgpud/core/gangs.py chooses the leader). The arbiters of a process
+ * has to have all its devices at once (DESIGN D6; vgpud/core/slices/gangs.py chooses the leader). The arbiters of a process
  * share one board, under a lock of its own that is held for a few loads and stores: the leader's arbiter posts that it
  * has the slot, the followers' that work waits there. An arbiter for which there is news is woken by its eventfd.
  *

@@ -25,7 +25,7 @@ from tests.attach import client
 from tests.daemon.node import PATIENCE_S, Node, eventually, settled_descriptors
 from vgpud._shim import ffi, lib
 from vgpud.attach.server import NEW_SOCKET, Tenants
-from vgpud.core.attach_rules import Rules
+from vgpud.core.slices.attach_rules import Rules
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -11,9 +11,9 @@ import pytest
 
 from tests.cli.fake_server import GIB, NODE, uuid_of
 from tests.cli.test_main import all_commands
-from vgpud.cli.common.users import user_name
 from vgpud.cli.main import cli
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.user_names import user_name
 
 Terminal = Callable[..., list[str]]
 

@@ -13,8 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.examples import examples
 from vgpud.core import events as ev
-from vgpud.core import invariants
-from vgpud.core.machine import step
 from vgpud.core.model import (
     EVICTED,
     EVICTING,
@@ -30,6 +28,8 @@ from vgpud.core.model import (
     Spec,
     State,
 )
+from vgpud.core.slices import invariants
+from vgpud.core.slices.machine import step
 
 GIB = 1 << 30
 S = 1_000_000_000

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core.enforce import EXCESS, FREEZE, KILL, STRANGER, Act, freezer_of, why_spared
-from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, State
-from vgpud.core.observed import Credit, Seen
-from vgpud.core.strangers import (
+from vgpud.core.devices.enforce import EXCESS, FREEZE, KILL, STRANGER, Act, freezer_of, why_spared
+from vgpud.core.devices.strangers import (
     EXCESS_PATIENCE,
     GONE,
     PATIENCE,
@@ -21,6 +19,8 @@ from vgpud.core.strangers import (
     Watch,
     attached_by_pid,
 )
+from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, State
+from vgpud.core.observed import Credit, Seen
 from vgpud.daemon.monitor import LOOK_EVERY, READ_S
 
 GIB = 1 << 30

@@ -57,7 +57,7 @@ class JobBackend(WorkerBackend, TerminalBackend, Protocol):
     node: str
 
     def queue_for(self, name: str, asker: Asker) -> str | Denied:
-        """The queue of that name, if the user may use it; the default queue for "" (core/quotas.py)."""
+        """The queue of that name, if the user may use it; the default queue for "" (core/slices/queue_quota.py)."""
         ...
 
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:

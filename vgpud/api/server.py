@@ -43,7 +43,7 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import BATCH, Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, TraceEvent
-from vgpud.core.offered import find
+from vgpud.core.slices.offered import find
 from vgpud.host import boot
 from vgpud.host.listeners import API
 from vgpud.oci.request import Limits

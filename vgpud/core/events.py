@@ -131,7 +131,8 @@ class ProcessAttached:
     """A validated attach message.
 
     `held`: bytes per device UUID that a resuming process claims to hold. `room`: bytes that the slice may still hold
-    there according to the arbiter. `placed`: it has its answer, and its places were counted (core/attach_rules.py).
+    there according to the arbiter. `placed`: it has its answer, and its places were counted
+    (core/slices/attach_rules.py).
     `named`: the devices that it names by UUID, to which a pending slice is bound.
     """
 

@@ -29,7 +29,7 @@ pytestmark = [
 #: the command line as another user, who may not read where it is installed
 AS_USER = (
     "import os, grpc_status.rpc_status, vgpud.cli.jobs.attach, vgpud.cli.jobs.submit, vgpud.cli.jobs.job\n"
-    "import vgpud.cli.jobs.tables, textwrap, google.rpc.error_details_pb2, rich.progress\n"
+    "import vgpud.view.job_tables, textwrap, google.rpc.error_details_pb2, rich.progress\n"
     "from vgpud.cli.main import main\n"
     "os.setgroups([4]); os.setgid(65534); os.setuid(65534); main()"
 )

@@ -15,12 +15,12 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.cli.fake_queue import NODE, SUBMITTED_S, eventually
-from vgpud.cli.common.fit import lines_of
-from vgpud.cli.common.users import user_name
-from vgpud.cli.jobs import tables as job_tables
 from vgpud.cli.jobs import top, wait
-from vgpud.cli.jobs import views as job_views
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view import job_tables
+from vgpud.view import jobs as job_views
+from vgpud.view.fit import lines_of
+from vgpud.view.user_names import user_name
 
 OTHER, USAGE, NOT_FOUND, CONFLICT = 1, 2, 4, 8
 NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, datetime.timezone.utc)

@@ -14,9 +14,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.cli.fake_queue import SUBMITTED_S
-from vgpud.cli.jobs import tables, views
 from vgpud.simulate import readers
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view import job_tables
+from vgpud.view import jobs as views
 
 USAGE, NOT_FOUND = 2, 4
 HOUR = 3600.0
@@ -188,7 +189,7 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage], tmp_path: 
 
 
 def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "user_name", lambda uid: "ann")
+    monkeypatch.setattr(job_tables, "user_name", lambda uid: "ann")
     lines = vgpu("usage", "--by", "job", host=daemon.host).stdout.splitlines()
     assert lines[0].split() == ["JOB", "USER", "QUEUE", "STATE", "GPUS", "ASKED", "GRANTED", "USED"]
     assert lines[1].split() == ["7", "ann", "team", "completed", "4x0.5", "2.0h", "1.0h", "30.0m"]

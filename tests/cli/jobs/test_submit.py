@@ -15,13 +15,12 @@ import click
 import pytest
 
 from tests.cli.fake_queue import eventually
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
-from vgpud.cli.common.times import format_span, parse_span
 from vgpud.cli.jobs import job_file, submit
 from vgpud.core.queue import check
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.spans import format_span, parse_span
 
 GIB = 1 << 30
 USAGE, NOT_FOUND, NO_CAPACITY = 2, 4, 6

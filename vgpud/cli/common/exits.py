@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from vgpud.errors import ExitCode, VgpudError
+from vgpud.errors import CliError, ExitCode, VgpudError
 
 #: code -> what it says to a script; the table of docs/cli.md has the same words
 EXIT_CODES: dict[ExitCode, str] = {
@@ -31,17 +31,6 @@ RUN_CODES = (
 )
 
 
-class CliError(click.ClickException):
-    """Ends a command with one line (the value and the remedy) and an exit code."""
-
-    #: whether the daemon may have carried the request out although no answer arrived
-    is_unanswered = False
-
-    def __init__(self, message: str, exit_code: ExitCode = ExitCode.OTHER) -> None:
-        super().__init__(message)
-        self.exit_code = int(exit_code)  # type: ignore[misc]  # click declares it on the class
-
-
 @contextmanager
 def failures_are_125(but: Collection[int] = ()) -> Iterator[None]:
     """Failures of vgpu itself exit with 125, as docker's do: other codes are a program's. `but`: except these."""
@@ -50,6 +39,10 @@ def failures_are_125(but: Collection[int] = ()) -> Iterator[None]:
     except click.ClickException as error:
         if error.exit_code not in but:
             error.exit_code = int(ExitCode.ENGINE)  # type: ignore[misc]  # click declares it on the class
+        raise
+    except CliError as error:
+        if error.exit_code not in but:
+            error.exit_code = ExitCode.ENGINE
         raise
     except (VgpudError, OSError) as error:
         raise CliError(str(error), ExitCode.ENGINE) from error

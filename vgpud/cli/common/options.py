@@ -75,7 +75,7 @@ class _WithGlobals(click.Command):
         """The help; also examples, which click never breaks, keep within the width of the terminal."""
         import shutil
 
-        from vgpud.cli.common.fit import INDENT_CELLS, wrap_text
+        from vgpud.view.fit import INDENT_CELLS, wrap_text
 
         width = min(_HELP_CELLS, shutil.get_terminal_size((_HELP_CELLS, 24)).columns)
         lines: list[str] = []
@@ -155,9 +155,10 @@ class LazyGroup(_WithGlobals, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name in self.renamed and not ctx.resilient_parsing:
-            from vgpud.cli.common.output import say
-
-            say(f"`{ctx.command_path} {name}` is `{self.renamed[name][1]}` now, and goes with the next release")
+            old_path, new_path = f"{ctx.command_path} {name}", self.renamed[name][1]
+            click.echo(
+                f"vgpu: `{ctx.command_path} {name}` is `{new_path}` now, and goes with the next release", err=True
+            )
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
         meant = [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]

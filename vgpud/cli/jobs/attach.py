@@ -16,17 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import say
-from vgpud.cli.common.users import named_users
 from vgpud.cli.jobs import detach_keys
-from vgpud.cli.jobs.views import ENDED, exit_code
 from vgpud.cli.jobs.wait import AWAY_S, Progress, show_log, words
 from vgpud.cli.jobs.window import Window
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.jobs import ENDED, exit_code
+from vgpud.view.user_names import named_users
 
 _INTERRUPTED = 128 + signal.SIGINT
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.quantities import AnyParam
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 DEFAULT = "ctrl-\\,d"
 _KEY = re.compile(r"ctrl-([a-z@\[\\\]^_])|([\x21-\x7e])", re.IGNORECASE)

@@ -14,18 +14,17 @@ import click
 
 from vgpud.cli.common import cluster_option, filters
 from vgpud.cli.common.completions import complete_job, complete_queue
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Number
 from vgpud.cli.jobs.detach_keys import check_terminal, detach_keys_option
 from vgpud.cli.jobs.quantities import ArrayOrJob, JobId
 from vgpud.cli.slices.run import RunningCommand
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.cli.common.views import View
     from vgpud.v1alpha1 import vgpud_pb2 as pb
+    from vgpud.view.slices import View
 
 _TWO_USERS = "--mine and --user name different users: leave one out"
 _ENDED = "ended jobs are shown by `sacct`, or by `vgpu usage --cluster --by job`"
@@ -68,7 +67,7 @@ def _all_jobs(ctx: click.Context, _param: click.Parameter, words: Sequence[tuple
 
 
 def _views(client: JobClient, jobs: Sequence[pb.Job]) -> list[View]:
-    from vgpud.cli.jobs.views import job_view
+    from vgpud.view.jobs import job_view
 
     simulated = client.find_simulated_indices()
     return [job_view(job, simulated) for job in jobs]
@@ -115,10 +114,9 @@ def ls(
 
         listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last)
         return
-    from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
-    from vgpud.cli.jobs import tables as job_tables
+    from vgpud.view import job_tables, slice_tables
 
     with JobClient(settings) as client:
         if mine and uid not in (None, client.own_uid):
@@ -126,7 +124,12 @@ def ls(
         uid = client.own_uid if mine else uid
         rows = _views(client, client.jobs(ended, queue_name, uid, states, since))
     rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
-    emit(settings, {"jobs": rows}, [r["job_id"] for r in rows], lambda: job_tables.jobs_grid(rows, tables.now_utc()))
+    emit(
+        settings,
+        {"jobs": rows},
+        [r["job_id"] for r in rows],
+        lambda: job_tables.jobs_grid(rows, slice_tables.now_utc()),
+    )
 
 
 @job.command("show", short_help="Show everything about a job.")
@@ -134,17 +137,16 @@ def ls(
 @pass_settings
 def show(settings: Settings, job_id: int) -> None:
     """Show everything about JOB: its request, why it waits or where it runs, and its usage."""
-    from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import dump, print_lines
-    from vgpud.cli.jobs import tables as job_tables
-    from vgpud.cli.jobs.views import job_view
+    from vgpud.view import job_tables, slice_tables
+    from vgpud.view.jobs import job_view
 
     with JobClient(settings) as client:
         found = client.job(job_id)
         row = job_view(found, client.find_simulated_indices())
     if settings.output == "table":
-        print_lines(job_tables.job_lines(row, tables.now_utc()), job_tables.FURTHER)
+        print_lines(job_tables.job_lines(row, slice_tables.now_utc()), job_tables.FURTHER)
     elif settings.output == "name":
         print(job_id)
     else:
@@ -285,7 +287,7 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
 def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[dict[str, Any] | str]:
     """A view of queues and jobs per interval; while the daemon is away, the problem as a message."""
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.cli.jobs.views import queue_view
+    from vgpud.view.jobs import queue_view
 
     number = 0
     while True:

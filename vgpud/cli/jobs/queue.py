@@ -94,12 +94,12 @@ def queue() -> None:
 
 def _show(settings: Settings, queues: Sequence[Any], many: bool) -> None:
     from vgpud.cli.common.output import emit
-    from vgpud.cli.jobs import tables
-    from vgpud.cli.jobs.views import queue_view
+    from vgpud.view import job_tables
+    from vgpud.view.jobs import queue_view
 
     rows = [queue_view(item) for item in queues]
     data: dict[str, Any] = {"queues": rows} if many else {"queue": rows[0]}
-    emit(settings, data, [row["name"] for row in rows], lambda: tables.queues_grid(rows))
+    emit(settings, data, [row["name"] for row in rows], lambda: job_tables.queues_grid(rows))
 
 
 @queue.command("ls", cls=VgpuCommand, short_help="Show queues, their quotas and their use.")
@@ -116,9 +116,8 @@ def ls(settings: Settings, name: str | None, run_dir: Path | None, over_cluster:
 
         listing.quota(settings, run_dir, name)
         return
-    from vgpud.cli.common.exits import CliError
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.errors import ExitCode
+    from vgpud.errors import CliError, ExitCode
 
     with JobClient(settings) as client:
         queues = client.queues()

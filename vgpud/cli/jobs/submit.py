@@ -13,7 +13,7 @@ import click
 
 from vgpud.cli.common import cluster_option
 from vgpud.cli.common.completions import complete_job, complete_queue
-from vgpud.cli.common.exits import CliError, failures_are_125
+from vgpud.cli.common.exits import failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
@@ -23,7 +23,8 @@ from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable, jobs_text
-from vgpud.errors import ExitCode
+from vgpud.client.arrays import set_array
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.job_client import JobClient
@@ -281,18 +282,6 @@ def _spec(
     return spec
 
 
-def set_array(spec: pb.JobSpec, indices: Sequence[int], limit: int) -> None:
-    """An array of these indices, `limit` of them at once (0: all).
-
-    Consecutive indices from 1 on are given as first and last, as older daemons take them.
-    """
-    spec.array_limit = limit
-    if indices and indices[0] and indices[-1] - indices[0] == len(indices) - 1:
-        spec.array_first, spec.array_last = indices[0], indices[-1]
-    else:
-        spec.array_indices.extend(indices)
-
-
 _SHARE = ("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
 
 
@@ -360,21 +349,21 @@ def _fetch_state(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
 def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
     """Prints the number on stdout (of an array: the first and the last), and the job's state on stderr."""
     from vgpud.cli.common.output import dump, say
-    from vgpud.cli.jobs import tables, views
+    from vgpud.view import job_tables, jobs
 
     if settings.output == "name":
         print("\n".join(map(str, ids)), flush=True)
         return
     if settings.output != "table":
         if not wait:  # with --wait there is one document, at the end
-            found = _fetch_state(lambda: views.job_view(client.job(ids[0]), client.find_simulated_indices()))
+            found = _fetch_state(lambda: jobs.job_view(client.job(ids[0]), client.find_simulated_indices()))
             dump(settings, {"job_ids": list(ids), "job": found})
         return
     print(jobs_text(ids), flush=True)
-    job = _fetch_state(lambda: views.job_view(client.job(ids[0]), frozenset()))
-    if job is None or quiet or (wait and job["state"] in views.ENDED):
+    job = _fetch_state(lambda: jobs.job_view(client.job(ids[0]), frozenset()))
+    if job is None or quiet or (wait and job["state"] in jobs.ENDED):
         return
     if len(ids) > 1:
         say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu job cancel {jobs_text(ids)}` would end all")
-    text = f"job {ids[0]} ({tables.name_label(job)}) {tables.state_words(job['state'], job['reason'])}"
+    text = f"job {ids[0]} ({job_tables.name_label(job)}) {job_tables.state_words(job['state'], job['reason'])}"
     say(text if job["reason"] else f"{text}, its output goes to {job['log']}")

@@ -13,13 +13,12 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import console, dump, remark, say
-from vgpud.cli.jobs.tables import state_words
-from vgpud.cli.jobs.views import ENDED, exit_code, job_view
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
+from vgpud.view.job_tables import state_words
+from vgpud.view.jobs import ENDED, exit_code, job_view
 
 if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb

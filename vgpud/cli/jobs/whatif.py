@@ -15,23 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
 from vgpud.cli.common.rates_option import rates_option
 from vgpud.cli.common.times import Span, When
 from vgpud.cli.jobs import slurm_trace
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.fit import Grid
     from vgpud.core.jobs.model import Node
     from vgpud.simulate.engine import Outcome
     from vgpud.simulate.interference import Interference
     from vgpud.simulate.results import Figures
     from vgpud.simulate.scenario import Scenario
     from vgpud.simulate.trace import TraceJob
+    from vgpud.view.fit import Grid
 
 NANOSECONDS = 1_000_000_000
 #: name that stands for each queue's own policy
@@ -403,7 +402,7 @@ FIRST_TO_GO = ("FRAGMENTED", "RHO-P95", "PREEMPTIONS", "P50", "JAIN", "MAKESPAN"
 
 
 def _grid(figures: Mapping[str, Figures]) -> Grid:
-    from vgpud.cli.common.fit import Grid
+    from vgpud.view.fit import Grid
 
     grid = Grid(TITLES, first_to_go=FIRST_TO_GO)
     for name, one in figures.items():

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
-from vgpud.errors import DeniedError, ExitCode
+from vgpud.errors import CliError, DeniedError, ExitCode
 
 _PATH = click.Path(path_type=Path)
 

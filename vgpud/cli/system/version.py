@@ -21,10 +21,10 @@ def version(settings: Settings, client_only: bool) -> None:
 
     Without a daemon the client's versions are shown all the same, with the exit code of a daemon that does not answer.
     """
-    from vgpud.cli.common.exits import CliError
-    from vgpud.cli.common.fit import Grid
-    from vgpud.cli.common.hold_slice import ABI_VERSION
     from vgpud.cli.common.output import emit
+    from vgpud.client.held_slice import ABI_VERSION
+    from vgpud.errors import CliError
+    from vgpud.view.fit import Grid
 
     data: dict[str, object] = {"client_version": vgpud.__version__, "client_abi_version": ABI_VERSION}
     rows = [("client", vgpud.__version__), ("client abi", str(ABI_VERSION))]

@@ -11,9 +11,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from vgpud.cli.common.exits import CliError
 from vgpud.console.live.data import Api
 from vgpud.console.live.history import STEP_S, History
+from vgpud.errors import CliError
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: interval of the stream while a window is open, and while only the curves are recorded

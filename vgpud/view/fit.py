@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vgpud.cli.common.text import plain
+from vgpud.view.text import plain
 
 #: cells between two columns, and in front of a text on a line of its own
 GAP_CELLS, INDENT_CELLS = 2, 4

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit, bounds, claims, containers, offered, pending, quotas, suspend
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
@@ -48,7 +47,8 @@ from vgpud.core.events import (
     UpdateSlice,
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
-from vgpud.core.slices import (
+from vgpud.core.slices import bounds, capacity, claims, containers, offered, pending, queue_quota, suspend
+from vgpud.core.slices.make import (
     attach_refusal,
     changes,
     claim_refusal,
@@ -128,7 +128,7 @@ def _fits(state: State, slice_: Slice, share: Share) -> bool:
     milli += share.min_milli if slice_.keeps_time else 0
     size += share.mem_min_bytes if slice_.keeps_memory else 0
     fits = milli <= MILLI_PER_DEVICE and size <= device.memory_bytes
-    least = admit.smallest_limit_bytes(device.context_bytes, device.granule_bytes)
+    least = capacity.smallest_limit_bytes(device.context_bytes, device.granule_bytes)
     return fits and least <= share.mem_max_bytes <= device.memory_bytes
 
 
@@ -231,7 +231,7 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
         return [Answer(fixed)]
     if old.pending:
         return [Answer(pending.change_refusal(old))]
-    merged = admit.merge(old.spec, event.patch, event.fields)
+    merged = capacity.merge(old.spec, event.patch, event.fields)
     if isinstance(merged, Denied):
         return [Answer(merged)]
     spec = offered.with_uuids(merged, state)
@@ -239,8 +239,8 @@ def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Comm
     if isinstance(shares, Denied):
         return [Answer(shares)]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
-    if quotas.width_milli(new) > quotas.width_milli(old):
-        full = quotas.limit_refusal(state, old.queue, quotas.width_milli(new), excluded_slice=old.name)
+    if queue_quota.width_milli(new) > queue_quota.width_milli(old):
+        full = queue_quota.limit_refusal(state, old.queue, queue_quota.width_milli(new), excluded_slice=old.name)
         if full:
             return [Answer(full)]
     state.slices[new.name] = new
@@ -262,11 +262,11 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     if old.claim:
         granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
         chosen = claims.resize_shares(old, old.claim, spec, event.fields, granules)
-        return chosen if isinstance(chosen, Denied) else admit.put(chosen, state, old, claim=True)
-    parts = admit.parts_of(spec, state.policy)
+        return chosen if isinstance(chosen, Denied) else capacity.put(chosen, state, old, claim=True)
+    parts = capacity.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return parts
-    shares = admit.put(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
+    shares = capacity.put(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
     if isinstance(shares, Denied):
         return shares
     return slurm_refusal(old, shares) or offered.growth_refusal(old, shares, state) or shares
@@ -281,11 +281,11 @@ def _place_resized_slice(state: State, old: Slice, spec: Spec) -> tuple[Share, .
         text = f"slice {old.name} is in use on {len(here)} device(s) and cannot move:"
         text += " end its programs and containers first or keep to its devices"
         return Denied(Reason.PRECONDITION, text)
-    kept = admit.place(spec, state, excluded_slice=old.name, only=here) if same_count and same_names else None
+    kept = capacity.place(spec, state, excluded_slice=old.name, only=here) if same_count and same_names else None
     if busy and kept is not None:
         return kept
     if kept is None or isinstance(kept, Denied):
-        return admit.place(spec, state, excluded_slice=old.name)
+        return capacity.place(spec, state, excluded_slice=old.name)
     return kept
 
 

@@ -1,12 +1,12 @@
-"""Jobs, queues and usage as plain dictionaries: the stable field names of `-o json`, as in common/views.py."""
+"""Jobs, queues and usage as plain dictionaries: the stable field names of `-o json`, as in slices.py."""
 
 from __future__ import annotations
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.cli.common.views import View
 from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.slices import View
 
 #: final states
 ENDED = ("completed", "failed", "cancelled", "timed_out")

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from vgpud.core.containers import container_of, id_in
-from vgpud.core.enforce import EXCESS, LOG, STRANGER, Act
+from vgpud.core.devices.enforce import EXCESS, LOG, STRANGER, Act
 from vgpud.core.events import Log
 from vgpud.core.model import Process, State
 from vgpud.core.observed import Credit, Seen
-from vgpud.core.slices import short
+from vgpud.core.slices.containers import container_of, id_in
+from vgpud.core.slices.make import short
 from vgpud.core.units import format_bytes
 
 #: looks in a row (one a second) that must show a stranger: a program that is just ending is none

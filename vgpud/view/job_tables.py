@@ -5,20 +5,33 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from vgpud.cli.common.fit import Cell, Grid
-from vgpud.cli.common.tables import device_label, parse_time
-from vgpud.cli.common.text import duration, gpu_time, natural_key, plain
-from vgpud.cli.common.times import format_span
-from vgpud.cli.common.users import named_users, user_name
-from vgpud.cli.common.views import View
-from vgpud.cli.jobs.views import ENDED
 from vgpud.core.units import format_bytes, format_gpus
+from vgpud.view.fit import Cell, Grid
+from vgpud.view.jobs import ENDED
+from vgpud.view.slice_tables import device_label, parse_time
+from vgpud.view.slices import View
+from vgpud.view.spans import format_span
+from vgpud.view.text import duration, gpu_time, natural_key, plain
+from vgpud.view.user_names import named_users, user_name
 
 _STYLES = {"running": "green", "suspended": "yellow", "failed": "red", "timed_out": "red", "held": "cyan"}
 _LABEL_CELLS = 13
 #: indent of what does not fit in a line
 FURTHER = " " * (_LABEL_CELLS + 3)
 _NS = 1_000_000_000
+
+#: kind of a fact -> its label; a kind from a later daemon is shown as it is
+LABELS = {
+    "queue": "why",
+    "help": "would help",
+    "anomaly": "WRONG",
+    "device": "device",
+    "neighbour": "beside it",
+    "size": "size",
+    "resize": "resized",
+    "prediction": "predicted",
+    "estimate": "estimate",
+}
 
 
 def gpus_label(job: View) -> str:

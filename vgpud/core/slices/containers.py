@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vgpud.core import allocations, bounds, claims, pending, quotas
 from vgpud.core.events import (
     Answer,
     Command,
@@ -28,7 +27,8 @@ from vgpud.core.events import (
     SaveSlice,
 )
 from vgpud.core.model import Asker, Container, Denied, Reason, Restart, Slice, State
-from vgpud.core.slices import end, format_container, in_use, make, owner_refusal, short, unknown
+from vgpud.core.slices import allocations, bounds, claims, pending, queue_quota
+from vgpud.core.slices.make import end, format_container, in_use, make, owner_refusal, short, unknown
 
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
 _ID_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
@@ -149,7 +149,7 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
     if event.name in state.slices:
         return _refuse_taken_name(state, event.name)
     quota = state.quotas.get(event.queue)
-    if event.open_queue and quota and quotas.members(state.quotas, quota):
+    if event.open_queue and quota and queue_quota.members(state.quotas, quota):
         text = f"VGPU_QUEUE={event.queue}: it has members, and an image's ENV cannot be told from -e:"
         text += (
             f" ask by --annotation dev.vgpu/queue={event.queue} (docker), or join a slice of that queue by VGPU_SLICE"

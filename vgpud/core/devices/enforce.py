@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from vgpud.core.containers import id_in
 from vgpud.core.observed import Seen
+from vgpud.core.slices.containers import id_in
 
 LOG, FREEZE, KILL = VERBS = ("log", "freeze", "kill")
 #: causes: uses a device and is attached to no slice; is attached, and its slice uses more than its limit through it

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vgpud.core import admit
 from vgpud.core.events import ApplySlice, Command, Log, SaveSlice
 from vgpud.core.model import BATCH, Claim, Denied, Reason, Share, Slice, State
-from vgpud.core.slices import end
+from vgpud.core.slices import capacity
+from vgpud.core.slices.make import end
 
 IDS_MAX = 1280  # ten for each of 128 devices
 ID_BYTES_MAX = 80
@@ -66,7 +66,7 @@ def join(state: State, slice_: Slice, claim: Claim, pod: str) -> tuple[Slice, li
     commands: list[Command] = []
     for old, its in others:
         commands += _lend(state, old, its)
-    shares = admit.put(_with_guarantee(slice_, claim), state, slice_, claim=True)
+    shares = capacity.put(_with_guarantee(slice_, claim), state, slice_, claim=True)
     if isinstance(shares, Denied):
         state.slices.update(before)
         return shares

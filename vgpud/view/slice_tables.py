@@ -6,11 +6,11 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vgpud.cli.common.fit import Cell, Grid, shorten_text
-from vgpud.cli.common.text import duration, natural_key
-from vgpud.cli.common.users import named_users, user_name
-from vgpud.cli.common.views import View
 from vgpud.core.units import format_bytes, format_gpus
+from vgpud.view.fit import Cell, Grid, shorten_text
+from vgpud.view.slices import View
+from vgpud.view.text import duration, natural_key
+from vgpud.view.user_names import named_users, user_name
 
 if TYPE_CHECKING:
     from vgpud.v1alpha1 import vgpud_pb2 as pb

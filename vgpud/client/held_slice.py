@@ -12,8 +12,7 @@ import socket
 import struct
 import threading
 
-from vgpud.cli.common.exits import CliError
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 ABI_VERSION = 3
 _MAGIC = 0x55504756

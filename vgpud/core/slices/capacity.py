@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from vgpud.core import offered
 from vgpud.core.model import (
     CLASSES,
     LATENCY,
@@ -24,6 +23,7 @@ from vgpud.core.model import (
     Spec,
     State,
 )
+from vgpud.core.slices import offered
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
 

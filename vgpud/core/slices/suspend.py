@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core import pending, quotas
 from vgpud.core.events import Answer, ApplySlice, Command, Log, SaveSlice, SuspendSlice
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Reason, Slice, State
-from vgpud.core.slices import unknown
+from vgpud.core.slices import pending, queue_quota
+from vgpud.core.slices.make import unknown
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 #: from where one may go where
@@ -102,4 +102,4 @@ def _room_refusal(state: State, old: Slice, to: str) -> Denied | None:
         text += " lower its minimum, or end or pause another slice there"
         return Denied(Reason.NO_CAPACITY, text, subject=share.device_uuid)
     width_milli = sum(share.min_milli for share in old.shares)
-    return None if old.job_id else quotas.limit_refusal(state, old.queue, width_milli, excluded_slice=old.name)
+    return None if old.job_id else queue_quota.limit_refusal(state, old.queue, width_milli, excluded_slice=old.name)

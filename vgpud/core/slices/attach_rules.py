@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from vgpud.core import bounds, suspend
 from vgpud.core.events import Event, ProcessAttached, ProcessDisconnected, ProcessGone, Tick
 from vgpud.core.model import ANYONE, Container, Process, Slice, State
-from vgpud.core.slices import owner_refusal
+from vgpud.core.slices import bounds, suspend
+from vgpud.core.slices.make import owner_refusal
 
 #: a slice whose grace time ends within this time may end by the next tick
 GRACE_MARGIN_NS = 1_000_000_000

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from vgpud.core import admit, allocations
 from vgpud.core.events import (
     Answer,
     Command,
@@ -24,7 +23,8 @@ from vgpud.core.events import (
     UnprepareClaim,
 )
 from vgpud.core.model import LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
-from vgpud.core.slices import claim_slice, end, is_for_claims, make
+from vgpud.core.slices import allocations, capacity
+from vgpud.core.slices.make import claim_slice, end, is_for_claims, make
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 PODS_MAX = 256  # that a claim can be reserved for
@@ -119,7 +119,7 @@ def resize_shares(
     if fixed:
         text = f"{fixed} of slice {old.name} is fixed by {claim.what}: make another claim"
         return Denied(Reason.PRECONDITION, text, field=fixed)
-    wrong = admit.check_numbers(new_spec)
+    wrong = capacity.check_numbers(new_spec)
     if wrong:
         return wrong
     granted = claim.granted
@@ -131,10 +131,10 @@ def resize_shares(
     if above:
         return above
     tops = [MILLI_PER_DEVICE] * len(granted)
-    highs = admit.split(most, [share.max_milli for share in granted], tops)
-    lows = admit.split(least, [share.min_milli for share in granted], [share.min_milli for share in granted])
-    mem_highs = admit.split(mem_most, [share.mem_max_bytes for share in granted], [mem_most] * len(granted))
-    mem_lows = admit.split(mem_least, *[[share.mem_min_bytes for share in granted]] * 2)
+    highs = capacity.split(most, [share.max_milli for share in granted], tops)
+    lows = capacity.split(least, [share.min_milli for share in granted], [share.min_milli for share in granted])
+    mem_highs = capacity.split(mem_most, [share.mem_max_bytes for share in granted], [mem_most] * len(granted))
+    mem_lows = capacity.split(mem_least, *[[share.mem_min_bytes for share in granted]] * 2)
     each = [granules.get(share.device_uuid, 1) for share in granted]
     numbers = zip(granted, lows, highs, mem_lows, mem_highs, each, strict=True)
     shares = tuple(
@@ -205,7 +205,7 @@ def _invalid(event: PrepareClaim) -> Denied | None:
     if not devices:
         return Denied(Reason.INVALID, f"claim {claim} has no device", field="claim.granted")
     wrong = _check_shares(claim.granted, sum(share.max_milli for share in claim.granted), event.service_class)
-    return wrong or admit.check_numbers(_build_create_event(event).spec)
+    return wrong or capacity.check_numbers(_build_create_event(event).spec)
 
 
 def _build_create_event(event: PrepareClaim) -> CreateSlice:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from vgpud.core import admit, bounds, offered, pending, quotas
 from vgpud.core.events import (
     ApplySlice,
     CloseDevice,
@@ -25,6 +24,7 @@ from vgpud.core.events import (
     SaveSlice,
 )
 from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Policy, Reason, Share, Slice, Spec, State
+from vgpud.core.slices import bounds, capacity, offered, pending, queue_quota
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -127,14 +127,14 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
         shares = pending.creation_refusal(spec, seen, cdi_device=request.cdi_device) or ()
     else:
         shares = (
-            admit.put(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
+            capacity.put(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
             if request.shares
-            else admit.place(spec, seen)
+            else capacity.place(spec, seen)
         )
     if isinstance(shares, Denied):
         return shares
     # what Kubernetes gives away is counted by its own quotas
-    full = None if for_claim else quotas.limit_refusal(state, queue, sum(share.min_milli for share in shares))
+    full = None if for_claim else queue_quota.limit_refusal(state, queue, sum(share.min_milli for share in shares))
     if full:
         return full
     made = Slice(
@@ -162,7 +162,9 @@ def _queue_for(state: State, request: CreateSlice) -> str | Denied:
     """The queue that a new slice counts against. A job's has been chosen, and checked, when it was submitted."""
     if request.job_id:
         return request.queue
-    return quotas.direct_refusal(state, request.asker) or quotas.choose(state.quotas, request.queue, request.asker)
+    return queue_quota.direct_refusal(state, request.asker) or queue_quota.choose(
+        state.quotas, request.queue, request.asker
+    )
 
 
 def claim_refusal(old: Slice, remedy: str) -> Denied | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vgpud.core.admit import smallest_limit_bytes
 from vgpud.core.model import LATENCY, State
-from vgpud.core.slices import in_use
+from vgpud.core.slices.capacity import smallest_limit_bytes
+from vgpud.core.slices.make import in_use
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
