@@ -156,9 +156,7 @@ class LazyGroup(_WithGlobals, click.Group):
         name = args[0]
         if name in self.renamed and not ctx.resilient_parsing:
             old_path, new_path = f"{ctx.command_path} {name}", self.renamed[name][1]
-            click.echo(
-                f"vgpu: `{ctx.command_path} {name}` is `{new_path}` now, and goes with the next release", err=True
-            )
+            click.echo(f"vgpu: `{old_path}` is `{new_path}` now, and goes with the next release", err=True)
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
         meant = [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]
