@@ -12,7 +12,7 @@ from tests.core.test_machine import answer, create, started
 from vgpud.core.model import Container, Denied, Slice, State
 from vgpud.core.observed import SliceStats, Standing
 from vgpud.core.queue.accounting import Ledger
-from vgpud.core.slices.make import pod_of_claim
+from vgpud.core.slices.origin import pod_of_claim
 from vgpud.core.slices.snapshot import take_snapshot
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.model import Slice
-from vgpud.core.slices.make import pod_of_claim
+from vgpud.core.slices.origin import pod_of_claim
 from vgpud.core.slices.queue_quota import width_milli
 
 #: a row is no longer than this, so that sums since a time are right to a few minutes

@@ -24,7 +24,8 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
 from vgpud.core.slices import allocations, capacity
-from vgpud.core.slices.make import claim_slice, end, is_for_claims, make
+from vgpud.core.slices.make import end, make
+from vgpud.core.slices.origin import claim_slice, is_for_claims
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 PODS_MAX = 256  # that a claim can be reserved for

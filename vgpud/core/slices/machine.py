@@ -48,19 +48,8 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
 from vgpud.core.slices import bounds, capacity, claims, containers, offered, pending, queue_quota, suspend
-from vgpud.core.slices.make import (
-    attach_refusal,
-    changes,
-    claim_refusal,
-    describe,
-    end,
-    format_container,
-    in_use,
-    job_refusal,
-    make,
-    slurm_refusal,
-    unknown,
-)
+from vgpud.core.slices.make import attach_refusal, changes, describe, end, format_container, in_use, make, unknown
+from vgpud.core.slices.origin import claim_refusal, job_refusal, slurm_refusal
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
 REQUEST_ID_BYTES_MAX = 128

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from vgpud.core.model import Device, Share, Slice, State
 from vgpud.core.observed import DeviceSample, QueueSample, Reading, SliceSample, SliceStats, Snapshot, Standing
-from vgpud.core.slices.make import pod_of_claim
+from vgpud.core.slices.origin import pod_of_claim
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
