@@ -1,5 +1,5 @@
-"""Whose a slice is: a job's, a claim's of Kubernetes, a job's or step's of Slurm; its name, and what its owner alone may
-change or end. Pure.
+"""Whose a slice is: a job's, a claim's of Kubernetes, a job's or step's of Slurm; its name, and what its owner alone
+may change or end. Pure.
 """
 
 from __future__ import annotations
