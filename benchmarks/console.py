@@ -26,7 +26,7 @@ from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, Part
 from vgpud.console.login.broker import link
-from vgpud.console.main import door_path
+from vgpud.console.main import link_socket_path
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 DEVICES, SLICES, JOBS = 8, 128, 10_000
@@ -53,7 +53,7 @@ class Console:
         self.process = subprocess.Popen(command, env=own.env, stderr=subprocess.PIPE)
         assert self.process.stderr
         self.process.stderr.readline()
-        found = urlsplit(link(door_path(runtime), 30))
+        found = urlsplit(link(link_socket_path(runtime), 30))
         assert found.port
         self.port = found.port
         answer, _ = self._ask("POST", "/login", found.query)

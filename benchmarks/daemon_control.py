@@ -39,7 +39,7 @@ GOAL_DEATH_MS = 100.0
 GOAL_START_S = 1.0
 GOAL_MEMORY_MIB = 200.0
 GOAL_IDLE_PERCENT = 10.0
-GOAL_DOOR_RATIO = 1.5
+GOAL_SOCKET_RATIO = 1.5
 
 
 def attach(path: str) -> tuple[socket.socket, list[int], float]:
@@ -210,7 +210,7 @@ def report(figures: dict[str, Any]) -> bool:
         ("restart until a program attaches, max s", figures["restart_s"]["max"], GOAL_START_S),
         ("memory with a crowd attached, MiB", figures["crowded_mib"], GOAL_MEMORY_MIB),
         ("CPU when idle, percent of a core", figures["idle_percent_of_a_core"], GOAL_IDLE_PERCENT),
-        ("a call through the door over one without it", figures["door_ratio"], GOAL_DOOR_RATIO),
+        ("a call through the door over one without it", figures["door_ratio"], GOAL_SOCKET_RATIO),
     ]
     print(f"  GetSlice p50 {figures['call_ms']['p50']:.2f} ms, p99 {figures['call_ms']['p99']:.2f} ms")
     return not [name for name, value, goal in rows if not harness.verdict(name, value, f"<= {goal:g}", value <= goal)]
@@ -241,7 +241,7 @@ def main() -> int:
         "restart_s": GOAL_START_S,
         "memory_mib": GOAL_MEMORY_MIB,
         "idle_percent_of_a_core": GOAL_IDLE_PERCENT,
-        "door_ratio": GOAL_DOOR_RATIO,
+        "door_ratio": GOAL_SOCKET_RATIO,
     }
     parameters = {"crowd": arguments.crowd}
     path = results.write(

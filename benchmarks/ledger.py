@@ -193,10 +193,10 @@ class Stress:
     def _difference(self) -> str:
         counted = self.counted()
         with self.own.client() as client:
-            told = {p.pid: sum(d.mem_used_bytes for d in p.devices) for p in client.processes()}
+            reported_bytes = {p.pid: sum(d.mem_used_bytes for d in p.devices) for p in client.processes()}
             sums = {s.name: sum(d.mem_used_bytes for d in s.devices) for s in client.slices()}
-        if counted != told:
-            return f"the device counts {counted}, the daemon says {told}"
+        if counted != reported_bytes:
+            return f"the device counts {counted}, the daemon says {reported_bytes}"
         expected = {n: sum(counted.get(t.pid, 0) for t in self.tenants if t.slice == n) for n in SLICES}
         return "" if sums == expected else f"the device counts {expected} for the slices, the daemon says {sums}"
 

@@ -26,7 +26,7 @@ def shares(system: OwnSystem, pids: Sequence[int], seconds: float, device: int =
     return [busy_log.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]
 
 
-def shares_come_to(
+def check_shares_sum(
     system: OwnSystem,
     pids: Sequence[int],
     seconds: float,

@@ -134,7 +134,7 @@ class Child:
 
 
 @pytest.mark.parametrize("worker", [0, 1, 2])
-def test_what_was_collected_in_another_order_is_told_in_the_same(worker: int) -> None:
+def test_what_was_collected_in_another_order_is_reported_in_the_same(worker: int) -> None:
     """Two folders with two tests each and a file with one."""
     config: Any = SimpleNamespace(stash=pytest.Stash(), workerinput={"workerid": f"gw{worker}", "workercount": 3})
     nodes = [Child(name) for name in ("a", "b", "test_c.py")]

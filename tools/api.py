@@ -117,11 +117,11 @@ def document(proto: Proto) -> str:
     for service in proto.services.values():
         lines += [f"## {service.name}", "", service.comment, ""]
         for method in service.methods:
-            asked, told = (
+            request_text, response_text = (
                 _describe_message(method.request, method.streams[0]),
                 _describe_message(method.response, method.streams[1]),
             )
-            lines += [f"### {method.name}", "", f"{method.comment} {asked} → {told}", ""]
+            lines += [f"### {method.name}", "", f"{method.comment} {request_text} → {response_text}", ""]
             for name in (method.request, method.response):
                 shown.add(name)
                 lines += _table(proto.messages[name])

@@ -314,8 +314,8 @@ def _parse_keys(cls: type, values: dict[str, Any], where: str) -> dict[str, Any]
         elif key == "socket_mode" and isinstance(value, str):
             values[key] = _octal(value, where)
         elif type(value) is not type(types[key]):
-            kinds = {int: "a whole number", tuple: "a list of strings", bool: "true or false"}
-            wanted, example = kinds.get(type(types[key]), "a string"), types[key]
+            type_names = {int: "a whole number", tuple: "a list of strings", bool: "true or false"}
+            wanted, example = type_names.get(type(types[key]), "a string"), types[key]
             shown = (
                 "true" if isinstance(example, bool) else repr(list(example) if isinstance(example, tuple) else example)
             )

@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks.scheduling.table import Figure
 from benchmarks.sharing.table import Goal
 from vgpud.cluster.core.controller import HOWS, Controller
-from vgpud.cluster.core.model import Hold, Release, Requeue, Seen, Settings, SlurmJob, SlurmNode
+from vgpud.cluster.core.model import Hold, Release, Requeue, Settings, SlurmJob, SlurmNode, SlurmSnapshot
 from vgpud.core.jobs.model import SECOND_NS, QueueSpec
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue.machine import TRIES_MAX, Machine
@@ -50,7 +50,7 @@ class Load:
 
     def __init__(self, policy: str, jobs: int = JOBS, nodes: int = NODES) -> None:
         self._draw = random.Random(SEED)
-        site = Policy(slices_max=1 << 40)
+        site = SiteLimits(slices_max=1 << 40)
         machine = Machine(
             (QueueSpec("default", policy=policy),), Cluster((), site), registry.make, hows=HOWS, tries_max=TRIES_MAX
         )
@@ -86,7 +86,7 @@ class Load:
     def look(self) -> tuple[float, float]:
         """Milliseconds of a whole look, and of the machine in it."""
         self._spent_s, begin = 0.0, time.process_time()
-        made = self.controller.step(Seen(tuple(self.jobs.values()), self.nodes), self.now_ns)
+        made = self.controller.step(SlurmSnapshot(tuple(self.jobs.values()), self.nodes), self.now_ns)
         took_s = time.process_time() - begin
         for order in made.orders:
             match order:

@@ -42,8 +42,8 @@ def hoard(own: OwnSystem) -> Iterator[Attacker]:
 @contextlib.contextmanager
 def read(own: OwnSystem) -> Iterator[Attacker]:
     """The user who reads without end, beside root who lists slices and submits jobs. Raises PartError."""
-    kinds = {"root's ListSlices": "list", "root's SubmitJob": "submit"}
-    probes = {name: users.start(own, "neighbour", "0", kind, own.host) for name, kind in kinds.items()}
+    probe_types = {"root's ListSlices": "list", "root's SubmitJob": "submit"}
+    probes = {name: users.start(own, "neighbour", "0", kind, own.host) for name, kind in probe_types.items()}
     attacker = "the attacker's own ListSlices"
     probes[attacker] = users.start(own, "neighbour", str(users.ATTACKER_UID), "list", own.host)
     rates = {"watched": "messages of watches", "listed": "answers of ListJobs", "refused": "refused calls"}

@@ -97,10 +97,10 @@ def measured(path: Path, label: str) -> set[tuple[str, float]]:
     return {(row.architecture, row.features["batch"]) for row in rows if row.device == label}
 
 
-def row(label: str, workload: Workload, told: dict[str, Any]) -> dataset.Row:
+def row(label: str, workload: Workload, answer: dict[str, Any]) -> dataset.Row:
     """What a worker told, as a row."""
-    values = {name: told[name] for name in dataset.MEASURED}
-    return dataset.Row(label, workload.family, workload.architecture, Features(told["features"]), **values)
+    values = {name: answer[name] for name in dataset.MEASURED}
+    return dataset.Row(label, workload.family, workload.architecture, Features(answer["features"]), **values)
 
 
 def collect(
@@ -125,13 +125,13 @@ def collect(
                     "cpu": label.startswith(SIMULATED),
                 }
                 try:
-                    told = worker.measure(asked, min(left, WORKLOAD_S if number else FIRST_S))
+                    answer = worker.measure(asked, min(left, WORKLOAD_S if number else FIRST_S))
                 except WorkerError as error:
                     yield workload, {"failed": str(error)}
                     break  # the rest of this architecture is for another time
-                if "failed" not in told:
-                    dataset.append(path, [row(label, workload, told)])
-                yield workload, told
+                if "failed" not in answer:
+                    dataset.append(path, [row(label, workload, answer)])
+                yield workload, answer
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -180,10 +180,10 @@ def _run(args: argparse.Namespace, path: Path, gpu: str, label: str) -> int:
     todo = [one for one in workloads if (one.architecture, float(one.batch)) not in there]
     print(f"collect: {label}, {len(workloads)} workloads, {len(workloads) - len(todo)} are in {path}", flush=True)
     done = failed = 0
-    for workload, told in collect(todo, path, gpu, label, args.total, args.python, args.seconds):
-        failed += "failed" in told
-        done += "failed" not in told
-        print(f"  {workload.architecture:<18} batch {workload.batch:<5} {words(told)}", flush=True)
+    for workload, answer in collect(todo, path, gpu, label, args.total, args.python, args.seconds):
+        failed += "failed" in answer
+        done += "failed" not in answer
+        print(f"  {workload.architecture:<18} batch {workload.batch:<5} {words(answer)}", flush=True)
     rows = len(workloads) - len(todo) + done
     left = len(workloads) - rows - failed
     print(f"collect: {rows} of {len(workloads)} rows, {failed} failed" + (f", {left} left" if left else ""))
@@ -192,17 +192,17 @@ def _run(args: argparse.Namespace, path: Path, gpu: str, label: str) -> int:
     return 0 if rows else 1
 
 
-def words(told: dict[str, Any]) -> str:
+def words(answer: dict[str, Any]) -> str:
     """A line of what was measured."""
-    if "failed" in told:
-        return f"not measured: {told['failed']}"
-    said = [f"{told['step_ns'] / 1e6:8.2f} ms a step"]
+    if "failed" in answer:
+        return f"not measured: {answer['failed']}"
+    said = [f"{answer['step_ns'] / 1e6:8.2f} ms a step"]
     for name, title in (("utilisation", "util"), ("sm_activity", "SMs")):
-        said += [f"{title} {told[name]:4.0%}"] if told[name] is not None else []
-    if told["memory_bytes"] is not None:
-        by_graph = told["estimate_bytes"]
-        held = "within" if by_graph["low"] <= told["memory_bytes"] <= by_graph["high"] else "outside"
-        said.append(f"memory {told['memory_bytes'] / 2**30:.2f} GiB, {held} the graph's interval")
+        said += [f"{title} {answer[name]:4.0%}"] if answer[name] is not None else []
+    if answer["memory_bytes"] is not None:
+        by_graph = answer["estimate_bytes"]
+        held = "within" if by_graph["low"] <= answer["memory_bytes"] <= by_graph["high"] else "outside"
+        said.append(f"memory {answer['memory_bytes'] / 2**30:.2f} GiB, {held} the graph's interval")
     return ", ".join(said)
 
 

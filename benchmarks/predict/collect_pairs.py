@@ -93,14 +93,14 @@ def together(
                     return failed
             for worker in workers:
                 worker.start()
-            told = [worker.told(min(left_s, FIRST_S)) for worker in workers]
+            answers = [worker.read_answer(min(left_s, FIRST_S)) for worker in workers]
     except WorkerError as error:
         return {"failed": str(error)}
-    for one in told:
+    for one in answers:
         if "failed" in one:
             return one
-    slower = [f"{one['step_ns'] / (row.step_ns or 1.0):.4f}" for one, row in zip(told, pair, strict=True)]
-    held = [one["memory_bytes"] for one in told]
+    slower = [f"{one['step_ns'] / (row.step_ns or 1.0):.4f}" for one, row in zip(answers, pair, strict=True)]
+    held = [one["memory_bytes"] for one in answers]
     return {"slowdowns": slower, "bytes": "" if None in held else f"{sum(held):.9g}"}
 
 

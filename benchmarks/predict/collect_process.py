@@ -58,7 +58,7 @@ class Worker:
         if failed:
             return failed
         self.start()
-        return self.told(end - time.monotonic())
+        return self.read_answer(end - time.monotonic())
 
     def prepare(self, asked: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Everything up to the measurement; what it tells instead if that fails, else nothing."""
@@ -70,7 +70,7 @@ class Worker:
         """What was prepared is measured from now on."""
         self._write("go")
 
-    def told(self, timeout_s: float) -> dict[str, Any]:
+    def read_answer(self, timeout_s: float) -> dict[str, Any]:
         return dict(json.loads(self._line(timeout_s)))
 
     def _write(self, line: str) -> None:

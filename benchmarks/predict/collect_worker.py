@@ -36,12 +36,12 @@ def main() -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         try:
-            told = _measure(json.loads(line), answers.write)
+            answer = _measure(json.loads(line), answers.write)
         except torch.cuda.OutOfMemoryError:
-            told = {"failed": "out of memory"}
+            answer = {"failed": "out of memory"}
         except Exception as error:
-            told = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
-        answers.write(json.dumps(told) + "\n")
+            answer = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+        answers.write(json.dumps(answer) + "\n")
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 

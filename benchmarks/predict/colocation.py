@@ -136,7 +136,7 @@ def trace(case: Case, rmsle: float | None = None) -> tuple[TraceJob, ...]:
     """
     data = drawn(case.jobs)
     work_ns = sum(one.duration_ns for one in data)
-    stretch = work_ns / (GPUS * case.load) / data[-1].submitted_ns
+    time_scale = work_ns / (GPUS * case.load) / data[-1].submitted_ns
     models = pairs(case.truth)[1] if case.truth != "summed" else ()
     order = sorted(range(len(data)), key=lambda index: data[index].percents[case.mean])
     rank = {index: number for number, index in enumerate(order)}
@@ -151,7 +151,9 @@ def trace(case: Case, rmsle: float | None = None) -> tuple[TraceJob, ...]:
         )
         spec = JobSpec(ask, duration_ns=one.duration_ns, model=model, kinds=(model,) if model else ())
         used_milli = max(1, round(10 * one.percents[case.mean]))
-        found.append(TraceJob(round(one.submitted_ns * stretch), one.duration_ns, spec, utilisation_milli=used_milli))
+        found.append(
+            TraceJob(round(one.submitted_ns * time_scale), one.duration_ns, spec, utilisation_milli=used_milli)
+        )
     return tuple(found)
 
 
@@ -166,20 +168,20 @@ def slots(case: Case, policy: str) -> Result:
 def shared(case: Case, rmsle: float | None, rule: str = RULE) -> Result:
     """Jobs share GPUs by what is predicted of them, and after a minute by what is measured."""
     jobs = trace(case, rmsle)
-    ends_ns, busy_ns, parted = play(case, jobs, f"{NODES}x{GPUS // NODES}", rule)
-    return result(jobs, ends_ns, busy_ns, parted)
+    ends_ns, busy_ns, separation_count = play(case, jobs, f"{NODES}x{GPUS // NODES}", rule)
+    return result(jobs, ends_ns, busy_ns, separation_count)
 
 
 def reacting(case: Case) -> Result:
     """One GPU is reserved for profiles of a minute; the others are shared by what these say."""
     jobs = trace(case)
     profiled = reactive.profile(jobs, COSTS)
-    later_ns, busy_ns, parted = play(case, profiled.rest, f"1x{GPUS // NODES}+1x{GPUS // NODES - 1}", RULE)
+    later_ns, busy_ns, separation_count = play(case, profiled.rest, f"1x{GPUS // NODES}+1x{GPUS // NODES - 1}", RULE)
     ends_ns = list(profiled.ended_ns)
     for number, at_ns in zip(profiled.index, later_ns, strict=True):
         ends_ns[number] = at_ns
     minutes = (job.utilisation_milli * min(job.duration_ns, FIRST_LOOK_NS) for job in jobs)
-    return result(jobs, ends_ns, busy_ns + sum(minutes) // MILLI_PER_DEVICE, parted)
+    return result(jobs, ends_ns, busy_ns + sum(minutes) // MILLI_PER_DEVICE, separation_count)
 
 
 def play(case: Case, jobs: Sequence[TraceJob], cluster: str, rule: str) -> tuple[list[int], int, int]:
@@ -191,7 +193,7 @@ def play(case: Case, jobs: Sequence[TraceJob], cluster: str, rule: str) -> tuple
     return [job.ended_ns for _, job in outcome.jobs], monitor.busy_ns(), monitor.separation_count
 
 
-def result(jobs: Sequence[TraceJob], ends_ns: Sequence[int], busy_ns: int, parted: int) -> Result:
+def result(jobs: Sequence[TraceJob], ends_ns: Sequence[int], busy_ns: int, separation_count: int) -> Result:
     makespan_ns = max(ends_ns)
     useful_ns = sum(job.duration_ns * job.utilisation_milli for job in jobs) // MILLI_PER_DEVICE
     return Result(
@@ -200,7 +202,7 @@ def result(jobs: Sequence[TraceJob], ends_ns: Sequence[int], busy_ns: int, parte
         useful_ns / (GPUS * makespan_ns),
         fmean(end_ns - job.submitted_ns for job, end_ns in zip(jobs, ends_ns, strict=True)) / HOUR_NS,
         sorted(ends_ns)[len(ends_ns) * 99 // 100] / HOUR_NS,
-        parted,
+        separation_count,
     )
 
 
@@ -275,8 +277,8 @@ def _rules(raw: dict[str, Any]) -> Iterator[Figure]:
     base = slots(case, "fifo")
     arms = [(f"colocate({percent},2)", ERROR) for percent in (80, 100, 140, 160)]
     for rule, rmsle in (*arms, ("colocate(120,3)", ERROR), (RULE, 0.0), (RULE, None)):
-        told = "no predictions" if rmsle is None else f"RMSLE {rmsle:g}"
-        arm = f"{rule}, {told}"
+        error_text = "no predictions" if rmsle is None else f"RMSLE {rmsle:g}"
+        arm = f"{rule}, {error_text}"
         one = _kept(raw, case, arm, shared(case, rmsle, rule))
         yield Figure(ROW, f"{case}", f"{arm}: makespan, % shorter than slots", one.shorter(base))
         yield Figure(ROW, f"{case}", f"{arm}: average completion time, h", one.jct_h)

@@ -57,15 +57,15 @@ def _quantiles(trace: Trace, raw: dict[str, Any]) -> Iterator[Figure]:
 def _estimated(jobs: Sequence[TraceJob]) -> Iterator[tuple[TraceJob, Estimate | None]]:
     estimates = Estimates()
     running: list[tuple[int, int]] = []  # (when it ends, which)
-    kinds = [learning.kinds(job.spec) for job in jobs]
+    job_classes = [learning.similarity_classes(job.spec) for job in jobs]
     for number, job in enumerate(jobs):
         while running and running[0][0] <= job.submitted_ns:
             _, which = heapq.heappop(running)
-            estimates.remove_running_job(which, kinds[which])
-            estimates.learn(kinds[which], jobs[which].duration_ns, has_completed=True)
+            estimates.remove_running_job(which, job_classes[which])
+            estimates.learn(job_classes[which], jobs[which].duration_ns, has_completed=True)
         if job.duration_ns:
-            yield job, estimates.of(kinds[number], job.submitted_ns)
-        estimates.add_running_job(number, kinds[number], job.submitted_ns)
+            yield job, estimates.of(job_classes[number], job.submitted_ns)
+        estimates.add_running_job(number, job_classes[number], job.submitted_ns)
         heapq.heappush(running, (job.submitted_ns + job.duration_ns, number))
 
 

@@ -83,13 +83,13 @@ def run(task: Task) -> dict[str, Any]:
     found = train.cross_validate(table, groups, train.inner_folds(rows, task.seed), task.seed, asked)
     ran = np.array([gpumemnet_data.ran(row) for row in rows])
     inside = (found.low <= table.logs) & (table.logs <= found.high)
-    told = table.kind.values(found.logs)
+    predictions = table.kind.values(found.logs)
     return {
         "case": task.case,
         "target": task.target,
         "seed": task.seed,
-        "error": train_file.error(task.target, told, table.values),
-        "error_of_trained": train_file.error(task.target, told[ran], table.values[ran]),
+        "error": train_file.error(task.target, predictions, table.values),
+        "error_of_trained": train_file.error(task.target, predictions[ran], table.values[ran]),
         "covered_percent": 100 * float(inside.mean()),
         "depths": [setting.depth for setting in found.settings],
     }
@@ -128,7 +128,7 @@ def _mean() -> Figure:
 
     from vgpud.predict import train
 
-    logs = train.KINDS["utilisation"].logs(np.array([row.utilisation for row in _rows()]))
+    logs = train.TARGET_KINDS["utilisation"].logs(np.array([row.utilisation for row in _rows()]))
     return Figure(ROW, "the mean of all", WORDS["utilisation"], float(logs.std()))
 
 

@@ -110,10 +110,10 @@ def play(
         (part, over), now_ns = divmod(steps * curve.batch, members), round(now_s * SECOND_NS)
         for worker in range(members):
             scaler.add_report(worker, part + (worker < over), round(spent_s * SECOND_NS), steps, now_ns)
-        wish = scaler.wish(now_ns)
-        if wish is not None:
+        target = scaler.take_new_target(now_ns)
+        if target is not None:
             run.settled_s = now_s
-            if wish.members != members:
-                change(wish.members, change_s)
+            if target.members != members:
+                change(target.members, change_s)
     run.members, run.jct_s = members, now_s
     return run

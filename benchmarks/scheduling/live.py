@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.scheduling.live_jobs import Wish, wishes
+from benchmarks.scheduling.live_jobs import Submission, make_submissions
 from benchmarks.scheduling.table import Figure, Near
 from benchmarks.sharing.table import Goal
 from vgpud.cli.common.job_client import JobClient
@@ -136,31 +136,38 @@ def live_system() -> Iterator[tuple[OwnSystem, list[User]]]:
 # ---- the mixture ----
 
 
-def submit_all(users: Sequence[User], wanted: Sequence[Wish]) -> dict[int, Wish]:
+def submit_all(users: Sequence[User], wanted: Sequence[Submission]) -> dict[int, Submission]:
     """Every job's wish, by its number."""
     placed: list[list[int]] = []
-    known: dict[int, Wish] = {}
-    for wish in wanted:
-        fields: dict[str, Any] = {"priority": wish.priority, "members": wish.members, "retries": wish.retries}
-        if wish.array:
-            fields |= {"array_first": 1, "array_last": wish.array}
-        if wish.limit_s:
-            fields["time_limit"] = {"nanos": int(wish.limit_s * 1e9)}
-        if wish.after:
-            fields |= {"after": [i for place in wish.after for i in placed[place]], "after_any": wish.after_any}
-        ids = users[wish.user].submit(wish.script, wish.milli, **fields)
+    known: dict[int, Submission] = {}
+    for submission in wanted:
+        fields: dict[str, Any] = {
+            "priority": submission.priority,
+            "members": submission.members,
+            "retries": submission.retries,
+        }
+        if submission.array:
+            fields |= {"array_first": 1, "array_last": submission.array}
+        if submission.limit_s:
+            fields["time_limit"] = {"nanos": int(submission.limit_s * 1e9)}
+        if submission.after:
+            fields |= {
+                "after": [i for place in submission.after for i in placed[place]],
+                "after_any": submission.after_any,
+            }
+        ids = users[submission.user].submit(submission.script, submission.milli, **fields)
         placed.append(ids)
-        known |= dict.fromkeys(ids, wish)
+        known |= dict.fromkeys(ids, submission)
     return known
 
 
 class Submitter(threading.Thread):
     """Submits while the daemon is killed. The daemon itself is started by the main thread, whose end would end it."""
 
-    def __init__(self, users: Sequence[User], wanted: Sequence[Wish]) -> None:
+    def __init__(self, users: Sequence[User], wanted: Sequence[Submission]) -> None:
         super().__init__(daemon=True)
         self._users, self._wanted = users, wanted
-        self.known: dict[int, Wish] = {}
+        self.known: dict[int, Submission] = {}
 
     def run(self) -> None:
         self.known = submit_all(self._users, self._wanted)
@@ -218,35 +225,35 @@ def all_ended(users: Sequence[User]) -> bool:
     return all(job.state in ENDED for user in users for job in user.jobs().values())
 
 
-def marks(users: Sequence[User], known: dict[int, Wish]) -> tuple[list[str], list[str]]:
+def marks(users: Sequence[User], known: dict[int, Submission]) -> tuple[list[str], list[str]]:
     """(members that began twice in one attempt, members that never began), each as its job and what it wrote."""
     twice: list[str] = []
     missing: list[str] = []
-    for job_id, wish in known.items():
-        path = users[wish.user].work / f"ran-{job_id}"
+    for job_id, submission in known.items():
+        path = users[submission.user].work / f"ran-{job_id}"
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        told = f"job {job_id}: {lines}, {wish.attempts} x {wish.members} wanted: {wish.script}"
-        twice += [told] * (len(lines) - len(set(lines)))
-        missing += [told] * max(0, wish.attempts * wish.members - len(set(lines)))
+        text = f"job {job_id}: {lines}, {submission.attempts} x {submission.members} wanted: {submission.script}"
+        twice += [text] * (len(lines) - len(set(lines)))
+        missing += [text] * max(0, submission.attempts * submission.members - len(set(lines)))
     return twice, missing
 
 
-def wrong_ends(jobs: dict[int, pb.Job], known: dict[int, Wish]) -> list[str]:
+def wrong_ends(jobs: dict[int, pb.Job], known: dict[int, Submission]) -> list[str]:
     """Those that did not end as they were written."""
     found = []
-    for job_id, wish in known.items():
+    for job_id, submission in known.items():
         job = jobs.get(job_id)
         if job is None:
             found.append(f"job {job_id} is lost")
-        elif job.state != wish.state or wish.exit_code not in (None, job.exit_code):
-            told = f"{job.state} with {job.exit_code}, not {wish.state} with {wish.exit_code}"
-            found.append(f"job {job_id}: {told}: {job.reason} ({wish.script})")
+        elif job.state != submission.state or submission.exit_code not in (None, job.exit_code):
+            text = f"{job.state} with {job.exit_code}, not {submission.state} with {submission.exit_code}"
+            found.append(f"job {job_id}: {text}: {job.reason} ({submission.script})")
     return found
 
 
 def mixture(raw: dict[str, Any], system: OwnSystem, users: Sequence[User]) -> Iterator[Figure]:
     """200 jobs, the daemon killed while they come and run."""
-    submitter, sampler = Submitter(users, wishes(JOBS)), Sampler(system)
+    submitter, sampler = Submitter(users, make_submissions(JOBS)), Sampler(system)
     begun = time.monotonic()
     sampler.start()
     submitter.start()

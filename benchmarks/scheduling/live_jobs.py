@@ -15,7 +15,7 @@ MARK = 'echo "$VGPU_JOB_ATTEMPT ${VGPU_MEMBER:-0}" >> ran-$VGPU_JOB_ID; '
 
 
 @dataclass(frozen=True)
-class Wish:
+class Submission:
     """A submission: a job or an array."""
 
     user: int  # index
@@ -41,12 +41,12 @@ class Wish:
         return 2 if self.retries else 1
 
 
-def wishes(count: int, seed: int = 6) -> list[Wish]:
+def make_submissions(count: int, seed: int = 6) -> list[Submission]:
     """So many jobs in a fixed order."""
     chance = random.Random(seed)
     made = [_gang(chance) for _ in range(GANGS)] + [_array(chance) for _ in range(ARRAYS)]
     made += [_limited(chance) for _ in range(LIMITED)] + [_retried(chance) for _ in range(RETRIED)]
-    while sum(wish.jobs for wish in made) < count - FOLLOWERS:
+    while sum(submission.jobs for submission in made) < count - FOLLOWERS:
         made.append(_single(chance))
     chance.shuffle(made)
     for number in range(FOLLOWERS):
@@ -62,37 +62,45 @@ def _state(code: int) -> str:
     return "failed" if code else "completed"
 
 
-def _single(chance: random.Random) -> Wish:
+def _single(chance: random.Random) -> Submission:
     code = chance.choice(CODES)
     milli, priority = chance.choice((100, 250, 300, 500, 700, 1000, 1500)), chance.randrange(3)
-    return Wish(chance.randrange(2), _worked(chance, code), milli, _state(code), code, priority=priority)
+    return Submission(chance.randrange(2), _worked(chance, code), milli, _state(code), code, priority=priority)
 
 
-def _gang(chance: random.Random) -> Wish:
+def _gang(chance: random.Random) -> Submission:
     code = chance.choice(CODES)
     members = chance.choice((2, 2, 3))
     # all members are told the same, and the gang ends with the first that fails: it waits for the others to begin
     begun = f"{MARK}while [ $(grep -c ^$VGPU_JOB_ATTEMPT ran-$VGPU_JOB_ID) -lt {members} ]; do sleep 0.01; done; "
     script = f"{begun}sleep {chance.uniform(0.05, 0.5):.2f}; exit {code}"
-    return Wish(chance.randrange(2), script, chance.choice((200, 400, 500)), _state(code), code, members)
+    return Submission(chance.randrange(2), script, chance.choice((200, 400, 500)), _state(code), code, members)
 
 
-def _array(chance: random.Random) -> Wish:
-    return Wish(chance.randrange(2), _worked(chance, 0), chance.choice((100, 400)), "completed", 0, array=ARRAY_SIZE)
+def _array(chance: random.Random) -> Submission:
+    return Submission(
+        chance.randrange(2), _worked(chance, 0), chance.choice((100, 400)), "completed", 0, array=ARRAY_SIZE
+    )
 
 
-def _limited(chance: random.Random) -> Wish:
-    return Wish(chance.randrange(2), f"{MARK}exec sleep 100", 300, "timed_out", None, limit_s=chance.uniform(0.5, 0.9))
+def _limited(chance: random.Random) -> Submission:
+    return Submission(
+        chance.randrange(2), f"{MARK}exec sleep 100", 300, "timed_out", None, limit_s=chance.uniform(0.5, 0.9)
+    )
 
 
-def _retried(chance: random.Random) -> Wish:
+def _retried(chance: random.Random) -> Submission:
     script = f"{MARK}test $VGPU_JOB_ATTEMPT -ge 2 || exit 5"
-    return Wish(chance.randrange(2), script, 200, "completed", 0, retries=1)
+    return Submission(chance.randrange(2), script, 200, "completed", 0, retries=1)
 
 
-def _follower(chance: random.Random, made: list[Wish], any_end: bool) -> Wish:
+def _follower(chance: random.Random, made: list[Submission], any_end: bool) -> Submission:
     """One that waits for jobs that complete, or for any that end."""
     user = chance.randrange(2)
-    before = [p for p, wish in enumerate(made) if wish.user == user and (any_end or wish.state == "completed")]
+    before = [
+        p
+        for p, submission in enumerate(made)
+        if submission.user == user and (any_end or submission.state == "completed")
+    ]
     after = tuple(sorted(chance.sample(before, 2)))
-    return Wish(user, _worked(chance, 0), 300, "completed", 0, after=after, after_any=any_end)
+    return Submission(user, _worked(chance, 0), 300, "completed", 0, after=after, after_any=any_end)

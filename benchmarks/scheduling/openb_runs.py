@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Placement
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.placement import registry
 from vgpud.core.placement.base import Rank
 from vgpud.core.placement.best_fit import BestFit
@@ -73,7 +73,7 @@ class AtRandom:
         """As Cluster.place()."""
         ask = job.spec.ask
         if ask not in self._rankings:
-            self._rankings[ask] = Ranking(Shape(ask, Policy()), self._rule, self._nodes, Changes(len(self._nodes)))
+            self._rankings[ask] = Ranking(Shape(ask, SiteLimits()), self._rule, self._nodes, Changes(len(self._nodes)))
             self._entries[ask] = [(-1, None)] * len(self._nodes)
         ranking, entries = self._rankings[ask], self._entries[ask]
         for node in self._nodes:

@@ -54,9 +54,9 @@ class Load:
     def __post_init__(self) -> None:
         self._draw = random.Random(SEED)
         one = scenario.Scenario(self.policy)
-        room = scenario.make_room(clusters.parse(NODE_GPUS[self.gpus]), one)
+        cluster = scenario.make_cluster(clusters.parse(NODE_GPUS[self.gpus]), one)
         queues = scenario.make_queues(one, ())
-        self._machine = Machine(queues, room, scenario.make_policy, hows=(How.EVICT,), moves=True)
+        self._machine = Machine(queues, cluster, scenario.make_policy, hows=(How.EVICT,), moves=True)
         self._now_ns = 0
         self._next_id = 0
         self._running: dict[int, int] = {}  # job -> attempt

@@ -124,8 +124,8 @@ class Tenant:
 
     def options(self, rng: random.Random) -> list[str]:
         """Options of load.c. The seed moves the burst where it is only a way of feeding the device."""
-        meant = self.gap_us or self.period_us or self.graph or self.streams > 1
-        burst = self.burst if meant else max(1, self.burst + rng.randint(-self.burst // 4, self.burst // 4))
+        has_options = self.gap_us or self.period_us or self.graph or self.streams > 1
+        burst = self.burst if has_options else max(1, self.burst + rng.randint(-self.burst // 4, self.burst // 4))
         pairs = {
             "--kernel-us": self.kernel_us,
             "--burst": burst,

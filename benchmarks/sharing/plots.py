@@ -100,12 +100,12 @@ def _latencies(raw: Mapping[str, Sequence[Run]]) -> Any:
 
 def _tenants(raw: Mapping[str, Sequence[Run]]) -> Any:
     """Busy time of the device by number of tenants: saturating ones (W1), and launch-bound ones (W2)."""
-    kinds = {"saturating (W1)": raw.get("W1", ()), "launch-bound (W2)": raw.get("W2", ())}
-    kinds = {kind: [run for run in runs if run["shipped"]] for kind, runs in kinds.items() if runs}
-    if not kinds:
+    runs_by_type = {"saturating (W1)": raw.get("W1", ()), "launch-bound (W2)": raw.get("W2", ())}
+    runs_by_type = {kind: [run for run in runs if run["shipped"]] for kind, runs in runs_by_type.items() if runs}
+    if not runs_by_type:
         return None
-    figure, panels = _panels(len(kinds), "what all tenants have together", 4.6, 3.6, sharey=False)
-    for axes, (kind, runs) in zip(panels, kinds.items(), strict=True):
+    figure, panels = _panels(len(runs_by_type), "what all tenants have together", 4.6, 3.6, sharey=False)
+    for axes, (kind, runs) in zip(panels, runs_by_type.items(), strict=True):
         lowest = 100.0
         for way in WAYS:
             points = _mean_sums(run for run in runs if run["way"] == way)

@@ -90,19 +90,19 @@ CASES: dict[str, Adversary] = {
 }
 
 
-def lacking_pp(run: Observed) -> float:
+def shortfall_pp(run: Observed) -> float:
     """What the honest tenant lacks of its guarantee over the whole run, in percentage points of the device."""
     if not run.completed["adversary"]:
         return float("inf")
     return max(0.0, HONEST.minimum - run.share(HONEST.name)) * 100
 
 
-def lacking_in_a_second_pp(run: Observed) -> float:
+def second_shortfall_pp(run: Observed) -> float:
     """The same of the worst one-second window: a stall that is made up for later shows here."""
     return max(0.0, HONEST.minimum - min(run.windows(HONEST.name))) * 100
 
 
-def lacking_on_resume_pp(run: Observed) -> float:
+def resume_shortfall_pp(run: Observed) -> float:
     """The same of the worst first second after the honest tenant was idle."""
     resumed = [at_ns for at_ns, phase in run.phases[HONEST.name] if phase == "active"]
     firsts = [at_ns for at_ns in resumed if run.begin_ns <= at_ns <= run.end_ns - SECOND_NS]
@@ -135,7 +135,7 @@ def w10(plan: Plan) -> Iterator[Figure]:
     with plan.bench((HONEST.kernel_us,), seconds=resuming_seconds(plan)) as here:
         case = "16 launching threads, the honest tenant resumes"
         runs = _runs(plan, here, case, [RESUMING, Adversary("threads")], False)
-        got = [max(map(lacking_on_resume_pp, some)) for some in runs]
+        got = [max(map(resume_shortfall_pp, some)) for some in runs]
         yield compared("W10", case, "honest tenant lacks, worst first second, pp", got, Goal(2))
 
 
@@ -143,7 +143,7 @@ def _late(plan: Plan, here: Bench) -> Iterator[Figure]:
     case = "16 launching threads, the honest tenant attaches"
     late = Late(HONEST.name, HONEST.minimum, 1)
     runs = _runs(plan, here, case, [late, Adversary("threads", warm_up_s=0)], False)
-    got = [max(map(lacking_pp, some)) for some in runs]
+    got = [max(map(shortfall_pp, some)) for some in runs]
     yield compared("W10", case, "honest tenant lacks from its first second on, pp", got, Goal(2))
     firsts = [max((HONEST.minimum - run.windows(HONEST.name)[0]) * 100 for run in some) for some in runs]
     yield compared("W10", case, "the same, first second, pp", firsts)
@@ -151,9 +151,9 @@ def _late(plan: Plan, here: Bench) -> Iterator[Figure]:
 
 def _case(plan: Plan, here: Bench, case: str, adversary: Adversary) -> Iterator[Figure]:
     runs = _runs(plan, here, case, [HONEST, adversary], adversary.mode in HOOKED_ONLY)
-    got = [max(map(lacking_pp, some)) if some else None for some in runs]
+    got = [max(map(shortfall_pp, some)) if some else None for some in runs]
     yield compared("W10", case, "honest tenant lacks, pp", got, Goal(2))
-    worst = [max(map(lacking_in_a_second_pp, some)) if some else None for some in runs]
+    worst = [max(map(second_shortfall_pp, some)) if some else None for some in runs]
     yield compared("W10", case, "the same, worst 1 s, pp", worst)
 
 

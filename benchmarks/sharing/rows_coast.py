@@ -52,7 +52,7 @@ class Coasted:
     before_pp: float
     until_coasting_ms: float
     idle_ms: float
-    lacking_ms: float
+    shortfall_ms: float
     farthest_percent: float  # of its part
     coasting_pp: float
     kept_percent: float  # of what all had together before
@@ -79,7 +79,7 @@ def coasted(run: Observed) -> Coasted:
         before_pp=_worst_of_all_pp(run, run.begin_ns, killed_ns),
         until_coasting_ms=until_ms,
         idle_ms=waited_ms - sum(had_ms.values()),
-        lacking_ms=max(t.minimum * waited_ms - had_ms[t.name] for t in TENANTS),
+        shortfall_ms=max(t.minimum * waited_ms - had_ms[t.name] for t in TENANTS),
         farthest_percent=max(coasting_pp[t.name] / t.minimum for t in TENANTS),
         coasting_pp=max(coasting_pp.values()),
         kept_percent=coasting / before * 100,
@@ -118,7 +118,7 @@ def c1(plan: Plan) -> Iterator[Figure]:
     yield Figure("C1", case, "until coasting, ms, median", None, statistics.median(until))
     yield worst("until coasting, ms, worst", until)
     yield worst("device idle until then, ms, worst", [run.idle_ms for run in runs])
-    yield worst("who waits lacks by then, ms, worst", [run.lacking_ms for run in runs])
+    yield worst("who waits lacks by then, ms, worst", [run.shortfall_ms for run in runs])
     yield worst("coasting, worst 1 s, % off its part", [run.farthest_percent for run in runs], Goal(NEAR * 100))
     yield worst("coasting, worst 1 s error, pp", [run.coasting_pp for run in runs])
     yield Figure("C1", case, "coasting, sum, % of before", None, min(run.kept_percent for run in runs))

@@ -30,13 +30,13 @@ class Listing:
         self.looked_at: list[int] = []
         machine = SimpleNamespace(jobs=self, reason=lambda job_id, now_ns: "")
         store = SimpleNamespace(ended_after=self.ended_after)
-        desk: Any = SimpleNamespace(
+        backend: Any = SimpleNamespace(
             machine=machine, store=store, clock=SimpleNamespace(now_ns=lambda: 0), next_id=len(live) + len(kept) + 1
         )
         self._live = {one.job_id: one for one in live}
         self._kept = kept
         host: Any = SimpleNamespace(node="n")
-        self.requests = JobRequests(host, desk)
+        self.requests = JobRequests(host, backend)
 
     def __iter__(self) -> Any:
         return iter(self._live)

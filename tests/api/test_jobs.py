@@ -318,7 +318,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "code", "named"), BAD)
-def test_what_cannot_be_meant(world: World, fields: dict[str, Any], code: str, named: str) -> None:
+def test_what_is_invalid(world: World, fields: dict[str, Any], code: str, named: str) -> None:
     got, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
     assert got == code
     assert named in message
@@ -535,7 +535,7 @@ BAD_QUEUES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "named"), BAD_QUEUES)
-def test_queues_that_cannot_be_meant(world: World, fields: dict[str, Any], named: str) -> None:
+def test_queues_that_are_invalid(world: World, fields: dict[str, Any], named: str) -> None:
     set_queue(world, name="high")
     set_queue(world, name="low", parent="high")
     before = dict(world.backend.tree)

@@ -88,9 +88,9 @@ def test_peer_credentials(directory: Path, count: int) -> None:
 
     async def main() -> None:
         async with opened(directory) as (inner, public):
-            told = await connect_as(public, 1234, 1235, groups)
-            assert told.startswith(f"Peer(uid=1234, gid=1235, gids={groups}, pid=")
-            assert "pid=0" not in told
+            reply = await connect_as(public, 1234, 1235, groups)
+            assert reply.startswith(f"Peer(uid=1234, gid=1235, gids={groups}, pid=")
+            assert "pid=0" not in reply
             assert await connect_as(public, 0, 0) != ""
             (first, _second) = inner.addresses
             assert inner.proxy.peer(first) is None  # gone, and forgotten

@@ -59,7 +59,7 @@ NOT_SERVED = {"/grpc.health.v1.Health/List"}
 NAMED_BY_STREAM = (Who.WORKER, Who.VIEWER)
 
 
-class Everybody:
+class AllRoles:
     """A node that lets every user connect, and one asker of each role."""
 
     def __init__(self, node: Node) -> None:
@@ -115,15 +115,15 @@ class Everybody:
 
 
 @pytest.fixture(scope="module")
-def all_of_them(fake_driver: Path) -> Iterator[Everybody]:
+def all_of_them(fake_driver: Path) -> Iterator[AllRoles]:
     with own_node(fake_driver) as node:
         node.directory.chmod(0o755)
         node.settings = {"socket_mode": '"0666"', "admin_group": f'"{ADMIN_GROUP.gr_name}"'}
         node.settings["slices_per_user_max"] = str(SLICES_PER_USER_MAX)
         node.start()
-        everybody = Everybody(node)
-        yield everybody
-        everybody.close()
+        roles = AllRoles(node)
+        yield roles
+        roles.close()
         assert node.stop() == 0
         assert "Traceback" not in node.log.read_text()
 
@@ -138,7 +138,7 @@ def all_of_them(fake_driver: Path) -> Iterator[Everybody]:
         (0, False, 0, 1000),
     ],
 )
-def test_whose_a_slice_is_when_nobody_is_named(
+def test_whose_a_slice_is_when_no_owner_is_named(
     monkeypatch: pytest.MonkeyPatch, daemon: int, admin: bool, asked: int, owner: int
 ) -> None:
     monkeypatch.setattr(server, "caller", lambda: Caller(1000, 1000, (), 1, admin))
@@ -260,7 +260,7 @@ def test_users_do_not_say_how_important_they_are(priority: int, most: int, may: 
 
 @pytest.mark.parametrize("role", [*ROLES, UNKNOWN])
 @pytest.mark.parametrize("path", sorted(METHODS))
-def test_every_method_by_every_role(all_of_them: Everybody, path: str, role: str) -> None:
+def test_every_method_by_every_role(all_of_them: AllRoles, path: str, role: str) -> None:
     row = METHODS[path]
     job_id = all_of_them.submit() if row.who in (Who.JOB_OWNER, *NAMED_BY_STREAM) else 0
     with all_of_them.slice() as made:
@@ -276,12 +276,12 @@ def test_every_method_by_every_role(all_of_them: Everybody, path: str, role: str
 
 
 @pytest.mark.parametrize("role", [UNKNOWN, *ROLES])
-def test_a_method_that_is_not_there(all_of_them: Everybody, role: str) -> None:
+def test_a_method_that_is_not_there(all_of_them: AllRoles, role: str) -> None:
     code, _, _ = all_of_them.askers[role].ask("/vgpud.v1alpha1.NodeService/Nope", "unary_unary", pb.GetNodeRequest())
     assert code == "UNIMPLEMENTED"
 
 
-def test_only_the_api_is_open_to_every_user(all_of_them: Everybody) -> None:
+def test_only_the_api_is_open_to_every_user(all_of_them: AllRoles) -> None:
     modes = {name: (all_of_them.node.runtime / name).stat().st_mode & 0o777 for name in ("vgpud.sock", "runtime.sock")}
     assert modes == {"vgpud.sock": 0o666, "runtime.sock": 0o660}
     private = all_of_them.node.runtime / "private"
@@ -289,7 +289,7 @@ def test_only_the_api_is_open_to_every_user(all_of_them: Everybody) -> None:
     assert (private / "vgpud.sock").stat().st_mode & 0o777 == 0o600
 
 
-def names(all_of_them: Everybody, role: str) -> set[str]:
+def names(all_of_them: AllRoles, role: str) -> set[str]:
     listed = {s.name for s in all_of_them.call(role, "ListSlices", pb.ListSlicesRequest()).slices}
     watched = all_of_them.call(role, "WatchSlices", pb.WatchSlicesRequest())
     assert {s.name for s in watched.slices} == listed
@@ -297,7 +297,7 @@ def names(all_of_them: Everybody, role: str) -> set[str]:
     return listed
 
 
-def test_slices_are_shown_to_their_owners_and_admins(all_of_them: Everybody) -> None:
+def test_slices_are_shown_to_their_owners_and_admins(all_of_them: AllRoles) -> None:
     with (
         all_of_them.slice() as mine,
         all_of_them.slice("other") as others,
@@ -309,13 +309,13 @@ def test_slices_are_shown_to_their_owners_and_admins(all_of_them: Everybody) -> 
         assert names(all_of_them, "root") == {mine.name, others.name, opened.name}
         assert names(all_of_them, "member of the admins' group") == {mine.name, others.name, opened.name}
         assert all_of_them.call("other", "GetSlice", pb.GetSliceRequest(name=opened.name)).slice.name == opened.name
-        told = all_of_them.refused("other", "DeleteSlice", pb.DeleteSliceRequest(name=opened.name, force=True))
-        assert opened.name in told
+        refusal = all_of_them.refused("other", "DeleteSlice", pb.DeleteSliceRequest(name=opened.name, force=True))
+        assert opened.name in refusal
         (device,) = all_of_them.call("other", "ListDevices", pb.ListDevicesRequest()).devices
         assert device.milli_reserved == 30  # of all, as a sum
 
 
-def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: Everybody) -> None:
+def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: AllRoles) -> None:
     spec = pb.SliceSpec(gpus_milli=10)
     for owner_uid in (-1, OTHER):
         request = pb.CreateSliceRequest(name="x", spec=spec, owner_uid=owner_uid)
@@ -326,14 +326,14 @@ def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: Everybo
             pb.SliceSpec(gpus_milli=10, priority=1),
             pb.SliceSpec(gpus_milli=10, service_class="latency"),
         ):
-            told = all_of_them.refused("owner", "CreateSlice", pb.CreateSliceRequest(name="x", spec=greedy))
-            assert "container_" in told
+            refusal = all_of_them.refused("owner", "CreateSlice", pb.CreateSliceRequest(name="x", spec=greedy))
+            assert "container_" in refusal
             all_of_them.refused("owner", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=greedy))
             all_of_them.call("root", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=greedy))
         all_of_them.call("owner", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=spec))
 
 
-def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_them: Everybody) -> None:
+def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_them: AllRoles) -> None:
     mine, others = all_of_them.submit(), all_of_them.submit("other")
     for role, seen, hidden in (("owner", mine, others), ("other", others, mine)):
         listed = {job.job_id for job in all_of_them.call(role, "ListJobs", pb.ListJobsRequest(all=True)).jobs}
@@ -360,13 +360,13 @@ class Garbage:
 
 
 @pytest.mark.parametrize("path", sorted(set(METHODS) - NOT_SERVED))
-def test_bytes_that_are_no_request_are_the_callers_mistake(all_of_them: Everybody, path: str) -> None:
+def test_bytes_that_are_no_request_are_the_callers_mistake(all_of_them: AllRoles, path: str) -> None:
     code, said, _ = all_of_them.ask("root", path, Garbage())
     assert code == "INVALID_ARGUMENT", (code, said)
     assert "the request's 3 bytes are not this method's message" in said
 
 
-def test_two_users_may_use_the_same_request_id(all_of_them: Everybody) -> None:
+def test_two_users_may_use_the_same_request_id(all_of_them: AllRoles) -> None:
     spec = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=10), command=["true"], directory="/", hold=True)
     request = pb.SubmitJobRequest(request_id="the-same", spec=spec)
     first, second = (all_of_them.call(role, "SubmitJob", request).job_ids for role in ("owner", "other"))
@@ -386,7 +386,7 @@ def test_two_users_may_use_the_same_request_id(all_of_them: Everybody) -> None:
     assert names == ["same-owner", "same-owner", "same-other", "same-other"]
 
 
-def test_a_user_cannot_have_all_the_watches(all_of_them: Everybody) -> None:
+def test_a_user_cannot_have_all_the_watches(all_of_them: AllRoles) -> None:
     path = "/vgpud.v1alpha1.EventService/WatchEvents"
     service, count = Watching(), WATCHERS_PER_USER_MAX
     for _ in range(count):
@@ -405,7 +405,7 @@ def test_a_user_cannot_have_all_the_watches(all_of_them: Everybody) -> None:
             assert all_of_them.ask(role, path, pb.WatchEventsRequest())[0] == "OK"
 
 
-def test_a_user_cannot_have_all_the_slices(all_of_them: Everybody) -> None:
+def test_a_user_cannot_have_all_the_slices(all_of_them: AllRoles) -> None:
     with contextlib.ExitStack() as made:
         for _ in range(SLICES_PER_USER_MAX):
             made.enter_context(all_of_them.slice())
@@ -417,29 +417,29 @@ def test_a_user_cannot_have_all_the_slices(all_of_them: Everybody) -> None:
         made.enter_context(all_of_them.slice("root", owner_uid=OWNER))
 
 
-def kinds(all_of_them: Everybody, role: str, slice_name: str) -> list[str]:
+def list_event_kinds(all_of_them: AllRoles, role: str, slice_name: str) -> list[str]:
     events = all_of_them.call(role, "ListEvents", pb.ListEventsRequest()).events
     return [event.kind for event in events if event.slice == slice_name]
 
 
-def test_events_are_shown_to_the_slices_owner_also_when_it_is_gone(all_of_them: Everybody) -> None:
+def test_events_are_shown_to_the_slices_owner_also_when_it_is_gone(all_of_them: AllRoles) -> None:
     with all_of_them.slice() as made:
         pass
     both = ["slice.created", "slice.deleted"]
-    assert kinds(all_of_them, "owner", made.name) == kinds(all_of_them, "root", made.name) == both
-    assert kinds(all_of_them, "other", made.name) == []
+    assert list_event_kinds(all_of_them, "owner", made.name) == list_event_kinds(all_of_them, "root", made.name) == both
+    assert list_event_kinds(all_of_them, "other", made.name) == []
     again = pb.CreateSliceRequest(name=made.name, spec=pb.SliceSpec(gpus_milli=10))
     all_of_them.call("other", "CreateSlice", again)  # another's, of the same name
-    assert kinds(all_of_them, "other", made.name) == ["slice.created"]
-    assert kinds(all_of_them, "owner", made.name) == both
+    assert list_event_kinds(all_of_them, "other", made.name) == ["slice.created"]
+    assert list_event_kinds(all_of_them, "owner", made.name) == both
     all_of_them.call("other", "DeleteSlice", pb.DeleteSliceRequest(name=made.name))
-    assert kinds(all_of_them, "other", made.name) == both
+    assert list_event_kinds(all_of_them, "other", made.name) == both
     first = all_of_them.call("other", "WatchEvents", pb.WatchEventsRequest()).event
     listed = all_of_them.call("other", "ListEvents", pb.ListEventsRequest()).events
     assert first == listed[0]
 
 
-def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them: Everybody) -> None:
+def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them: AllRoles) -> None:
     def shown(role: str) -> list[int]:
         return [p.uid for p in all_of_them.call(role, "ListProcesses", pb.ListProcessesRequest()).processes]
 
@@ -465,9 +465,11 @@ def test_the_table_in_the_documentation_is_this_one() -> None:
         f"| `{service.rpartition('.')[2]}/{method}` | {row.who.value} | {row.shows or '-'} |"
         for (service, _, method), row in ((path.rpartition("/"), row) for path, row in METHODS.items())
     }
-    told = {line for line in text.splitlines() if line.startswith("| `") and "Service/" in line.split("|")[1]}
-    told |= {line for line in text.splitlines() if line.startswith(("| `Health/", "| `ServerReflection/"))}
-    assert told == rows
+    documented_rows = {
+        line for line in text.splitlines() if line.startswith("| `") and "Service/" in line.split("|")[1]
+    }
+    documented_rows |= {line for line in text.splitlines() if line.startswith(("| `Health/", "| `ServerReflection/"))}
+    assert documented_rows == rows
 
 
 def test_a_user_has_only_so_many_streams_of_whatever_service() -> None:

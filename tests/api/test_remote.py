@@ -111,7 +111,7 @@ def test_a_forged_name_is_worth_nothing(site: Remote, monkeypatch: pytest.Monkey
     served(site, work)
 
 
-def test_a_list_that_cannot_be_read_admits_nobody(site: Remote) -> None:
+def test_a_list_that_cannot_be_read_admits_no_user(site: Remote) -> None:
     alice = site.certificate("alice")
 
     async def work(site: Remote) -> None:
@@ -142,8 +142,8 @@ def test_another_authority_is_refused_on_both_sides(site: Remote, tmp_path: Path
     async def work(site: Remote) -> None:
         blind = replace(stranger, authority=alice.authority)  # trusts the server, and is not trusted
         assert (await site.who(blind))[0] == "UNAVAILABLE"
-        told = await site.why(blind)
-        assert "ended the connection: another authority has issued your certificate" in told, told
+        reason = await site.why(blind)
+        assert "ended the connection: another authority has issued your certificate" in reason, reason
         assert (await site.who(stranger))[0] == "UNAVAILABLE"
         assert "has a certificate of another authority than this context's" in await site.why(stranger)
         assert await site.why(alice) == ""
@@ -198,19 +198,19 @@ def test_a_server_that_is_not_ours_gets_a_reason(site: Remote) -> None:
             assert "nothing listens on" in await site.why(alice, f"127.0.0.1:{free.getsockname()[1]}")
         plain = await asyncio.start_server(lambda r, w: w.write(b"SSH-2.0-OpenSSH\r\n"), "127.0.0.1", 0)
         async with plain:
-            told = await site.why(alice, f"127.0.0.1:{plain.sockets[0].getsockname()[1]}")
-        assert "does not speak TLS 1.3 as vgpud does" in told, told
+            reason = await site.why(alice, f"127.0.0.1:{plain.sockets[0].getsockname()[1]}")
+        assert "does not speak TLS 1.3 as vgpud does" in reason, reason
 
     served(site, work)
 
 
-def test_a_name_that_the_certificate_lacks(site: Remote) -> None:
+def test_a_name_that_the_certificate_does_not_have(site: Remote) -> None:
     alice = site.certificate("alice")
     issue.init(site.register, ["gpu1.example.org"], 30, renew=True)
 
     async def work(site: Remote) -> None:
-        told = await site.why(alice)
-        assert told.startswith("the daemon's certificate is not for 127.0.0.1: "), told
+        reason = await site.why(alice)
+        assert reason.startswith("the daemon's certificate is not for 127.0.0.1: "), reason
 
     served(site, work)
 
@@ -223,9 +223,11 @@ def test_a_clock_of_the_client_that_is_off(site: Remote, monkeypatch: pytest.Mon
         issue.init(site.register, [], -1, renew=True)
 
     async def work(site: Remote) -> None:
-        told = await site.why(alice)
-        assert "the daemon's certificate at" in told and "has expired, and this machine's clock shows" in told, told
-        assert "set the clock of this machine, or have the certificate renewed" in told
+        reason = await site.why(alice)
+        assert "the daemon's certificate at" in reason and "has expired, and this machine's clock shows" in reason, (
+            reason
+        )
+        assert "set the clock of this machine, or have the certificate renewed" in reason
 
     monkeypatch.setattr(Register, "check", lambda self, now_s: None)
     served(site, work)
@@ -420,9 +422,9 @@ def test_a_second_daemon_on_the_port(site: Remote) -> None:
     with socket.socket() as first:
         first.bind(("127.0.0.1", 0))
         first.listen()
-        told = refused_to_listen(site, port=first.getsockname()[1])
-    assert isinstance(told, ConflictError)
-    assert "another program listens on 127.0.0.1:" in str(told) and "choose another port" in str(told)
+        reason = refused_to_listen(site, port=first.getsockname()[1])
+    assert isinstance(reason, ConflictError)
+    assert "another program listens on 127.0.0.1:" in str(reason) and "choose another port" in str(reason)
 
 
 def test_an_address_of_another_machine(site: Remote) -> None:

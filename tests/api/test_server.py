@@ -44,8 +44,8 @@ def detail(error: grpc.RpcError, kind: Any) -> Any:
 def test_node_and_devices(node: Node) -> None:
     node.env = {"FAKE_DEVICES": "3"}
     node.start()
-    told = node.nodes.GetNode(pb.GetNodeRequest()).node
-    assert (told.name, told.abi_version, told.mode, told.simulated) == ("n1", 3, "coast", False)
+    reply = node.nodes.GetNode(pb.GetNodeRequest()).node
+    assert (reply.name, reply.abi_version, reply.mode, reply.simulated) == ("n1", 3, "coast", False)
     devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert [d.index for d in devices] == [0, 1, 2]
     assert {d.node for d in devices} == {"n1"}
@@ -184,7 +184,7 @@ def test_update_and_delete(node: Node) -> None:
     node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a"))
     assert node.names() == []
     assert not (node.runtime / "slices" / "a").exists()
-    assert node.kinds() == ["slice.created", "slice.updated", "slice.deleted"]
+    assert node.event_kinds() == ["slice.created", "slice.updated", "slice.deleted"]
 
 
 def test_an_update_tells_what_has_changed(node: Node) -> None:

@@ -79,7 +79,7 @@ def viewing(backend: FakeBackend) -> Viewing:
     return Viewing(backend, find, lambda job: pb.Job(job_id=job.job_id, state=job.state.value))
 
 
-def test_a_viewer_that_was_not_told_that_another_has_joined() -> None:
+def test_a_viewer_that_was_not_notified_that_another_has_joined() -> None:
     """Its keeper could not tell it, and it does not take the terminal back."""
 
     async def both() -> None:

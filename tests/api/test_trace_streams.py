@@ -47,13 +47,13 @@ class Source:
 
 def test_watchers_hear_of_their_devices_and_of_how_they_stood() -> None:
     source = Source()
-    told = Tracing(source)
+    tracing = Tracing(source)
 
     async def story() -> None:
-        with told.watch({"a"}) as first:
+        with tracing.watch({"a"}) as first:
             source.put("a")
             source.put("b")
-            with told.watch({"a", "b"}) as second:
+            with tracing.watch({"a", "b"}) as second:
                 source.put("b")
                 assert [e.kind for e in await second.take()] == ["regime", "waits"]
                 assert [(e.device_uuid, e.kind) for e in await first.take()] == [
@@ -80,7 +80,7 @@ def test_a_failed_watch_leaves_nothing_on() -> None:
     assert not source.on
 
 
-def test_a_watch_that_cannot_begin_leaves_nothing_on_and_nobody_behind() -> None:
+def test_a_watch_that_cannot_begin_leaves_nothing_on_and_no_watcher_behind() -> None:
     class Broken(Source):
         def trace(self, on: bool) -> None:
             super().trace(on)
@@ -88,27 +88,27 @@ def test_a_watch_that_cannot_begin_leaves_nothing_on_and_nobody_behind() -> None
                 raise OSError(12, "no memory")  # on the second device of two
 
     source = Broken()
-    told = Tracing(source)
+    tracing = Tracing(source)
     for _ in range(2):
-        with pytest.raises(OSError, match="no memory"), told.watch({"a"}):
+        with pytest.raises(OSError, match="no memory"), tracing.watch({"a"}):
             raise AssertionError("it did begin")
     assert not source.on
 
 
-def test_slow_watchers_lose_the_newest_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_watchers_lose_the_newest_and_are_notified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_streams, "WATCHER_EVENTS_MAX", 5)
     monkeypatch.setattr(trace_streams, "BATCH_EVENTS", 3)
     source = Source()
-    told = Tracing(source)
+    tracing = Tracing(source)
 
     async def story() -> None:
-        with told.watch({"a"}) as watcher:
+        with tracing.watch({"a"}) as watcher:
             for number in range(8):
                 source.put("a", lost=10 * (number == 6))
-            told.hand_out()
+            tracing.hand_out()
             assert len(await watcher.take()) == 3
             source.put("a")
-            told.hand_out()
+            tracing.hand_out()
             rest = await watcher.take()
             assert [e.lost_count for e in rest] == [0, 0, 14]
             assert await watcher.take() == []
@@ -129,7 +129,7 @@ def watched(node: Node) -> Iterator[Any]:
     stream.cancel()
 
 
-def test_gates_of_a_slice_and_its_neighbour_are_told(watched: Any, node: Node) -> None:
+def test_gates_of_a_slice_and_its_neighbour_are_reported(watched: Any, node: Node) -> None:
     node.create("b", 250)
     tenants = [client.attach(node.socket(name)) for name in "ab"]
     heard: set[tuple[str, str]] = set()
@@ -146,7 +146,7 @@ def test_the_stream_ends_with_its_slice(watched: Any, node: Node) -> None:
     assert all(answer is not None for answer in watched)
 
 
-def test_how_a_slice_ended_is_told_to_slow_readers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_a_slice_ended_is_reported_to_slow_readers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_streams, "BATCH_EVENTS", 3)
     source = Source()
     made = Slice("a", "uid", 1, Spec(250), (Share("a", 250, 250, 1, 1),), False, 0, 0)
@@ -205,7 +205,7 @@ def test_a_daemon_that_stops_ends_its_watches(watched: Any, node: Node) -> None:
         stream.cancel()
 
 
-def test_nobody_can_watch_what_is_not_there(node: Node) -> None:
+def test_no_user_can_watch_what_is_not_there(node: Node) -> None:
     node.start()
     with pytest.raises(grpc.RpcError) as error:
         next(node.slices.WatchTrace(pb.WatchTraceRequest(name="none")))
@@ -213,7 +213,7 @@ def test_nobody_can_watch_what_is_not_there(node: Node) -> None:
     assert "vgpu slice ls" in error.value.details()
 
 
-def test_those_who_leave_make_room(node: Node) -> None:
+def test_watchers_that_leave_free_their_places(node: Node) -> None:
     node.start()
     node.create("a", 250)
     streams = [node.slices.WatchTrace(pb.WatchTraceRequest(name="a")) for _ in range(64)]  # as many as may watch

@@ -77,7 +77,7 @@ async def guarded(clock: Clock, uid: int, method: Callable[..., Any], make: Any 
 
 
 @on_a_clock
-async def test_who_is_overdrawn_waits_and_nobody_else(clock: Clock) -> None:
+async def test_who_is_overdrawn_waits_and_no_other(clock: Clock) -> None:
     clock.overdraw(ALICE)
     await clock.turns.wait(BOB)
     await clock.turns.wait(ADMINS)
@@ -107,7 +107,7 @@ async def test_users_take_turns_and_what_has_begun_goes_first(clock: Clock) -> N
 
 
 @on_a_clock
-async def test_another_users_debt_delays_nobody(clock: Clock) -> None:
+async def test_another_users_debt_delays_no_other(clock: Clock) -> None:
     """The timer was set to when Alice may go on, seconds later; users that arrive meanwhile need not wait."""
     clock.overdraw(ALICE)
     clock.turns.charge(BOB, 1)
@@ -125,7 +125,7 @@ async def test_another_users_debt_delays_nobody(clock: Clock) -> None:
 
 
 @on_a_clock
-async def test_a_debt_is_looked_at_anew_when_the_others_have_gone(clock: Clock) -> None:
+async def test_a_debt_is_looked_at_again_when_the_others_have_gone(clock: Clock) -> None:
     """Alone a user's debt is paid ten times sooner than it seemed when they began to wait."""
     loop = asyncio.get_running_loop()
     clock.turns.charge(BOB, 1)

@@ -61,7 +61,7 @@ class Part:
     met: int = 0  # the last meeting that was launched
     computed_ns: int = 0
     due_ns: int = 0
-    told: tuple[object, ...] = ()  # what the last step knew
+    known_state: tuple[object, ...] = ()  # what the last step knew
 
 
 class GangWorld:
@@ -192,10 +192,10 @@ class GangWorld:
         for index, part in enumerate(self.parts):
             self._read_board(index)
             row = part.row
-            told = (row.outstanding, row.wants, row.quiet, row.gang_stop, row.gang_turns, row.gang_go, row.gang_busy)
-            if self.now_ns < part.due_ns and told == part.told:
+            state = (row.outstanding, row.wants, row.quiet, row.gang_stop, row.gang_turns, row.gang_go, row.gang_busy)
+            if self.now_ns < part.due_ns and state == part.known_state:
                 continue
-            part.told = told
+            part.known_state = state
             part.due_ns = min(part.pair.step(self.now_ns), self.now_ns + HEARTBEAT_NS)
             self.steps += 1
 

@@ -69,7 +69,7 @@ def slow_toggle(s: Slice, step: int, now_ns: int) -> None:
     s.wants = now_ns // (10 * MS) % 2 == 0
 
 
-def boast(told: float, processes: int = 1, busy: float = 1) -> Callable[[Slice, int, int], None]:
+def boast(claimed_part: float, processes: int = 1, busy: float = 1) -> Callable[[Slice, int, int], None]:
     """Each of its processes says that it has work outstanding for a part of the time, and completes so much of it."""
     seen_ns = 0
 
@@ -84,7 +84,7 @@ def boast(told: float, processes: int = 1, busy: float = 1) -> Callable[[Slice, 
         s.drained_ns = now_ns
         s.busy_total_ns += passed_ns * s.running
         s.active_total_ns += passed_ns * s.running
-        s.done_total_ns += int(passed_ns * s.running * told)
+        s.done_total_ns += int(passed_ns * s.running * claimed_part)
 
     return page
 

@@ -34,13 +34,13 @@ def shares(world: World) -> list[float]:
     return [t.share(SETTLED_NS, world.now_ns) for t in world.tenants]
 
 
-def told_too_little(minimum: int, load: Load, lie: Callable[[str, int], int]) -> float:
+def measure_underreporting(minimum: int, load: Load, lie: Callable[[str, int], int]) -> float:
     """What a slice gets beside one that saturates."""
     neighbour = tenant(2, 1000 - minimum, 1000, LOADS["saturating"])
     return shares(World([tenant(1, minimum, 1000, replace(load, lie=lie)), neighbour], Arbiter()))[0]
 
 
-def told_twice(maximum: int, load: Load) -> float:
+def measure_double_reporting(maximum: int, load: Load) -> float:
     """What the neighbour gets of one that works and tells twice as much."""
     liar = replace(load, lie=lambda name, ns: 2 * ns if name == "done" else ns)
     return shares(World([tenant(1, maximum, maximum, load), tenant(2, 500, 1000, liar)], Arbiter()))[0]
@@ -56,11 +56,14 @@ def main() -> None:
     """Prints a line for each case."""
     for minimum in (100, 400):
         for what, load in LOADS.items():
-            for lie, told in TOO_LITTLE.items():
-                print(f"min {minimum} {what}, {lie}: {told_too_little(minimum, load, told):.3f}", flush=True)
+            for lie, distort in TOO_LITTLE.items():
+                print(f"min {minimum} {what}, {lie}: {measure_underreporting(minimum, load, distort):.3f}", flush=True)
     for maximum in (100, 200, 400):
         for what, load in LOADS.items():
-            print(f"max {maximum} {what}, neighbour tells twice: {told_twice(maximum, load):.3f}", flush=True)
+            print(
+                f"max {maximum} {what}, neighbour tells twice: {measure_double_reporting(maximum, load):.3f}",
+                flush=True,
+            )
             for busy, latency in ((1, False), (1, True), (0.8, False)):
                 had = boasted(maximum, load, busy, latency)
                 print(f"max {maximum} {what}, neighbour boasts {busy} {latency}: {had:.3f}", flush=True)

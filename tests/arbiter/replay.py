@@ -89,12 +89,12 @@ class Replay:
         return next(s for s in self.pair.slices if s.ident == ident)
 
     def _tell(self, record: Record) -> None:
-        told = self._slice(record.slice_id)
+        slice_ = self._slice(record.slice_id)
         bits, *values = record.values
         for bit, name in enumerate(FLAGS):
-            setattr(told, name, bool(bits >> bit & 1))
+            setattr(slice_, name, bool(bits >> bit & 1))
         for name, value in zip(INPUTS, values, strict=False):
-            setattr(told, name, value)
+            setattr(slice_, name, value)
 
     def _step(self, record: Record) -> None:
         deadline_ns = self.pair.step(record.time_ns)

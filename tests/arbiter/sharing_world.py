@@ -38,7 +38,7 @@ class Load:
     attach_ns: int = NEVER
     active_ns: int = 0
     idle_ns: int = 0
-    told_ns: int = NEVER  # the most that its shim forecasts, for work whose cost it cannot know
+    forecast_max_ns: int = NEVER  # the most that its shim forecasts, for work whose cost it cannot know
     lie: Callable[[str, int], int] | None = None
 
 
@@ -67,7 +67,7 @@ class Process:
     active_total_ns: int = 0
     active_since_ns: int = 0
     dry_ns: int = 0  # when the device had done all of its work, by the device's clock
-    told_ns: int = 0
+    reported_ns: int = 0
     ahead: bool = False  # its time is counted already
     ahead_ns: int = 0  # time with work outstanding that need not be counted
     read_busy: bool = False  # when it was last read
@@ -451,21 +451,21 @@ class World:
             "done": p.completed * p.load.kernel_ns,
         }
         for name, value_ns in true_ns.items():
-            told_ns = p.load.lie(name, value_ns) if p.load.lie else value_ns
+            reported_ns = p.load.lie(name, value_ns) if p.load.lie else value_ns
             before_ns = p.counted_ns.get(name, 0)
             most_ns = p.counted_ns["busy"] if name == "done" else before_ns + self.now_ns - p.read_ns
-            p.counted_ns[name] = max(before_ns, min(told_ns, most_ns))
+            p.counted_ns[name] = max(before_ns, min(reported_ns, most_ns))
             if name == "busy":
-                self._note_ahead(p, told_ns, p.counted_ns[name] - before_ns)
+                self._note_ahead(p, reported_ns, p.counted_ns[name] - before_ns)
         p.read_ns, p.read_busy = self.now_ns, p.seen_busy
 
-    def _note_ahead(self, p: Process, told_ns: int, more_ns: int) -> None:
+    def _note_ahead(self, p: Process, reported_ns: int, more_ns: int) -> None:
         """Whether its time has been counted earlier, see is_counted_ahead() of arbiter/pages.c."""
         p.ahead_ns = min(p.ahead_ns + 2 * more_ns, 100 * MS)
         passed_ns = self.now_ns - p.read_ns
-        p.ahead = p.read_busy and not more_ns and p.told_ns != told_ns and p.ahead_ns >= passed_ns
+        p.ahead = p.read_busy and not more_ns and p.reported_ns != reported_ns and p.ahead_ns >= passed_ns
         p.ahead_ns -= passed_ns * p.ahead
-        p.told_ns = told_ns
+        p.reported_ns = reported_ns
 
     def _report(self, t: Tenant) -> None:
         row = self._rows[t.ident]
@@ -493,7 +493,7 @@ class World:
             row.quiet = bool(live) and all(p.drained == word for p in live)
             row.noticed = any(p.noticed == word for p in live)
             row.drained_ns = max([row.close_ns, *(p.drained_at_ns for p in live if p.drained == word)])
-            left_ns = sum(min(p.left_ns, p.load.told_ns) for p in live if p.noticed == word)
+            left_ns = sum(min(p.left_ns, p.load.forecast_max_ns) for p in live if p.noticed == word)
             row.drain_expected_ns = self.now_ns + left_ns if left_ns else 0
 
     def _step(self, at_ns: int) -> None:

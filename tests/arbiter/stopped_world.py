@@ -122,10 +122,10 @@ class StoppedWorld(World):
             p.read_ns = self.now_ns
             self._settled_ns = self.now_ns + SETTLING_NS
         left_out = self._left_out.setdefault(p, {})
-        told: dict[str, int] = {}
+        values: dict[str, int] = {}
 
         def less(name: str, value_ns: int) -> int:
-            told[name] = value_ns
+            values[name] = value_ns
             return max(0, value_ns - left_out.get(name, 0))
 
         honest = p.load.lie
@@ -133,5 +133,5 @@ class StoppedWorld(World):
         super()._read(p)
         p.load.lie = honest
         if self.now_ns < self._settled_ns:
-            for name, value_ns in told.items():
+            for name, value_ns in values.items():
                 left_out[name] = value_ns - p.counted_ns[name]

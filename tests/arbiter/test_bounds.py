@@ -70,8 +70,8 @@ def all_backlogged(draw: st.DrawFn) -> list[Tenant]:
 def mixed(draw: st.DrawFn) -> list[Tenant]:
     """The first is backlogged, the others may be anything."""
     first, *others = draw(minima)
-    kinds = [draw(st.sampled_from((backlogged, pausing, pausing))) for _ in others]
-    found = [draw(kind(ident, milli)) for ident, (kind, milli) in enumerate(zip(kinds, others, strict=True), 1)]
+    load_types = [draw(st.sampled_from((backlogged, pausing, pausing))) for _ in others]
+    found = [draw(kind(ident, milli)) for ident, (kind, milli) in enumerate(zip(load_types, others, strict=True), 1)]
     return [draw(backlogged(0, first)), *found]
 
 

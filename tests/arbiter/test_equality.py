@@ -101,8 +101,8 @@ def play(pair: Pair, draw: random.Random) -> set[str]:
         now_ns += passed_ns
         for s in pair.slices:
             pages[s.ident].fill(s, passed_ns, now_ns)
-        told_ns = now_ns if draw.random() < 0.98 else now_ns - draw.randrange(now_ns)  # a clock that runs back
-        deadline_ns = pair.step(told_ns)
+        clock_ns = now_ns if draw.random() < 0.98 else now_ns - draw.randrange(now_ns)  # a clock that runs back
+        deadline_ns = pair.step(clock_ns)
         assert pair.last_ns < deadline_ns <= NEVER, "the arbiter would spin"
         seen.update(s.state.name for s in pair.slices)
         seen.update("saturating" for s in pair.slices if s.saturating)

@@ -139,7 +139,7 @@ def meetings(given: list[list[Role]] | None, milliseconds: int = 1500) -> list[i
     return [gang.meetings for gang in gangs]
 
 
-def test_nobody_leads_a_ring() -> None:
+def test_no_device_leads_a_ring() -> None:
     assert ring_roles() == [[Role.OPEN] * 2] * 3
 
 

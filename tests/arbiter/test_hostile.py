@@ -107,8 +107,8 @@ def test_turns_of_small_kernels_take_nothing_of_their_owners_maximum(maximum: in
     world.run(SECOND)
     done = len(owner.processes[0].latencies_ns)
     assert done >= 190, f"{done} of 200 kernels"
-    used, told = owner.share(0, world.now_ns), pair.slices[0].charged_ns / world.now_ns
-    assert told <= 1.5 * used, f"told to have used {told:.4f} of the device, had {used:.4f}"
+    used, charged_part = owner.share(0, world.now_ns), pair.slices[0].charged_ns / world.now_ns
+    assert charged_part <= 1.5 * used, f"told to have used {charged_part:.4f} of the device, had {used:.4f}"
 
 
 @pytest.mark.parametrize("claim", ["give_up", "toggle", "outstanding"])

@@ -30,7 +30,7 @@ def shares(seconds: int, *tenants: Tenant) -> list[float]:
 
 ENTITLED_PPM = (500_000, 300_000, 200_000)
 #: nothing is known of a kernel that is the first of its kind
-NEW: dict[str, Any] = {"told_ns": MS}
+NEW: dict[str, Any] = {"forecast_max_ns": MS}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_change_of_class_moves_no_lag() -> None:
         assert [lag_of(device, s) for s in device.slices] == pytest.approx(before_ns, abs=10 * US)
 
 
-def test_who_is_let_in_while_another_pauses_makes_room_when_that_one_is_back() -> None:
+def test_a_slice_admitted_while_another_pauses_frees_memory_when_that_one_is_back() -> None:
     first, second = shares(4, pausing(20, 300), tenant(2, 250, 1000))
     assert first >= 0.73
     assert second >= 0.24
@@ -123,7 +123,7 @@ def test_a_pause_is_no_time_that_is_saved_up() -> None:
     assert second >= 0.65
 
 
-def test_who_is_gone_keeps_nobody_waiting() -> None:
+def test_who_is_gone_delays_no_other() -> None:
     """However much the one who stays has had."""
     goes = tenant(1, 750, 1000, Load(end_ns=4 * SECOND))
     stays = tenant(2, 250, 1000, Load(SECOND, 1))

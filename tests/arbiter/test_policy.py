@@ -100,7 +100,7 @@ def test_kernels_of_a_second_become_overlap_and_debt() -> None:
     assert row(world, 2).overruns > 0
 
 
-def test_who_waits_at_its_gate_for_seconds_is_not_taken_for_idle() -> None:
+def test_a_slice_that_waits_at_its_gate_for_seconds_is_not_taken_for_idle() -> None:
     """Its page's clock is a part in a million slow. As long as a debt lasts it neither works nor pauses."""
     slow = {"lie": lambda name, ns: ns - ns // 1_000_000 if name == "active" else ns}
     world = World([saturating(1, 250, 1000, 1_000_000, **slow), saturating(2, 750, 1000)], Pair())
@@ -158,7 +158,7 @@ def test_what_others_leave_idle_is_borrowed_and_given_back() -> None:
     assert row(world, 1).borrowed_ns > SECOND
 
 
-def test_who_comes_back_has_half_at_once_and_its_guarantee_soon() -> None:
+def test_a_slice_that_is_back_has_half_at_once_and_its_guarantee_soon() -> None:
     """What the other one borrowed before is no debt of its guarantee, either."""
     coming = [Load(active_ns=300 * MS, idle_ns=300 * MS)]
     world = run([saturating(1, 250, 1000), tenant(2, 750, 1000, *coming)])
@@ -197,7 +197,7 @@ def test_an_idle_holder_pays_nothing_for_a_waiter_over_its_cap() -> None:
     assert used_ns / 2 < row(world, 1).charged_ns < 2 * used_ns
 
 
-def test_time_in_which_the_arbiter_stood_still_is_charged_to_nobody() -> None:
+def test_time_in_which_the_arbiter_stood_still_is_charged_to_no_slice() -> None:
     """Its process was stopped; the gates stayed as they were meanwhile."""
     world = run([saturating(1, 500, 1000), saturating(2, 500, 1000)], 1)
     charged_ns = [row(world, t.ident).charged_ns for t in world.tenants]
@@ -247,14 +247,14 @@ def test_a_drain_of_a_second_is_not_waited_for() -> None:
 
 
 def test_work_that_says_nothing_of_its_end_is_waited_for_no_longer_than_bound_and_overrun() -> None:
-    world = run([saturating(1, 500, 500, 60_000, told_ns=0), saturating(2, 500, 500)])
+    world = run([saturating(1, 500, 500, 60_000, forecast_max_ns=0), saturating(2, 500, 500)])
     params = Params()
     waits = waits_for_drains(world, 2, 1)
     assert max(waits) <= params.bound_ns + params.overrun_ns + MS // 4
     assert sum(wait > params.bound_ns for wait in waits) > 5 and row(world, 1).overruns > 5
 
 
-def test_kernels_that_are_waited_for_cost_nobody_a_change_of_context() -> None:
+def test_kernels_that_are_waited_for_cost_no_slice_a_change_of_context() -> None:
     """40 ms of the one, 40 ms of the other: over 5 s each has half but for part of such a turn."""
     world = run([saturating(1, 500, 500, 40_000), saturating(2, 500, 500)], 8)
     assert world.total(2 * SECOND, 8 * SECOND) > 0.997
@@ -278,7 +278,7 @@ def test_a_stopped_tenant_costs_the_others_next_to_nothing() -> None:
 
 def test_work_that_waits_for_its_own_thread_is_let_in_now_and_then() -> None:
     """A stream waits for a word that a thread at the gate would write: endless work, and no bucket left."""
-    stuck = tenant(1, 500, 500, Load(1000 * SECOND, 1, told_ns=MS))
+    stuck = tenant(1, 500, 500, Load(1000 * SECOND, 1, forecast_max_ns=MS))
     world = run([stuck, saturating(2, 500, 500)], 4)
     let_in = opened(world, 1, 2 * SECOND)
     assert len(let_in) >= 5
@@ -287,10 +287,10 @@ def test_work_that_waits_for_its_own_thread_is_let_in_now_and_then() -> None:
 
 def test_what_is_known_to_take_long_by_now_is_let_in_no_more() -> None:
     """Nothing was known of its first kernel when its gate was closed."""
-    long = saturating(1, 500, 1000, 3_000_000, told_ns=MS)
+    long = saturating(1, 500, 1000, 3_000_000, forecast_max_ns=MS)
     world = run([long, saturating(2, 500, 1000)], 1)
     let_in = opened(world, 1, 500 * MS)
-    long.loads[0].told_ns = NEVER
+    long.loads[0].forecast_max_ns = NEVER
     world.run(3 * SECOND)
     assert len(let_in) >= 5
     assert opened(world, 1, 1100 * MS) == []

@@ -160,7 +160,7 @@ def _control_at(field: str) -> int:
     return at("vg_control_device", field)
 
 
-def test_silent_connections_of_one_user_keep_nobody_out(node: Node) -> None:
+def test_silent_connections_of_one_user_keep_no_other_user_out(node: Node) -> None:
     """They are bounded for all slices together, and each is closed after two seconds."""
     node.start()
     for name in "abc":
@@ -180,7 +180,7 @@ def test_silent_connections_of_one_user_keep_nobody_out(node: Node) -> None:
         sock.close()
 
 
-def test_who_sends_what_is_no_message_keeps_nobody_waiting(node: Node) -> None:
+def test_who_sends_what_is_no_message_delays_no_other(node: Node) -> None:
     """Python answered each of them, and nothing was accepted while it did."""
     node.start()
     node.create("a", 100, spec=MEMORY)

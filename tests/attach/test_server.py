@@ -159,7 +159,7 @@ def test_wrong_message_is_answered_and_nothing_comes_of_it(shared: Node, name: s
         assert "\n" not in answer.text
         assert not answer.fds
         assert answer.sock.recv(1) == b"", "the daemon hangs up"
-        assert ("attach.refused", made) in shared.kinds_and_slices()
+        assert ("attach.refused", made) in shared.event_kinds_and_slices()
     assert shared.get(made).processes == 0
     tenant = client.attach(path)
     assert tenant.status == client.OK
@@ -181,7 +181,7 @@ def test_garbage_does_not_harm(node: Node) -> None:
                 client.receive(sock)
         sock.close()
     assert client.attach(node.socket()).status == client.OK
-    refused = node.kinds().count("attach.refused")
+    refused = node.event_kinds().count("attach.refused")
     assert 0 < refused < 100, "the event log is not flooded"
 
 
@@ -244,16 +244,16 @@ def test_other_users_are_refused(node: Node) -> None:
     node.directory.chmod(0o755)
     script = "import os, sys; sys.path.insert(0, sys.argv[1]); import client; os.setuid(54321);"
     script += "t = client.attach(sys.argv[2]); print(t.status, t.text)"
-    told = []
+    reasons = []
     for name in ("a", "b"):
         command = [sys.executable, "-I", "-S", "-c", script, str(Path(client.__file__).parent), node.socket(name)]
-        told.append(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
-    assert told[0].startswith(f"{client.DENIED} ")
-    assert "uid 12345" in told[0]
-    assert "54321" in told[0]
-    assert told[1].startswith(f"{client.OK} ")
-    eventually(lambda: "attach.refused" in node.kinds(), "the event")
-    assert node.kinds().count("attach.refused") == 1
+        reasons.append(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert reasons[0].startswith(f"{client.DENIED} ")
+    assert "uid 12345" in reasons[0]
+    assert "54321" in reasons[0]
+    assert reasons[1].startswith(f"{client.OK} ")
+    eventually(lambda: "attach.refused" in node.event_kinds(), "the event")
+    assert node.event_kinds().count("attach.refused") == 1
 
 
 def test_query_is_no_tenant(node: Node) -> None:
@@ -357,7 +357,7 @@ def test_program_without_a_slice_is_noticed(node: Node, listed: Path) -> None:
     written = listed.with_name("written")
     written.write_text(f"{ours.pid} 4242")
     written.rename(listed)
-    eventually(lambda: "device.stranger" in node.kinds(), "the notice")
+    eventually(lambda: "device.stranger" in node.event_kinds(), "the notice")
     assert [m for m in node.messages("device.stranger") if not m.startswith("pid 4242 ")] == []
     kill(ours)
 
@@ -371,8 +371,8 @@ def test_faults_of_the_device_are_events(node: Node) -> None:
     written = node.directory / "written"
     written.write_text("31")
     written.rename(report)
-    eventually(lambda: ("device.xid", "a") in node.kinds_and_slices(), "the notice")
-    assert node.kinds().count("device.xid") == 1
+    eventually(lambda: ("device.xid", "a") in node.event_kinds_and_slices(), "the notice")
+    assert node.event_kinds().count("device.xid") == 1
     kill(program)
 
 
@@ -493,7 +493,7 @@ def test_directories_in_the_place_of_sockets_do_not_keep_the_daemon_from_startin
     node.start()
     assert client.attach(node.socket()).status == client.OK
     assert [path.name for path in Path(node.socket()).parent.iterdir()] == ["attach.sock"]
-    assert "slice.lost" not in node.kinds()
+    assert "slice.lost" not in node.event_kinds()
 
 
 def test_chatter_after_the_greeting_is_not_heard(node: Node) -> None:
@@ -528,7 +528,7 @@ def test_resumed_credit_is_counted_and_bounded(node: Node) -> None:
     assert (honest.status, liar.status) == (client.OK, client.OK)
     held = {p.program: p.devices[0].mem_held_bytes for p in node.processes()}
     assert held == {"liar": 2 * GIB} or sum(held.values()) <= 2 * GIB
-    assert "memory.over_limit" in node.kinds()
+    assert "memory.over_limit" in node.event_kinds()
 
 
 def test_between_connections_to_many_slices_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.cluster.acceptance import faults, forecast, records, workload
-from benchmarks.cluster.acceptance.site import KINDS, SLURMCTLD
+from benchmarks.cluster.acceptance.site import PROCESS_NAMES, SLURMCTLD
 from benchmarks.cluster.acceptance.workload import QUEUES, Submission
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.simulate.engine import Costs
@@ -69,8 +69,8 @@ def test_jobs_come_after_earlier_ones() -> None:
 
 def test_each_daemon_is_killed() -> None:
     planned = faults.plan(600, 1)
-    assert planned == faults.plan(600, 1) and {fault.kind for fault in planned} == set(KINDS)
-    assert len(planned) >= 20 and len(faults.plan(5, 1)) == len(KINDS)
+    assert planned == faults.plan(600, 1) and {fault.kind for fault in planned} == set(PROCESS_NAMES)
+    assert len(planned) >= 20 and len(faults.plan(5, 1)) == len(PROCESS_NAMES)
     assert [fault.at_s for fault in planned] == sorted(fault.at_s for fault in planned) and planned[-1].at_s < 600
 
 

@@ -46,7 +46,7 @@ def run(
 def test_coasting_begins_where_both_have_their_parts_in_a_period(stuck_ms: int) -> None:
     found = coasted(run(stuck_ms))
     assert found.until_coasting_ms == max(0, stuck_ms - 15), "a's first slot is the last quarter of the window"
-    assert found.lacking_ms == pytest.approx(found.until_coasting_ms / 4, abs=0.1)
+    assert found.shortfall_ms == pytest.approx(found.until_coasting_ms / 4, abs=0.1)
     assert found.idle_ms == pytest.approx(0, abs=0.1)
     assert found.before_pp == pytest.approx(0, abs=0.01)
     assert found.kept_percent == pytest.approx(100, abs=0.01)
@@ -56,7 +56,7 @@ def test_who_never_coasts_is_far_from_its_part() -> None:
     found = coasted(run(stuck_ms=3000))
     assert found.until_coasting_ms == math.inf
     assert found.farthest_percent == math.inf, "there is no second of coasting"
-    assert found.lacking_ms == pytest.approx(750, abs=1)
+    assert found.shortfall_ms == pytest.approx(750, abs=1)
 
 
 def test_shares_while_coasting_are_judged_against_the_part_itself() -> None:

@@ -153,10 +153,13 @@ def test_files_are_not_written_through_links(register: Register, tmp_path: Path)
     assert victim.read_text() == "as it was"
 
 
-def test_what_is_revoked_is_told_as_it_is_then(register: Register, tmp_path: Path) -> None:
+def test_what_is_revoked_is_reported_as_it_is_then(register: Register, tmp_path: Path) -> None:
     issue.user(register, ALICE, 7, tmp_path / "alice.json")
-    (told,) = register.revoke("alice", time.time_ns() / 1e9)
-    assert (told.state(time.time_ns() / 1e9), told) == ("revoked", register.read_certificates()[told.sha256])
+    (revocation,) = register.revoke("alice", time.time_ns() / 1e9)
+    assert (revocation.state(time.time_ns() / 1e9), revocation) == (
+        "revoked",
+        register.read_certificates()[revocation.sha256],
+    )
 
 
 def test_many_at_the_same_time_are_all_listed(register: Register, tmp_path: Path) -> None:

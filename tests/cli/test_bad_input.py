@@ -171,8 +171,8 @@ def test_socket_without_permission(daemon: Any, tmp_path: Path, mode: int, named
     imports = (
         "import os, grp, pwd; import vgpud.cli.common.client, vgpud.cli.slices.slice; from vgpud.cli.main import main"
     )
-    become_nobody = f"{imports}; os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
-    command = [sys.executable, "-c", become_nobody, "--host", daemon.host, "slice", "create", "a", "--gpus", "0.5"]
+    become_other_user = f"{imports}; os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
+    command = [sys.executable, "-c", become_other_user, "--host", daemon.host, "slice", "create", "a", "--gpus", "0.5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == DENIED, done
     assert str(daemon.socket) in one_line(done.stderr)

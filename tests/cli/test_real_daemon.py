@@ -178,7 +178,7 @@ def names(real: Any) -> list[str]:
         (("--gpus", "0.5", "--device", "GPU-nonsense"), "GPU-nonsense", 4),
     ],
 )
-def test_amounts_that_cannot_be_meant(real: Any, args: tuple[str, ...], named: str, code: int) -> None:
+def test_amounts_that_are_invalid(real: Any, args: tuple[str, ...], named: str, code: int) -> None:
     result = real("slice", "create", "a", *args)
     assert result.code == code, result
     if code:
@@ -201,8 +201,8 @@ def test_a_program_without_the_hook_is_noticed(start: Any, program: list[str], t
     (tmp_path / "end").touch()
     rest, _ = process.communicate()
     assert f"1 {64 * GIB}\n" in lines
-    (told,) = [line for line in lines if "without the limits of slice" in line]
-    assert "keep LD_PRELOAD in its environment, and see `vgpu doctor`" in told
+    (warning,) = [line for line in lines if "without the limits of slice" in line]
+    assert "keep LD_PRELOAD in its environment, and see `vgpu doctor`" in warning
     assert (rest, process.returncode) == ("", 0)
 
 
@@ -282,9 +282,9 @@ def test_programs_of_one_command_have_one_slice(real: Any, program: list[str]) -
     result = real("run", "--gpus", "0.5", "--mem", "8G", "--name", "two", "--", "sh", "-c", both)
     assert result.code == 0, result
     assert result.stdout.split() == ["1", str(8 * GIB)] * 2
-    kinds = [e["kind"] for e in real("events", "--slice", "two", "-o", "json").json["events"]]
-    assert kinds.count("process.attached") == 2
-    assert kinds[-1] == "slice.deleted"
+    event_kinds = [e["kind"] for e in real("events", "--slice", "two", "-o", "json").json["events"]]
+    assert event_kinds.count("process.attached") == 2
+    assert event_kinds[-1] == "slice.deleted"
 
 
 def test_ps_shows_the_program_and_its_numbers(real: Any, start: Any, program: list[str], tmp_path: Path) -> None:

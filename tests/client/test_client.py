@@ -131,9 +131,9 @@ def test_a_job_that_is_queued_again_has_not_ended() -> None:
         assert unended.is_over == over
     unended.see(pb.Job(job_id=1, state="timed_out"))
     assert unended.is_over
-    nobody = calls.Unended([])
-    nobody.see(pb.Job(job_id=1, state="failed"))
-    assert not nobody.is_over
+    no_jobs = calls.Unended([])
+    no_jobs.see(pb.Job(job_id=1, state="failed"))
+    assert not no_jobs.is_over
 
 
 def test_the_same_for_asyncio(client: Client) -> None:

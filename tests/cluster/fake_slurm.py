@@ -20,10 +20,10 @@ from vgpud.cluster.core.model import (
     Register,
     Release,
     Requeue,
-    Seen,
+    SetComment,
     SlurmJob,
     SlurmNode,
-    Tell,
+    SlurmSnapshot,
 )
 
 SHARDS = 1000
@@ -65,7 +65,7 @@ class FakeJob:
     starts: int = 0  # that came to an end or go on: how often its program began
     began: str = ""  # when it did last
     exit_code: int = 0
-    told: str = ""
+    controller_text: str = ""
 
     @property
     def takes(self) -> tuple[int, int]:
@@ -252,13 +252,13 @@ class FakeSlurm:
                 job.priority = 0
             case Cancel():
                 self.end(job.key, "CANCELLED")
-            case Tell(_, text):
-                job.told = text
+            case SetComment(_, text):
+                job.controller_text = text
 
     # ---- what it shows ----
 
-    def seen(self) -> Seen:
-        return Seen(
+    def seen(self) -> SlurmSnapshot:
+        return SlurmSnapshot(
             tuple(self._shown(job) for job in self.jobs.values()),
             tuple(self._node(name, node) for name, node in self.nodes.items()),
         )

@@ -13,7 +13,7 @@ def test_all_jobs_end_once_whatever_is_killed() -> None:
     from benchmarks.cluster.acceptance import __main__ as acceptance
     from benchmarks.cluster.acceptance import faults, forecast, records, workload
     from benchmarks.cluster.acceptance.play import play
-    from benchmarks.cluster.acceptance.site import KINDS, Folder, missing, site
+    from benchmarks.cluster.acceptance.site import PROCESS_NAMES, Folder, missing, site
 
     reason = missing()
     if reason:
@@ -27,7 +27,7 @@ def test_all_jobs_end_once_whatever_is_killed() -> None:
         made.stop()
         differences = acceptance.replayed(made)
         took = forecast.latencies([path.read_text() for path in made.recordings()], played.records)
-    assert {fault.kind for fault in played.faults} == set(KINDS)
+    assert {fault.kind for fault in played.faults} == set(PROCESS_NAMES)
     assert found.wrong == [] and played.failed == [], said
     assert len(found.ended_ns) == JOBS and found.starts >= JOBS
     assert differences == []

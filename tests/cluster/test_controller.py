@@ -32,7 +32,7 @@ def test_a_held_job_is_bound_and_released() -> None:
     assert world.state(job) == "completed" and world.controller.bindings == {}
 
 
-def test_jobs_wait_in_the_order_of_the_queue_and_start_when_there_is_room() -> None:
+def test_jobs_wait_in_the_order_of_the_queue_and_start_when_there_is_capacity() -> None:
     world = World(FakeSlurm(n1=1), (queue(policy="srtf"),))
     first = world.slurm.submit("gpu:1", requeues=False)
     world.look()
@@ -115,14 +115,16 @@ def test_accounts_are_queues_and_have_limits() -> None:
         ("craynetwork:1", "write --gres=gpu:N"),
     ],
 )
-def test_what_cannot_be_placed_is_told_once(gres: str, words: str) -> None:
+def test_what_cannot_be_placed_is_reported_once(gres: str, words: str) -> None:
     world = World(FakeSlurm(n1=2))
     job = world.slurm.submit(gres)
     world.looks(3)
-    assert world.controller.refusal_reasons.keys() == {job} and world.slurm.jobs[job].told.startswith("not queued: ")
+    assert world.controller.refusal_reasons.keys() == {job} and world.slurm.jobs[job].controller_text.startswith(
+        "not queued: "
+    )
     assert world.slurm_state(job) == "PENDING"
     if gres != "gpu:5":
-        assert words in world.slurm.jobs[job].told
+        assert words in world.slurm.jobs[job].controller_text
     assert world.last.orders == []
 
 

@@ -247,7 +247,7 @@ def test_an_end_that_the_controller_saw_and_slurmctld_forgot_frees_its_node_at_o
 
 
 @pytest.mark.parametrize("more", [{"requeues": False}, {"began": "later"}, {"uid": 2000}, {"restarts": 1}])
-def test_a_run_that_is_not_the_one_that_ended_goes_on(more: dict[str, object]) -> None:
+def test_a_run_that_is_not_the_one_that_ended_continues(more: dict[str, object]) -> None:
     world = World(FakeSlurm(n1=1))
     job = world.slurm.submit("gpu:1")
     world.looks(2)
@@ -293,7 +293,7 @@ def test_a_cancelled_job_whose_end_was_forgotten_is_cancelled_again() -> None:
     assert world.slurm_state(job) == "CANCELLED" and world.slurm.jobs[job].starts == 1
 
 
-def test_a_run_that_the_controller_has_not_seen_end_goes_on() -> None:
+def test_a_run_that_the_controller_has_not_seen_end_continues() -> None:
     """slurmctld forgets a start and its requeue: the next run has the number of restarts of the first one."""
     world = World(FakeSlurm(n1=1))
     job = world.slurm.submit("gpu:1")

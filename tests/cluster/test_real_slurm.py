@@ -19,7 +19,7 @@ from tests.slurm import cluster as slurm
 from vgpud.cli.main import cli
 from vgpud.cluster import service
 from vgpud.cluster.core import reruns
-from vgpud.cluster.core.model import Order, Release, Seen
+from vgpud.cluster.core.model import Order, Release, SlurmSnapshot
 from vgpud.cluster.shell import arrays
 from vgpud.cluster.shell import slurm as shell
 from vgpud.cluster.shell.slurm import Slurm
@@ -275,7 +275,7 @@ class Observed(Slurm):
         self.awaited: set[str] = set()
         self.early: list[Release] = []
 
-    def look(self) -> Seen:
+    def look(self) -> SlurmSnapshot:
         seen = super().look()
         self.awaited = {node.name for node in seen.nodes if not node.registered}
         return seen

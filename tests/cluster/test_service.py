@@ -55,7 +55,7 @@ def test_jobs_run_and_are_shown(system: System) -> None:
     assert recorded.steps and list(replay.same_commands(recorded)) == []
 
 
-def test_the_next_controller_goes_on(system: System) -> None:
+def test_the_next_controller_continues(system: System) -> None:
     one = system.service()
     runs, waits = system.submit("gpu:2"), system.submit("gpu:2")
     one.look()
@@ -114,24 +114,24 @@ def test_many_orders_are_no_reason_to_take_the_controller_for_gone(
 ) -> None:
     """Slurm takes half a minute for each; what is left when the controller is stopped, the next one gives."""
     one = quick_system.service()
-    now_s, told = [published.now_s()], 0
+    now_s, call_count = [published.now_s()], 0
     monkeypatch.setattr(published, "now_s", lambda: now_s[0])
     tell = Slurm.tell
 
     def slowly(slurm: Slurm, order: Order) -> None:
-        nonlocal told
+        nonlocal call_count
         assert published.fresh(quick_system.options.run, now_s[0])
-        told += 1
+        call_count += 1
         now_s[0] += 30
         tell(slurm, order)
-        if told == 4:
+        if call_count == 4:
             one.stop()
 
     monkeypatch.setattr(Slurm, "tell", slowly)
     for _ in range(6):
         quick_system.submit("gpu:3", held=False)
     one.look()
-    assert told == 4
+    assert call_count == 4
     one.close()
 
 
@@ -268,7 +268,7 @@ def test_the_script_in_slurmctld_has_the_same_files_and_times() -> None:
 # ---- the command ----
 
 
-def test_nobody_has_published_anything(tmp_path: Path) -> None:
+def test_no_controller_has_published_anything(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["cluster", "ls", "--run-dir", str(tmp_path)])
     assert "vgpu cluster run" in str(done.exception)
     for text in ("[]", "{}", "{"):

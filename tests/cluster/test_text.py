@@ -13,10 +13,10 @@ from vgpud.cluster.core.model import (
     Register,
     Release,
     Requeue,
+    SetComment,
     Settings,
     SlurmJob,
     SlurmNode,
-    Tell,
 )
 from vgpud.cluster.core.translate import NotOurs, spec_of
 from vgpud.cluster.shell import slurm as shell
@@ -459,8 +459,8 @@ def test_orders_as_commands() -> None:
     assert [words[1] for words in commands(Requeue("5"))] == ["requeue", "hold"] and commands(Cancel("5")) == [
         ["scancel", "5"]
     ]
-    ((*_, told),) = commands(Tell("5", "x" * 999))
-    assert len(told) == len("AdminComment=vgpu: ") + TELL_CHARS_MAX
+    ((*_, comment_text),) = commands(SetComment("5", "x" * 999))
+    assert len(comment_text) == len("AdminComment=vgpu: ") + TELL_CHARS_MAX
 
 
 def test_nodes_of_a_large_cluster_are_asked_in_blocks() -> None:
@@ -475,17 +475,17 @@ def test_nodes_of_a_large_cluster_are_asked_in_blocks() -> None:
 
 def test_each_block_of_nodes_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also behind one of which slurmctld has forgotten the state."""
-    told: list[str] = []
+    asked_nodes: list[str] = []
 
     def refusing(words: list[str], **more: object) -> str:
         if words[0] == "sinfo":
             return ""
-        told.append(words[2])
+        asked_nodes.append(words[2])
         raise shell.SlurmError("slurm_update error: Invalid node state specified")
 
     monkeypatch.setattr(shell, "run", refusing)
     shell.Slurm("gpu").tell(Register(tuple(f"n{number}" for number in range(shell.NAMES_MAX + 1)), ""))
-    assert [len(words.split(",")) for words in told] == [shell.NAMES_MAX, 1]
+    assert [len(words.split(",")) for words in asked_nodes] == [shell.NAMES_MAX, 1]
 
 
 # ---- files ----

@@ -12,14 +12,14 @@ from vgpud.cluster.core.controller import HOWS, Controller, Decided
 from vgpud.cluster.core.model import Binding, Settings
 from vgpud.core.jobs.events import Command, Event
 from vgpud.core.jobs.model import SECOND_NS, Job, JobState, QueueSpec
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.core.queue.record import decode, encode, to_plain
 from vgpud.simulate.replay import Recording, Step
 
-SITE = Policy(slices_max=1 << 40)
+SITE = SiteLimits(slices_max=1 << 40)
 PLAIN = (QueueSpec("default", min_run_ns=0),)
 
 

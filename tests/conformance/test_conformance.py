@@ -66,7 +66,7 @@ def test_programs_that_are_not_hooked_are_compared_with_nothing(
         suite.check_hooked(system, 1)
 
 
-def test_a_row_that_differs_or_lacks_is_named_with_its_facts() -> None:
+def test_a_row_that_differs_or_is_missing_is_named_with_its_facts() -> None:
     before = {"free": "free=0 again=1", "pitch": "alloc=0"}
     found = suite.compare("memory", "hook", before, {"free": "free=0 again=0", "managed": "alloc=2"})
     assert [str(one) for one in found] == [

@@ -18,7 +18,7 @@ from vgpud.console.login.client import RefusedError, User
 HOST = "127.0.0.1:8377"
 
 
-class OpenDoor:
+class FakeBroker:
     """A broker whose cookies are names: `alice-1` is alice, who has uid 1."""
 
     def __init__(self, daemon: FakeDaemon) -> None:
@@ -69,13 +69,13 @@ class OpenDoor:
 
 
 class Agent:
-    def __init__(self, door: OpenDoor, uid: int) -> None:
-        self._door, self._uid = door, uid
+    def __init__(self, fake_broker: FakeBroker, uid: int) -> None:
+        self._broker, self._uid = fake_broker, uid
 
     async def connect(self) -> socket.socket:
-        self._door.connected.append(self._uid)
+        self._broker.connected.append(self._uid)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.connect(str(self._door.daemon.socket))
+        sock.connect(str(self._broker.daemon.socket))
         sock.setblocking(False)
         return sock
 
@@ -90,17 +90,17 @@ def daemon(short_dir: Path) -> Iterator[FakeDaemon]:
 
 
 @pytest.fixture
-def door(daemon: FakeDaemon) -> OpenDoor:
-    return OpenDoor(daemon)
+def fake_broker(daemon: FakeDaemon) -> FakeBroker:
+    return FakeBroker(daemon)
 
 
 @pytest.fixture
-def stranger(door: OpenDoor, short_dir: Path) -> Iterator[TestClient]:
+def stranger(fake_broker: FakeBroker, short_dir: Path) -> Iterator[TestClient]:
     """A browser without a session."""
     options = application.Options(
         frozenset({"127.0.0.1"}), secure=False, passwords=True, private=True, folder=short_dir, nodes=NODES
     )
-    app = application.make(door, options)  # type: ignore[arg-type]
+    app = application.make(fake_broker, options)  # type: ignore[arg-type]
     with TestClient(app, base_url=f"http://{HOST}", follow_redirects=False) as client:
         yield client
 

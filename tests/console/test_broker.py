@@ -22,7 +22,7 @@ from vgpud.console.login import broker as module
 from vgpud.console.login.broker import Broker, Settings, link
 from vgpud.console.login.client import Broker as Client
 from vgpud.console.login.client import RefusedError, read_tail
-from vgpud.console.main import door_path
+from vgpud.console.main import link_socket_path
 from vgpud.host import listeners
 
 ME = pwd.getpwuid(os.geteuid())
@@ -32,17 +32,17 @@ class Running:
     """A broker in a process of its own."""
 
     def __init__(self, folder: Path, passwords: Path | None = None) -> None:
-        self.door = door_path(folder)
+        self.socket_path = link_socket_path(folder)
         self.api = folder / "api.sock"
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(str(self.api))
         self.api.chmod(0o666)
         self.listener.listen()
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        door.bind(str(self.door))
-        self.door.chmod(0o666)
-        door.listen()
-        door.setblocking(False)
+        link_socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link_socket.bind(str(self.socket_path))
+        self.socket_path.chmod(0o666)
+        link_socket.listen()
+        link_socket.setblocking(False)
         self.web, its = wire.pair()
         self.web_pid = os.fork()
         if self.web_pid == 0:
@@ -56,14 +56,14 @@ class Running:
                 self.listener.close()
                 settings = Settings(str(self.api), "http://127.0.0.1:8377", passwords)
                 with contextlib.suppress(ChildProcessError):  # the web server is the test's child, not the broker's
-                    Broker(settings, its, door, self.web_pid).run()
+                    Broker(settings, its, link_socket, self.web_pid).run()
             finally:
                 os._exit(0)
         its.close()
-        door.close()
+        link_socket.close()
 
     def token(self) -> str:
-        return link(self.door, 5).rpartition("=")[2]
+        return link(self.socket_path, 5).rpartition("=")[2]
 
     def stop(self) -> None:
         self.web.close()
@@ -96,7 +96,7 @@ def test_a_link_logs_in_as_the_user_who_asked(running: Running) -> None:
     asyncio.run(use())
 
 
-def test_a_link_works_once_and_bad_ones_keep_nobody_out(running: Running) -> None:
+def test_a_link_works_once_and_bad_ones_keep_no_other_user_out(running: Running) -> None:
     async def use() -> list[str]:
         client = Client(running.web)
         token = running.token()
@@ -178,7 +178,7 @@ def stubborn(*_: object) -> tuple[int, socket.socket]:
         signal.pause()
 
 
-def test_a_user_whose_agent_does_not_end_holds_up_nobody(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_whose_agent_does_not_end_delays_no_other(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "start", stubborn)
     running = Running(short_dir)
 
@@ -227,7 +227,7 @@ def test_callers_who_say_nothing_hold_up_no_user(running: Running) -> None:
     silent = []
     for _ in range(5):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.connect(str(running.door))
+        sock.connect(str(running.socket_path))
         silent.append(sock)
     silent[0].send(b"not json")
     assert running.token()
@@ -235,12 +235,12 @@ def test_callers_who_say_nothing_hold_up_no_user(running: Running) -> None:
         sock.close()
 
 
-def connect_silently(door: Path, count: int) -> list[socket.socket]:
+def connect_silently(socket_path: Path, count: int) -> list[socket.socket]:
     made = []
     for _ in range(count):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sock.settimeout(20)
-        sock.connect(str(door))
+        sock.connect(str(socket_path))
         made.append(sock)
     return made
 
@@ -249,7 +249,7 @@ def test_silent_callers_have_a_share_and_a_deadline(running: Running) -> None:
     running.token()
     before = len(os.listdir(f"/proc/{running.pid}/fd"))
     bound = listeners.CONSOLE_OPEN
-    silent = connect_silently(running.door, 100)
+    silent = connect_silently(running.socket_path, 100)
     ended = [sock.recv(1) for sock in silent]  # those beyond the share at once, the others by the deadline
     assert ended == [b""] * 100
     assert running.token()
@@ -259,14 +259,14 @@ def test_silent_callers_have_a_share_and_a_deadline(running: Running) -> None:
 
 
 @pytest.mark.root
-def test_silent_callers_of_one_user_keep_nobody_else_out(running: Running) -> None:
+def test_silent_callers_of_one_user_keep_no_other_user_out(running: Running) -> None:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             agent.become(GAMES)
             for _ in range(4):
-                silent = connect_silently(running.door, 32)
+                silent = connect_silently(running.socket_path, 32)
                 os.write(writer, b"x")
                 silent[0].recv(1)
         finally:
@@ -314,7 +314,7 @@ def test_nothing_that_is_sent_ends_the_broker(running: Running, what: str) -> No
     wire.receive_answer(running.web)
     assert is_logged_in(running, cookie)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
-        caller.connect(str(running.door))
+        caller.connect(str(running.socket_path))
         caller.send(NOISE[what])
         caller.settimeout(5)
         caller.recv(100)
@@ -330,7 +330,7 @@ def test_descriptors_with_requests_do_not_stay(running: Running) -> None:
         socket.send_fds(running.web, [b'{"do": "alive", "uid": 1}'], [0, 1, 2])
         wire.receive_answer(running.web)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
-            caller.connect(str(running.door))
+            caller.connect(str(running.socket_path))
             socket.send_fds(caller, [b"{}"], [0, 1, 2])
             caller.settimeout(5)
             assert "url" in wire.receive(caller)
@@ -473,7 +473,7 @@ def test_another_users_agent_has_its_rights_only(running: Running, short_dir: Pa
         path.chmod(0o600)
     os.chown(own, GAMES, GAMES)
     (short_dir / "trap").symlink_to(secret)
-    url = as_user(GAMES, lambda: link(running.door, 5))
+    url = as_user(GAMES, lambda: link(running.socket_path, 5))
     peers: list[int] = []
 
     def accept() -> None:

@@ -20,7 +20,7 @@ from benchmarks import harness
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.console.login import agent
 from vgpud.console.login.broker import link
-from vgpud.console.main import door_path
+from vgpud.console.main import link_socket_path
 
 from .browser import Browser, needs_chromium
 
@@ -92,8 +92,8 @@ class Scene:
         self.url = self.console.stderr.readline().decode().split()[5].rstrip(";")
 
     def link(self, uid: int) -> str:
-        door = door_path(self.system.folder / "run")
-        return as_user(uid, lambda: link(door, 10))
+        socket_path = link_socket_path(self.system.folder / "run")
+        return as_user(uid, lambda: link(socket_path, 10))
 
     def stop(self) -> None:
         if self.console:

@@ -124,7 +124,7 @@ def test_serve_and_open(served: tuple[subprocess.Popen[bytes], Path, str]) -> No
     assert "grpc" not in maps, "the privileged process does not load gRPC"
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
-    assert not main.door_path(folder).exists()
+    assert not main.link_socket_path(folder).exists()
     with pytest.raises(ProcessLookupError):
         os.kill(web, 0)
 
@@ -152,7 +152,7 @@ def test_no_request_without_a_log_in_ends_the_console(
     connection.request("GET", urlsplit(url).path)
     assert connection.getresponse().status == 200
     assert process.poll() is None
-    assert link(main.door_path(folder), 20)
+    assert link(main.link_socket_path(folder), 20)
 
 
 #: silent, half a line, half of the headers, half of a form
@@ -177,7 +177,7 @@ def opened(url: str, count: int) -> list[socket.socket]:
 
 
 @pytest.mark.root
-def test_connections_of_one_user_keep_nobody_out(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+def test_connections_of_one_user_keep_no_other_user_out(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
     process, _, url = served
     (web,) = children(process.pid)
     with urllib.request.urlopen(url, timeout=20):  # noqa: S310
@@ -224,9 +224,9 @@ def test_open_without_a_console(tmp_path: Path, capfd: pytest.CaptureFixture[str
 def other_users_console(folder: Path, answer: bytes) -> socket.socket:
     """A console of uid 65534's: its socket, which says this to whoever asks."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    sock.bind(str(main.door_path(folder)))
-    main.door_path(folder).chmod(0o666)
-    os.chown(main.door_path(folder), main.DEFAULT_UID, -1)
+    sock.bind(str(main.link_socket_path(folder)))
+    main.link_socket_path(folder).chmod(0o666)
+    os.chown(main.link_socket_path(folder), main.DEFAULT_UID, -1)
     os.seteuid(main.DEFAULT_UID)  # the kernel tells who has called listen()
     try:
         sock.listen()
@@ -335,7 +335,7 @@ def test_a_cookie_that_went_to_another_users_port_is_worth_nothing(
     assert _status(url, cookie) == 200
 
 
-def _connected_by_nobody(web: int, folder: Path) -> list[str]:
+def _find_reachable_sockets(web: int, folder: Path) -> list[str]:
     """Sockets of users' requests that a process of the web server's uid gets an answer at."""
     names = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines()]
     own = {name for name in names if name.endswith(f"/{os.geteuid()}.sock")}
@@ -364,11 +364,11 @@ def _connected_by_nobody(web: int, folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_nobody_else_uses_the_connections_of_users(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
+def test_no_other_process_uses_the_connections_of_users(served: tuple[subprocess.Popen[bytes], Path, str]) -> None:
     process, folder, url = served
     _log_in(url)
     (web, *_) = children(process.pid)
-    assert _connected_by_nobody(web, folder) == []
+    assert _find_reachable_sockets(web, folder) == []
 
 
 def test_a_socket_of_requests_is_for_its_own_process_alone(short_dir: Path) -> None:

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from tests.cli.fake_server import FakeDaemon, uuid_of
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-from .conftest import OpenDoor, Post, text_of
+from .conftest import FakeBroker, Post, text_of
 
 NASTY = "<script>alert('x')</script>&\"'"
 GIB = 1 << 30
@@ -75,7 +75,7 @@ def test_other_nodes_consoles_are_in_a_menu_for_users_only(alice: TestClient, st
     assert "n2:8377" not in stranger.get("/login").text
 
 
-def test_names_are_escaped_everywhere(alice: TestClient, daemon: FakeDaemon, door: OpenDoor) -> None:
+def test_names_are_escaped_everywhere(alice: TestClient, daemon: FakeDaemon, fake_broker: FakeBroker) -> None:
     add_slice(daemon, "train").queue = NASTY
     daemon.devices[0].drained = daemon.devices[0].name = NASTY
     daemon.events.append(pb.Event(sequence=1, kind="device.xid", slice=NASTY, message=NASTY))
@@ -83,7 +83,7 @@ def test_names_are_escaped_everywhere(alice: TestClient, daemon: FakeDaemon, doo
     add_job(daemon, 1, name=NASTY, queue=NASTY, command=[NASTY])
     daemon.queue.facts.append(pb.Fact(kind=NASTY, text=NASTY))
     daemon.add_process("train", 5, NASTY)
-    door.files["/logs/1"] = NASTY.encode()
+    fake_broker.files["/logs/1"] = NASTY.encode()
     paths = ["/", "/queue", "/slice/train", "/job/1", "/job/1/part", "/job/1/log", "/quotas", "/events", "/submit"]
     for path in [*paths, f"/device/{uuid_of(0)}", f"/queue?user={NASTY}&text={NASTY}", f"/events?kind={NASTY}"]:
         html = alice.get(path).text
@@ -181,16 +181,16 @@ def test_a_filter_by_htmx_gets_the_region_only(alice: TestClient, daemon: FakeDa
 # ---- a job ----
 
 
-def test_a_job_shows_reasons_and_its_log(alice: TestClient, daemon: FakeDaemon, door: OpenDoor) -> None:
+def test_a_job_shows_reasons_and_its_log(alice: TestClient, daemon: FakeDaemon, fake_broker: FakeBroker) -> None:
     add_job(daemon, 7, "running", uid=5)
     daemon.queue.facts.append(pb.Fact(kind="queue", text="queue a has nothing left"))
-    door.files["/logs/7"] = b"x" * 70_000 + b"\nepoch 3\n"
+    fake_broker.files["/logs/7"] = b"x" * 70_000 + b"\nepoch 3\n"
     text = text_of(alice.get("/job/7").text)
     assert "why queue a has nothing left" in text
     assert "epoch 3" in text
     assert "the last 65536 of 70009 bytes" in text
-    assert door.read == [(1, 5, "/logs/7")], "the owner's rights are asked for"
-    assert "No such file" in text_of(alice.get("/job/7/log").text.replace("x", "")) or door.files
+    assert fake_broker.read == [(1, 5, "/logs/7")], "the owner's rights are asked for"
+    assert "No such file" in text_of(alice.get("/job/7/log").text.replace("x", "")) or fake_broker.files
 
 
 def test_a_page_of_a_job_in_another_state_is_asked_for_again(alice: TestClient, daemon: FakeDaemon) -> None:
@@ -237,9 +237,11 @@ def test_slices_are_listed_in_their_natural_order(alice: TestClient, daemon: Fak
     assert rows == ["run-1", "run-2", "run-10"]
 
 
-def test_a_progress_bar_in_a_log_is_its_last_state(alice: TestClient, daemon: FakeDaemon, door: OpenDoor) -> None:
+def test_a_progress_bar_in_a_log_is_its_last_state(
+    alice: TestClient, daemon: FakeDaemon, fake_broker: FakeBroker
+) -> None:
     add_job(daemon, 7, "running")
-    door.files["/logs/7"] = b"header\n 1 %\r 50 %\r 99 %\ndone\r\n"
+    fake_broker.files["/logs/7"] = b"header\n 1 %\r 50 %\r 99 %\ndone\r\n"
     text = text_of(alice.get("/job/7/log").text)
     assert "header 99 % done" in text
     assert "50 %" not in text
@@ -382,7 +384,7 @@ def test_a_prediction_names_a_file_of_this_machine(post: Post) -> None:
 
 
 def test_a_prediction_fills_in_the_size(
-    post: Post, daemon: FakeDaemon, door: OpenDoor, monkeypatch: pytest.MonkeyPatch
+    post: Post, daemon: FakeDaemon, fake_broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
 
@@ -393,12 +395,12 @@ def test_a_prediction_fills_in_the_size(
         return {"gpu": "h200", "in_range": True, "why": None, "utilisation": share, "memory_bytes": memory}
 
     monkeypatch.setattr("vgpud.console.pages.commands.run", run)
-    door.files["/models/net.onnx"] = b"model"
+    fake_broker.files["/models/net.onnx"] = b"model"
     html = post("/submit/predict", model="/models/net.onnx", optimizer="adam", precision="fp16", batch="8")
     assert 'name="gpus" value="0.35"' in html
     assert 'name="mem" value="3136M"' in html
     assert asked[0][2:] == ["--gpu", "SIMULATED H200", "--optimizer", "adam", "--precision", "fp16", "--batch", "8"]
-    assert door.read == [(1, 1, "/models/net.onnx")], "with the user's own rights"
+    assert fake_broker.read == [(1, 1, "/models/net.onnx")], "with the user's own rights"
 
 
 # ---- quotas, usage, what if ----

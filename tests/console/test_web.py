@@ -12,7 +12,7 @@ from tests.cli.fake_server import FakeDaemon, uuid_of
 from vgpud.console.web import security, sse
 from vgpud.console.web.sse import event
 
-from .conftest import HOST, OpenDoor, text_of
+from .conftest import HOST, FakeBroker, text_of
 
 FREE = {"/login", "/static/{name}"}
 
@@ -102,8 +102,8 @@ def test_a_large_form_is_refused(alice: TestClient) -> None:
     pieces = (b"command=" + b"x" * 100_000 for _ in range(4))
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     assert alice.post("/submit", content=pieces, headers=headers).status_code == 413
-    told = headers | {"Content-Length": "9" * 5000}
-    assert alice.post("/submit", content=b"command=x", headers=told).status_code == 413
+    large_headers = headers | {"Content-Length": "9" * 5000}
+    assert alice.post("/submit", content=b"command=x", headers=large_headers).status_code == 413
 
 
 # ---- log-in ----
@@ -133,9 +133,9 @@ def test_passwords(stranger: TestClient) -> None:
     assert "bob" in stranger.get("/").text
 
 
-def test_log_out_ends_the_session(alice: TestClient, door: OpenDoor) -> None:
+def test_log_out_ends_the_session(alice: TestClient, fake_broker: FakeBroker) -> None:
     assert alice.post("/logout", data={"csrf": "token-of-alice-1"}).status_code == 303
-    assert door.ended == {"alice-1"}
+    assert fake_broker.ended == {"alice-1"}
     alice.cookies.set("vgpu", "alice-1")
     assert alice.get("/").status_code == 303
 
@@ -148,11 +148,11 @@ def test_the_theme_is_kept(alice: TestClient) -> None:
     assert "data-theme" not in alice.get("/").text
 
 
-def test_each_user_has_a_connection_of_their_own(stranger: TestClient, door: OpenDoor) -> None:
+def test_each_user_has_a_connection_of_their_own(stranger: TestClient, fake_broker: FakeBroker) -> None:
     for cookie in ("alice-1", "bob-2", "alice-1"):
         stranger.cookies.set("vgpu", cookie)
         assert stranger.get("/").status_code == 200
-    assert set(door.connected) == {1, 2}
+    assert set(fake_broker.connected) == {1, 2}
 
 
 def test_static_files_are_asked_for_again_by_their_tag(stranger: TestClient) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import engine
-from tests.shares import shares_come_to
+from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem
 
 from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, slices, until, until_attached, view
@@ -83,7 +83,7 @@ def test_shares_hold_and_move_live(docker: engine.Docker, system: OwnSystem, pro
         options = ("-e", f"VGPU={amount}", "-e", "VGPU_MEM=1g", *at(programs))
         names.append(own_name(docker.start_container(*options, engine.BASE, "/programs/tenant")))
         pids += until_attached(system, names[-1])
-    shares_come_to(system, pids, 2, lambda small, big: 2 * small < big < 4.5 * small)
+    check_shares_sum(system, pids, 2, lambda small, big: 2 * small < big < 4.5 * small)
     system.vgpu("slice", "set", names[1], "--gpus", "0.25")
     system.vgpu("slice", "set", names[0], "--gpus", "0.75")
-    shares_come_to(system, pids, 2, lambda big, small: 2 * small < big < 4.5 * small)
+    check_shares_sum(system, pids, 2, lambda big, small: 2 * small < big < 4.5 * small)

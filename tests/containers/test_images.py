@@ -157,7 +157,7 @@ def test_without_a_slice_the_trainer_finds_no_driver(docker: engine.Docker, trai
 
 
 @pytest.mark.slow
-def test_the_pytorch_trainer_says_what_it_lacks(
+def test_the_pytorch_trainer_says_what_it_misses(
     plain_docker: engine.Docker, vgpud_image: str, python_base: str, context: Path, no_torch: str
 ) -> None:
     """Without a device one line that says what to do; on the CPU only when told to."""
@@ -166,8 +166,8 @@ def test_the_pytorch_trainer_says_what_it_lacks(
     image = images.build(plain_docker, context, "cifar-bench-torch", python_base, TORCH=TORCH)
     refused = plain_docker.run(image, runtime="runc")
     assert (refused.returncode, refused.stdout.count("\n")) == (3, 1) and "--device cpu" in refused.stdout
-    told = plain_docker.run(image, "--device", "cpu", "--steps", "4", "--batch", "16", runtime="runc")
-    assert told.returncode == 0 and json.loads(told.stdout.splitlines()[-1])["step"] == 4, told.stderr
+    result = plain_docker.run(image, "--device", "cpu", "--steps", "4", "--batch", "16", runtime="runc")
+    assert result.returncode == 0 and json.loads(result.stdout.splitlines()[-1])["step"] == 4, result.stderr
 
 
 # ---- the daemon in a container ----

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from benchmarks import engine
-from tests.shares import shares_come_to
+from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
 
 from .helpers import (
@@ -81,7 +81,7 @@ def test_restart_gives_the_slice_again(either: Engine, system: OwnSystem, progra
     until_it_computes(either, container)
 
 
-def test_a_paused_container_keeps_its_slice_and_stops_nobody(
+def test_a_paused_container_keeps_its_slice_and_stops_no_other(
     docker: engine.Docker, system: OwnSystem, programs: Path
 ) -> None:
     paused, _ = busy(docker, system, programs, "-e", "VGPU=0.5", "-e", "VGPU_MEM=1g")
@@ -152,7 +152,7 @@ def test_a_process_that_outlives_init_keeps_the_slice(docker: engine.Docker, sys
     try:
         os.kill(init, signal.SIGKILL)
         until("the end of init", lambda: state(init) == "Z")
-        shares_come_to(system, [tenant], 1, lambda alone: alone > 0.2)
+        check_shares_sum(system, [tenant], 1, lambda alone: alone > 0.2)
         assert until_attached(system, own_name(container)) == [tenant]
         os.kill(tenant, signal.SIGKILL)
         until_free(system)

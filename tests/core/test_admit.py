@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.model import Denied, Device, Policy, Reason, Share, Slice, Spec, State
+from vgpud.core.model import Denied, Device, Reason, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.slices import capacity
 
 MIB = 1 << 20
@@ -21,8 +21,8 @@ def device(index: int, memory_bytes: int = 80 * GIB) -> Device:
     return Device(f"GPU-{index}", index, "fake", f"0:{index}", memory_bytes, 132, True, CONTEXT, 2 * MIB)
 
 
-def node(count: int = 1, policy: Policy | None = None) -> State:
-    return State(policy=policy or Policy(), devices={f"GPU-{i}": device(i) for i in range(count)})
+def node(count: int = 1, policy: SiteLimits | None = None) -> State:
+    return State(policy=policy or SiteLimits(), devices={f"GPU-{i}": device(i) for i in range(count)})
 
 
 def fill(state: State, name: str, *shares: Share) -> None:
@@ -67,7 +67,7 @@ def test_maximum_spills_over_whole_devices() -> None:
 
 
 def test_site_default_lets_slices_borrow() -> None:
-    assert place(node(1, Policy(default_max="device")), gpus_milli=250)[0].max_milli == 1000
+    assert place(node(1, SiteLimits(default_max="device")), gpus_milli=250)[0].max_milli == 1000
     assert place(node(1), gpus_milli=250)[0].max_milli == 250
 
 
@@ -214,7 +214,7 @@ def test_a_slice_may_be_spread_over_more_devices_than_it_fills() -> None:
     assert [s.device_uuid for s in named] == ["GPU-1", "GPU-2"]
 
 
-def test_a_refusal_of_several_devices_says_which_are_lacking() -> None:
+def test_a_refusal_of_several_devices_says_which_are_missing() -> None:
     state = node(2)
     fill(state, "a", half(0, 650), half(1, 300))
     wanted = {"gpus_milli": 1000, "spread": 2, "mem_min_bytes": 2 * GIB, "mem_max_bytes": 2 * GIB}

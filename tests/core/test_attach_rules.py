@@ -9,7 +9,7 @@ import random
 from dataclasses import replace
 
 from vgpud.core.events import AdmitProcess, ProcessAttached, ProcessDisconnected
-from vgpud.core.model import ANYONE, EVICTED, Container, Device, Policy, Process, Share, Slice, Spec, State
+from vgpud.core.model import ANYONE, EVICTED, Container, Device, Process, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.slices import bounds
 from vgpud.core.slices.attach_rules import Entry, attach_rules
 from vgpud.core.slices.machine import step
@@ -44,7 +44,7 @@ class Thread:
 def node(rng: random.Random) -> State:
     """Three slices on two devices: one user's, every user's, and two containers'."""
     state = State(
-        policy=Policy(
+        policy=SiteLimits(
             processes_per_slice_max=rng.randint(4, 40),
             processes_per_user_max=rng.randint(4, 60),
             processes_per_device_max=rng.randint(10, 70),

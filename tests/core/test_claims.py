@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core.test_containers import ID, OTHER, asks, messages, send, starts
-from tests.core.test_machine import GIB, answer, create, denied, kinds, started
+from tests.core.test_machine import GIB, answer, command_types, create, denied, started
 from vgpud.core import events as ev
 from vgpud.core.model import ALL_DEVICES, LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
 from vgpud.core.slices import invariants
@@ -61,7 +61,9 @@ def test_a_claim_gets_one_slice_with_what_the_scheduler_chose() -> None:
 
 
 def test_it_is_saved_before_it_has_a_device_and_answered_after_both() -> None:
-    done = [kind for kind in kinds(send(kubernetes(), asked())) if kind in (ev.SaveSlice, ev.OpenDevice, ev.Answer)]
+    done = [
+        kind for kind in command_types(send(kubernetes(), asked())) if kind in (ev.SaveSlice, ev.OpenDevice, ev.Answer)
+    ]
     assert done == [ev.SaveSlice, ev.OpenDevice, ev.Answer]
 
 
@@ -70,16 +72,16 @@ def test_preparing_again_gives_the_same_slice_and_writes_the_cdi_file_again() ->
     first = prepared(state)
     commands = send(state, asked())
     assert answer(commands) == first
-    assert kinds(commands) == [ev.OpenDevice, ev.Answer]
+    assert command_types(commands) == [ev.OpenDevice, ev.Answer]
 
 
 def test_after_a_boot_it_is_the_same_slice_and_an_event_says_so() -> None:
     state = kubernetes()
     prepared(state)
     commands = send(state, asked(boot_id="boot-2"))
-    assert ev.OpenDevice in kinds(commands) and ev.SaveSlice in kinds(commands)
+    assert ev.OpenDevice in command_types(commands) and ev.SaveSlice in command_types(commands)
     assert "team/half was prepared before the machine was booted" in messages(commands, "claim.rebooted")[0]
-    assert ev.SaveSlice not in kinds(send(state, asked(boot_id="boot-2")))
+    assert ev.SaveSlice not in command_types(send(state, asked(boot_id="boot-2")))
 
 
 def test_other_amounts_under_the_same_uid_are_refused() -> None:
@@ -138,7 +140,7 @@ def test_the_slice_ends_with_the_claim_and_not_before() -> None:
     assert NAME in state.slices
     assert "of the ResourceClaim team/half" in denied(send(state, ev.DeleteSlice("", NAME, True)), Reason.PRECONDITION)
     commands = send(state, ev.UnprepareClaim(UID))
-    assert ev.CloseDevice in kinds(commands) and NAME not in state.slices
+    assert ev.CloseDevice in command_types(commands) and NAME not in state.slices
     assert answer(send(state, ev.UnprepareClaim(UID))) is None
 
 
@@ -160,8 +162,8 @@ def test_another_pod_is_refused_until_the_claim_is_reserved_for_it() -> None:
     prepared(state)
     commands = send(state, asks(join=NAME, pod=POD_2))
     assert "not reserved for pod" in denied(commands, Reason.DENIED)
-    (told,) = [c for c in commands if isinstance(c, ev.Log)]
-    assert (told.kind, told.slice_name) == ("claim.pod_unknown", NAME)
+    (log_entry,) = [c for c in commands if isinstance(c, ev.Log)]
+    assert (log_entry.kind, log_entry.slice_name) == ("claim.pod_unknown", NAME)
     prepared(state, pods=(POD, POD_2))
     assert isinstance(answer(send(state, asks(join=NAME, pod=POD_2))), Slice)
 
@@ -326,7 +328,7 @@ def test_memory_is_divided_into_whole_granules_of_each_device() -> None:
     assert 7 * GIB - 3 * granule < sum(s.mem_max_bytes for s in made.shares) <= 7 * GIB
 
 
-def test_a_resize_that_no_restart_would_find_room_for_is_refused() -> None:
+def test_a_resize_that_no_restart_would_find_capacity_for_is_refused() -> None:
     state = kubernetes()
     before = prepared(state)
     small = update(state, mem_min_bytes=1 << 20, mem_max_bytes=4 << 20)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.test_machine import S, answer, create, denied, kinds, process, started
+from tests.core.test_machine import S, answer, command_types, create, denied, process, started
 from vgpud.core import events as ev
 from vgpud.core.model import Process, Quota, Reason, Slice, Spec, State
 from vgpud.core.slices import invariants
@@ -48,7 +48,9 @@ def messages(commands: list[ev.Command], kind: str) -> list[str]:
 def test_a_container_gets_a_slice_of_its_own_in_one_transaction() -> None:
     state = started()
     commands = send(state, asks())
-    assert [ev.SaveSlice, ev.SaveContainer] == [k for k in kinds(commands) if k in (ev.SaveSlice, ev.SaveContainer)]
+    assert [ev.SaveSlice, ev.SaveContainer] == [
+        k for k in command_types(commands) if k in (ev.SaveSlice, ev.SaveContainer)
+    ]
     made = answer(commands)
     assert isinstance(made, Slice)
     assert (made.name, made.owner_uid, made.ephemeral) == ("c-" + "a" * 12, 0, True)
@@ -81,7 +83,7 @@ def test_its_slice_ends_with_it() -> None:
     state = started()
     send(state, asks(), starts(), ev.ProcessAttached(inside()))
     commands = send(state, ev.ContainerEnded(ID, "ended"))
-    assert {ev.ForgetContainer, ev.ForgetSlice, ev.DropProcess, ev.CloseSocket} <= set(kinds(commands))
+    assert {ev.ForgetContainer, ev.ForgetSlice, ev.DropProcess, ev.CloseSocket} <= set(command_types(commands))
     assert not state.slices and not state.containers and not state.processes
     assert send(state, ev.ContainerEnded(ID, "ended")) == [], "engines say so twice"
 
@@ -97,7 +99,7 @@ def test_an_id_that_comes_again_has_ended_before() -> None:
     assert messages(commands, "container.ended") == [f"container {ID[:12]}: it is created again"]
 
 
-def test_no_room_leaves_nothing_behind() -> None:
+def test_no_capacity_leaves_nothing_behind() -> None:
     state = started()
     send(state, asks(milli=700))
     before = state.copy()
@@ -167,7 +169,7 @@ def test_removing_a_containers_slice_needs_force() -> None:
     assert ID[:12] in denied(send(state, ev.DeleteSlice("", "train", False)), Reason.PRECONDITION)
     commands = send(state, ev.DeleteSlice("", "train", True))
     assert messages(commands, "container.warning") == [f"container {ID[:12]} has lost its slice: removed"]
-    assert not state.containers and ev.ForgetContainer in kinds(commands)
+    assert not state.containers and ev.ForgetContainer in command_types(commands)
 
 
 def test_a_containers_slice_is_resized_where_it_is() -> None:
@@ -188,7 +190,9 @@ def test_a_containers_slice_is_resized_where_it_is() -> None:
 def test_inside_the_cgroup_decides() -> None:
     state = started()
     send(state, asks(name="train"), starts(cgroup="/docker/a"), create("other", 100, owner_uid=-1))
-    assert ev.AdmitProcess in kinds(send(state, ev.ProcessAttached(inside(1, "train")))), "any uid of the container"
+    assert ev.AdmitProcess in command_types(send(state, ev.ProcessAttached(inside(1, "train")))), (
+        "any uid of the container"
+    )
     text = denied(send(state, ev.ProcessAttached(inside(2, "other", uid=0))), Reason.DENIED)
     assert "cannot use slice other" in text, "not even root, and though anyone outside may"
     outside = process(3, "train", uid=12345)
@@ -249,7 +253,7 @@ def test_starting_what_is_not_known() -> None:
 def test_starting_twice_says_so_once() -> None:
     state = started()
     assert messages(send(state, asks(), starts()), "container.started")
-    assert kinds(send(state, starts())) == [ev.Answer]
+    assert command_types(send(state, starts())) == [ev.Answer]
 
 
 def test_a_restart_keeps_containers_and_their_slices() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core.queue.world import Shell, gpus, queue, shell
 from vgpud.core import estimates
 from vgpud.core.estimates import HIGH_PPM, JOBS_MAX, LOW_PPM, MEDIAN_PPM, Estimates, quantiles
-from vgpud.core.jobs.events import Cancelled, DurationsKnown, Ran
+from vgpud.core.jobs.events import Cancelled, DurationsKnown, JobDuration
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, JobSpec
 from vgpud.core.queue.record import from_plain, to_plain
 
@@ -170,7 +170,7 @@ def test_jobs_that_still_run_say_at_least() -> None:
     assert not any(known.running for known in at.machine._world.estimates._classes.values())
 
 
-def test_who_is_stopped_and_goes_on_counts_what_it_ran() -> None:
+def test_a_job_that_is_stopped_and_continues_counts_what_it_ran() -> None:
     at = shell(1, queue(policy="priority"))
     low = at.submit(gpus(1, kinds=("train",)))
     at.sleep(60)
@@ -215,7 +215,7 @@ def test_a_job_whose_time_was_up_says_at_least() -> None:
     assert found is not None and (found.median_ns, found.least_ns // SECOND_NS) == (0, 60)
 
 
-def test_what_the_user_says_goes_before() -> None:
+def test_what_the_user_says_overrides() -> None:
     at = shell(1)
     ran(at, gpus(1, kinds=("train",)), 100)
     at.submit(gpus(1, kinds=("train",), duration_ns=10 * SECOND_NS))
@@ -248,9 +248,9 @@ def test_backfill_goes_by_the_high_quantile(short_s: int, passes: bool) -> None:
     assert (at.state(wide), at.state(job_id)) == ("pending", "running" if passes else "pending")
 
 
-def test_what_a_former_daemon_learnt_is_told_and_recorded() -> None:
+def test_what_a_former_daemon_learnt_is_reported_and_recorded() -> None:
     at = shell(1)
-    event = DurationsKnown(tuple(Ran(("train", "all"), seconds * SECOND_NS, True) for seconds in (10, 20, 30)))
+    event = DurationsKnown(tuple(JobDuration(("train", "all"), seconds * SECOND_NS, True) for seconds in (10, 20, 30)))
     assert from_plain(to_plain(event)) == event
     at.send(event)
     assert expected_s(at, at.submit(gpus(1, kinds=("new", "all")))) == (20, 60)

@@ -13,7 +13,7 @@ from tests.core.test_containers import asks, messages, send
 from tests.core.test_machine import GIB, answer, create, denied, device, started
 from vgpud.api.slice_messages import device_view
 from vgpud.core import events as ev
-from vgpud.core.model import ALL_DEVICES, Policy, Reason, Slice, Spec, State
+from vgpud.core.model import ALL_DEVICES, Reason, SiteLimits, Slice, Spec, State
 from vgpud.core.observed import Reading
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.slices.machine import step
@@ -75,7 +75,7 @@ def test_a_drained_one_beside_it_is_named_too() -> None:
 
 def changed(old: State, **policy: Any) -> tuple[State, list[ev.Command]]:
     state = State()
-    event = ev.Started(Policy(**policy), tuple(old.devices.values()), tuple(old.slices.values()), ())
+    event = ev.Started(SiteLimits(**policy), tuple(old.devices.values()), tuple(old.slices.values()), ())
     return state, step(state, event, 0)
 
 
@@ -118,7 +118,7 @@ def test_claims_that_were_there_stay_when_the_device_is_taken_back() -> None:
 
 
 def cluster(*names: str) -> Cluster:
-    return Cluster([node("a", 2)], Policy(kubernetes_devices=names))
+    return Cluster([node("a", 2)], SiteLimits(kubernetes_devices=names))
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from vgpud.core.model import (
     Asker,
     Denied,
     Device,
-    Policy,
     Process,
     Reason,
+    SiteLimits,
     Slice,
     Spec,
     State,
@@ -41,7 +41,7 @@ def device(index: int) -> Device:
 
 def started(count: int = 1, **policy: Any) -> State:
     state = State()
-    step(state, ev.Started(Policy(**policy), tuple(device(i) for i in range(count)), (), ()), 0)
+    step(state, ev.Started(SiteLimits(**policy), tuple(device(i) for i in range(count)), (), ()), 0)
     return state
 
 
@@ -62,7 +62,7 @@ def denied(commands: list[ev.Command], reason: Reason) -> str:
     return result.message
 
 
-def kinds(commands: list[ev.Command]) -> list[type]:
+def command_types(commands: list[ev.Command]) -> list[type]:
     return [type(c) for c in commands]
 
 
@@ -74,7 +74,7 @@ def test_create_saves_before_it_answers() -> None:
     state = started()
     commands = step(state, create(request_id="r"), 0)
     order = [ev.SaveSlice, ev.ApplySlice, ev.OpenSocket, ev.Log, ev.SaveRequest, ev.Answer]
-    assert kinds(commands) == order
+    assert command_types(commands) == order
     assert answer(commands) == state.slices["a"]
 
 
@@ -159,7 +159,7 @@ def test_resize_of_a_running_slice() -> None:
     resized = answer(commands)
     assert isinstance(resized, Slice)
     assert (resized.revision, resized.shares[0].min_milli, resized.shares[0].device_uuid) == (2, 800, home)
-    assert ev.DropProcess not in kinds(commands)
+    assert ev.DropProcess not in command_types(commands)
 
 
 def test_resize_that_does_not_fit_where_it_runs() -> None:
@@ -253,7 +253,14 @@ def test_delete_needs_force_while_programs_run() -> None:
     refused = denied(step(state, ev.DeleteSlice("", "a", False), 0), Reason.PRECONDITION)
     assert "pid 101" in refused and refused.endswith("`vgpu slice rm --force a`")
     commands = step(state, ev.DeleteSlice("", "a", True), 0)
-    assert kinds(commands) == [ev.ForgetSlice, ev.DropProcess, ev.CloseSocket, ev.RemoveSlice, ev.Log, ev.Answer]
+    assert command_types(commands) == [
+        ev.ForgetSlice,
+        ev.DropProcess,
+        ev.CloseSocket,
+        ev.RemoveSlice,
+        ev.Log,
+        ev.Answer,
+    ]
     assert not state.processes
 
 
@@ -270,8 +277,8 @@ def test_ephemeral_slice_ends_with_its_last_program() -> None:
     step(state, create(ephemeral=True), 0)
     step(state, ev.ProcessAttached(process(1)), 0)
     step(state, ev.ProcessAttached(process(2)), 0)
-    assert ev.ForgetSlice not in kinds(step(state, ev.ProcessGone(1), 0))
-    assert ev.ForgetSlice in kinds(step(state, ev.ProcessGone(2), 0))
+    assert ev.ForgetSlice not in command_types(step(state, ev.ProcessGone(1), 0))
+    assert ev.ForgetSlice in command_types(step(state, ev.ProcessGone(2), 0))
     assert not state.slices
 
 
@@ -286,7 +293,7 @@ def test_holder_keeps_an_ephemeral_slice_between_programs() -> None:
     assert "a" not in state.slices
 
 
-def test_ephemeral_slice_that_nobody_comes_for() -> None:
+def test_ephemeral_slice_that_no_process_attaches_to() -> None:
     state = started(grace_ns=60 * S)
     step(state, create(ephemeral=True), 0)
     step(state, ev.Tick(), 59 * S)
@@ -309,9 +316,9 @@ def test_who_may_attach() -> None:
     step(state, create(owner_uid=1000), 0)
     step(state, create("open", 100, owner_uid=-1), 0)
     for uid in (0, 77, 1000):
-        assert ev.AdmitProcess in kinds(step(state, ev.ProcessAttached(process(uid + 1, uid=uid)), 0))
+        assert ev.AdmitProcess in command_types(step(state, ev.ProcessAttached(process(uid + 1, uid=uid)), 0))
     assert "uid 1001" in denied(step(state, ev.ProcessAttached(process(5, uid=1001)), 0), Reason.DENIED)
-    assert ev.AdmitProcess in kinds(step(state, ev.ProcessAttached(process(6, "open", uid=1001)), 0))
+    assert ev.AdmitProcess in command_types(step(state, ev.ProcessAttached(process(6, "open", uid=1001)), 0))
 
 
 def test_processes_are_bounded() -> None:
@@ -338,7 +345,7 @@ def test_restart_takes_slices_over() -> None:
     step(state, create("e", 100, ephemeral=True), 0)
     fresh = State()
     stored = tuple(replace(s, serial=99) for s in state.slices.values())
-    commands = step(fresh, ev.Started(Policy(), (device(0),), stored, tuple(state.requests.items())), 5 * S)
+    commands = step(fresh, ev.Started(SiteLimits(), (device(0),), stored, tuple(state.requests.items())), 5 * S)
     assert [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)] == ["a", "e"]
     assert [s.serial for s in fresh.slices.values()] == [1, 2]
     assert list(fresh.grace_ns) == ["e"], "its programs have time to come back"
@@ -351,7 +358,7 @@ def test_slice_of_a_lost_device_waits() -> None:
     step(state, create("a", 1000), 0)
     step(state, create("b", 1000), 0)
     fresh = State()
-    commands = step(fresh, ev.Started(Policy(), (device(0),), tuple(state.slices.values()), ()), 0)
+    commands = step(fresh, ev.Started(SiteLimits(), (device(0),), tuple(state.slices.values()), ()), 0)
     opened = [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)]
     assert opened == ["a", "b"], "without a socket that answers, a program would run without limits"
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.waiting"]
@@ -360,7 +367,7 @@ def test_slice_of_a_lost_device_waits() -> None:
     assert isinstance(refused, Denied) and "slice b is waiting for its device" in refused.message
     step(fresh, ev.DeleteSlice("", "a", False), 0)
     moved = step(fresh, ev.UpdateSlice("", "b", Spec(700), ("gpus_milli",)), 0)
-    assert ev.ApplySlice in kinds(moved), "it has found a device again"
+    assert ev.ApplySlice in command_types(moved), "it has found a device again"
     assert not fresh.waiting
     assert answer(step(fresh, ev.DeleteSlice("", "b", False), 0)) is None
 
@@ -371,7 +378,7 @@ def test_slice_of_a_shrunk_device_waits() -> None:
     step(state, create("b", 500), 0)
     fresh = State()
     small = replace(device(0), memory_bytes=60 * GIB)
-    commands = step(fresh, ev.Started(Policy(), (small,), tuple(state.slices.values()), ()), 0)
+    commands = step(fresh, ev.Started(SiteLimits(), (small,), tuple(state.slices.values()), ()), 0)
     assert [c.slice.name for c in commands if isinstance(c, ev.ApplySlice)] == ["a"]
     assert fresh.waiting == {"b"}
     invariants.check(fresh)
@@ -385,8 +392,8 @@ def test_limits_of_the_node() -> None:
     assert "128 bytes" in denied(step(state, create("c", 10, request_id="x" * 129), 0), Reason.INVALID)
     for uid in (-2, 1 << 32):  # which the state database's checks would not believe after a restart
         assert str(uid) in denied(step(state, create("c", 10, owner_uid=uid), 0), Reason.INVALID)
-    commands = step(state, ev.PolicyChanged(Policy(slices_max=3)), 0)
-    assert kinds(commands) == [ev.Log]
+    commands = step(state, ev.PolicyChanged(SiteLimits(slices_max=3)), 0)
+    assert command_types(commands) == [ev.Log]
     assert isinstance(answer(step(state, create("c", 10), 0)), Slice)
 
 

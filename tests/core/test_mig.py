@@ -13,9 +13,9 @@ from vgpud.core.model import (
     Claim,
     Denied,
     Device,
-    Policy,
     Reason,
     Share,
+    SiteLimits,
     Slice,
     Spec,
     State,
@@ -39,7 +39,7 @@ def instance(gpu: int, number: int, gibibytes: int = 10) -> Device:
 
 def started(*devices: Device, **policy: Any) -> State:
     state = State()
-    step(state, ev.Started(Policy(**policy), devices, (), ()), 0)
+    step(state, ev.Started(SiteLimits(**policy), devices, (), ()), 0)
     return state
 
 
@@ -101,7 +101,7 @@ def test_instances_are_not_divided_over_where_there_are_no_gpus() -> None:
 def test_shares_that_were_chosen_elsewhere_are_held_to_it_too() -> None:
     state = started(device(1), instance(0, 0))
     shares = tuple(Share(uuid, 100, 100, GIB, GIB) for uuid in ("GPU-1", "MIG-0-0"))
-    refused = capacity.put(shares, state, claim=True)
+    refused = capacity.check_shares(shares, state, claim=True)
     assert isinstance(refused, Denied) and "is a MIG instance" in refused.message
     uid = "0b9f4f6e-7a3e-4f5e-8d1a-52d0c3b5c111"
     kubernetes = started(device(1), instance(0, 0), kubernetes_devices=("all",))

@@ -155,7 +155,7 @@ def test_a_job_is_not_put_where_nothing_is_offered() -> None:
     state = started(1)
     share = Share("GPU-0", 300, 300, GIB, GIB)
     drain(state)
-    refused = capacity.put((share,), state)
+    refused = capacity.check_shares((share,), state)
     assert isinstance(refused, Denied)
     assert refused.reason is Reason.PRECONDITION
 

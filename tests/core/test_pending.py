@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.core.test_machine import GIB, S, answer, create, denied, device, kinds, process, started
+from tests.core.test_machine import GIB, S, answer, command_types, create, denied, device, process, started
 from vgpud.core import events as ev
-from vgpud.core.model import ALL_DEVICES, PAUSED, Denied, Policy, Quota, Reason, Slice, Spec, State
+from vgpud.core.model import ALL_DEVICES, PAUSED, Denied, Quota, Reason, SiteLimits, Slice, Spec, State
 from vgpud.core.slices import invariants
 from vgpud.core.slices.attach_rules import attach_rules
 from vgpud.core.slices.machine import step
@@ -38,7 +38,9 @@ def test_it_reserves_nothing_until_it_is_bound() -> None:
     state = node()
     assert state.slices["a"].pending and state.reserved("GPU-0") == state.reserved("GPU-1") == (0, 0)
     commands = attached(state, "GPU-1")
-    assert kinds(commands)[:4] == [ev.SaveSlice, ev.ApplySlice, ev.Log, ev.AdmitProcess], "saved, then carried out"
+    assert command_types(commands)[:4] == [ev.SaveSlice, ev.ApplySlice, ev.Log, ev.AdmitProcess], (
+        "saved, then carried out"
+    )
     made = state.slices["a"]
     assert [s.device_uuid for s in made.shares] == ["GPU-1"] and made.spec.device_uuids == ("GPU-1",)
     assert state.reserved("GPU-1") == (500, 40 * GIB) and state.reserved("GPU-0") == (0, 0)
@@ -50,7 +52,7 @@ def test_further_programs_join_it_where_it_is() -> None:
     state = node()
     attached(state, "GPU-1")
     commands = attached(state, "GPU-0", number=2)
-    assert ev.SaveSlice not in kinds(commands) and ev.AdmitProcess in kinds(commands)
+    assert ev.SaveSlice not in command_types(commands) and ev.AdmitProcess in command_types(commands)
     assert [s.device_uuid for s in state.slices["a"].shares] == ["GPU-1"]
 
 
@@ -118,7 +120,7 @@ def test_on_a_full_node_it_may_wait() -> None:
     text = denied(attached(state, "GPU-0"), Reason.PRECONDITION)
     assert text.startswith("slice a cannot be bound: no device has min 0.5") and "device 0 has most, 0" in text
     step(state, ev.DeleteSlice("", "full", False), 0)
-    assert ev.AdmitProcess in kinds(attached(state, "GPU-0"))
+    assert ev.AdmitProcess in command_types(attached(state, "GPU-0"))
 
 
 def test_where_all_is_given_to_kubernetes_there_is_none() -> None:
@@ -157,7 +159,7 @@ def test_it_ends_with_what_holds_it() -> None:
 def restarted(state: State) -> State:
     fresh = State()
     devices = tuple(device(index) for index in range(2))
-    step(fresh, ev.Started(Policy(), devices, tuple(state.slices.values()), ()), 0)
+    step(fresh, ev.Started(SiteLimits(), devices, tuple(state.slices.values()), ()), 0)
     invariants.check(fresh)
     return fresh
 

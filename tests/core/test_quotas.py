@@ -16,10 +16,10 @@ from vgpud.core.model import (
     Asker,
     Denied,
     Device,
-    Policy,
     Quota,
     Reason,
     Share,
+    SiteLimits,
     Slice,
     Spec,
     State,
@@ -46,7 +46,7 @@ def test_what_is_no_member(member: str) -> None:
 def started(direct: str = QUOTA, *queues: Quota) -> State:
     state = State()
     devices = tuple(Device(f"GPU-{i}", i, "fake", f"0:{i}", 80 * GIB, 132, True, 512 << 20, 2 << 20) for i in range(3))
-    step(state, ev.Started(Policy(direct=direct), devices, (), ()), 0)
+    step(state, ev.Started(SiteLimits(direct=direct), devices, (), ()), 0)
     step(state, ev.QuotasChanged(queues or (OPEN, TEAM, USER)), 0)
     return state
 
@@ -70,7 +70,7 @@ def queue_of(answer: object) -> str:
     return answer.queue
 
 
-def test_a_users_own_queue_goes_before_that_of_a_group() -> None:
+def test_a_users_own_queue_overrides_that_of_a_group() -> None:
     state = started()
     assert queue_of(create(state, "a", 100, ANN)) == "ann"
     assert queue_of(create(state, "b", 100, BOB)) == "team"
@@ -177,7 +177,7 @@ def test_only_the_queue_changes_a_jobs_slice() -> None:
     assert "j-7" not in state.slices
 
 
-def test_chosen_shares_are_refused_where_there_is_no_room() -> None:
+def test_chosen_shares_are_refused_where_there_is_no_capacity() -> None:
     state = started()
     create(state, "a", 600, Asker(7))
     used = state.slices["a"].shares[0].device_uuid

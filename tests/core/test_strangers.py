@@ -9,17 +9,17 @@ from vgpud.core.devices.strangers import (
     EXCESS_PATIENCE,
     GONE,
     PATIENCE,
+    REPORTED_MAX,
     RETURN_MERCY,
     RETURN_PATIENCE,
     SLACK_BYTES,
-    TOLD_MAX,
     Findings,
     Running,
     Strangers,
     Watch,
     attached_by_pid,
 )
-from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, State
+from vgpud.core.model import Container, Process, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.observed import Credit, Seen
 from vgpud.daemon.monitor import LOOK_EVERY, READ_S
 
@@ -62,7 +62,7 @@ def awake() -> Watch:
     return watch
 
 
-def kinds(watch: Watch, running: Running, times: int, ledger: Running | None = None) -> list[str]:
+def log_kinds(watch: Watch, running: Running, times: int, ledger: Running | None = None) -> list[str]:
     return [entry.kind for _ in range(times) for entry in look(watch, node(), running, ledger or {}, {}).log]
 
 
@@ -82,16 +82,16 @@ def stranger(cgroups: tuple[str, ...]) -> tuple[str, str]:
 
 def test_our_programs_are_no_strangers() -> None:
     used = {"GPU-0": {100: GIB}}
-    assert kinds(Watch(), used, 10, used) == []
+    assert log_kinds(Watch(), used, 10, used) == []
 
 
 def test_a_stranger_is_reported_once() -> None:
     """When it has come and when it has gone."""
     watch = awake()
-    assert kinds(watch, {"GPU-0": {100: 0, 200: GIB}}, PATIENCE - 1) == []
-    assert kinds(watch, {"GPU-0": {100: 0, 200: GIB}}, 10) == ["device.stranger"]
-    assert kinds(watch, {"GPU-0": {100: 0}}, 10) == ["stranger.gone"]
-    assert kinds(watch, {"GPU-0": {200: 0}}, 10) == ["device.stranger"]
+    assert log_kinds(watch, {"GPU-0": {100: 0, 200: GIB}}, PATIENCE - 1) == []
+    assert log_kinds(watch, {"GPU-0": {100: 0, 200: GIB}}, 10) == ["device.stranger"]
+    assert log_kinds(watch, {"GPU-0": {100: 0}}, 10) == ["stranger.gone"]
+    assert log_kinds(watch, {"GPU-0": {200: 0}}, 10) == ["device.stranger"]
 
 
 def test_how_soon_both_are_said() -> None:
@@ -104,27 +104,27 @@ def test_how_soon_both_are_said() -> None:
 def test_one_that_was_there_before_the_daemon_may_come_back() -> None:
     """After a restart tenants are listed and not attached yet; who does not come back is reported all the same."""
     watch = Watch()
-    assert kinds(watch, {"GPU-0": {200: GIB}}, RETURN_PATIENCE - 1) == []
-    assert kinds(watch, {"GPU-0": {200: GIB}}, 10) == ["device.stranger"]
-    assert kinds(watch, {"GPU-0": {}}, 1) == ["stranger.gone"]
-    assert kinds(watch, {"GPU-0": {200: GIB}}, PATIENCE) == ["device.stranger"], "another life of that pid"
+    assert log_kinds(watch, {"GPU-0": {200: GIB}}, RETURN_PATIENCE - 1) == []
+    assert log_kinds(watch, {"GPU-0": {200: GIB}}, 10) == ["device.stranger"]
+    assert log_kinds(watch, {"GPU-0": {}}, 1) == ["stranger.gone"]
+    assert log_kinds(watch, {"GPU-0": {200: GIB}}, PATIENCE) == ["device.stranger"], "another life of that pid"
 
 
-def test_a_flood_of_strangers_is_told_in_portions() -> None:
+def test_a_flood_of_strangers_is_reported_in_portions() -> None:
     """Those that are still there, each once; of those that have gone as many as fit into one look."""
-    watch, many = awake(), {"GPU-0": {1000 + n: GIB for n in range(2 * TOLD_MAX + 3)}}
+    watch, many = awake(), {"GPU-0": {1000 + n: GIB for n in range(2 * REPORTED_MAX + 3)}}
     assert last(watch, node(), many, PATIENCE - 1, {}, {}).log == []
-    told = [look(watch, node(), many, {}, {}).log for _ in range(5)]
-    assert [len(log) for log in told] == [TOLD_MAX, TOLD_MAX, 3, 0, 0]
-    assert len({entry.message for log in told for entry in log}) == 2 * TOLD_MAX + 3
-    assert kinds(watch, {"GPU-0": {}}, 2) == [GONE] * TOLD_MAX
+    logs = [look(watch, node(), many, {}, {}).log for _ in range(5)]
+    assert [len(log) for log in logs] == [REPORTED_MAX, REPORTED_MAX, 3, 0, 0]
+    assert len({entry.message for log in logs for entry in log}) == 2 * REPORTED_MAX + 3
+    assert log_kinds(watch, {"GPU-0": {}}, 2) == [GONE] * REPORTED_MAX
 
 
 def test_one_that_only_passes_by_is_not_reported() -> None:
     watch = awake()
     for _ in range(10):
-        assert kinds(watch, {"GPU-0": {200: 0}}, PATIENCE - 1) == []
-        assert kinds(watch, {"GPU-0": {}}, 1) == []
+        assert log_kinds(watch, {"GPU-0": {200: 0}}, PATIENCE - 1) == []
+        assert log_kinds(watch, {"GPU-0": {}}, 1) == []
 
 
 def test_a_stranger_is_named_with_its_container() -> None:
@@ -142,9 +142,9 @@ def test_a_container_that_is_none_of_ours_is_named_by_its_cgroup() -> None:
 
 
 def test_one_that_ends_while_it_is_looked_up() -> None:
-    nobody: Strangers = {}
+    no_strangers: Strangers = {}
     watch = awake()
-    found = [e for _ in range(PATIENCE) for e in look(watch, node(), {"GPU-0": {200: GIB}}, {}, nobody).log]
+    found = [e for _ in range(PATIENCE) for e in look(watch, node(), {"GPU-0": {200: GIB}}, {}, no_strangers).log]
     assert [entry.kind for entry in found] == ["device.stranger"]
 
 
@@ -154,27 +154,29 @@ def test_memory_past_the_ledger() -> None:
     beyond = {"GPU-0": {100: GIB // 2 + SLACK_BYTES + 1}}
     over = {"GPU-0": {100: GIB + 1}}
     watch = Watch()
-    assert kinds(watch, known, 10, ledger) == []
-    assert kinds(watch, beyond, EXCESS_PATIENCE - 1, ledger) == [], "the least of the last readings counts"
-    assert kinds(watch, beyond, 10, ledger) == ["memory.unattributed"]
-    assert kinds(watch, over, 10, ledger) == ["memory.past_ledger"]
-    assert kinds(watch, known, EXCESS_PATIENCE, ledger) == []
-    assert kinds(watch, over, 10, ledger) == ["memory.unattributed", "memory.past_ledger"], "again after it was gone"
+    assert log_kinds(watch, known, 10, ledger) == []
+    assert log_kinds(watch, beyond, EXCESS_PATIENCE - 1, ledger) == [], "the least of the last readings counts"
+    assert log_kinds(watch, beyond, 10, ledger) == ["memory.unattributed"]
+    assert log_kinds(watch, over, 10, ledger) == ["memory.past_ledger"]
+    assert log_kinds(watch, known, EXCESS_PATIENCE, ledger) == []
+    assert log_kinds(watch, over, 10, ledger) == ["memory.unattributed", "memory.past_ledger"], (
+        "again after it was gone"
+    )
 
 
 def test_a_limit_below_what_the_ledger_has_is_no_excess() -> None:
     """Somebody has lowered it: the slice gets no more, and nobody has done wrong."""
     used = {"GPU-0": {100: 3 * GIB}}
-    assert kinds(Watch(), used, 10, used) == []
+    assert log_kinds(Watch(), used, 10, used) == []
 
 
 def test_a_lowered_limit_makes_nobodys_overhead_an_offence() -> None:
     """The ledger is above it already; what is past the ledger is one by itself when it is more than the limit."""
     ledger = {"GPU-0": {100: 2 * GIB}}
     little, much = {"GPU-0": {100: 2 * GIB + GIB // 4}}, {"GPU-0": {100: 3 * GIB + 1}}
-    assert kinds(Watch(), little, 10, ledger) == ["memory.unattributed"]
+    assert log_kinds(Watch(), little, 10, ledger) == ["memory.unattributed"]
     assert last(Watch(), policed(on_excess="kill"), little, 10, ledger, {}).acts == []
-    assert kinds(Watch(), much, 10, ledger) == ["memory.unattributed", "memory.past_ledger"]
+    assert log_kinds(Watch(), much, 10, ledger) == ["memory.unattributed", "memory.past_ledger"]
 
 
 def test_who_only_holds_a_slice_and_uses_a_device_is_a_stranger() -> None:
@@ -267,11 +269,11 @@ def test_credit_that_goes_to_and_fro_covers_a_slice_once() -> None:
     attached = attached_by_pid(state.processes.values())
 
     def shown(first: int, second: int) -> tuple[int, set[str], int]:
-        watch, ledger, kinds = Watch(), Churning(20 * GIB), set()
+        watch, ledger, found_kinds = Watch(), Churning(20 * GIB), set()
         for _ in range(10):
             found = watch.look(state, {"GPU-0": {100: first, 101: second}}, attached, ledger, {})
-            kinds |= {entry.kind for entry in found.log}
-        return found.charges.get(("a", "GPU-0"), 0), kinds, len(found.acts)
+            found_kinds |= {entry.kind for entry in found.log}
+        return found.charges.get(("a", "GPU-0"), 0), found_kinds, len(found.acts)
 
     assert shown(GIB // 2, GIB // 2 + 2 * SLACK_BYTES) == (0, set(), 0)
     assert shown(GIB, GIB) == (GIB - SLACK_BYTES, {"memory.unattributed", "memory.past_ledger"}, 0)
@@ -348,7 +350,7 @@ def test_a_stranger_in_a_container_can_put_its_slice_above_its_limit() -> None:
 
 
 def policed(**policy: str) -> State:
-    return replace(node(), policy=Policy(**policy))  # type: ignore[arg-type]
+    return replace(node(), policy=SiteLimits(**policy))  # type: ignore[arg-type]
 
 
 def test_strangers_are_acted_upon_by_policy() -> None:

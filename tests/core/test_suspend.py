@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.test_machine import GIB, answer, create, denied, device, process, started
 from vgpud.core import events as ev
-from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Policy, Quota, Reason, Slice, Spec, State
+from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Quota, Reason, SiteLimits, Slice, Spec, State
 from vgpud.core.slices import invariants
 from vgpud.core.slices.machine import step
 from vgpud.core.slices.suspend import STEPS
@@ -49,7 +49,7 @@ def test_an_evicted_slice_gives_up_both_when_it_is_away_and_has_them_before_it_c
 
 
 @pytest.mark.parametrize("steps", [(PAUSED,), (EVICTING, EVICTED)], ids="-".join)
-def test_it_goes_on_when_there_is_room_again(steps: tuple[str, ...]) -> None:
+def test_it_continues_when_there_is_capacity_again(steps: tuple[str, ...]) -> None:
     state = half()
     to(state, *steps)
     step(state, create("b", 500), 0)
@@ -120,12 +120,12 @@ def test_going_on_counts_against_the_queues_limit_again() -> None:
     assert "limit" in denied(step(state, ev.SuspendSlice("a", ""), 0), Reason.NO_CAPACITY)
 
 
-def test_after_a_restart_it_is_as_it_was_and_takes_no_room() -> None:
+def test_after_a_restart_it_is_as_it_was_and_takes_no_capacity() -> None:
     state = half()
     to(state, EVICTING, EVICTED)
     step(state, create("b", 900), 0)
     again = State()
     stored = tuple(state.slices[name] for name in "ab")
-    step(again, ev.Started(Policy(), (device(0),), stored, ()), 0)
+    step(again, ev.Started(SiteLimits(), (device(0),), stored, ()), 0)
     assert not again.waiting and again.slices["a"].suspended == EVICTED
     invariants.check(again)

@@ -149,11 +149,11 @@ class Node:
     def processes(self) -> list[pb.Process]:
         return list(self.slices.ListProcesses(pb.ListProcessesRequest()).processes)
 
-    def kinds_and_slices(self) -> list[tuple[str, str]]:
+    def event_kinds_and_slices(self) -> list[tuple[str, str]]:
         return [(e.kind, e.slice) for e in self.events.ListEvents(pb.ListEventsRequest()).events]
 
-    def kinds(self) -> list[str]:
-        return [kind for kind, _slice in self.kinds_and_slices()]
+    def event_kinds(self) -> list[str]:
+        return [kind for kind, _slice in self.event_kinds_and_slices()]
 
     def messages(self, kind: str) -> list[str]:
         return [e.message for e in self.events.ListEvents(pb.ListEventsRequest()).events if e.kind == kind]

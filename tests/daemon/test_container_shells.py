@@ -496,7 +496,7 @@ def test_containers_of_other_pods_leave_requests_to_the_rest(tmp_path: Path, mon
         async def create_container(self, event: ContainerCreated) -> Slice | Denied:
             return Denied(Reason.DENIED, "not reserved for this pod", field="pod")
 
-        async def pod_comes(self, slice_name: str, pod: str) -> bool:
+        async def wait_for_pod(self, slice_name: str, pod: str) -> bool:
             return await known.wait() and False
 
     async def scenario() -> None:

@@ -28,7 +28,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 CLIENT = Path(client.__file__)
 NAME = f"c-{ID[:12]}"
 HALF = "VGPU=0.5"
-SOMEBODY = "12345:12345"
+CONTAINER_USER = "12345:12345"
 
 pytestmark = pytest.mark.skipif(engine.why_no_cgroup() != "", reason=engine.why_no_cgroup() or "-")
 
@@ -158,20 +158,20 @@ def _soon(condition: object) -> None:
 def test_the_cgroup_says_whose_a_program_is(made: Engine, site: Node, cgroups: list[Path]) -> None:
     made.started(cgroups[0], "VGPU=0.25")
     site.create("anyone", 250, owner_uid=-1)
-    status, _program = attach_from(made, cgroups[0], site.socket(NAME), SOMEBODY)
+    status, _program = attach_from(made, cgroups[0], site.socket(NAME), CONTAINER_USER)
     assert status == client.OK, "any user of the container"
     (listed,) = eventually(site.processes, "the program in the list")
     assert (listed.container, listed.slice, listed.uid) == (ID, NAME, 12345)
     status, _program = attach_from(made, cgroups[0], site.socket("anyone"))
     assert status == client.DENIED, "no other slice, though it is root and the slice is anyone's"
-    status, _program = attach_from(made, cgroups[1], site.socket(NAME), SOMEBODY)
+    status, _program = attach_from(made, cgroups[1], site.socket(NAME), CONTAINER_USER)
     assert status == client.DENIED, "a stranger outside"
 
 
 def test_below_its_cgroup_is_inside(made: Engine, site: Node, cgroups: list[Path]) -> None:
     made.started(cgroups[0], HALF)
     with engine.cgroup(cgroups[0]) as below:
-        status, program = attach_from(made, below, site.socket(NAME), SOMEBODY)
+        status, program = attach_from(made, below, site.socket(NAME), CONTAINER_USER)
         assert status == client.OK
         end(program)
 
@@ -179,7 +179,7 @@ def test_below_its_cgroup_is_inside(made: Engine, site: Node, cgroups: list[Path
 def test_the_shared_socket_finds_the_slice(made: Engine, site: Node, cgroups: list[Path]) -> None:
     made.started(cgroups[0], HALF)
     shared = str(site.runtime / "cdi" / "attach.sock")
-    status, _program = attach_from(made, cgroups[0], shared, SOMEBODY)
+    status, _program = attach_from(made, cgroups[0], shared, CONTAINER_USER)
     assert status == client.OK
     assert [p.slice for p in eventually(site.processes, "the program in the list")] == [NAME]
     outside = client.attach(shared)
@@ -251,7 +251,7 @@ def test_names_and_joining(made: Engine, site: Node, cgroups: list[Path]) -> Non
     assert [c.id for c in site.get("train").containers] == [ID, OTHER]
 
 
-def test_a_user_of_the_sockets_group_is_told_to_have_a_daemon(made: Engine, site: Node) -> None:
+def test_a_user_of_the_sockets_group_reads_to_have_a_daemon(made: Engine, site: Node) -> None:
     """What they name would be read with root's rights, in a world of mounts that they may have made themselves."""
     who = f"12345:{os.getgid()}"
     status, body, _runtime = made.create(HALF, who=who)
@@ -370,7 +370,7 @@ def test_the_bound_by_environment_is_live(made: Engine, site: Node) -> None:
     site.write_config()
     assert site.process
     site.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "config.reloaded" in site.kinds(), "the new configuration")
+    eventually(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
     status, body, _runtime = made.create("VGPU=1", container_id=OTHER)
     assert status == "refused" and b"--annotation dev.vgpu/gpus=1" in body
 
@@ -383,7 +383,7 @@ def test_class_and_priority_by_environment_as_the_site_allows(made: Engine, site
     site.write_config()
     assert site.process
     site.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "config.reloaded" in site.kinds(), "the new configuration")
+    eventually(lambda: "config.reloaded" in site.event_kinds(), "the new configuration")
     assert made.create(*asked)[0] == "config"
     (name,) = site.names()
     spec = site.get(name).spec
@@ -412,7 +412,7 @@ def test_many_at_once(made: Engine, site: Node) -> None:
 
 def test_a_removed_socket_comes_back(made: Engine, site: Node) -> None:
     os.unlink(made.socket)
-    eventually(lambda: "socket.repaired" in site.kinds(), "the notice")
+    eventually(lambda: "socket.repaired" in site.event_kinds(), "the notice")
     assert made.create(HALF)[0] == "config"
 
 
@@ -591,5 +591,5 @@ def test_no_specification_of_nvidia_is_said_once(node: Node) -> None:
     node.start()
     with pytest.raises(grpc.RpcError, match="nvidia-ctk"):
         one_time(node)
-    assert node.kinds().count("cdi.failed") == 1
+    assert node.event_kinds().count("cdi.failed") == 1
     assert not (node.directory / "cdi/vgpu.dev-gpu.json").exists()

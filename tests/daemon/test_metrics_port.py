@@ -82,11 +82,11 @@ def no_reader(sock: socket.socket) -> None:
     sock.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
 
 
-KINDS = [silent, half, slow, huge, no_reader]
+CLIENT_TYPES = [silent, half, slow, huge, no_reader]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_connections_of_one_user_keep_nobody_out(
+@pytest.mark.parametrize("kind", CLIENT_TYPES)
+def test_many_connections_of_one_user_keep_no_other_user_out(
     server: HttpServer, kind: Callable[[socket.socket], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     ask(server)

@@ -125,12 +125,12 @@ def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest
 
 def test_pids_that_mean_nothing_are_said() -> None:
     async def said(knows_pids: bool) -> list[str]:
-        made, kinds = await usage_monitor([], {}), []
+        made, log_kinds = await usage_monitor([], {}), []
         made._devices.knows_pids = knows_pids
-        made._host.note = lambda entry: kinds.append(entry.kind)  # type: ignore[method-assign]
+        made._host.note = lambda entry: log_kinds.append(entry.kind)  # type: ignore[method-assign]
         made._thread = threading.Thread(target=list)
         made.start()
-        return kinds
+        return log_kinds
 
     assert (asyncio.run(said(True)), asyncio.run(said(False))) == ([], ["device.unwatched"])
 
@@ -183,7 +183,7 @@ def test_what_takes_long_is_not_begun_again() -> None:
     assert sorted(asyncio.run(begun())) == [1, 1, 2]
 
 
-def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
+def test_a_driver_that_hangs_delays_no_other() -> None:
     """As many as you like may wait for it: the disk is waited for in other threads."""
 
     async def others_go_on(begin: Callable[[threading.Event], Awaitable[Callable[[], bool]]]) -> None:
@@ -209,8 +209,8 @@ def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
         known: Any = {UUID: SimpleNamespace(is_simulated=False)}
         state = State(devices=known, processes={n: replace(process("a"), process_id=n) for n in range(64)})
         host: Any = SimpleNamespace(state=state, run=gone.append)
-        nobody: Any = None
-        backend = AttachBackend(host, nobody, devices, nobody)
+        no_snapshot: Any = None
+        backend = AttachBackend(host, no_snapshot, devices, no_snapshot)
         for n in range(64):
             backend.note_process_end(n)
         await asyncio.sleep(0)
@@ -235,9 +235,9 @@ def test_what_a_program_holds_is_of_its_slices_device() -> None:
     host: Any = SimpleNamespace(state=State(devices=known, slices={"a": made}), run=run)
     stats = SimpleNamespace(mem_held_bytes=0, mem_unattributed_bytes=0)
     arbiters: Any = SimpleNamespace(slice_stats=lambda _serial, _device: stats)
-    nobody: Any = None
+    no_snapshot: Any = None
     greeting = Greeting("a", 1, PID, 0, "", "", "p", is_resumed=True, held=((raw, 512),), serial=3)
-    AttachBackend(host, arbiters, nobody, nobody).attach(greeting)
+    AttachBackend(host, arbiters, no_snapshot, no_snapshot).attach(greeting)
     assert [event.held for event in asked] == [((instance, 512),)]
 
 

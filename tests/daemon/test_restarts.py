@@ -27,14 +27,14 @@ class Backend:
 
     def __init__(self, container: Container | None) -> None:
         self.known = container
-        self.told: list[tuple[str, bool]] = []
+        self.end_calls: list[tuple[str, bool]] = []
         self.forget: Callable[[str], None] = lambda _: None
 
     def container(self, container_id: str) -> Container | None:
         return self.known
 
     def end_container(self, container_id: str, why: str, restarts: bool = False) -> None:
-        self.told.append((why, restarts))
+        self.end_calls.append((why, restarts))
         if not restarts:
             self.known = None
             self.forget(container_id)
@@ -66,7 +66,7 @@ def test_docker_is_asked_until_it_changes_its_mind(monkeypatch: pytest.MonkeyPat
         found.end(ID, "ended")
         found.end(ID, "stopped")  # the hook says so, too
         await asyncio.wait_for(until(lambda: backend.known is None), 60)
-        return backend.told
+        return backend.end_calls
 
     again = "its engine does not start it again"
     assert asyncio.run(scenario()) == [("ended", True), (again, True), (again, False)]
@@ -77,7 +77,7 @@ def test_what_no_engine_starts_again_ends_at_once(known: Container | None) -> No
     async def scenario() -> list[tuple[str, bool]]:
         backend = Backend(known)
         make_restarts(backend).end(ID, "ended")
-        return backend.told
+        return backend.end_calls
 
     assert asyncio.run(scenario()) == [("ended", False)]
 
@@ -90,7 +90,7 @@ def test_a_container_that_is_created_again_is_not_looked_at_any_more(monkeypatch
         backend = Backend(OF_DOCKER)
         found = make_restarts(backend)
         found.end(ID, "ended")
-        await asyncio.wait_for(until(lambda: len(backend.told) > 2), 60)
+        await asyncio.wait_for(until(lambda: len(backend.end_calls) > 2), 60)
         found.forget(ID)
         before = len(asked)
         await asyncio.sleep(0.1)
@@ -107,12 +107,12 @@ def test_podman_is_waited_for_while_its_monitor_lives(monkeypatch: pytest.Monkey
             monkeypatch.setattr(restarts, "MONITOR", processes.program(monitor.pid))
             found.note_monitor(ID, monitor.pid)
             found.end(ID, "ended")
-            await asyncio.wait_for(until(lambda: len(backend.told) > 2), 60)
-            assert all(waits for _, waits in backend.told)
+            await asyncio.wait_for(until(lambda: len(backend.end_calls) > 2), 60)
+            assert all(waits for _, waits in backend.end_calls)
             monitor.kill()
             await asyncio.to_thread(monitor.wait)
             await asyncio.wait_for(until(lambda: backend.known is None), 60)
-        return backend.told
+        return backend.end_calls
 
     assert asyncio.run(scenario())[-1] == ("its engine does not start it again", False)
 

@@ -377,12 +377,12 @@ def test_slice_whose_socket_cannot_be_made_is_taken_back(node: Node) -> None:
 def test_names_are_as_long_as_the_socket_allows(node: Node) -> None:
     node.runtime = node.directory / ("x" * 40)
     node.start()
-    room = 107 - len(f"{node.runtime}/slices//attach.sock")
-    assert 8 <= room < 40
-    node.create("n" * room, 100)
-    assert client.attach(node.socket("n" * room)).status == client.OK
+    name_chars_max = 107 - len(f"{node.runtime}/slices//attach.sock")
+    assert 8 <= name_chars_max < 40
+    node.create("n" * name_chars_max, 100)
+    assert client.attach(node.socket("n" * name_chars_max)).status == client.OK
     with pytest.raises(grpc.RpcError) as error:
-        node.create("n" * (room + 1), 100)
+        node.create("n" * (name_chars_max + 1), 100)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -412,7 +412,7 @@ def test_reload(node: Node) -> None:
     node.write_config()
     assert node.process
     node.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "config.reloaded" in node.kinds(), "the reload")
+    eventually(lambda: "config.reloaded" in node.event_kinds(), "the reload")
     assert node.create("b", 100).devices[0].max_milli == 1000
     control, _report = tenant.map()
     assert control[12] == 2, "attached tenants learn the new mode"
@@ -427,7 +427,7 @@ def test_reload(node: Node) -> None:
     assert node.create("c", 100).devices[0].max_milli == 1000
 
 
-def test_service_manager_is_told(node: Node) -> None:
+def test_service_manager_is_notified(node: Node) -> None:
     address = node.directory / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(address))

@@ -32,10 +32,10 @@ def device(node: Node) -> Iterator[SimulatedDevice]:
 
 def test_simulated_devices_are_found_and_named(node: Node, device: SimulatedDevice) -> None:
     node.start("--device", "sim", "--sim-dir", str(device.directory))
-    told = node.nodes.GetNode(pb.GetNodeRequest()).node
-    assert told.simulated
-    assert told.sim_dir == str(device.directory)
-    assert told.driver == str(paths.sim_lib_dir() / "libcuda.so.1")
+    reply = node.nodes.GetNode(pb.GetNodeRequest()).node
+    assert reply.simulated
+    assert reply.sim_dir == str(device.directory)
+    assert reply.driver == str(paths.sim_lib_dir() / "libcuda.so.1")
     devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert [(d.index, d.simulated, d.context_bytes) for d in devices] == [(0, True, 256 << 20), (1, True, 256 << 20)]
     assert all(d.name.startswith("SIMULATED") for d in devices)

@@ -94,7 +94,7 @@ async def test_who_goes_away_leaves_nothing_half_done(monkeypatch: pytest.Monkey
 
 
 @on_a_loop
-async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_other_slice_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
     host, driver = Host(), Driver(monkeypatch)
     controller = SuspendController(host)
     asked = asyncio.create_task(controller.suspend("a", True))
@@ -112,7 +112,7 @@ async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @on_a_loop
-async def test_nobody_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_user_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host()
     host.state.slices["a"] = replace(host.state.slices["a"], job_id=7)
     controller = SuspendController(host)
@@ -168,12 +168,12 @@ async def test_what_a_former_daemon_was_at_is_found_out_first(monkeypatch: pytes
     to(host.state, EVICTING)
     controller = SuspendController(host)
     controller.settle()
-    goes_on = asyncio.create_task(controller.resume("a"))
+    continues = asyncio.create_task(controller.resume("a"))
     await begun(driver)
     assert (driver.asked, host.now) == (["settle"], EVICTING)
     driver.go.set()
     while len(driver.asked) < 2:
         await asyncio.sleep(0)
         driver.state = RUNS if host.now != EVICTING else AWAY
-    resumed = await goes_on
+    resumed = await continues
     assert isinstance(resumed, Slice) and not host.now and driver.asked == ["settle", "restore"]

@@ -88,14 +88,14 @@ def test_trace_tells_what_a_tenant_did(arbiters: Arbiters, tenant: Tenant) -> No
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 5)
     events = arbiters.read_trace()
     assert {(e.device_uuid, e.serial, e.lost_count) for e in events if e.serial} == {(UUID, SERIAL, 0)}
-    told = {(e.kind, e.value, e.text) for e in events}
+    event_tuples = {(e.kind, e.value, e.text) for e in events}
     assert {
         ("regime", 0, "solo"),
         ("open", 0, "solo"),
         ("waits", 2, ""),
         ("outstanding", 1, ""),
         ("launches", 5, ""),
-    } <= told
+    } <= event_tuples
     assert [e.time_ns for e in events] == sorted(e.time_ns for e in events)
     assert all(0 <= time.monotonic_ns() - e.time_ns < 60e9 for e in events)
 

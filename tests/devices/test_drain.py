@@ -59,7 +59,7 @@ def devices(system: OwnSystem) -> list[dict[str, Any]]:
     return list(asked(system, "gpu", "ls")["devices"])
 
 
-def kinds(system: OwnSystem) -> list[str]:
+def event_kinds(system: OwnSystem) -> list[str]:
     return [event["kind"] for event in asked(system, "events")["events"]]
 
 
@@ -82,7 +82,7 @@ def test_drained_by_an_admin_over_a_restart(system: OwnSystem) -> None:
     assert "device 0 is drained: a fan is broken" in refusal(
         system, "slice", "create", "c", "--gpus", "0.2", "--device", "0"
     )
-    assert "device.drained" in kinds(system), "the newest events may be lost with a daemon that is killed"
+    assert "device.drained" in event_kinds(system), "the newest events may be lost with a daemon that is killed"
     assert system.daemon
     system.daemon.kill()
     system.start_daemon()
@@ -96,7 +96,7 @@ def test_drained_by_an_admin_over_a_restart(system: OwnSystem) -> None:
     assert "no: drained: a fan is broken" in said(system, "gpu", "ls")
     system.vgpu("gpu", "undrain", now[0]["uuid"])
     assert where(system, "c", "--device", now[0]["uuid"]) == 0
-    assert "device.undrained" in kinds(system)
+    assert "device.undrained" in event_kinds(system)
     assert "no device '7' on this node" in refusal(system, "gpu", "drain", "7", "--reason", "x")
 
 
@@ -122,7 +122,7 @@ def test_what_has_a_whole_device_is_seen_while_it_has_it(system: OwnSystem, mode
     assert "device 0 is taken by" in refusal(system, "slice", "create", "b", "--gpus", "0.1", "--device", "0")
     system.vgpu("sim", "mode", "0", "shared")
     wait_for("the next look", lambda: bool(devices(system)[0]["offered"]))
-    assert {"device.taken", "device.free"} <= set(kinds(system))
+    assert {"device.taken", "device.free"} <= set(event_kinds(system))
 
 
 def test_a_daemon_starts_beside_a_device_that_is_taken_and_not_when_all_are() -> None:

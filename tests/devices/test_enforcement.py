@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 )
 MIB, GIB = 1 << 20, 1 << 30
 CONTEXT_BYTES = 256 * MIB
-NOBODY_UID = 65534
+OTHER_UID = 65534
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def past(device: SimulatedDevice, started: list[subprocess.Popen[str]], size: in
     ]
     env = os.environ | device.environment({})
     if os.getuid() == 0 and not socket:
-        env["AS"] = f"{NOBODY_UID}:{NOBODY_UID}"
+        env["AS"] = f"{OTHER_UID}:{OTHER_UID}"
     program = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     started.append(program)
     assert program.stdout and set(program.stdout.readline().split()) == {"0"}
@@ -161,7 +161,7 @@ def test_a_stranger_is_frozen(node: Node, device: SimulatedDevice, started: list
 def test_what_root_runs_itself_is_left_alone(
     node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{__name__}.NOBODY_UID", 0)
+    monkeypatch.setattr(f"{__name__}.OTHER_UID", 0)
     serve(node, device, on_stranger="kill")
     past(device, started, GIB)
     assert "root's own" in eventually(lambda: node.messages("stranger.kill"), "the event")[0]
@@ -196,18 +196,18 @@ def test_a_programs_name_says_nothing_of_it() -> None:
 def test_one_thread_that_stands_still_is_no_stopped_program(tmp_path: Path) -> None:
     """A debugger stops threads singly; the rest use the device."""
 
-    def told(states: str) -> bool:
+    def is_stopped_with(states: str) -> bool:
         for thread, state in enumerate(states):
             (tmp_path / f"7/task/{7 + thread}").mkdir(parents=True, exist_ok=True)
             (tmp_path / f"7/task/{7 + thread}/stat").write_text(f"{7 + thread} (p) {state} 1 1")
         return processes.is_stopped(7, tmp_path)
 
-    assert not told("")
-    assert told("T") and told("tT") and told("ZT")
-    assert not told("tS") and not told("Z")
+    assert not is_stopped_with("")
+    assert is_stopped_with("T") and is_stopped_with("tT") and is_stopped_with("ZT")
+    assert not is_stopped_with("tS") and not is_stopped_with("Z")
 
 
-def test_nobody_else_is_hit(node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]) -> None:
+def test_no_other_process_is_hit(node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]) -> None:
     """A pid that the driver does not list any more may be another program's by now."""
     pid = past(device, started, GIB)
     act = Act(KILL, STRANGER, pid, "", "GPU-0", first=True)

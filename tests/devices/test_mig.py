@@ -140,7 +140,7 @@ def test_which_instances_a_report_is_about(
     monkeypatch: pytest.MonkeyPatch, about: tuple[int, int], meant: list[bool]
 ) -> None:
     FakeGpu((1, 0, "MIG 1c"), (1, 1, "MIG 1c"), (2, 0, "MIG 1g")).install(monkeypatch)
-    assert [one.is_meant(*about) for one in mig.instances(object())] == meant
+    assert [one.is_affected(*about) for one in mig.instances(object())] == meant
 
 
 def test_a_gpu_without_mig_mode_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +178,8 @@ def test_an_instance_is_not_held_by_the_mig_mode_of_its_gpu(
 def test_faults_are_of_the_instances_that_are_shared(opened: nvml.Devices, monkeypatch: pytest.MonkeyPatch) -> None:
     """Excluded ones, and another daemon's, are none of ours; one report is registered for once."""
     registered: list[Any] = []
-    nobody = mig.NO_INSTANCE
-    reports = [SimpleNamespace(gpuInstanceId=nobody, computeInstanceId=nobody, eventData=79, device=0)]
+    no_instance = mig.NO_INSTANCE
+    reports = [SimpleNamespace(gpuInstanceId=no_instance, computeInstanceId=no_instance, eventData=79, device=0)]
     monkeypatch.setattr(pynvml, "nvmlEventSetCreate", object)
     monkeypatch.setattr(pynvml, "nvmlDeviceRegisterEvents", lambda handle, *_: registered.append(handle))
     monkeypatch.setattr(pynvml, "nvmlEventSetWait_v2", lambda *_: reports.pop() if reports else None)

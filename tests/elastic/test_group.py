@@ -35,7 +35,7 @@ def test_who_knows_of_a_later_generation_does_not_wait(store: Any) -> None:
     assert not group.meet(store, 2, lambda: False), "who comes then does not go on alone"
 
 
-def test_who_hears_of_it_when_others_have_gone_on_goes_with_them(store: Any) -> None:
+def test_who_hears_of_it_when_others_have_continued_goes_with_them(store: Any) -> None:
     def heard() -> bool:
         assert group.meet(store, 2, lambda: False)  # the other comes, finds us there, and goes
         return True
@@ -86,8 +86,8 @@ def test_who_has_done_most_gives_its_state(
 ) -> None:
     sent: list[Any] = []
 
-    def gathered(told: list[Any], own: Any) -> None:
-        for tensor, number in zip(told, steps, strict=True):
+    def gathered(tensors: list[Any], own: Any) -> None:
+        for tensor, number in zip(tensors, steps, strict=True):
             tensor.fill_(number)
 
     def as_rank(rank: int) -> tuple[bool, int]:

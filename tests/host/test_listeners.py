@@ -65,7 +65,7 @@ def test_another_user_is_known_over_loopback() -> None:
         os.waitpid(pid, 0)
 
 
-def test_who_has_closed_is_nobody_but_of_this_machine() -> None:
+def test_a_peer_that_has_closed_is_only_loopback() -> None:
     ours, its = pair_at(socket.AF_INET, "127.0.0.1")
     ours.close()
     with its:

@@ -18,12 +18,12 @@ from tests.daemon.node import Node, eventually
 from vgpud.core.events import Log
 from vgpud.errors import ConflictError, ExitCode
 from vgpud.host.directories import DirectoryLock, RuntimeDirectory
-from vgpud.host.upkeep import TELL_AFTER_NS, Upkeep
+from vgpud.host.upkeep import TELL_AFTER_NS, PeriodicTasks
 from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def test_a_repair_that_fails_keeps_no_other_from_being_done() -> None:
-    told: list[Log] = []
+    log_entries: list[Log] = []
     now_ns = 0
     faults: list[str] = ["no room"]
     done: list[str] = []
@@ -37,7 +37,7 @@ def test_a_repair_that_fails_keeps_no_other_from_being_done() -> None:
 
     async def main() -> None:
         nonlocal now_ns
-        upkeep = Upkeep(told.append, lambda: now_ns)
+        upkeep = PeriodicTasks(log_entries.append, lambda: now_ns)
 
         async def turn() -> None:
             await upkeep.do("the first", broken)
@@ -46,19 +46,19 @@ def test_a_repair_that_fails_keeps_no_other_from_being_done() -> None:
         for _ in range(100):  # told once in this time
             now_ns += TELL_AFTER_NS // 100 - 1
             await turn()
-        assert [entry.kind for entry in told] == ["upkeep.failed"]
-        assert told[0].message == "the first failed (OSError: no room): it is tried again; everything else works"
+        assert [entry.kind for entry in log_entries] == ["upkeep.failed"]
+        assert log_entries[0].message == "the first failed (OSError: no room): it is tried again; everything else works"
         for _ in range(1000):  # then ever more seldom
             now_ns += TELL_AFTER_NS
             await turn()
-        assert 5 < len(told) < 15
+        assert 5 < len(log_entries) < 15
         faults[0] = "another"
         await turn()
-        assert "another" in told[-1].message
+        assert "another" in log_entries[-1].message
         faults.clear()
         await turn()
         await turn()
-        assert [entry.message for entry in told[-2:]][1] == "the first: works again"
+        assert [entry.message for entry in log_entries[-2:]][1] == "the first: works again"
         assert len(done) == 1103
 
     asyncio.run(main())
@@ -136,7 +136,7 @@ def test_a_removed_runtime_directory_comes_back_whole(node: Node) -> None:
     assert (node.runtime.stat().st_mode & 0o777, (node.runtime / "private").stat().st_mode & 0o777) == (0o755, 0o700)
     assert "Traceback" not in node.log.read_text()
     assert node.run().returncode == ExitCode.CONFLICT
-    assert "socket.repaired" in node.kinds()
+    assert "socket.repaired" in node.event_kinds()
     kill(program)
     eventually(lambda: all(p.process_id != attached for p in node.processes()), "the end of the program")
     assert node.stop(signal.SIGTERM) == ExitCode.OK
@@ -150,7 +150,7 @@ def test_what_cannot_be_repaired_keeps_nothing_else_waiting(node: Node) -> None:
     slices = node.runtime / "slices"
     shutil.rmtree(slices / "a")
     (slices / "a").write_text("in the way")
-    eventually(lambda: "upkeep.failed" in node.kinds(), "the event")
+    eventually(lambda: "upkeep.failed" in node.event_kinds(), "the event")
     assert any(text.startswith("the attach socket of slice a failed") for text in node.messages("upkeep.failed"))
     shutil.rmtree(slices / "b")
     eventually(Path(node.socket("b")).exists, "the other slice's socket")

@@ -37,7 +37,7 @@ DAMAGED = {
 }
 
 
-class Nobody:
+class SilentBackend:
     """Backend of a daemon that hears of no end."""
 
     def job_ended(self, job_id: int, attempt: int, result: Result) -> None: ...
@@ -46,7 +46,7 @@ class Nobody:
 
 def adopted(folder: Path, *known: tuple[int, int]) -> dict[tuple[int, ...], object]:
     async def run() -> dict[tuple[int, ...], object]:
-        jobs = Jobs(folder, Nobody())
+        jobs = Jobs(folder, SilentBackend())
         found = await jobs.adopt(known)
         jobs.close()
         return dict(found)

@@ -38,13 +38,13 @@ class Ends:
     """Backend: the ends that were told."""
 
     def __init__(self) -> None:
-        self.told: asyncio.Queue[tuple[int, int, Result]] = asyncio.Queue()
+        self.results: asyncio.Queue[tuple[int, int, Result]] = asyncio.Queue()
 
     def job_ended(self, job_id: int, attempt: int, result: Result) -> None:
-        self.told.put_nowait((job_id, attempt, result))
+        self.results.put_nowait((job_id, attempt, result))
 
     async def next(self) -> tuple[int, int, Result]:
-        return await asyncio.wait_for(self.told.get(), WAIT_S)
+        return await asyncio.wait_for(self.results.get(), WAIT_S)
 
 
 class Place:
@@ -127,9 +127,11 @@ async def test_many_at_once(place: Place) -> None:
     async with daemon(place) as (jobs, ends, _):
         attempts = [place.attempt(f"exit {n}", n) for n in range(40)]
         await asyncio.gather(*(jobs.start(attempt) for attempt in attempts))
-        told = [await ends.next() for _ in attempts]
-        assert {job_id: result.exit_code for job_id, _, result in told} == {a.job_id: n for n, a in enumerate(attempts)}
-        assert ends.told.empty()
+        results = [await ends.next() for _ in attempts]
+        assert {job_id: result.exit_code for job_id, _, result in results} == {
+            a.job_id: n for n, a in enumerate(attempts)
+        }
+        assert ends.results.empty()
 
 
 @on_a_loop
@@ -160,7 +162,7 @@ async def test_a_daemon_that_ends_is_outlived(place: Place) -> None:
         (place.home / "go").touch()
         job_id, _, result = await ends.next()
         assert (job_id, result.exit_code) == (long.job_id, 4)
-        assert ends.told.empty()  # what adopt() has said is not said again
+        assert ends.results.empty()  # what adopt() has said is not said again
 
 
 DAEMON = """
@@ -268,14 +270,14 @@ async def test_a_supervisor_that_is_killed_while_no_daemon_runs(place: Place) ->
 
 @on_a_loop
 async def test_without_cgroups_strays_are_known_by_their_environment(place: Place) -> None:
-    from vgpud.jobs.leftovers import end_remains
+    from vgpud.jobs.leftovers import end_leftovers
     from vgpud.jobs.messages import Begun
 
     words = ["setsid", "sleep", "1000"]
     ours, others = (subprocess.Popen(words, env={"PATH": os.defpath, "VGPU_JOB": name}) for name in ("7.1", "7.11"))
     try:
         await until("their start", lambda: all(Path(f"/proc/{p.pid}/environ").read_bytes() for p in (ours, others)))
-        await asyncio.to_thread(end_remains, "7.1", Begun(1, 1, "", 0), {})
+        await asyncio.to_thread(end_leftovers, "7.1", Begun(1, 1, "", 0), {})
         assert ours.wait(WAIT_S) == -signal.SIGKILL and others.poll() is None
     finally:
         others.kill()
@@ -295,7 +297,7 @@ async def test_what_the_store_has_forgotten_is_ended(place: Place) -> None:
         assert not found
         await until("its directory's end", lambda: not (place.jobs / attempt.name).exists())
         await until("the other one's", lambda: not (place.jobs / ended.name).exists())
-        assert ends.told.empty()
+        assert ends.results.empty()
     assert not is_alive(int(place.read("pid")))
 
 
@@ -336,7 +338,7 @@ async def test_refusals(place: Place) -> None:
             with pytest.raises(StartError) as refused:
                 await jobs.start(attempt)
             assert str(refused.value).startswith(why) and not refused.value.may_retry
-        assert not jobs.running and ends.told.empty()
+        assert not jobs.running and ends.results.empty()
         await jobs.start(good)  # none of them has taken its place
         assert (await ends.next())[2].exit_code == 0
 
@@ -469,7 +471,7 @@ async def test_systemd_starts_supervisors(place: Place) -> None:
 
 
 @on_a_loop
-async def test_socket_of_nobody(place: Place) -> None:
+async def test_socket_that_no_keeper_serves(place: Place) -> None:
     """A socket file that nobody serves: nothing has been said, so it may go well later."""
     path = place.folder / "job.sock"
     with socket.socket(socket.AF_UNIX) as dead:

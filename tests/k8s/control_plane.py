@@ -225,9 +225,9 @@ class ControlPlane:
         """A node that is ready as far as the scheduler sees."""
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
         self.create(node)
-        room = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+        capacity = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
         conditions = [{"type": "Ready", "status": "True", "reason": "Test", "message": "x"}]
-        status = {"status": {"capacity": room, "allocatable": room, "conditions": conditions}}
+        status = {"status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions}}
         self.client().patch(Node.Status, name, status, patch_type=PatchType.MERGE)
         taints = {"spec": {"taints": None}}
         self.client().patch(Node, name, taints, patch_type=PatchType.MERGE)

@@ -115,10 +115,10 @@ def test_a_claim_for_two_drivers_keeps_the_others_status(cluster: FakeCluster) -
     answer = prepare(cluster, cluster.add(one))
     assert not answer.error and [d.device_name for d in answer.devices] == ["gpu-0"]
 
-    def told() -> list[str]:
+    def list_status_drivers() -> list[str]:
         return [d["driver"] for d in cluster.api.objects[cluster.api.claim_path("team", "both")]["status"]["devices"]]
 
-    eventually(lambda: told() == ["nic.example.com", "gpu.vgpu.dev"], "the status")
+    eventually(lambda: list_status_drivers() == ["nic.example.com", "gpu.vgpu.dev"], "the status")
 
 
 def test_an_api_server_that_is_away(cluster: FakeCluster) -> None:  # noqa: F811

@@ -243,13 +243,13 @@ def test_a_resize_is_written_into_the_claim_once(cluster: Cluster, cluster_api: 
     (answer,) = cluster.kubelet.prepare(cluster_api.claim("resized")).values()
     assert not answer.error
 
-    def told() -> list[int]:
+    def list_status_maxima() -> list[int]:
         return [one["data"]["smMilli"]["max"] for one in cluster_api.claim("resized")["status"].get("devices", [])]
 
-    eventually(lambda: told() == [500], "the claim's status")
+    eventually(lambda: list_status_maxima() == [500], "the claim's status")
     (name,) = cluster.slices()
     cluster.system.vgpu("slice", "set", name, "--max", "0.9")
-    eventually(lambda: told() == [900], "the new maximum in the claim's status")
+    eventually(lambda: list_status_maxima() == [900], "the new maximum in the claim's status")
     version = cluster_api.claim("resized")["metadata"]["resourceVersion"]
     cluster.stop()
     cluster.start()

@@ -77,8 +77,8 @@ def requests(one: Object) -> list[Object]:
 
 
 def test_there_is_something_to_check() -> None:
-    kinds = {one["kind"] for one in objects()}
-    assert kinds == {
+    object_kinds = {one["kind"] for one in objects()}
+    assert object_kinds == {
         "ResourceClaim",
         "ResourceClaimTemplate",
         "Pod",

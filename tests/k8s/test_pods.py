@@ -16,7 +16,7 @@ from tests.daemon.node import eventually
 from tests.k8s import node as nodes
 from tests.k8s.node import RealNode, cluster
 from tests.k8s.pods import IMAGE, LOAD, VIEW, amounts, claim, on_gpu, pod
-from tests.shares import shares_come_to
+from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import PartError
 
 MIB = 1 << 20
@@ -68,7 +68,7 @@ def test_five_fifths_of_a_gpu_have_a_fifth_each(node: RealNode) -> None:
     for name in names:
         found = seen(node, name)
         assert (found["count"], found["cuda_bytes"], found["nvml_bytes"]) == (1, 700 * MIB, [700 * MIB]), found
-    shares_come_to(node.system, pids, 3, lambda *all_: all(abs(share - 0.2) <= 0.01 for share in all_))
+    check_shares_sum(node.system, pids, 3, lambda *all_: all(abs(share - 0.2) <= 0.01 for share in all_))
 
 
 def test_a_sixth_fifth_waits_until_one_ends(node: RealNode) -> None:
@@ -94,18 +94,18 @@ def test_two_and_a_half_gpus(node: RealNode) -> None:
     assert sorted(found["nvml_bytes"]) == [size for _, size in by_size]
     assert by_size[0][1] == 2048 * MIB
     status = eventually(lambda: node.api.claim("many")["status"].get("devices"), "the claim's status")
-    told = sorted((one["data"]["smMilli"]["min"], one["data"]["memoryBytes"]["max"]) for one in status)
-    assert told == by_size and {one["data"]["slice"] for one in status} == {made.name}
+    status_sizes = sorted((one["data"]["smMilli"]["min"], one["data"]["memoryBytes"]["max"]) for one in status)
+    assert status_sizes == by_size and {one["data"]["slice"] for one in status} == {made.name}
 
 
 @pytest.mark.alone
 def test_a_quarter_borrows_up_to_its_maximum_and_is_resized_under_way(node: RealNode) -> None:
     use(node, "quarter", amounts(250, "1Gi", smMax="1000") | on_gpu(1))
     pids = node.at_work("quarter")
-    shares_come_to(node.system, pids, 2, lambda share: share > 0.9, device=1)
+    check_shares_sum(node.system, pids, 2, lambda share: share > 0.9, device=1)
     name = node.slice_of("quarter")
     node.system.vgpu("slice", "set", name, "--max", "0.25")
-    shares_come_to(node.system, pids, 2, lambda share: abs(share - 0.25) < 0.02, device=1)
+    check_shares_sum(node.system, pids, 2, lambda share: abs(share - 0.25) < 0.02, device=1)
     with pytest.raises(PartError, match="make another claim to get more"):
         node.system.vgpu("slice", "set", name, "--min", "0.5", "--max", "0.5")
     assert node.pids("quarter") == pids

@@ -50,7 +50,7 @@ class Resized:
         made = self.node.slices()[self.name]
         return [(d.min_milli, d.max_milli, d.mem_min_bytes // MIB, d.mem_max_bytes // MIB) for d in made.devices]
 
-    def told(self) -> list[Numbers]:
+    def read_status_numbers(self) -> list[Numbers]:
         """The numbers in the claim's status."""
         path = self.node.api.claim_path("team", "half")
         data = [one["data"] for one in self.node.api.objects[path]["status"].get("devices", [])]
@@ -59,7 +59,7 @@ class Resized:
 
     def becomes(self, *wanted: Numbers) -> None:
         assert self.numbers == list(wanted)
-        eventually(lambda: self.told() == list(wanted), f"{wanted} in the claim's status")
+        eventually(lambda: self.read_status_numbers() == list(wanted), f"{wanted} in the claim's status")
 
 
 @pytest.fixture

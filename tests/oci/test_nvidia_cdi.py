@@ -140,7 +140,7 @@ def test_later_directories_and_changed_files_win(real: Image, cdi_dir: Path, tmp
     assert "WHICH=changed" in real.prepare(cdi_dirs=dirs).env
 
 
-def test_other_kinds_and_other_files_are_not_ours(real: Image, cdi_dir: Path) -> None:
+def test_other_types_and_other_files_are_not_ours(real: Image, cdi_dir: Path) -> None:
     write(cdi_dir / "a.json", spec() | {"kind": "vgpu.dev/gpu"})
     (cdi_dir / "README").write_text("not a specification")
     assert real.prepare().warnings == ()

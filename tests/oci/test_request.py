@@ -78,7 +78,7 @@ def test_annotations_say_the_same() -> None:
     assert ask(gpus="0.5", min="0.25", max="1", mem="2g", mem_min="1g", name="a", **shares) == env
 
 
-def test_a_queue_by_environment_may_be_the_images_wish() -> None:
+def test_a_queue_by_environment_may_be_the_images_request() -> None:
     assert ask("VGPU=0.5", "VGPU_QUEUE=team") == Request(Spec(500), queue="team", open_queue=True)
     assert ask("VGPU=0.5", "VGPU_QUEUE=x", queue="team") == Request(Spec(500), queue="team")
     podman = Limits(4000, from_image=True)

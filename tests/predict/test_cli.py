@@ -250,6 +250,6 @@ def test_a_model_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     del big.dims[:]
     big.dims.extend([1 << 17, 1 << 18])
     path = file(tmp_path / "big.onnx", nodes, {"x": (1, 1 << 17)}, [big])
-    with pytest.raises(CliError, match=r"one h100 has 80 GB, too little for .*lower --batch") as told:
+    with pytest.raises(CliError, match=r"one h100 has 80 GB, too little for .*lower --batch") as error_info:
         predicted_options.fill(Settings(), {**GIVEN, "predict": str(path)})
-    assert told.value.exit_code == 6
+    assert error_info.value.exit_code == 6

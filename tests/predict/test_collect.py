@@ -59,7 +59,7 @@ def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, dict[st
 
 
 @pytest.mark.slow
-def test_a_dry_run_appends_rows_and_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_dry_run_appends_rows_and_continues(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Then two of what it found at once."""
     data = tmp_path / "cpu.csv"
     few = ("--data", data, "--only", "lenet", "--batches", 1)
@@ -75,8 +75,8 @@ def test_a_dry_run_appends_rows_and_goes_on(capsys: pytest.CaptureFixture[str], 
     code, found, out = run(capsys, *few)
     assert (code, found["rows"]) == (0, 2) and "2 are in" in out and data.read_bytes() == before
     assert collect.main(["--cpu", "--data", str(data), "--pairs", "1", "--total", "200"]) == 0
-    told = capsys.readouterr().out
-    assert "times as long" in told
+    output = capsys.readouterr().out
+    assert "times as long" in output
     lines = (tmp_path / "cpu-pairs.csv").read_text().splitlines()
     assert lines[0].split(",") == list(collect_pairs.COLUMNS) and len(lines) == 2
     assert lines[1].startswith("SIMULATED ")
@@ -133,8 +133,8 @@ def test_what_fails_costs_only_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     todo = [Workload("dying", "cnn", 1, "fp32"), Workload("dying", "cnn", 2, "fp32")]
     todo += [Workload("good", "cnn", batch, "fp16") for batch in (1, 8, 2)]
     data = tmp_path / "rows.csv"
-    told = list(collect.collect(todo, data, "h100", "h100", 100, sys.executable, 1))
-    assert [(one.name, one.batch, "failed" in found) for one, found in told] == [
+    rows = list(collect.collect(todo, data, "h100", "h100", 100, sys.executable, 1))
+    assert [(one.name, one.batch, "failed" in found) for one, found in rows] == [
         ("dying", 1, True),
         ("good", 1, False),
         ("good", 8, True),

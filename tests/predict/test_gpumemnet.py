@@ -70,11 +70,11 @@ def test_the_shipped_model(some: list[Row]) -> None:
     assert (Path(model.__file__).with_name(model.SHIPPED)).stat().st_size < 2 * MIB
     ran = [row for row in some if gpumemnet_data.ran(row)]
     for row in ran:
-        told = shipped.predict(row.features)
-        assert told.in_range, told.why
-        assert told.utilisation.value == pytest.approx(row.utilisation, rel=0.5)
-        assert told.memory_bytes.value == pytest.approx(row.memory_bytes, rel=0.03)
-        assert told.utilisation.low <= told.utilisation.value <= told.utilisation.high
+        prediction = shipped.predict(row.features)
+        assert prediction.in_range, prediction.why
+        assert prediction.utilisation.value == pytest.approx(row.utilisation, rel=0.5)
+        assert prediction.memory_bytes.value == pytest.approx(row.memory_bytes, rel=0.03)
+        assert prediction.utilisation.low <= prediction.utilisation.value <= prediction.utilisation.high
 
 
 A100 = gpumemnet_data.A100
@@ -122,8 +122,8 @@ def test_a_traced_model_has_the_features_of_its_row(tmp_path: Path, monkeypatch:
     asked = entry.Asked("perceptron:model", batch=64)
     traced = entry.compute_features(entry.read(asked), asked, find_gpu("a100-40g"))
     layers = [("linear", 200), ("ReLU", 200), ("linear", 80), ("ReLU", 80), ("linear", 10)]
-    told = features(list(gpumemnet_data.operations(layers, 300, 64)), Step(64, 300, 10), A100)
-    differ = {name: (traced[name], told[name]) for name in FEATURES if traced[name] != told[name]}
+    traced_features = features(list(gpumemnet_data.operations(layers, 300, 64)), Step(64, 300, 10), A100)
+    differ = {name: (traced[name], traced_features[name]) for name in FEATURES if traced[name] != traced_features[name]}
     assert differ == {}
 
 
@@ -137,10 +137,10 @@ def test_tasks_of_the_benchmark() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 64 * MIB)), max_size=60))
-def test_the_allocator_loses_nothing(wishes: list[tuple[bool, int]]) -> None:
+def test_the_allocator_loses_nothing(requests: list[tuple[bool, int]]) -> None:
     memory = allocator.Allocator()
     held: list[tuple[allocator.Block, int]] = []
-    for give, size in wishes:
+    for give, size in requests:
         if give and held:
             memory.give(held.pop(size % len(held))[0])
         else:

@@ -191,11 +191,11 @@ def test_custom_operations_are_unknown_and_widen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "remedy"), [("length", "--dim length=N"), (None, "--dim x.1=N"), (0, "--dim x.1=N")])
-def test_other_free_dimensions_are_named_with_the_mend(tmp_path: Path, size: int | str | None, remedy: str) -> None:
+def test_other_free_dimensions_are_named_with_the_fix(tmp_path: Path, size: int | str | None, remedy: str) -> None:
     path = file(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": (4, size)})
-    with pytest.raises(GraphError) as told:
+    with pytest.raises(GraphError) as error_info:
         onnx_model.read(path, 4, {})
-    assert str(told.value) == f"dimension 1 of input 'x' is dynamic: give it with {remedy}"
+    assert str(error_info.value) == f"dimension 1 of input 'x' is dynamic: give it with {remedy}"
     name = remedy.split()[1].partition("=")[0]
     assert onnx_model.read(path, 4, {name: 32}).tensors["y"].shape == (4, 32)
     with pytest.raises(GraphError, match=r"m.onnx' has no free dimension 'nope': leave out --dim nope=N"):
@@ -243,9 +243,9 @@ def test_files_that_are_no_models(tmp_path: Path, name: str) -> None:
     }
     path = tmp_path / f"{name}.onnx"
     path.write_bytes(data[name])
-    with pytest.raises(GraphError, match=f"{name}.onnx is not an ONNX model") as told:
+    with pytest.raises(GraphError, match=f"{name}.onnx is not an ONNX model") as error_info:
         onnx_model.read(path, 1, {})
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error_info.value)
 
 
 def test_sizes_that_no_device_has(tmp_path: Path) -> None:
@@ -263,12 +263,12 @@ def test_a_changed_file_is_read_or_refused(data: st.DataObject, tmp_path: Path) 
         bytes_[data.draw(st.integers(0, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path / "changed.onnx"
     path.write_bytes(bytes(bytes_))
-    told: Any = None
+    answer: Any = None
     try:
         counted(path, 4, length=16)
     except GraphError as error:
-        told = error
-    assert told is None or "\n" not in str(told)
+        answer = error
+    assert answer is None or "\n" not in str(answer)
 
 
 def test_in_its_process(tmp_path: Path) -> None:

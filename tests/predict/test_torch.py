@@ -149,12 +149,12 @@ def test_a_free_batch_has_a_default_and_a_fixed_one_is_the_files(programs: dict[
     assert entry.read(Asked(str(programs["perceptron static"]))).counts.batch == BATCH
 
 
-def test_another_free_dimension_is_named_with_the_mend(programs: dict[str, Path]) -> None:
+def test_another_free_dimension_is_named_with_the_fix(programs: dict[str, Path]) -> None:
     with pytest.raises(
         GraphError, match=r"dimension 1 of input 'words' is dynamic: give it with --dim (\w+)=N"
-    ) as told:
+    ) as error_info:
         torch_pt2.read(programs["two free"], 4, {})
-    name = str(told.value).rpartition("--dim ")[2].partition("=")[0]
+    name = str(error_info.value).rpartition("--dim ")[2].partition("=")[0]
     made = torch_pt2.read(programs["two free"], 4, {name: 32})
     assert made.tensors["words"].shape == (4, 32)
     with pytest.raises(GraphError, match="has no free dimension 'nope': leave out --dim nope=N"):
@@ -245,9 +245,9 @@ def _deep(depth: int) -> str:
     ],
 )
 def test_documents_that_are_none(tmp_path: Path, document: str | bytes, words: str) -> None:
-    with pytest.raises(GraphError, match=words) as told:
+    with pytest.raises(GraphError, match=words) as error_info:
         torch_pt2.read(archive(tmp_path / "bad.pt2", document), 1, {})
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error_info.value)
 
 
 def test_archives_that_are_none(tmp_path: Path, programs: dict[str, Path]) -> None:
@@ -305,9 +305,9 @@ def test_a_changed_program_is_read_or_refused(data: st.DataObject, tmp_path: Pat
 
 
 def refused(name: str, **more: Any) -> str:
-    with pytest.raises(VgpudError) as told:
+    with pytest.raises(VgpudError) as error_info:
         entry.read(Asked(name, **more))
-    text = str(told.value)
+    text = str(error_info.value)
     assert "\n" not in text and len(text) < 500
     return text
 
@@ -355,9 +355,9 @@ BAD_ENTRIES = [
 
 @pytest.mark.parametrize(("name", "words"), BAD_ENTRIES)
 def test_entry_points_that_are_none(name: str, words: str) -> None:
-    with pytest.raises(GraphError, match=re.escape(words)) as told:
+    with pytest.raises(GraphError, match=re.escape(words)) as error_info:
         traced(name)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error_info.value)
 
 
 def test_an_entry_point_that_ends_its_process() -> None:
@@ -365,9 +365,9 @@ def test_an_entry_point_that_ends_its_process() -> None:
 
 
 def test_an_entry_point_that_takes_too_long_is_ended() -> None:
-    with pytest.raises(GraphError, match="was not read within 8 s") as told:
+    with pytest.raises(GraphError, match="was not read within 8 s") as error_info:
         entry.read(Asked("tests.predict.models:sleeping", timeout_s=8))
-    assert told.value.exit_code == ExitCode.TIMED_OUT
+    assert error_info.value.exit_code == ExitCode.TIMED_OUT
 
 
 def test_a_reader_ends_with_who_has_asked(tmp_path: Path) -> None:

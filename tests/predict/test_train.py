@@ -56,17 +56,18 @@ def test_what_is_learnt_predicts_others(tmp_path: Path) -> None:
     ours = model.load(path)
     assert ours.features == ("batch", "reserved_bytes"), "what is the same everywhere is nothing to go by"
     others = jobs(100, seed=2)
-    told = [ours.predict(row.features) for row in others]
-    errors = [abs(each.utilisation.value - row.utilisation) for each, row in zip(told, others, strict=True)]
+    predictions = [ours.predict(row.features) for row in others]
+    errors = [abs(each.utilisation.value - row.utilisation) for each, row in zip(predictions, others, strict=True)]
     assert np.mean(errors) < 0.05
     inside = [
-        each.utilisation.low <= row.utilisation <= each.utilisation.high for each, row in zip(told, others, strict=True)
+        each.utilisation.low <= row.utilisation <= each.utilisation.high
+        for each, row in zip(predictions, others, strict=True)
     ]
     assert 0.75 <= np.mean(inside) <= 1
-    memory = [each.memory_bytes.value / row.memory_bytes for each, row in zip(told, others, strict=True)]
+    memory = [each.memory_bytes.value / row.memory_bytes for each, row in zip(predictions, others, strict=True)]
     assert 0.99 < min(memory) <= max(memory) < 1.01, "the estimate and a context are enough"
-    assert sum(each.in_range for each in told) > 90
-    assert all(each.in_range == (each.why == "") for each in told)
+    assert sum(each.in_range for each in predictions) > 90
+    assert all(each.in_range == (each.why == "") for each in predictions)
 
 
 def test_the_file_says_what_scikit_learn_says() -> None:
@@ -79,7 +80,7 @@ def test_the_file_says_what_scikit_learn_says() -> None:
     assert ours == pytest.approx(float(learnt.logs(table.part(np.arange(200) == 7))[0]), abs=1e-5)
 
 
-def test_nobody_is_judged_by_what_was_learnt_from_it() -> None:
+def test_no_row_is_judged_by_what_was_learnt_from_it() -> None:
     """Utilisation that is chance, each configuration measured twice: only who has seen its twin could know it."""
     draw = random.Random(5)
     rows = []
@@ -146,9 +147,9 @@ def test_too_little_to_learn_from(rows: list[dataset.Row], says: str) -> None:
 
 @pytest.mark.parametrize("having", [0, 49])
 def test_sm_activity_need_not_be_measured(having: int) -> None:
-    told: list[str] = []
-    made = train_file.train_model(jobs(60, sm_activity=None) + jobs(having, seed=2), {}, told.append)
-    assert any("sm_activity" in line and "left out" in line for line in told)
+    lines: list[str] = []
+    made = train_file.train_model(jobs(60, sm_activity=None) + jobs(having, seed=2), {}, lines.append)
+    assert any("sm_activity" in line and "left out" in line for line in lines)
     assert set(made.document["targets"]) == {"utilisation", "memory_bytes"}
     assert model.parse(json.dumps(made.document).encode(), "file").predict(jobs(1)[0].features).sm_activity is None
 
@@ -169,10 +170,10 @@ def test_command(tmp_path: Path) -> None:
     before = data.read_bytes()
     answer = run("--data", str(data), "--out", str(out), "-o", "json")
     assert answer.exit_code == 0, answer.output
-    told = json.loads(answer.stdout)
-    assert {each["target"]: each["rows"] for each in told["errors"]} == dict.fromkeys(model.TARGETS, 120)
-    assert told["errors"][0]["rmsle"] < 0.3
-    assert told["errors"][0]["shipped"]["in_range"] == 0, "the shipped model knows perceptrons"
+    report = json.loads(answer.stdout)
+    assert {each["target"]: each["rows"] for each in report["errors"]} == dict.fromkeys(model.TARGETS, 120)
+    assert report["errors"][0]["rmsle"] < 0.3
+    assert report["errors"][0]["shipped"]["in_range"] == 0, "the shipped model knows perceptrons"
     assert data.read_bytes() == before
     assert model.load(out).card["data"][0]["file"] == "rows.csv"
     assert sorted(os.listdir(tmp_path)) == ["ours.json", "rows.csv"]

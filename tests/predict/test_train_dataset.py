@@ -78,14 +78,14 @@ def test_other_columns_and_order_are_fine() -> None:
         ({"device": "x,y"}, "values where the header has"),
     ],
 )
-def test_cells_that_cannot_be_meant(changes: dict[str, str], says: str) -> None:
+def test_cells_that_are_invalid(changes: dict[str, str], says: str) -> None:
     with pytest.raises(dataset.DataError) as error:
         dataset.parse(text(**changes), "file")
     assert says in str(error.value)
     assert len(str(error.value)) < 200
 
 
-def test_headers_that_cannot_be_meant() -> None:
+def test_headers_that_are_invalid() -> None:
     with pytest.raises(dataset.DataError, match=r"columns missing: .* and \d+ more"):
         dataset.parse("model,batch\nx,1\n", "file")
     with pytest.raises(dataset.DataError, match="'batch' appears twice"):
@@ -165,6 +165,6 @@ def test_runs_of_one_configuration_are_in_one_fold(folds: int, seed: int) -> Non
 
 
 def test_the_columns_are_documented() -> None:
-    told = (Path(__file__).resolve().parents[2] / "docs" / "predict.md").read_text()
-    assert [name for name, words in FEATURES.items() if f"| `{name}` | {words} |" not in told] == []
-    assert [name for name in (*dataset.TEXTS, *dataset.MEASURED) if f"`{name}`" not in told] == []
+    document = (Path(__file__).resolve().parents[2] / "docs" / "predict.md").read_text()
+    assert [name for name, words in FEATURES.items() if f"| `{name}` | {words} |" not in document] == []
+    assert [name for name in (*dataset.TEXTS, *dataset.MEASURED) if f"`{name}`" not in document] == []

@@ -20,7 +20,7 @@ import vgpud.ray
 from tests.mandatory import unavailable
 from tests.ray import programs
 from tests.ray.ray_cluster import PATIENCE_S, RayCluster, missing, processes, ray_cluster
-from tests.shares import shares_come_to
+from tests.shares import check_shares_sum
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -74,7 +74,7 @@ def test_actors_are_held_to_their_fractions(cluster: RayCluster, actors: Callabl
     if len(used) == 1:  # Ray fills a device before it takes the next one
         device = cluster.uuids(0).index(used.pop())
         pids = [one["pid"] for one in found]
-        shares_come_to(
+        check_shares_sum(
             cluster.systems[0],
             pids,
             2.0,
@@ -126,8 +126,8 @@ def test_beyond_what_is_left(cluster: RayCluster, actors: Callable[..., Any]) ->
         with pytest.raises(cluster.ray.exceptions.RayActorError, match=f"cuInit answers {NOT_PERMITTED}"):
             get(cluster, actor.seen.remote())
         with cluster.systems[1].client() as client:
-            told = [event.message for event in client.events() if event.kind == "attach.refused"]
-        assert any("cannot be bound: no device has min 0.5" in text for text in told)
+            messages = [event.message for event in client.events() if event.kind == "attach.refused"]
+        assert any("cannot be bound: no device has min 0.5" in text for text in messages)
     finally:
         for index in range(2):
             cluster.systems[1].vgpu("slice", "rm", f"other-{index}")

@@ -58,7 +58,7 @@ def graph(sources: list[str]) -> dict[str, dict[str, set[str]]]:
     return needs
 
 
-def told(sources: list[str]) -> tuple[list[set[str]], str]:
+def find_circles(sources: list[str]) -> tuple[list[set[str]], str]:
     """The circles, and every tie inside them."""
     needs = graph(sources)
     circles = components({one: set(others) for one, others in needs.items()})
@@ -74,7 +74,7 @@ def told(sources: list[str]) -> tuple[list[set[str]], str]:
 @pytest.mark.parametrize("target", ["daemon", *build_shim.targets()])
 def test_no_two_files_need_each_other(target: str) -> None:
     sources = build_shim.daemon_sources() if target == "daemon" else build_shim.targets()[target][0]
-    circles, ties = told(sources)
+    circles, ties = find_circles(sources)
     assert not circles, f"{[len(c) for c in circles]} files in circles:\n{ties}"
 
 
@@ -90,7 +90,7 @@ def test_generated_stubs_hide_no_circle(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "shim").symlink_to(build_shim.SHIM)  # of which every file includes a header
     monkeypatch.setattr(build_shim, "ROOT", tmp_path)
     monkeypatch.setattr(build_shim, "OBJECTS", tmp_path / "objects")
-    circles, _ = told([f"{name}.c" for name in texts])
+    circles, _ = find_circles([f"{name}.c" for name in texts])
     assert circles == [{"one", "other"}]
 
 
@@ -106,5 +106,5 @@ def test_a_planted_circle_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(build_shim, "OBJECTS", tmp_path)
     (tmp_path / "one.c").write_text("void other(void);\nvoid one(void) { other(); }\n")
     (tmp_path / "other.c").write_text("void one(void);\nvoid other(void) { one(); }\n")
-    circles, ties = told([str(tmp_path / "one.c"), str(tmp_path / "other.c")])
+    circles, ties = find_circles([str(tmp_path / "one.c"), str(tmp_path / "other.c")])
     assert [len(c) for c in circles] == [2] and "one" in ties

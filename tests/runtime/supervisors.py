@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpud.jobs import messages as wire
-from vgpud.jobs.leftovers import end_remains
+from vgpud.jobs.leftovers import end_leftovers
 
 #: nobody's on any machine
 USER = 12345
@@ -64,7 +64,7 @@ def end_all(jobs: Path) -> None:
         begun = wire.parse_begun(path.read_text())
         if Path(f"/proc/{begun.pid}/stat").exists() and not (path.parent / "result").exists():
             os.kill(begun.pid, signal.SIGKILL)
-        end_remains(path.parent.name, begun, {})
+        end_leftovers(path.parent.name, begun, {})
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ def test_no_socket(front: Front) -> None:
 
 
 @pytest.mark.parametrize("front", ["sanitized"], indirect=True)
-def test_socket_that_nobody_serves(front: Front) -> None:
+def test_socket_that_no_daemon_serves(front: Front) -> None:
     front.write()
     with FakeDaemon(front.socket):
         pass

@@ -179,7 +179,7 @@ def test_directory_that_cannot_be_entered(world: World, mode: int | None, reason
     assert result.why == f"cannot enter directory {closed} as uid {USER}: {reason}"
 
 
-def test_log_that_nobody_reads_keeps_nobody(world: World) -> None:
+def test_log_that_no_process_reads_delays_no_process(world: World) -> None:
     """A pipe without a reader: opening it waits, and is the job's own wait."""
     os.mkfifo(world.home / "pipe", 0o666)
     (world.home / "pipe").chmod(0o666)

@@ -142,7 +142,7 @@ def test_who_lives_on_without_its_first_thread_ends_too(any_world: World) -> Non
     assert not Path(f"/proc/{any_world.pids('pids')[0]}").exists()
 
 
-def test_who_is_traced_by_another_keeps_nobody(any_world: World) -> None:
+def test_who_is_traced_by_another_delays_no_other(any_world: World) -> None:
     """It has ended, but only its tracer, a debugger that waits for its user, can say so to its parent."""
     ptrace_seize = 0x4206
     script = "setsid sleep 1000 & echo $! > pids; until [ -e traced ]; do sleep 0.01; done"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.runtime.supervisors import USER, WAIT_S, Running, World, cgroups_left, eventually, is_alive
 from vgpud.jobs import messages as wire
-from vgpud.jobs.leftovers import end_remains
+from vgpud.jobs.leftovers import end_leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run others' jobs")]
 
@@ -72,10 +72,10 @@ def test_its_keeper_is_the_users_as_well(world: World) -> None:
     script = "echo $$ >pid; exec sleep 1000"
     running = start(world, script, groups=(USER, 777))
     keeper: int = eventually("the keeper", lambda: keeper_of(running))
-    told = dict(line.split(":\t", 1) for line in Path(f"/proc/{keeper}/status").read_text().splitlines())
-    assert told["Uid"].split() == told["Gid"].split() == [str(USER)] * 4
-    assert sorted(told["Groups"].split()) == sorted([str(USER), "777"])
-    assert {told[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{keeper}/status").read_text().splitlines())
+    assert status["Uid"].split() == status["Gid"].split() == [str(USER)] * 4
+    assert sorted(status["Groups"].split()) == sorted([str(USER), "777"])
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
     assert Path(f"/proc/{keeper}/fd").stat().st_uid == 0, "not dumpable: its memory is no business of the job's"
     names = [os.readlink(fd) for fd in Path(f"/proc/{keeper}/fd").iterdir()]
     assert len(names) == 8 and sum(name == "/dev/null" for name in names) == 3, names
@@ -162,7 +162,7 @@ def test_a_program_that_leaves_the_terminal_runs_on(any_world: World) -> None:
     assert (result.exit_code, result.why) == (5, "")
 
 
-def test_nobody_answers_once_the_keeper_is_gone(world: World) -> None:
+def test_no_process_answers_once_the_keeper_is_gone(world: World) -> None:
     """Whoever joins is refused, and not left to wait for the supervisor."""
     running = start(world, "trap '' HUP; echo $$ >pid; exec sleep 1000")
     world.pids("pid")
@@ -183,7 +183,7 @@ def test_it_goes_with_a_supervisor_that_is_killed(world: World) -> None:
     running.process.kill()
     running.process.wait()
     begun = wire.parse_begun((running.path / "begun").read_text())
-    end_remains(running.attempt.name, begun, {})
+    end_leftovers(running.attempt.name, begun, {})
     eventually("the end of both", lambda: not is_alive(job) and not is_alive(keeper))
     assert not cgroups_left(running.attempt.name)
 

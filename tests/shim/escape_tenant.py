@@ -108,14 +108,14 @@ def ended_pool(cuda: Cuda) -> Steps:
     assert cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(8 * MIB), pool, None) == 0
     block = u64(cuda.out.value)
     assert cuda.call("cuMemPoolDestroy", pool) == 0
-    room = ctypes.create_string_buffer(64)
+    buffer = ctypes.create_string_buffer(64)
     location = Location(DEVICE_LOCATION, 0)
     calls: list[tuple[str, tuple[object, ...]]] = [
-        ("cuMemPoolGetAttribute", (pool, 5, room)),
-        ("cuMemPoolSetAttribute", (pool, 4, room)),
+        ("cuMemPoolGetAttribute", (pool, 5, buffer)),
+        ("cuMemPoolSetAttribute", (pool, 4, buffer)),
         ("cuMemPoolSetAccess", (pool, None, ctypes.c_size_t(0))),
-        ("cuMemPoolGetAccess", (room, pool, ctypes.byref(location))),
-        ("cuMemPoolExportToShareableHandle", (room, pool, 1, u64(0))),
+        ("cuMemPoolGetAccess", (buffer, pool, ctypes.byref(location))),
+        ("cuMemPoolExportToShareableHandle", (buffer, pool, 1, u64(0))),
         ("cuMemPoolTrimTo", (pool, ctypes.c_size_t(0))),
         ("cuDeviceSetMemPool", (0, pool)),
         ("cuMemSetMemPool", (ctypes.byref(location), 1, pool)),

@@ -99,9 +99,9 @@ def test_the_program_sees_its_devices_only(tell: Run, tmp_path: Path, chosen: st
     environment = {"LEDGER_DEVICES": "5"} | ({} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen})
     with _daemon(tmp_path, (1, 3, 4)):
         answer, stderr = tell("init", **environment)
-    told = not seen and chosen not in ("", "-1")  # these hide all devices on purpose
+    is_hidden = not seen and chosen not in ("", "-1")  # these hide all devices on purpose
     text = "CUDA_VISIBLE_DEVICES names none of the slice's devices, which count from 0, or one twice"
-    assert stderr == (f"vgpu: CUDA cannot start: {text}: {chosen}\n" if told else "")
+    assert stderr == (f"vgpu: CUDA cannot start: {text}: {chosen}\n" if is_hidden else "")
     assert answer["code"] == (0 if seen else NO_DEVICE)
     assert answer["seen"] == seen
     assert answer["totals"] == [(i + 1) << 30 for i in seen]
@@ -181,7 +181,7 @@ def test_a_refusal_says_why_in_one_line(tell: Run, tmp_path: Path, status: int, 
         ),
     ],
 )
-def test_what_the_process_lacks_is_named(tell: Run, tmp_path: Path, what: str, code: int, line: str) -> None:
+def test_what_the_process_misses_is_named(tell: Run, tmp_path: Path, what: str, code: int, line: str) -> None:
     with _daemon(tmp_path):
         answer, stderr = tell(what, tenant=TENANT.with_name("start_tenant.py"), VGPU_MODE="closed")
     assert stderr == f"vgpu: CUDA cannot start: {line}\n"
@@ -450,7 +450,7 @@ def test_a_child_of_an_attached_process_does_not_touch_its_ledger(tell: Run, tmp
         assert int(daemon.processes[0].report(0).used_bytes) == 320 * MIB
 
 
-def test_forks_amid_allocations_hang_nobody(tell: Run, tmp_path: Path) -> None:
+def test_forks_amid_allocations_hang_no_process(tell: Run, tmp_path: Path) -> None:
     with _daemon(tmp_path) as daemon:
         answer, _ = tell("fork_storm", "60")
         assert answer == {"codes": [0], "ends": [0]}

@@ -13,7 +13,7 @@ from tests.shim import tiny_driver
 from tests.shim.conftest import Run
 
 #: library -> its SONAME, the variable that names the real one, a function that calls, a hooked one that it calls
-KINDS = {
+LIBRARY_TYPES = {
     "libvgpu.so": ("libcuda.so.1", "VGPU_DRIVER", "cuInit", "cuMemFree_v2"),
     "libvgpu-ml.so": ("libnvidia-ml.so.1", "VGPU_NVML", "nvmlInit_v2", "nvmlInitWithFlags"),
 }
@@ -46,7 +46,7 @@ def real_library(folder: Path, outer: str, inner: str, flags: list[str]) -> Path
 
 def look(run: Run, kind: str, real: Path, preloaded: str) -> list[int]:
     """How many of two calls inside the library stay there, and whether its table is writable."""
-    soname, variable, outer, _ = KINDS[kind]
+    soname, variable, outer, _ = LIBRARY_TYPES[kind]
     settings = {"LD_PRELOAD": preloaded, variable: str(real)}
     done = run([sys.executable, "-c", LOOK, soname, outer, real], environment=settings)
     assert done.returncode == 0, done.stderr
@@ -55,9 +55,9 @@ def look(run: Run, kind: str, real: Path, preloaded: str) -> list[int]:
 
 
 @pytest.mark.parametrize("linked", LINKED)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LIBRARY_TYPES)
 def test_stay_inside(shim: Path, ml_shim: Path, run: Run, tmp_path: Path, kind: str, linked: str) -> None:
-    real = real_library(tmp_path, *KINDS[kind][2:], LINKED[linked])
+    real = real_library(tmp_path, *LIBRARY_TYPES[kind][2:], LINKED[linked])
     hook = shim if kind == "libvgpu.so" else ml_shim
     assert look(run, kind, real, str(hook)) == [2, linked == "lazy"]
 
@@ -65,8 +65,8 @@ def test_stay_inside(shim: Path, ml_shim: Path, run: Run, tmp_path: Path, kind: 
 def test_another_interposer_stays(ml_shim: Path, run: Run, tmp_path: Path) -> None:
     """A profiler that is preloaded before the shim meets what it met without the shim."""
     kind = "libvgpu-ml.so"
-    inner = KINDS[kind][3]
+    inner = LIBRARY_TYPES[kind][3]
     (tmp_path / "other.c").write_text(f"int {inner}(int flags) {{ return flags & 0; }}")
     other = tiny_driver.compile_c(tmp_path / "other.so", "-shared", "-fPIC", tmp_path / "other.c")
-    real = real_library(tmp_path, *KINDS[kind][2:], LINKED["now"])
+    real = real_library(tmp_path, *LIBRARY_TYPES[kind][2:], LINKED["now"])
     assert look(run, kind, real, f"{other}:{ml_shim}") == [-1, 0]

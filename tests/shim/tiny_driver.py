@@ -127,8 +127,8 @@ def _rows(names: Iterable[str]) -> str:
         per_thread = name.endswith(("_ptsz", "_ptds"))
         families.setdefault(hookdef.family(name), {True: [], False: []})[per_thread].append(name)
     lines = []
-    for family, kinds in families.items():
-        legacy, thread = kinds[False], kinds[True] or kinds[False]
+    for family, op_types in families.items():
+        legacy, thread = op_types[False], op_types[True] or op_types[False]
         chosen = ", ".join(f"(void *){n[i]}" if n else "NULL" for n in (legacy, thread) for i in (0, -1))
         lines.append(f'  {{"{family}", {chosen}}},')
     return "\n".join(lines)

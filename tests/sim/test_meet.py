@@ -30,7 +30,7 @@ def _eventually(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("processes", [(), ("processes",)])
-def test_who_comes_first_spins(device: MakeDevice, start: Start, processes: tuple[str, ...]) -> None:
+def test_the_first_one_spins(device: MakeDevice, start: Start, processes: tuple[str, ...]) -> None:
     """10 x (10 ms on device 0 alone, then 1 ms on both): device 1 is busy all the while, most of it spinning."""
     made = device(devices=2)
     one = start(made, "meet", 10, 10000, *processes)
@@ -82,7 +82,7 @@ def test_slices_of_two_devices_do_not_stay_together(device: MakeDevice, start: S
     assert 700 * MEETING_NS < took_ns < 2000 * MEETING_NS
 
 
-def test_one_whose_partner_never_comes_stops_nobody(device: MakeDevice, start: Start) -> None:
+def test_one_whose_partner_never_comes_stops_no_other(device: MakeDevice, start: Start) -> None:
     """Half of a pair is killed; the other half spins, and a neighbour has its half of the device all the same."""
     made = device(devices=2)
     one = start(made, "meet", 1000, 10, "processes")

@@ -56,7 +56,7 @@ def test_a_change_costs_time_in_which_it_has_its_devices_and_does_nothing() -> N
     assert (60, 4000) in held and held[-1][1] == 0
 
 
-def test_it_shrinks_for_who_has_waited_half_a_minute_and_no_further_than_he_needs() -> None:
+def test_it_shrinks_for_a_job_that_has_waited_half_a_minute_and_no_further_than_that_needs() -> None:
     trace = [elastic(0, 4000, 1, 4), job(100, 1000, members=2)]
     outcome = run(trace, "1x4", costs=Costs(resize_ns=5 * SECOND_NS))
     (_, first_ends), (second_starts, second_ends) = times_s(outcome)
@@ -66,7 +66,7 @@ def test_it_shrinks_for_who_has_waited_half_a_minute_and_no_further_than_he_need
     assert done + 4 * (first_ends - 1140) == 4000, "nothing had been done since 135 when the other one ended"
 
 
-def test_what_idles_beside_one_that_does_not_fit_is_used_until_he_does() -> None:
+def test_what_idles_beside_one_that_does_not_fit_is_used_until_it_does() -> None:
     trace = [job(0, 500, members=3), elastic(0, 4000, 1, 4), job(1, 10, members=4)]
     outcome = run(trace, "1x5", "strict:fifo")
     (_, rigid_ends), (_, _), (wide_starts, wide_ends) = times_s(outcome)
@@ -144,11 +144,11 @@ def read(tmp_path: Path, text: str) -> list[TraceJob]:
 
 
 def test_a_trace_says_which_jobs_are_elastic(tmp_path: Path) -> None:
-    rigid, stretched = read(tmp_path, "4,0,100,,\n2,0,400,1,4\n")
+    rigid, elastic_job = read(tmp_path, "4,0,100,,\n2,0,400,1,4\n")
     assert rigid.spec.elastic is None and rigid.scaling is None
-    assert stretched.spec.elastic == Elastic(least_members=1, most_members=4) and stretched.spec.members == 1
-    assert times_s(run([stretched], "1x4")) == [(0, 60 + (800 - 60) / 4)], "as fast as there are workers"
-    concave = scenario.apply_curve([rigid, stretched], scaling.parse("1:10,2:15,4:20"))
+    assert elastic_job.spec.elastic == Elastic(least_members=1, most_members=4) and elastic_job.spec.members == 1
+    assert times_s(run([elastic_job], "1x4")) == [(0, 60 + (800 - 60) / 4)], "as fast as there are workers"
+    concave = scenario.apply_curve([rigid, elastic_job], scaling.parse("1:10,2:15,4:20"))
     assert concave[0] == rigid
     ((_, ends),) = times_s(run(concave[1:], "1x4"))
     assert ends == pytest.approx(60 + (400 - 60 * 10 / 15) * 15 / 20)
@@ -160,6 +160,6 @@ def test_bounds_that_fall_are_refused_with_their_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "16", "16:a", "0:5", "16:2200,16:4000", "16:2200,32:100", "1:0", "1:99999999999"])
-def test_curves_that_cannot_be_meant(text: str) -> None:
+def test_curves_that_are_invalid(text: str) -> None:
     with pytest.raises(ValueError, match="16:2200,32:4000,64:5000"):
         scaling.parse(text)

@@ -35,8 +35,8 @@ def test_skew(tmp_path: Path) -> None:
     assert skewed == {"alexnet", "vgg11", "vgg16", "vgg19"}, "the paper's"
     assert min(by_model.values()) > 0, "all are known"
     text = "job_id,num_gpu,submit_time,duration,model_name,skew\n0,2,0,1,vgg11,0.25\n1,2,0,1,mine,\n"
-    told, unknown = readers.read(written(tmp_path, text))
-    assert (told.spec.skew_ppm, unknown.spec.skew_ppm) == (250_000, -1)
+    trace, unknown = readers.read(written(tmp_path, text))
+    assert (trace.spec.skew_ppm, unknown.spec.skew_ppm) == (250_000, -1)
 
 
 def test_muri() -> None:

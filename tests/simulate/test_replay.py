@@ -51,13 +51,13 @@ class Live:
         self.serial += 1
         self.coming.append((self.now_ns + self.draw.randrange(1, round(most_s * SECOND_NS)), self.serial, event))
 
-    def tell(self, told: Iterable[events.Event]) -> None:
-        said = self.machine.steps(list(told), self.now_ns)
-        ended = [event.job_id for event in told if isinstance(event, events.JobEnded)]
+    def tell(self, sent_events: Iterable[events.Event]) -> None:
+        said = self.machine.steps(list(sent_events), self.now_ns)
+        ended = [event.job_id for event in sent_events if isinstance(event, events.JobEnded)]
         self.coming = [
             one for one in self.coming if not (isinstance(one[2], events.Resized) and one[2].job_id in ended)
         ]
-        *first, last = told
+        *first, last = sent_events
         self.lines += [{"at_ns": self.now_ns, "event": to_plain(event)} for event in first]
         line = {"at_ns": self.now_ns, "event": to_plain(last), "commands": [to_plain(command) for command in said]}
         self.lines.append(line)
@@ -99,7 +99,7 @@ class Live:
                 time_limit_ns=(20 if job_id % 5 == 0 else 1000) * SECOND_NS,
             )
             if self.elastic and job_id % 2:
-                spec = self.stretchy(spec)
+                spec = self.make_elastic_spec(spec)
             assert self.machine.check(spec) is None
             self.tell([events.Submitted((job_id,), spec)])
         self.now_ns += 1
@@ -110,7 +110,7 @@ class Live:
         assert all(job.state.is_final for job in self.machine.jobs.values())
         return replay.read(self.path)
 
-    def stretchy(self, spec: JobSpec) -> JobSpec:
+    def make_elastic_spec(self, spec: JobSpec) -> JobSpec:
         if self.draw.randrange(2):
             most = 1 if spec.queue == "team" else self.draw.choice([2, 3, 4])
             members = Elastic(least_members=1, most_members=most)
@@ -127,7 +127,7 @@ class Live:
         self.now_ns = max(self.now_ns, until_ns)
 
 
-def test_the_recordings_have_every_way_to_make_room(tmp_path: Path) -> None:
+def test_the_recordings_have_every_way_to_free_capacity(tmp_path: Path) -> None:
     hows = set()
     for seed in range(4):
         live = Live(tmp_path / "queue.jsonl", seed=seed)

@@ -45,11 +45,15 @@ def test_sizes(gpus: str, shards: str, milli: int, devices: tuple[str, ...]) -> 
 
 
 def test_what_the_whole_job_has() -> None:
-    def told(**given_: str) -> tuple[int, bool]:
+    def parse_whole_job(**given_: str) -> tuple[int, bool]:
         asked = parse_request(body(**given_))
         return asked.total_milli, asked.may_ask
 
-    assert (told(), told(total="ask"), told(total="700")) == ((0, False), (0, True), (700, False))
+    assert (parse_whole_job(), parse_whole_job(total="ask"), parse_whole_job(total="700")) == (
+        (0, False),
+        (0, True),
+        (700, False),
+    )
 
 
 def test_a_whole_job_has_no_slurmstepd() -> None:

@@ -108,13 +108,13 @@ def test_each_task_asks_and_gets_the_same(slurm: Slurm, node: Node) -> None:
 
 
 def test_tasks_that_ask_at_once(slurm: Slurm, node: Node) -> None:
-    before = node.kinds().count("slice.created")
+    before = node.event_kinds().count("slice.created")
     pairs = [f"{key}={value}" for key, value in {**JOB, "uid": os.getuid(), "stepd": slurm.stepd().pid}.items()]
     command = [str(slurm.front), "vgpu-slurm", "begin", *pairs]
     tasks = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(8)]
     outputs = {task.communicate(timeout=60)[0] for task in tasks}
     assert [task.returncode for task in tasks] == [0] * 8 and len(outputs) == 1
-    assert node.kinds().count("slice.created") == before + 1
+    assert node.event_kinds().count("slice.created") == before + 1
 
 
 def test_the_end_of_a_step_ends_its_slice_and_reports_what_it_used(slurm: Slurm, node: Node) -> None:

@@ -53,7 +53,7 @@ def filled(directory: Path) -> None:
 def contents(directory: Path) -> tuple[dict[str, Any], list[str]]:
     """All that is read from a database, and what is told of its opening."""
     store = Store(directory)
-    told = list(store.notes)
+    notes = list(store.notes)
     loaded, kept = store.load(100), JobStore(store).load()
     ended = JobStore(store).ended_after(0, 100, JobFilter(has_ended_jobs=True))
     store.close()
@@ -66,7 +66,7 @@ def contents(directory: Path) -> tuple[dict[str, Any], list[str]]:
         "queues": kept.queues,
         "next": kept.next_id,
     }
-    return found, told
+    return found, notes
 
 
 def database(directory: Path) -> sqlite3.Connection:
@@ -116,9 +116,9 @@ def test_one_bad_row_is_set_aside(tmp_path: Path, case: str) -> None:
         value = damage(text)
         cast = "CAST(? AS TEXT)" if case == "not UTF-8" else "?"
         db.execute(f"UPDATE slices SET body = {cast} WHERE name = 'b'", (value,))  # noqa: S608
-    found, told = contents(tmp_path)
+    found, notes = contents(tmp_path)
     assert [one.name for one in found["slices"]] == ["a", "c", "d"]
-    (line,) = told
+    (line,) = notes
     assert line.startswith("slice 'b' was set aside in table quarantine: ") and why in line and "\n" not in line
     with contextlib.closing(database(tmp_path)) as db:
         ((source, content),) = db.execute("SELECT source, content FROM quarantine").fetchall()
@@ -142,8 +142,8 @@ def test_a_waiting_job_with_a_prediction_is_believed(tmp_path: Path, sealed: boo
         with contextlib.closing(database(tmp_path)) as db:
             (text,) = db.execute("SELECT launch FROM jobs").fetchone()
             db.execute("UPDATE jobs SET launch = ?", (json.dumps(unseal(text)),))
-    found, told = contents(tmp_path)
-    assert told == []
+    found, notes = contents(tmp_path)
+    assert notes == []
     assert repr(features) in found["jobs"][0]
 
 
@@ -174,10 +174,10 @@ def test_bad_rows_of_every_table(tmp_path: Path, case: str) -> None:
     whole, _ = contents(tmp_path)
     statement, who = BAD_ROWS[case]
     change(tmp_path, statement)
-    found, told = contents(tmp_path)
-    assert [line.partition(" was set aside")[0] for line in told] == ([who] if who else [])
+    found, notes = contents(tmp_path)
+    assert [line.partition(" was set aside")[0] for line in notes] == ([who] if who else [])
     for table, rows in whole.items():
-        assert rows == found[table] or (told and len(rows) == len(found[table]) + 1), table
+        assert rows == found[table] or (notes and len(rows) == len(found[table]) + 1), table
     assert contents(tmp_path) == (found, [])
 
 
@@ -260,12 +260,12 @@ def test_a_daemon_starts_with_the_rest(node: Node) -> None:
             db.execute("UPDATE slices SET body = ? WHERE name = ?", (text, name))
     node.start()
     assert node.names() == ["b", "c"]
-    (told,) = node.messages("state.repaired")
-    assert told == "slice 'a' was set aside in table quarantine: min_milli is -5, which is below its minimum"
-    assert told in node.log.read_text()
+    (message,) = node.messages("state.repaired")
+    assert message == "slice 'a' was set aside in table quarantine: min_milli is -5, which is below its minimum"
+    assert message in node.log.read_text()
     assert client.attach(node.socket("b")).status == client.OK
     for name, kind, why in (("a", "slice.lost", "no slice 'a'"), ("c", "slice.waiting", "slice c is waiting")):
-        assert name in [slice_name for found, slice_name in node.kinds_and_slices() if found == kind]
+        assert name in [slice_name for found, slice_name in node.event_kinds_and_slices() if found == kind]
         refused = client.attach(node.socket(name))
         assert refused.status != client.OK and why in refused.text, "a program without limits"
     node.stop(signal.SIGKILL)
@@ -310,11 +310,11 @@ def test_a_flipped_bit_is_never_silently_wrong(tmp_path: Path, sound: tuple[Path
         state = tmp_path / str(seed)
         shutil.copytree(directory, state)
         at = flipped(state / stores.FILE_NAME, seed)
-        found, told = read_or_refused(state)
+        found, notes = read_or_refused(state)
         if found is None:
-            assert "\n" not in told[0] and "run mv" in told[0], f"seed {seed}, byte {at}"
+            assert "\n" not in notes[0] and "run mv" in notes[0], f"seed {seed}, byte {at}"
             continue
-        assert found == whole or told, f"seed {seed}, byte {at}: silently wrong"
+        assert found == whole or notes, f"seed {seed}, byte {at}: silently wrong"
         for one in found["slices"]:
             assert one in whole["slices"], f"seed {seed}, byte {at}: a slice that nobody made"
         assert contents(state) == (found, []), f"seed {seed}, byte {at}: it has settled"
@@ -336,11 +336,11 @@ def test_a_flipped_bit_in_the_log_is_said(tmp_path: Path) -> None:
         state = tmp_path / str(seed)
         shutil.copytree(crash, state)
         at = flipped(state / f"{stores.FILE_NAME}-wal", seed)
-        found, told = contents(state)
-        assert found == whole[0] or told, f"seed {seed}, byte {at}: silently wrong"
-        if told:
+        found, notes = contents(state)
+        assert found == whole[0] or notes, f"seed {seed}, byte {at}: silently wrong"
+        if notes:
             (aside,) = backups.existing(state / f"{stores.FILE_NAME}-wal", "damaged")
-            assert "newest changes" in told[0] and str(aside) in told[0] and mode(aside) == 0o600
+            assert "newest changes" in notes[0] and str(aside) in notes[0] and mode(aside) == 0o600
     torn = shutil.copytree(crash, tmp_path / "torn")
     log = torn / f"{stores.FILE_NAME}-wal"
     log.write_bytes(log.read_bytes()[:-3000])
@@ -399,12 +399,12 @@ def test_a_database_that_cannot_be_used_is_set_aside(tmp_path: Path, damage: str
         assert "room" not in str(error.value)
         assert path.read_bytes() == b"x" * 8192, "each start says the same, and none begins without the slices"
         return
-    found, told = contents(tmp_path)
+    found, notes = contents(tmp_path)
     if damage == "empty":
         return
     (aside,) = backups.existing(path, "damaged")
     assert mode(aside) == mode(path) == 0o600
-    assert str(aside) in told[0] and "was set aside as" in told[0] and "room" not in told[0]
+    assert str(aside) in notes[0] and "was set aside as" in notes[0] and "room" not in notes[0]
     assert found["queues"] == whole["queues"] or damage == "truncated"
     assert (found["slices"] == whole["slices"]) == (damage == "version") or damage == "truncated"
 
@@ -417,9 +417,9 @@ def test_where_nothing_can_be_read_the_backup_is_taken(tmp_path: Path) -> None:
         backups.back_up(db, path, 7)
     for raw in (b"x" * 8192, b""):
         path.write_bytes(raw)
-        found, told = contents(tmp_path)
+        found, notes = contents(tmp_path)
         assert found == whole
-        assert len(told) == 1 and "the backup" in told[0] and "vgpu slice ls" in told[0]
+        assert len(notes) == 1 and "the backup" in notes[0] and "vgpu slice ls" in notes[0]
 
 
 def test_only_so_many_copies_are_kept(tmp_path: Path) -> None:
@@ -467,5 +467,5 @@ def test_a_daemon_that_is_killed_while_it_sets_aside_begins_again(
         patch.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             Store(tmp_path)
-    found, told = contents(tmp_path)
-    assert found == whole and len(told) == 1
+    found, notes = contents(tmp_path)
+    assert found == whole and len(notes) == 1

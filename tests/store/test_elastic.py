@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.queue.test_elastic import stretchy, workers
+from tests.core.queue.test_elastic import make_elastic_spec, workers
 from tests.core.queue.world import shell
 from vgpud.core.jobs.facts import Launch, Predicted
 from vgpud.core.jobs.model import Ask, Elastic, Job, JobSpec, JobState, Place
@@ -39,7 +39,7 @@ def test_an_elastic_job_is_found_with_the_size_that_it_had(store: Store) -> None
     assert found.resizing == job.resizing
 
 
-@pytest.mark.parametrize("spec", [workers(1, 3), stretchy(0.25, 0.75)], ids=["workers", "slice"])
+@pytest.mark.parametrize("spec", [workers(1, 3), make_elastic_spec(0.25, 0.75)], ids=["workers", "slice"])
 def test_a_job_that_has_grown_is_believed_after_a_restart(tmp_path: Path, spec: JobSpec) -> None:
     """Its run counts with its new size from the beginning: what it attained in earlier runs is below 0."""
     at = shell(4)

@@ -13,7 +13,7 @@ from vgpud.core.events import Command
 from vgpud.core.jobs.events import Woken
 from vgpud.core.jobs.facts import JobFilter, Launch
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec, Reservation
-from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, State
+from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.observed import SliceStats
 from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, make_waiting_row, sums
 from vgpud.daemon.jobs.queues import QueueRegistry
@@ -236,7 +236,7 @@ def all_rows(jobs: JobStore, since_ns: int = 0) -> list[Row]:
     return found
 
 
-def test_rows_are_bounded_in_time_and_counters_may_begin_anew(tmp_path: Path) -> None:
+def test_rows_are_bounded_in_time_and_counters_may_begin_again(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     ledger = Ledger()
     ledger.open(made(), 0)
@@ -375,7 +375,7 @@ def test_the_accounting_sees_of_ended_jobs_what_it_needs(tmp_path: Path) -> None
 
 def test_a_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None:
     recorder = Recorder("/dev/full")
-    recorder.begin((), (), Policy(), (), ())
+    recorder.begin((), (), SiteLimits(), (), ())
     recorder.add(1, [Woken()], [])
     recorder.close()
 

@@ -20,7 +20,7 @@ from tests.daemon.jobs.queue_node import MISSING, queue_node
 from tests.daemon.node import Node, eventually
 from tests.store.test_jobs import S, job, launch
 from vgpud.core.jobs.model import Job, JobState
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.queue.record import encode
 from vgpud.errors import DeniedError, ExitCode, StoreError
 from vgpud.host import private_files
@@ -86,8 +86,8 @@ def test_a_loose_state_directory_is_closed_and_said(node: Node) -> None:
     node.start()
     assert oct(mode(node.state)) == "0o700"
     assert readable_by_others(node.state) == []
-    told = [text for text in node.messages("state.repaired") if "others could look into it" in text]
-    assert [text.split(" had mode ")[0].removeprefix(str(node.state)) for text in told] == [
+    messages = [text for text in node.messages("state.repaired") if "others could look into it" in text]
+    assert [text.split(" had mode ")[0].removeprefix(str(node.state)) for text in messages] == [
         "",
         "/measured.csv",
         "/vgpud.sqlite3",
@@ -132,7 +132,7 @@ def test_a_recording_of_the_queue_is_private(tmp_path: Path) -> None:
     path = tmp_path / "recording"
     path.touch(0o644)
     recorder = Recorder(str(path))
-    recorder.begin((), (), Policy(), (), [secret_job()])
+    recorder.begin((), (), SiteLimits(), (), [secret_job()])
     recorder.close()
     assert mode(path) == 0o600 and path.stat().st_size
     assert holding(tmp_path) == []
@@ -193,8 +193,8 @@ def test_a_backup_that_is_no_database_keeps_nothing_from_being_saved(
         jobs.save([secret_job(job_id, JobState.COMPLETED, ended_ns=2)])
         flushed(store)
     assert holding(tmp_path) == []
-    (told,) = [record.message for record in caplog.records if str(other) in record.message]
-    assert told.endswith(f"{other}: file is not a database; remove it if it holds any")
+    (message,) = [record.message for record in caplog.records if str(other) in record.message]
+    assert message.endswith(f"{other}: file is not a database; remove it if it holds any")
     store.close()
 
 
@@ -273,9 +273,9 @@ def test_nothing_of_an_environment_is_left_by_a_daemon_that_runs(node: Node) -> 
         with pytest.raises(grpc.RpcError) as error:
             queue.jobs.RequeueJob(pb.RequeueJobRequest(job_id=job_id))
         assert "its environment was deleted when it ended, submit it again" in error.value.details()
-        told = queue.jobs.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
+        answer = queue.jobs.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
         events = node.events.ListEvents(pb.ListEventsRequest())
-        assert SECRET not in f"{told} {events}"
+        assert SECRET not in f"{answer} {events}"
         assert holding(node.directory) == []
         assert mode(node.directory / "recording") == 0o600
 

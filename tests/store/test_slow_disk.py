@@ -130,7 +130,7 @@ def test_a_disk_that_fails_is_said(node: Node, slow: Path) -> None:
     assert "Traceback" not in node.log.read_text()
 
 
-def test_who_holds_the_database_holds_up_nobody_else(node: Node) -> None:
+def test_who_holds_the_database_delays_no_other(node: Node) -> None:
     """Two requests wait for another process's write, both in force; programs come and go, and the end is kept."""
     node.start()
     node.create("a", 250)

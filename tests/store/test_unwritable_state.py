@@ -46,7 +46,7 @@ class Disk:
                     while True:
                         file.write(b"x" * size)
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         (self.node.state / "filling").unlink()
 
     def remount(self, option: str) -> None:
@@ -91,12 +91,12 @@ def check_serves_without_writing(node: Node, why: str) -> None:
         text = refusal(call)
         assert "nothing was changed: the state database" in text and why in text and "Nothing new is admitted" in text
     assert not Path(node.socket("b")).exists()
-    (told,) = node.messages("state.unwritable")
-    assert why in told
+    (message,) = node.messages("state.unwritable")
+    assert why in message
 
 
 def check_recovers(node: Node) -> None:
-    eventually(lambda: "state.writable" in node.kinds(), "the disk found writable")
+    eventually(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
     assert node.create("b", 100).name == "b"
     submit(node)
     node.stop(signal.SIGKILL)
@@ -114,7 +114,7 @@ def test_a_daemon_starts_on_a_full_disk(disk: Disk) -> None:
     disk.fill()
     node.start()
     check_serves_without_writing(node, "check that its disk has free space")
-    disk.make_room()
+    disk.free_space()
     check_recovers(node)
 
 
@@ -131,7 +131,7 @@ def test_a_disk_that_is_full_after_a_crash(disk: Disk) -> None:
     for call in (lambda: node.create("b", 100), lambda: submit(node)):
         text = refusal(call)
         assert "nothing was changed" in text and "check that its disk has free space" in text
-    disk.make_room()
+    disk.free_space()
     assert node.create("b", 100).name == "b"
 
 
@@ -157,8 +157,8 @@ def test_the_first_start_may_be_on_a_full_disk(disk: Disk) -> None:
     node.start()
     assert "check that its disk has free space" in refusal(lambda: node.create("a", 100))
     assert node.run().returncode == ExitCode.CONFLICT
-    disk.make_room()
-    eventually(lambda: "state.writable" in node.kinds(), "the disk found writable")
+    disk.free_space()
+    eventually(lambda: "state.writable" in node.event_kinds(), "the disk found writable")
     assert node.create("a", 100).name == "a"
 
 
@@ -202,7 +202,7 @@ def test_jobs_start_where_their_directory_could_not_be_made_before(
     assert directory.is_dir() and directory.stat().st_mode & 0o777 == 0o700
 
 
-def test_room_for_a_copy_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_for_a_copy_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To write the file anew, once after an upgrade, takes as much room again."""
 
     def full(_db: sqlite3.Connection) -> None:

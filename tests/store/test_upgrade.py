@@ -61,7 +61,7 @@ def test_from_the_release_before_and_back(older: Sources, tmp_path: Path) -> Non
     as_it_was = older.run("-c", HEAD + READ, state)
 
     store = Store(state)  # the upgrade
-    told = list(store.notes)
+    notes = list(store.notes)
     names = sorted(one.name for one in store.load(10).slices)
     assert f"{names} {len(JobStore(store).load().jobs)}" == as_it_was and len(names) == 4
     store.apply([SaveSlice(made("later"))])
@@ -69,7 +69,7 @@ def test_from_the_release_before_and_back(older: Sources, tmp_path: Path) -> Non
     if version == len(MIGRATIONS):
         pytest.skip("the release before has the same version of the database: nothing to go back to")
     (copy,) = backups.existing(state / stores.FILE_NAME)
-    assert told == [f"the database is brought from version {version} to this one's; as it was, it is kept as {copy}"]
+    assert notes == [f"the database is brought from version {version} to this one's; as it was, it is kept as {copy}"]
 
     refused = older.run("-c", HEAD + READ, state)  # the downgrade, which is refused and changes nothing
     assert "was written by a newer vgpud" in refused

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.shares import shares_come_to
+from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem
 
 from .conftest import started
@@ -84,4 +84,4 @@ def test_a_process_that_hides_a_device_does_not_blur_its_slices_drain(
     started(hiding)
     other = system.run("other", ["--gpus", "0.5", "--mem", "1G"], command)
     pids = [started(other)["pid"], started(sharing)["pid"]]
-    shares_come_to(system, pids, 2, lambda others, own: others < 1.4 * own, most=0.56, device=1)
+    check_shares_sum(system, pids, 2, lambda others, own: others < 1.4 * own, most=0.56, device=1)

@@ -59,7 +59,7 @@ def meetings(*gangs: Part) -> list[int]:
     return [started(part)["completed"] - first for part, first in zip(gangs, before, strict=True)]
 
 
-def they_come_to(shown: Callable[[list[int]], bool], *gangs: Part) -> None:
+def check_shares(shown: Callable[[list[int]], bool], *gangs: Part) -> None:
     """Waits for SECONDS in which they complete what `shown` says: a busy machine starves them for longer than that."""
     seen = []
     for _ in range(WINDOWS):
@@ -71,7 +71,7 @@ def they_come_to(shown: Callable[[list[int]], bool], *gangs: Part) -> None:
 
 def they_share(alone: int, *gangs: Part) -> None:
     """Wide, since test machines are busy: 0.5 each is what is to be had."""
-    they_come_to(lambda done: sum(done) > 0.6 * alone and min(done) > 0.25 * alone, *gangs)
+    check_shares(lambda done: sum(done) > 0.6 * alone and min(done) > 0.25 * alone, *gangs)
 
 
 def tell(system: OwnSystem, slice_name: str, number: signal.Signals) -> None:
@@ -87,17 +87,17 @@ def test_two_share_what_one_alone_gets(pair: tuple[Part, Part, int]) -> None:
     they_share(alone, one, two)
 
 
-def unknown_ones_come_to(part: float, gang: Gang, **amounts: str) -> None:
+def check_unknown_shares(part: float, gang: Gang, **amounts: str) -> None:
     """Kernels of no known name meet at least this part as often as those of a known one."""
     known = gang("known", **amounts)
     (before,) = meetings(known)
     known.stop()
-    they_come_to(lambda done: done[0] > part * before, gang("unknown", "--unknown", "1", **amounts))
+    check_shares(lambda done: done[0] > part * before, gang("unknown", "--unknown", "1", **amounts))
 
 
 def test_kernels_of_no_known_name_meet_within_a_maximum(gang: Gang) -> None:
     """Its gates close all the time. They met a hundredth as often."""
-    unknown_ones_come_to(0.6, gang, most="1")
+    check_unknown_shares(0.6, gang, most="1")
 
 
 def test_kernels_of_no_known_name_meet_beside_others(system: OwnSystem, gang: Gang, programs: dict[str, str]) -> None:
@@ -106,17 +106,17 @@ def test_kernels_of_no_known_name_meet_beside_others(system: OwnSystem, gang: Ga
         name = f"on{device}"
         system.vgpu("slice", "create", name, "--gpus", "0.5", "--max", "1", "--mem", "2G", "--device", device)
         started(system.run(name, (), [programs["tenant"], "250"]))
-    unknown_ones_come_to(0.4, gang)
+    check_unknown_shares(0.4, gang)
 
 
-def test_one_that_is_stopped_leaves_the_other_its_half_and_goes_on(
+def test_one_that_is_stopped_leaves_the_other_its_half_and_continues(
     system: OwnSystem, pair: tuple[Part, Part, int]
 ) -> None:
     """A kernel of the stopped one may spin on one device, for nobody launches its partner."""
     one, two, alone = pair
     tell(system, "one", signal.SIGSTOP)
     try:
-        they_come_to(lambda done: done[0] > 0.3 * alone, two)
+        check_shares(lambda done: done[0] > 0.3 * alone, two)
     finally:
         tell(system, "one", signal.SIGCONT)
     they_share(alone, one, two)
@@ -127,7 +127,7 @@ def test_one_that_is_killed_leaves_both_devices_to_the_other(
 ) -> None:
     _, two, alone = pair
     tell(system, "one", signal.SIGKILL)
-    they_come_to(lambda done: done[0] > 0.5 * alone, two)
+    check_shares(lambda done: done[0] > 0.5 * alone, two)
     with system.client() as client:
         wait_for("the slice's end", lambda: [s.name for s in client.slices()] == ["two"])
     third = gang("third")
@@ -138,7 +138,7 @@ def test_a_live_change_reaches_both_devices(system: OwnSystem, pair: tuple[Part,
     one, two, alone = pair
     system.vgpu("slice", "set", "one", "--gpus", "0.4", "--max", "2")
     system.vgpu("slice", "set", "two", "--gpus", "1.6", "--max", "2")
-    they_come_to(lambda done: sum(done) > 0.6 * alone and 2 * done[0] < done[1] < 8 * done[0], one, two)
+    check_shares(lambda done: sum(done) > 0.6 * alone and 2 * done[0] < done[1] < 8 * done[0], one, two)
 
 
 def test_one_of_the_latency_class_leaves_the_other_its_minimum(system: OwnSystem, pair: tuple[Part, Part, int]) -> None:
@@ -146,14 +146,14 @@ def test_one_of_the_latency_class_leaves_the_other_its_minimum(system: OwnSystem
     system.vgpu("slice", "set", "one", "--gpus", "0.4", "--max", "0.8")
     system.vgpu("slice", "set", "two", "--class", "latency")
     time.sleep(6)  # what it had at once was not a guarantee: it was starved after seconds
-    they_come_to(lambda done: done[0] > 0.1 * alone and done[1] > 0.2 * alone, one, two)
+    check_shares(lambda done: done[0] > 0.1 * alone and done[1] > 0.2 * alone, one, two)
 
 
 def test_two_go_on_without_the_daemon_and_with_the_next_one(system: OwnSystem, pair: tuple[Part, Part, int]) -> None:
     one, two, alone = pair
     assert system.daemon
     system.daemon.kill()
-    they_come_to(lambda done: sum(done) > 0.4 * alone and min(done) > 0.1 * alone, one, two)
+    check_shares(lambda done: sum(done) > 0.4 * alone and min(done) > 0.1 * alone, one, two)
     system.start_daemon()
     with system.client() as client:
         wait_for("their return", lambda: all(p.resumed for p in client.processes()) and len(client.processes()) > 1)

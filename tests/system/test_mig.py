@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.shares import shares_come_to
+from tests.shares import check_shares_sum
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 from .conftest import started
@@ -30,8 +30,8 @@ def test_an_instance_is_divided_like_a_gpu_and_the_other_one_is_its_own(
         system.vgpu("slice", "create", name, "--gpus", gpus, "--device", device, *MEMORY)
     parts = [tenant("quarter"), tenant("rest"), tenant("other")]
     small, big, other = (started(part)["pid"] for part in parts)
-    shares_come_to(system, [small, big], 2, lambda a, b: a + b > 0.7 and 2 * a < b < 4.5 * a, device=1)
-    shares_come_to(system, [other], 1, lambda alone: alone > 0.7, device=2)
+    check_shares_sum(system, [small, big], 2, lambda a, b: a + b > 0.7 and 2 * a < b < 4.5 * a, device=1)
+    check_shares_sum(system, [other], 1, lambda alone: alone > 0.7, device=2)
     assert system.daemon
     system.daemon.kill()
     system.start_daemon()
@@ -39,6 +39,6 @@ def test_an_instance_is_divided_like_a_gpu_and_the_other_one_is_its_own(
         wait_for("the tenants' return", lambda: {p.pid for p in client.processes()} == {small, big, other})
         assert all(p.resumed for p in client.processes())
     command = [sys.executable, "-m", "vgpud.cli.main", "events", "-o", "json"]
-    told = subprocess.run(command, env=system.env, capture_output=True, text=True, check=True).stdout
-    assert "memory.over_limit" not in told, "what they hold is of their instance"
-    shares_come_to(system, [small, big], 2, lambda a, b: a + b > 0.7 and 2 * a < b < 4.5 * a, device=1)
+    stdout_text = subprocess.run(command, env=system.env, capture_output=True, text=True, check=True).stdout
+    assert "memory.over_limit" not in stdout_text, "what they hold is of their instance"
+    check_shares_sum(system, [small, big], 2, lambda a, b: a + b > 0.7 and 2 * a < b < 4.5 * a, device=1)

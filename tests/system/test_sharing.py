@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.shares import shares, shares_come_to
+from tests.shares import check_shares_sum, shares
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 from .conftest import SECOND_NS, started, waited_ns
@@ -26,22 +26,22 @@ MEMORY = ("--mem", "1G")
 def test_two_saturating_tenants_share_as_their_slices_say(system: OwnSystem, tenant: Tenant) -> None:
     pair = [tenant("quarter", "--gpus", "0.25", *MEMORY), tenant("rest", "--gpus", "0.75", *MEMORY)]
     pids = [started(part)["pid"] for part in pair]
-    shares_come_to(system, pids, 2, lambda small, big: small + big > 0.7 and 2 * small < big < 4.5 * small)
+    check_shares_sum(system, pids, 2, lambda small, big: small + big > 0.7 and 2 * small < big < 4.5 * small)
 
 
 @pytest.mark.alone
 def test_a_cap_holds_alone_and_a_live_change_moves_it(system: OwnSystem, tenant: Tenant) -> None:
     pid = started(tenant("capped", "--gpus", "0.3", *MEMORY))["pid"]
-    shares_come_to(system, [pid], 2, lambda capped: capped > 0.2, most=0.36)
+    check_shares_sum(system, [pid], 2, lambda capped: capped > 0.2, most=0.36)
     system.vgpu("slice", "set", "capped", "--min", "0.6", "--max", "0.6")
-    shares_come_to(system, [pid], 2, lambda capped: capped > 0.45, most=0.68)
+    check_shares_sum(system, [pid], 2, lambda capped: capped > 0.45, most=0.68)
 
 
 def test_idle_time_is_borrowed_and_given_back(system: OwnSystem, tenant: Tenant) -> None:
     borrower = started(tenant("borrower", "--gpus", "0.25", "--max", "1.0", *MEMORY))["pid"]
-    shares_come_to(system, [borrower], 1, lambda alone: alone > 0.8)
+    check_shares_sum(system, [borrower], 1, lambda alone: alone > 0.8)
     owner = started(tenant("owner", "--gpus", "0.75", *MEMORY))["pid"]
-    shares_come_to(system, [borrower, owner], 2, lambda borrowed, owned: owned > 0.55 and borrowed < 0.45)
+    check_shares_sum(system, [borrower, owner], 2, lambda borrowed, owned: owned > 0.55 and borrowed < 0.45)
 
 
 @pytest.mark.alone
@@ -69,7 +69,7 @@ def test_a_killed_tenant_leaves_everything_to_the_others(system: OwnSystem, tena
     killed_pid, other_pid = started(killed)["pid"], started(other)["pid"]
     os.kill(killed_pid, signal.SIGKILL)
     assert killed.process.wait(20) == 128 + signal.SIGKILL
-    shares_come_to(system, [other_pid], 1, lambda alone: alone > 0.75)
+    check_shares_sum(system, [other_pid], 1, lambda alone: alone > 0.75)
     with system.client() as client:
         wait_for("the slice's end", lambda: [s.name for s in client.slices()] == ["other"])
 
@@ -78,7 +78,7 @@ def test_two_processes_of_a_slice_count_as_one_tenant(system: OwnSystem, tenant:
     system.vgpu("slice", "create", "pair", "--gpus", "0.5", "--mem", "2G")
     parts = [tenant("pair"), tenant("pair"), tenant("single", "--gpus", "0.5", *MEMORY)]
     pids = [started(part)["pid"] for part in parts]
-    shares_come_to(system, pids, 2, lambda one, two, single: 0.5 * single < one + two < 1.7 * single)
+    check_shares_sum(system, pids, 2, lambda one, two, single: 0.5 * single < one + two < 1.7 * single)
 
 
 def test_streams_that_wait_for_each_other_end_hooked_as_unhooked(

@@ -174,18 +174,18 @@ def _answers(site: Site, who: Asker, path: str) -> list[tuple[str, str, bytes]]:
 
 @in_a_new_folder
 @pytest.mark.parametrize("path", RPCS, ids=[path.rpartition("/")[2] for path in RPCS])
-def test_bob_is_told_nothing_by_the_api(site: Site, path: str) -> None:
+def test_bob_learns_nothing_from_the_api(site: Site, path: str) -> None:
     for code, message, raw in _answers(site, site.bob, path):
-        told = [what for what, secret in site.hidden.items() if secret in message or secret.encode() in raw]
+        leaks = [what for what, secret in site.hidden.items() if secret in message or secret.encode() in raw]
         # what Bob has asked for by its name may be in the refusal
-        assert [what for what in told if what != "slice" or code == "OK"] == [], (code, message)
+        assert [what for what in leaks if what != "slice" or code == "OK"] == [], (code, message)
 
 
 @in_a_new_folder
-def test_alice_is_told_what_is_hers(site: Site) -> None:
+def test_alice_learns_what_is_hers(site: Site) -> None:
     """The same requests: Bob's could have been answered."""
-    told = b"".join(raw for path in RPCS for _code, _message, raw in _answers(site, site.alice, path))
-    assert [what for what, secret in site.hidden.items() if secret.encode() not in told] == []
+    raw_answers = b"".join(raw for path in RPCS for _code, _message, raw in _answers(site, site.alice, path))
+    assert [what for what, secret in site.hidden.items() if secret.encode() not in raw_answers] == []
 
 
 @in_a_new_folder

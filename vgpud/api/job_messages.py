@@ -24,7 +24,7 @@ from vgpud.core.jobs import similarity
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
-from vgpud.core.model import Denied, Policy, Reason
+from vgpud.core.model import Denied, Reason, SiteLimits
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.core.slices.capacity import parts_of
 from vgpud.core.slices.machine import REQUEST_ID_BYTES_MAX
@@ -142,7 +142,7 @@ def _ask(job_spec: pb.JobSpec, elastic: Elastic | None) -> Ask:
     spec = spec_from(job_spec.slice)
     if elastic and elastic.least_milli:
         spec = replace(spec, gpus_milli=elastic.least_milli)
-    parts = parts_of(spec, Policy())
+    parts = parts_of(spec, SiteLimits())
     if isinstance(parts, Denied):
         raise RefusedError(parts)
     return Ask(

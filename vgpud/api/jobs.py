@@ -41,7 +41,7 @@ USER_PAGE_SIZE_MAX = 100
 #: of jobs in a message: clients take 4 MiB, but all of it is packed in one go
 PAGE_BYTES_MAX = 512 << 10
 #: messages kept of ended jobs, and of jobs that several watches send
-ENDED_BYTES_MAX, TOLD_BYTES_MAX = 32 << 20, 4 << 20
+ENDED_BYTES_MAX, LIST_VIEW_BYTES_MAX = 32 << 20, 4 << 20
 WAIT_S = 60.0
 #: answers of GetUsage that are kept for their further pages
 SUMMED_MAX = 4
@@ -162,7 +162,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         self.backend = backend  # as unary() calls it
         self._viewing = Viewing(backend, self._own, self._make_list_view)
         self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
-        self._told: MessageCache[pb.Job] = MessageCache(TOLD_BYTES_MAX)
+        self._list_views: MessageCache[pb.Job] = MessageCache(LIST_VIEW_BYTES_MAX)
 
     async def _own(self, job_id: int) -> Job:
         job = await self.backend.job(job_id)
@@ -192,10 +192,10 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def _find_job_at_change(self, job_id: int, change: int) -> pb.Job | None:
         """A job of the caller's as it was at this change, the same message for every watch."""
         key = job_id, change
-        known = self._told.get(key)
+        known = self._list_views.get(key)
         if known is None:
             job = await self.backend.job(job_id)
-            known = self._told.put(key, self._make_list_view(job)) if job else None
+            known = self._list_views.put(key, self._make_list_view(job)) if job else None
         return known if known is not None and caller().owns(known.uid) else None
 
     @unary

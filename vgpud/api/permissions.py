@@ -152,10 +152,10 @@ async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Den
         if not may:
             return _deny(f"slice {name!r} does not belong to uid {who.uid}: ask its owner or an admin", row.field)
     if row.job:
-        ahead = _why_not_priority(_at(request, row.job).priority, site.job_priority_max())
-        if ahead:
-            return ahead
-    return _why_not_spec(_at(request, row.spec), site.user_limits()) if row.spec else None
+        refusal = _why_not_priority(_field_at(request, row.job).priority, site.job_priority_max())
+        if refusal:
+            return refusal
+    return _why_not_spec(_field_at(request, row.spec), site.user_limits()) if row.spec else None
 
 
 def _why_not_priority(priority: int, priority_max: int) -> Denied | None:
@@ -197,7 +197,7 @@ def _numbers(value: Any) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else tuple(value)
 
 
-def _at(request: Any, path: str) -> Any:
+def _field_at(request: Any, path: str) -> Any:
     for name in path.split("."):
         request = getattr(request, name)
     return request
@@ -330,13 +330,13 @@ class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
                 self._streams[who.uid] -= not who.admin
                 self._streams += Counter()  # removes zero counts
 
-        kinds = {
+        handler_types = {
             (False, False): grpc.unary_unary_rpc_method_handler,
             (False, True): grpc.unary_stream_rpc_method_handler,
             (True, False): grpc.stream_unary_rpc_method_handler,
             (True, True): grpc.stream_stream_rpc_method_handler,
         }
-        make = kinds[handler.request_streaming, handler.response_streaming]
+        make = handler_types[handler.request_streaming, handler.response_streaming]
         # requests are decoded here: gRPC would answer UNKNOWN to invalid ones
         return make(stream if handler.response_streaming else single, None, pack)
 

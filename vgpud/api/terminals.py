@@ -29,7 +29,7 @@ JOIN_S, WAIT_S = 0.1, 60.0
 #: after this time without the terminal of a job that runs, its keeper is not there any more
 GONE_S = 10.0
 #: at most so often is it told that the job has changed
-TOLD_S = 0.1
+REPORT_INTERVAL_S = 0.1
 
 
 class Terminal(Protocol):
@@ -207,7 +207,7 @@ class Viewing:
 
     async def _change(self, change_number: int, timeout_s: float) -> None:
         await self._backend.wait_job_change(change_number, timeout_s)
-        await asyncio.sleep(min(TOLD_S, timeout_s))
+        await asyncio.sleep(min(REPORT_INTERVAL_S, timeout_s))
 
     def _message(self, job_id: int, keeper_message: Heard) -> pb.AttachJobResponse:
         if keeper_message.kind is Kind.REPLAY:

@@ -169,10 +169,10 @@ class WorkCalls:
                 denied, box = box, None
                 raise RefusedError(denied)
             reader = asyncio.create_task(self._read(requests, hello, box))
-            while (told := await box.take()) is not None:
-                if isinstance(told, Denied):
-                    raise RefusedError(told)
-                yield _view(told)
+            while (message := await box.take()) is not None:
+                if isinstance(message, Denied):
+                    raise RefusedError(message)
+                yield _view(message)
         except RefusedError as refused:
             await abort(context, refused.refusal)
         finally:

@@ -80,14 +80,16 @@ class AsyncConnection:
 
     async def _failed(self, error: grpc.RpcError, timeout_s: float) -> Exception:
         """The exception for a call that failed."""
-        told = explain(error, self.target, timeout_s)
-        if self._context and told.exit_code == ExitCode.UNREACHABLE:
+        failure = explain(error, self.target, timeout_s)
+        if self._context and failure.exit_code == ExitCode.UNREACHABLE:
             from vgpud.client.tls import why_unreachable
 
             why = await asyncio.to_thread(why_unreachable, self._context, self.target)
             if why:
-                told = ClientError(why, ExitCode.UNREACHABLE, status=told.status, is_unanswered=told.is_unanswered)
-        return told
+                failure = ClientError(
+                    why, ExitCode.UNREACHABLE, status=failure.status, is_unanswered=failure.is_unanswered
+                )
+        return failure
 
     async def _send_once(self, call: Call[T], timeout_s: float) -> T:
         method = self._method(call.service, call.method)
@@ -113,10 +115,10 @@ class AsyncConnection:
                     continue
                 if not first or error.exit_code == ExitCode.USAGE:
                     raise
-                told = first if error.is_unanswered else error
-                text = f"{told.message}; it may have been accepted: {call.ask_again}"
+                cause = first if error.is_unanswered else error
+                text = f"{cause.message}; it may have been accepted: {call.ask_again}"
                 raise ClientError(
-                    text, told.exit_code, status=told.status, is_unanswered=error.is_unanswered
+                    text, cause.exit_code, status=cause.status, is_unanswered=error.is_unanswered
                 ) from error
 
     async def all(self, list_call: Listed[T]) -> list[T]:

@@ -25,7 +25,7 @@ from vgpud.cluster.shell import published
 from vgpud.cluster.shell.slurm import Slurm, SlurmError
 from vgpud.cluster.shell.watched import WatchedFile
 from vgpud.core.jobs.model import NEVER_NS, Job, JobState, QueueSpec
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.named import InvalidSpec
 from vgpud.core.placement import registry as placements
 from vgpud.core.placement.cluster import Cluster
@@ -43,7 +43,7 @@ from vgpud.store.queue_recorder import Recorder
 log = logging.getLogger("vgpu.cluster")
 
 #: slices are each node's business here, and no limit on jobs
-SITE = Policy(slices_max=1 << 40)
+SITE = SiteLimits(slices_max=1 << 40)
 #: jobs in the published status, in the order of the queue, and as many that are refused; and how often queues'
 #: history is saved
 STATUS_JOBS_MAX = 1000
@@ -72,8 +72,8 @@ class Service:
     """One controller of one partition. Raises ConflictError where another one has its directories."""
 
     def __init__(self, options: Options, slurm: Slurm) -> None:
-        for told in private_files.make_state_dir(options.state, options.run):
-            log.warning("%s", told)
+        for warning in private_files.make_state_dir(options.state, options.run):
+            log.warning("%s", warning)
         paths.make_private_dir(options.run, 0o755)
         self._locks = [DirectoryLock(options.state, "--state-dir"), DirectoryLock(options.run, "--run-dir")]
         self._options, self._slurm = options, slurm

@@ -48,7 +48,7 @@ class Serve:
     nodes: tuple[str, ...] = ()  # consoles of other nodes, NAME=URL
 
 
-def door_path(runtime: Path) -> Path:
+def link_socket_path(runtime: Path) -> Path:
     """The socket of `vgpu console open`."""
     return runtime / "console.sock"
 
@@ -165,20 +165,20 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
     check(options)
     paths.make_private_dir(runtime, 0o755)
     listener = _listener(options.listen)
-    door = door_path(runtime)
+    socket_path = link_socket_path(runtime)
     url = _url(options, listener)
     try:
-        door_socket = _unix_listener(door, socket.SOCK_SEQPACKET)
+        link_socket = _unix_listener(socket_path, socket.SOCK_SEQPACKET)
     except OSError as error:
-        raise DeniedError(f"cannot listen on {door}: {error.strerror}; choose another --runtime-dir") from error
-    door_socket.setblocking(False)
+        raise DeniedError(f"cannot listen on {socket_path}: {error.strerror}; choose another --runtime-dir") from error
+    link_socket.setblocking(False)
     inner = _make_inner(runtime)
     ours, its = wire.pair()
     pid = os.fork()
     if pid == 0:
         status = int(ExitCode.OTHER)
         try:
-            for sock in (ours, door_socket):
+            for sock in (ours, link_socket):
                 sock.close()
             status = _web(options, listener, its, url, inner)
         finally:
@@ -188,10 +188,10 @@ def serve(options: Serve, runtime: Path, announce: object = None) -> int:
     if callable(announce):
         announce(url)
     try:
-        return Broker(Settings(options.api_socket, url, options.password_file), ours, door_socket, pid).run()
+        return Broker(Settings(options.api_socket, url, options.password_file), ours, link_socket, pid).run()
     finally:
-        door_socket.close()
-        door.unlink(missing_ok=True)
+        link_socket.close()
+        socket_path.unlink(missing_ok=True)
         shutil.rmtree(inner.parent, ignore_errors=True)
         if options.listen.startswith("unix:"):
             Path(options.listen.removeprefix("unix:")).unlink(missing_ok=True)

@@ -92,7 +92,7 @@ class Backend(StepBackend, Protocol):
     """The daemon's side of the runtime socket. Called on the loop; methods that are not `async` must not block."""
 
     def site(self) -> Site: ...
-    async def pod_comes(self, slice_name: str, pod: str) -> bool: ...
+    async def wait_for_pod(self, slice_name: str, pod: str) -> bool: ...
     def indices(self, slice_: Slice) -> tuple[int, ...]: ...
     def container_note(self, kind: str, container_id: str, text: str) -> None: ...
 
@@ -252,10 +252,10 @@ class Containers:
         try:
             with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
                 if uid not in (0, os.geteuid()):
-                    await self._turn_away(sock, _foreign_text(uid))
+                    await self._refuse(sock, _foreign_text(uid))
                 elif self._asking[pid] > PER_PROCESS_MAX:
                     text = f"pid {pid} has {PER_PROCESS_MAX} requests in progress, the limit of a process: wait for one"
-                    await self._turn_away(sock, text)
+                    await self._refuse(sock, text)
                 else:
                     await self._converse(sock, uid)
         finally:
@@ -263,7 +263,7 @@ class Containers:
             if not self._asking[pid]:
                 del self._asking[pid]
 
-    async def _turn_away(self, sock: socket.socket, text: str) -> None:
+    async def _refuse(self, sock: socket.socket, text: str) -> None:
         """Refuses a peer that is not served, without reading its request."""
         self._backend.container_note("container.refused", "", text)
         await asyncio.wait_for(self._loop.sock_sendall(sock, wire.refusal(text)), REQUEST_S)
@@ -407,7 +407,7 @@ class Containers:
             raise Refusal(f"pid {state.pid} of the container does not exist: run vgpud in the host's pid namespace")
         cgroup = cgroups.own_path(cgroups.paths_of(state.pid), cgroups.paths_of(peer.pid))
         if self._backend.container(state.container_id) is None:
-            await self._take_in(peer, state, started, cgroup)
+            await self._adopt_started_container(peer, state, started, cgroup)
         answer = await self._backend.start_container(ContainerStarted(state.container_id, state.pid, started, cgroup))
         container = self._backend.container(state.container_id)
         if isinstance(answer, Denied) or container is None:
@@ -416,7 +416,7 @@ class Containers:
         self._restarts.note_monitor(container.container_id, peer.pid)
         return wire.reply(wire.OK)
 
-    async def _take_in(self, peer: Peer, state: wire.OciState, pid_start: int, cgroup: str) -> None:
+    async def _adopt_started_container(self, peer: Peer, state: wire.OciState, pid_start: int, cgroup: str) -> None:
         """A container without vgpu-runtime: the hook of one of vgpud's CDI devices has called."""
         if not cgroup:
             text = "the container has no cgroup of its own, which identifies its programs: do not disable cgroups,"
@@ -459,7 +459,7 @@ class Containers:
             return made
         self._pod_waits += 1
         try:
-            comes = await self._backend.pod_comes(event.join, event.pod)
+            comes = await self._backend.wait_for_pod(event.join, event.pod)
         finally:
             self._pod_waits -= 1
         return await self._backend.create_container(event) if comes else made

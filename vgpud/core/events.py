@@ -12,11 +12,11 @@ from vgpud.core.model import (
     Denied,
     Device,
     Drain,
-    Policy,
     Process,
     Quota,
     Remembered,
     Share,
+    SiteLimits,
     Slice,
     Spec,
     Taken,
@@ -30,7 +30,7 @@ class Started:
     """First event: the contents of the store. Slices get new serials; ephemeral ones get a grace to be attached to
     again."""
 
-    policy: Policy
+    policy: SiteLimits
     devices: tuple[Device, ...]
     slices: tuple[Slice, ...]
     requests: tuple[tuple[str, Remembered], ...]  # their until_ns is set again
@@ -40,7 +40,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    policy: Policy
+    policy: SiteLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class ProcessAttached:
 
     process: Process
     held: tuple[tuple[str, int], ...] = ()
-    room: tuple[tuple[str, int], ...] = ()
+    free_bytes: tuple[tuple[str, int], ...] = ()
     is_admitted: bool = False
     named_uuids: tuple[str, ...] = ()
 

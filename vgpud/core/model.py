@@ -288,7 +288,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SiteLimits:
     """What the site has decided; every limit of the core is here."""
 
     default_max: str = "same"  # or "device": how far a slice without a maximum may borrow
@@ -331,7 +331,7 @@ class Remembered:
 class State:
     """Everything that step() reads and writes. Never change it elsewhere."""
 
-    policy: Policy = field(default_factory=Policy)
+    policy: SiteLimits = field(default_factory=SiteLimits)
     devices: dict[str, Device] = field(default_factory=dict)  # by UUID, in index order
     slices: dict[str, Slice] = field(default_factory=dict)  # by name
     processes: dict[int, Process] = field(default_factory=dict)  # by process_id

@@ -112,7 +112,7 @@ class ContainerBackend:
         answer = await self._host.submit(event)
         return answer if answer is not None else Denied(Reason.UNAVAILABLE, "no answer: see vgpud's log")
 
-    async def pod_comes(self, slice_name: str, pod: str) -> bool:
+    async def wait_for_pod(self, slice_name: str, pod: str) -> bool:
         """Waits until a Kubernetes claim's slice is for this pod, too; returns whether it is."""
 
         def is_named() -> bool:

@@ -27,7 +27,7 @@ from vgpud.containers.server import Containers
 from vgpud.core import events as ev
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State, Taken
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
-from vgpud.core.slices.attach_rules import keeps_rights
+from vgpud.core.slices.attach_rules import may_keep_rules
 from vgpud.core.slices.machine import request_key, step
 from vgpud.core.slices.snapshot import take_snapshot
 from vgpud.daemon.cdi import DeviceFiles
@@ -43,7 +43,7 @@ from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
 from vgpud.errors import ConfigError, StoreBusyError, StoreError, StoreUnwritableError, VgpudError
 from vgpud.host.directories import RuntimeDirectory
-from vgpud.host.upkeep import Upkeep
+from vgpud.host.upkeep import PeriodicTasks
 from vgpud.oci.request import Limits
 from vgpud.store.database import Store, saved_ones
 from vgpud.store.flush import Flushing, while_busy
@@ -79,7 +79,7 @@ class Daemon:
         self.config = config
         self.node = config.node_name
         self.state = State()
-        self._upkeep = Upkeep(self.note)
+        self._upkeep = PeriodicTasks(self.note)
         self._directory = RuntimeDirectory(config.runtime)
         self._private = self._directory.make_private()
         #: what is done again and again beside the repairs: (what it is, how it is done)
@@ -376,7 +376,7 @@ class Daemon:
 
     def run(self, event: ev.Event) -> list[ev.Command]:
         """An event without a caller that waits for its answer: what cannot be saved now is saved with later events."""
-        if keeps_rights(self.state, event, time.monotonic_ns()):
+        if may_keep_rules(self.state, event, time.monotonic_ns()):
             if isinstance(event, ev.ProcessGone | ev.ProcessDisconnected):
                 self._tenants.renew_rules()
             return self._run(event)

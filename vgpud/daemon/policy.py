@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vgpud import paths
 from vgpud.config import PROCESSES_MAX, Config
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.errors import ConfigError
 from vgpud.host import descriptors
 from vgpud.host.directories import RuntimeDirectory
@@ -15,10 +15,10 @@ from vgpud.host.directories import RuntimeDirectory
 _SOCKET_PATH_MAX = 107  # sun_path without its end
 
 
-def policy_of(config: Config) -> Policy:
+def policy_of(config: Config) -> SiteLimits:
     """The core's part of the configuration."""
     directory = len(str(paths.attach_socket(config.runtime, "").parent).encode()) + len("//attach.sock")
-    return Policy(
+    return SiteLimits(
         default_max=config.default_max,
         slices_max=config.slices_max,
         slices_per_user_max=config.slices_per_user_max,

@@ -25,7 +25,7 @@ ffi, lib = _shim.ffi, _shim.lib
 _SECOND_NS = 1_000_000_000
 _GATES = {lib.VG_GATE_CLOSED: "closed", lib.VG_GATE_COUNT: "count", lib.VG_GATE_SOLO: "solo"}
 _REGIMES = {getattr(lib, f"VG_REGIME_{n.upper()}"): n for n in ("idle", "solo", "open", "throttled", "arbitrated")}
-_TRACE_KINDS = {
+_TRACE_TYPES = {
     getattr(lib, f"VG_TRACE_{n.upper()}"): n
     for n in ("open", "close", "drained", "overlap", "waits", "outstanding", "launches", "charged", "regime", "late")
 }
@@ -39,7 +39,7 @@ def _check(result: int, what: str) -> None:
 
 
 def _trace_event(uuid: str, raw: Any) -> TraceEvent:
-    kind, value, text = _TRACE_KINDS[raw.kind], raw.value, ""
+    kind, value, text = _TRACE_TYPES[raw.kind], raw.value, ""
     if kind in ("open", "close"):
         value, text = 0, _GATES[raw.value & lib.VG_GATE_STATE_MASK]
     elif kind == "regime":

@@ -36,7 +36,7 @@ class Instance:
     compute_instance: int
     sharers: int = 1  # compute instances that have its memory together, itself among them
 
-    def is_meant(self, gpu_instance: int, compute_instance: int) -> bool:
+    def is_affected(self, gpu_instance: int, compute_instance: int) -> bool:
         """Whether a report with these numbers is about it: NO_INSTANCE is for all of them."""
         return gpu_instance in (self.gpu_instance, NO_INSTANCE) and (
             compute_instance in (self.compute_instance, NO_INSTANCE)

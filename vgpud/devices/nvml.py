@@ -329,9 +329,11 @@ class Devices:
             uuid = or_none(lambda e=event: str(pynvml.nvmlDeviceGetUUID(e.device))) or ""
             about = int(event.gpuInstanceId), int(event.computeInstanceId)
             parts = self._instances.get(uuid)
-            meant = [one.uuid for one in parts if one.is_meant(*about)] if parts else [uuid]
-            meant = [device for device in meant if device in self._handles]  # not what is excluded, or another daemon's
-            found += [(device, int(event.eventData)) for device in meant]
+            affected_uuids = [one.uuid for one in parts if one.is_affected(*about)] if parts else [uuid]
+            affected_uuids = [
+                device for device in affected_uuids if device in self._handles
+            ]  # not what is excluded, or another daemon's
+            found += [(device, int(event.eventData)) for device in affected_uuids]
         return found
 
     def lists(self, pid: int) -> bool:

@@ -80,7 +80,7 @@ class Link:
 
     def wait(self, last_generation: int, tell: Callable[[str], None]) -> Membership:
         """The first membership later than generation `after` that can be acted upon. Raises RefusedError."""
-        begin_s, told = time.monotonic(), False
+        begin_s, is_reported = time.monotonic(), False
         with self._changed:
             while True:
                 newest = self._newest
@@ -93,8 +93,8 @@ class Link:
                 if self._refused and not self._generation:
                     raise RefusedError(self._refused)
                 self._changed.wait(1.0)
-                if not told and time.monotonic() - begin_s > 10:
-                    told = True
+                if not is_reported and time.monotonic() - begin_s > 10:
+                    is_reported = True
                     tell("waits for the daemon's next membership")
 
     def report_join(self, generation: int, idle_s: float) -> None:
@@ -197,19 +197,19 @@ class Link:
             outbox.put(None)  # grpc's own thread waits for this
 
     def _take(self, answer: pb.WorkResponse) -> None:
-        told = Membership(
+        membership = Membership(
             answer.generation, tuple(answer.workers), answer.store, answer.batch, answer.reason or "no reason given"
         )
-        if told.workers and told.workers[0] == self._who.worker and not told.store:
+        if membership.workers and membership.workers[0] == self._who.worker and not membership.store:
             store = ""
             with contextlib.suppress(RuntimeError, OSError):  # the daemon's wait times out, and it chooses another one
-                store = self._make_store(told.generation)
+                store = self._make_store(membership.generation)
             with self._changed:
                 if store:
-                    self._send(pb.WorkRequest(generation=told.generation, store=store))
+                    self._send(pb.WorkRequest(generation=membership.generation, store=store))
         with self._changed:
-            if self._newest is None or told.generation >= self._newest.generation:
-                self._newest, self._refused = told, ""
+            if self._newest is None or membership.generation >= self._newest.generation:
+                self._newest, self._refused = membership, ""
                 self._changed.notify_all()
 
 

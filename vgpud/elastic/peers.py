@@ -126,28 +126,32 @@ class Elastic:
     def _form(self, state: Sequence[Stateful], completed: int) -> None:
         """Goes with the newest membership; with a newer one where that fails or is replaced."""
         while True:
-            told = self._link.wait(self._generation, self._say)
-            if self._who.worker not in told.workers:
-                self._say(f"leaves after {max(completed, 0)} steps: {told.reason}")
+            membership = self._link.wait(self._generation, self._say)
+            if self._who.worker not in membership.workers:
+                self._say(f"leaves after {max(completed, 0)} steps: {membership.reason}")
                 raise SystemExit(0)
-            if not set(self._tried) <= set(told.workers):
+            if not set(self._tried) <= set(membership.workers):
                 self._failures = 0  # somebody was gone indeed
-            self._generation, self._tried = told.generation, told.workers
+            self._generation, self._tried = membership.generation, membership.workers
             try:
-                if self._meet(told):
+                if self._meet(membership):
                     agree(state, completed)
                     break
             except RuntimeError as error:
                 group.leave()
                 self._strike(error)
-        self._stores.forget(current_generation=told.generation)
-        self.rank, self.size, self.batch = told.workers.index(self._who.worker), len(told.workers), told.batch
+        self._stores.forget(current_generation=membership.generation)
+        self.rank, self.size, self.batch = (
+            membership.workers.index(self._who.worker),
+            len(membership.workers),
+            membership.batch,
+        )
         idle_s = time.monotonic() - self._end_of_step_s if self._end_of_step_s else 0.0
-        self._link.report_join(told.generation, idle_s)
+        self._link.report_join(membership.generation, idle_s)
         self.idle_s += idle_s
         self._fresh = True
         if self.rank == 0:
-            self._say(f"{self.size} worker{'s' * (self.size > 1)}, {idle_s:.2f} s without a step: {told.reason}")
+            self._say(f"{self.size} worker{'s' * (self.size > 1)}, {idle_s:.2f} s without a step: {membership.reason}")
 
     def _meet(self, membership: Membership) -> bool:
         def is_superseded() -> bool:

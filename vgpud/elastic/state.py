@@ -32,9 +32,9 @@ class Stateful(Protocol):
 def agree(objects: Sequence[Stateful], completed: int) -> bool:
     """Brings every worker to the state of the one that has completed most steps. True: this worker's was replaced.
     Raises RuntimeError if the process group fails."""
-    told = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
-    dist.all_gather(told, torch.tensor([completed], dtype=torch.int64))
-    steps = [int(tensor) for tensor in told]
+    tensors = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(tensors, torch.tensor([completed], dtype=torch.int64))
+    steps = [int(tensor) for tensor in tensors]
     source = steps.index(max(steps))
     if min(steps) == max(steps) != NEWCOMER:
         return False

@@ -25,7 +25,7 @@ class _Fault:
     interval_ns: int
 
 
-class Upkeep:
+class PeriodicTasks:
     """Does periodic work and reports failures: once for each cause, then at growing intervals, and when it works
     again."""
 

@@ -22,7 +22,7 @@ CLEANUP_S = 60.0
 _LOOK_S = 0.02
 
 
-def end_remains(name: str, attempt_record: Begun, environment: Mapping[str, str]) -> None:
+def end_leftovers(name: str, attempt_record: Begun, environment: Mapping[str, str]) -> None:
     """Returns when no process of the attempt is left. `environment`: of the engine that has its containers."""
     directory = Path(attempt_record.cgroup) if attempt_record.cgroup else None
     while (left := list(_processes(directory, name))) or (directory and _is_populated(directory)):

@@ -29,7 +29,7 @@ from vgpud.errors import DeniedError, VgpudError
 from vgpud.host import private_files, processes
 from vgpud.host.boot import boot_id
 from vgpud.jobs.image import Engine, client_environment, containers
-from vgpud.jobs.leftovers import end_remains
+from vgpud.jobs.leftovers import end_leftovers
 from vgpud.jobs.messages import (
     Attempt,
     Key,
@@ -364,7 +364,7 @@ class Jobs:
         begun = self._read(key, "begun", parse_begun)
         if begun and begun.boot == boot_id():
             client = client_environment(self._engine, self._directory) if self._engine else {}
-            end_remains(attempt_name(*key), begun, client)
+            end_leftovers(attempt_name(*key), begun, client)
             why = "its supervisor was killed, and what was left of it was ended"
         else:
             why = "the machine was restarted while it ran"

@@ -24,7 +24,7 @@ _SCORES_AWAY = 8
 #: with half precision, autocast keeps these in 32 bits
 _FULL = (graph.LAYER_NORM, graph.SOFTMAX)
 #: names of unknown operations that are told
-UNKNOWN_TOLD = 8
+UNKNOWN_SHOWN_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def count(model_graph: Graph, batch: int, half: bool = False) -> Counts:
         sum(counter.sizes.elements(name) for name in given) // batch,
         sum(counter.sizes.elements(name) for name in produced[:1]) // batch,
         family(model_graph),
-        unknown[:UNKNOWN_TOLD],
+        unknown[:UNKNOWN_SHOWN_MAX],
     )
 
 
@@ -143,15 +143,15 @@ def _word(op: Op, has_weights: bool) -> str:
 
 def family(model_graph: Graph) -> str:
     """The class of models that it is of, by the operations that it has: rnn, transformer, cnn, mlp or other."""
-    kinds = {op.kind for op in model_graph.ops}
-    if graph.RNN in kinds:
+    op_kinds = {op.kind for op in model_graph.ops}
+    if graph.RNN in op_kinds:
         return "rnn"
-    if graph.ATTENTION in kinds or any(_find_attention_softmaxes(model_graph)):
+    if graph.ATTENTION in op_kinds or any(_find_attention_softmaxes(model_graph)):
         return "transformer"
-    if graph.CONV in kinds:
+    if graph.CONV in op_kinds:
         return "cnn"
     weighted = any(model_graph.role(n) is Role.PARAMETER for op in model_graph.ops for n in op.inputs)
-    return "mlp" if graph.MATMUL in kinds and weighted and graph.UNKNOWN not in kinds else "other"
+    return "mlp" if graph.MATMUL in op_kinds and weighted and graph.UNKNOWN not in op_kinds else "other"
 
 
 def _find_attention_softmaxes(model_graph: Graph) -> Iterator[Op]:

@@ -65,8 +65,13 @@ def _read_integers(tensor: onnx.TensorProto) -> Values | None:
     elements = 1
     for size in tensor.dims:
         elements *= size
-    kinds = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOOL)
-    if elements > ELEMENTS_MAX or elements < 0 or tensor.data_type not in kinds or tensor.HasField("data_location"):
+    integer_types = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOOL)
+    if (
+        elements > ELEMENTS_MAX
+        or elements < 0
+        or tensor.data_type not in integer_types
+        or tensor.HasField("data_location")
+    ):
         return None
     try:
         return numpy_helper.to_array(tensor)
@@ -151,8 +156,8 @@ def _make_range(inputs: Sequence[Any], _attributes: Mapping[str, Any]) -> Any:
 
 def _cast(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Between whole numbers; a size that goes through floats is not followed."""
-    kinds = {onnx.TensorProto.INT64: np.int64, onnx.TensorProto.INT32: np.int32, onnx.TensorProto.BOOL: np.bool_}
-    return inputs[0].astype(kinds[attributes["to"].i])
+    numpy_types = {onnx.TensorProto.INT64: np.int64, onnx.TensorProto.INT32: np.int32, onnx.TensorProto.BOOL: np.bool_}
+    return inputs[0].astype(numpy_types[attributes["to"].i])
 
 
 def _pair(function: Callable[[Any, Any], Any]) -> Function:

@@ -10,7 +10,7 @@ from typing import Any
 from vgpud.predict.features import FEATURES, Features
 
 #: features that count kinds of operations: a model that never saw one knows nothing of it
-KINDS = {
+COUNTED_FEATURES = {
     "convolutions": "convolutions",
     "attentions": "attention layers",
     "recurrents": "recurrent layers",
@@ -29,7 +29,7 @@ SLACK = 1.1
 #: intervals on a device that was never measured, in logarithms
 OTHER_DEVICE = 2.0
 NAMES_MAX, NAME_MAX = 1_000, 100
-TOLD = 3
+SHOWN_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Trained:
     def judge(self, job_features: Features) -> Judged:
         """The first thing that is outside decides the sentence: kinds of operations, then sizes, then the device."""
         seen = _join_names(self.families)
-        for name, words in KINDS.items():
+        for name, words in COUNTED_FEATURES.items():
             if name in self.ranges and self.ranges[name][1] == 0 and job_features.values.get(name, 0.0) > 0:
                 return Judged(
                     False,
@@ -85,8 +85,8 @@ class Trained:
 
 
 def _join_names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
-    return ", ".join(names[:TOLD]) + more
+    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    return ", ".join(names[:SHOWN_MAX]) + more
 
 
 def as_json(training_ranges: Trained) -> dict[str, Any]:

@@ -9,58 +9,86 @@ from vgpud.predict import graph
 from vgpud.predict.graph import Graph, Kind, Op, Role, Tensor
 
 
-def _kinds(kind: Kind, names: str) -> dict[str, Kind]:
+def _map_names(kind: Kind, names: str) -> dict[str, Kind]:
     return dict.fromkeys(names.split(), kind)
 
 
 #: by name without namespace, overload and the underscore of what works in place
-KINDS: dict[str, Kind] = {
-    **_kinds(graph.CONV, "conv1d conv2d conv3d convolution _convolution conv_transpose1d conv_transpose2d"),
-    **_kinds(graph.CONV, "conv_transpose3d cudnn_convolution mkldnn_convolution convolution_overrideable"),
-    **_kinds(graph.MATMUL, "linear addmm mm bmm baddbmm matmul addbmm dot mv addmv _scaled_mm outer einsum bilinear"),
-    **_kinds(graph.ATTENTION, "scaled_dot_product_attention _scaled_dot_product_flash_attention"),
-    **_kinds(graph.ATTENTION, "_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention_for_cpu"),
-    **_kinds(graph.ATTENTION, "_scaled_dot_product_cudnn_attention _scaled_dot_product_attention_math flex_attention"),
-    **_kinds(graph.RNN, "lstm gru rnn_tanh rnn_relu _cudnn_rnn mkldnn_rnn_layer lstm_cell gru_cell"),
-    **_kinds(graph.EMBEDDING, "embedding _embedding_bag embedding_bag"),
-    **_kinds(graph.BATCH_NORM, "batch_norm native_batch_norm _native_batch_norm_legit cudnn_batch_norm instance_norm"),
-    **_kinds(graph.BATCH_NORM, "_native_batch_norm_legit_functional _batch_norm_with_update native_group_norm"),
-    **_kinds(graph.BATCH_NORM, "_batch_norm_with_update_functional _native_batch_norm_legit_no_training group_norm"),
-    **_kinds(graph.LAYER_NORM, "layer_norm native_layer_norm rms_norm _fused_rms_norm"),
-    **_kinds(graph.SOFTMAX, "softmax _softmax log_softmax _log_softmax _safe_softmax"),
-    **_kinds(graph.ACTIVATION, "relu relu6 sigmoid tanh threshold hardtanh clamp clamp_min clamp_max hardsigmoid"),
-    **_kinds(graph.SMOOTH, "gelu silu leaky_relu hardswish elu selu celu mish softplus log_sigmoid_forward"),
-    **_kinds(graph.SMOOTH, "log_sigmoid logsigmoid prelu _prelu_kernel glu softsign softshrink hardshrink"),
-    **_kinds(graph.DROPOUT, "dropout native_dropout feature_dropout alpha_dropout bernoulli rand_like"),
-    **_kinds(graph.MAX_POOL, "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices"),
-    **_kinds(graph.MAX_POOL, "adaptive_max_pool1d adaptive_max_pool2d max_pool1d_with_indices topk sort"),
-    **_kinds(graph.POOL, "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d"),
-    **_kinds(graph.POOL, "_adaptive_avg_pool2d adaptive_avg_pool3d upsample_nearest2d upsample_bilinear2d interpolate"),
-    **_kinds(graph.PRODUCT, "mul div true_divide atan2 addcmul addcdiv lerp maximum minimum"),
-    **_kinds(graph.CHOICE, "where"),
-    **_kinds(graph.POINTWISE, "add sub rsub neg masked_fill floor ceil round sign fill zero roll flip constant_pad_nd"),
-    **_kinds(
+OP_KINDS: dict[str, Kind] = {
+    **_map_names(graph.CONV, "conv1d conv2d conv3d convolution _convolution conv_transpose1d conv_transpose2d"),
+    **_map_names(graph.CONV, "conv_transpose3d cudnn_convolution mkldnn_convolution convolution_overrideable"),
+    **_map_names(
+        graph.MATMUL, "linear addmm mm bmm baddbmm matmul addbmm dot mv addmv _scaled_mm outer einsum bilinear"
+    ),
+    **_map_names(graph.ATTENTION, "scaled_dot_product_attention _scaled_dot_product_flash_attention"),
+    **_map_names(
+        graph.ATTENTION, "_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention_for_cpu"
+    ),
+    **_map_names(
+        graph.ATTENTION, "_scaled_dot_product_cudnn_attention _scaled_dot_product_attention_math flex_attention"
+    ),
+    **_map_names(graph.RNN, "lstm gru rnn_tanh rnn_relu _cudnn_rnn mkldnn_rnn_layer lstm_cell gru_cell"),
+    **_map_names(graph.EMBEDDING, "embedding _embedding_bag embedding_bag"),
+    **_map_names(
+        graph.BATCH_NORM, "batch_norm native_batch_norm _native_batch_norm_legit cudnn_batch_norm instance_norm"
+    ),
+    **_map_names(graph.BATCH_NORM, "_native_batch_norm_legit_functional _batch_norm_with_update native_group_norm"),
+    **_map_names(
+        graph.BATCH_NORM, "_batch_norm_with_update_functional _native_batch_norm_legit_no_training group_norm"
+    ),
+    **_map_names(graph.LAYER_NORM, "layer_norm native_layer_norm rms_norm _fused_rms_norm"),
+    **_map_names(graph.SOFTMAX, "softmax _softmax log_softmax _log_softmax _safe_softmax"),
+    **_map_names(graph.ACTIVATION, "relu relu6 sigmoid tanh threshold hardtanh clamp clamp_min clamp_max hardsigmoid"),
+    **_map_names(graph.SMOOTH, "gelu silu leaky_relu hardswish elu selu celu mish softplus log_sigmoid_forward"),
+    **_map_names(graph.SMOOTH, "log_sigmoid logsigmoid prelu _prelu_kernel glu softsign softshrink hardshrink"),
+    **_map_names(graph.DROPOUT, "dropout native_dropout feature_dropout alpha_dropout bernoulli rand_like"),
+    **_map_names(graph.MAX_POOL, "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices"),
+    **_map_names(graph.MAX_POOL, "adaptive_max_pool1d adaptive_max_pool2d max_pool1d_with_indices topk sort"),
+    **_map_names(graph.POOL, "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d"),
+    **_map_names(
+        graph.POOL, "_adaptive_avg_pool2d adaptive_avg_pool3d upsample_nearest2d upsample_bilinear2d interpolate"
+    ),
+    **_map_names(graph.PRODUCT, "mul div true_divide atan2 addcmul addcdiv lerp maximum minimum"),
+    **_map_names(graph.CHOICE, "where"),
+    **_map_names(
+        graph.POINTWISE, "add sub rsub neg masked_fill floor ceil round sign fill zero roll flip constant_pad_nd"
+    ),
+    **_map_names(
         graph.POINTWISE, "eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not"
     ),
-    **_kinds(graph.POINTWISE, "floor_divide remainder fmod triu tril isnan isinf pad any all isfinite bitwise_xor"),
-    **_kinds(graph.CURVE, "exp log log2 log10 log1p expm1 sqrt rsqrt reciprocal pow sin cos abs erf cumsum square"),
-    **_kinds(graph.CURVE, "linalg_vector_norm norm prod var var_mean std amax amin cumprod logsumexp"),
-    **_kinds(graph.REDUCE, "sum mean max min argmax argmin count_nonzero mse_loss nll_loss nll_loss_forward"),
-    **_kinds(graph.REDUCE, "cross_entropy_loss binary_cross_entropy_with_logits nll_loss2d_forward"),
-    **_kinds(
+    **_map_names(graph.POINTWISE, "floor_divide remainder fmod triu tril isnan isinf pad any all isfinite bitwise_xor"),
+    **_map_names(graph.CURVE, "exp log log2 log10 log1p expm1 sqrt rsqrt reciprocal pow sin cos abs erf cumsum square"),
+    **_map_names(graph.CURVE, "linalg_vector_norm norm prod var var_mean std amax amin cumprod logsumexp"),
+    **_map_names(graph.REDUCE, "sum mean max min argmax argmin count_nonzero mse_loss nll_loss nll_loss_forward"),
+    **_map_names(graph.REDUCE, "cross_entropy_loss binary_cross_entropy_with_logits nll_loss2d_forward"),
+    **_map_names(
         graph.COPY, "cat stack clone contiguous copy _to_copy to repeat repeat_interleave gather index index_select"
     ),
-    **_kinds(graph.COPY, "scatter scatter_add index_put slice_scatter select_scatter masked_select type_as float half"),
-    **_kinds(graph.COPY, "pixel_shuffle pixel_unshuffle im2col col2im unfold_copy meshgrid index_copy channel_shuffle"),
-    **_kinds(graph.COPY, "new_zeros new_ones new_full new_empty zeros_like ones_like full_like empty_like randn_like"),
-    **_kinds(graph.VIEW, "view reshape _unsafe_view transpose t permute unsqueeze squeeze expand expand_as flatten"),
-    **_kinds(graph.VIEW, "slice select split split_with_sizes chunk unbind narrow detach alias view_as unflatten"),
-    **_kinds(graph.VIEW, "movedim swapaxes numpy_T mT real imag as_strided lift_fresh_copy lift_fresh unfold identity"),
-    **_kinds(graph.VIEW, "_reshape_alias positive unsafe_split unsafe_chunk diagonal detach_copy view_as_real"),
-    **_kinds(graph.SHAPE, "zeros ones full empty arange scalar_tensor tensor sym_size sym_numel sym_stride linspace"),
-    **_kinds(graph.SHAPE, "rand randn randint empty_strided eye item _local_scalar_dense sym_constrain_range"),
-    **_kinds(graph.SHAPE, "_assert_scalar _assert_async _assert_tensor_metadata sym_constrain_range_for_size getitem"),
-    **_kinds(graph.SHAPE, "is_nonzero new_empty_strided sym_storage_offset sym_max sym_min empty_permuted"),
+    **_map_names(
+        graph.COPY, "scatter scatter_add index_put slice_scatter select_scatter masked_select type_as float half"
+    ),
+    **_map_names(
+        graph.COPY, "pixel_shuffle pixel_unshuffle im2col col2im unfold_copy meshgrid index_copy channel_shuffle"
+    ),
+    **_map_names(
+        graph.COPY, "new_zeros new_ones new_full new_empty zeros_like ones_like full_like empty_like randn_like"
+    ),
+    **_map_names(
+        graph.VIEW, "view reshape _unsafe_view transpose t permute unsqueeze squeeze expand expand_as flatten"
+    ),
+    **_map_names(graph.VIEW, "slice select split split_with_sizes chunk unbind narrow detach alias view_as unflatten"),
+    **_map_names(
+        graph.VIEW, "movedim swapaxes numpy_T mT real imag as_strided lift_fresh_copy lift_fresh unfold identity"
+    ),
+    **_map_names(graph.VIEW, "_reshape_alias positive unsafe_split unsafe_chunk diagonal detach_copy view_as_real"),
+    **_map_names(
+        graph.SHAPE, "zeros ones full empty arange scalar_tensor tensor sym_size sym_numel sym_stride linspace"
+    ),
+    **_map_names(graph.SHAPE, "rand randn randint empty_strided eye item _local_scalar_dense sym_constrain_range"),
+    **_map_names(
+        graph.SHAPE, "_assert_scalar _assert_async _assert_tensor_metadata sym_constrain_range_for_size getitem"
+    ),
+    **_map_names(graph.SHAPE, "is_nonzero new_empty_strided sym_storage_offset sym_max sym_min empty_permuted"),
 }
 #: what is on sizes, not on tensors: Python's own operators in an exported graph, questions about tensors in a trace
 _SIZES = ("_operator", "operator", "math", "builtins", "torch._sym", "prim.")
@@ -78,9 +106,9 @@ def kind_of(target: str) -> tuple[Kind, bool]:
     """Its kind, and whether it works in place."""
     name = base_name(target)
     plain = name.rstrip("_") if not name.endswith("__") else name
-    if plain not in KINDS and plain.endswith("_copy"):
+    if plain not in OP_KINDS and plain.endswith("_copy"):
         plain = plain.removesuffix("_copy")
-    return KINDS.get(plain, graph.UNKNOWN), name.endswith("_") and plain in KINDS
+    return OP_KINDS.get(plain, graph.UNKNOWN), name.endswith("_") and plain in OP_KINDS
 
 
 def add(model_graph: Graph, target: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:

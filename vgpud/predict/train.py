@@ -57,7 +57,7 @@ class Kind:
         return np.clip((np.exp(logs) - self.offset) / self.scale, 0.0, self.maximum)
 
 
-KINDS = {
+TARGET_KINDS = {
     "utilisation": Kind(1.0, 100.0, 1.0),
     "sm_activity": Kind(1.0, 100.0, 1.0),
     "memory_bytes": Kind(1.0, 1.0, float(1 << 50), "reserved_bytes"),
@@ -89,7 +89,7 @@ def table(rows: Sequence[Row], target: str, names: Sequence[str]) -> Table:
     """Of rows that all have it."""
     import numpy as np
 
-    kind = KINDS[target]
+    kind = TARGET_KINDS[target]
     values = np.array([getattr(row, target) for row in rows], dtype=np.float64)
     estimates = np.array([row.features[kind.estimate] if kind.estimate else 0.0 for row in rows])
     return Table(kind, matrix(rows, names), values, estimates)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SEED = 1
 #: fewer configurations make folds that are empty
-KINDS_MIN = 25
+CONFIGURATIONS_MIN = 25
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ def train_model(rows: Sequence[Row], card: Mapping[str, Any], tell: Callable[[st
     errors: dict[str, tuple[int, float]] = {}
     for target, must in model.TARGETS.items():
         known = [row for row in rows if getattr(row, target) is not None]
-        lacking = _lacking(known, target)
-        if lacking and must:
-            raise DataError(lacking)
-        tell(f"{target}: {len(known)} rows" if not lacking else f"{lacking}; it is left out")
-        if lacking:
+        shortage = _row_shortage(known, target)
+        if shortage and must:
+            raise DataError(shortage)
+        tell(f"{target}: {len(known)} rows" if not shortage else f"{shortage}; it is left out")
+        if shortage:
             continue
         targets[target], errors[target] = _target(known, target, names)
     whole = {
@@ -73,13 +73,14 @@ def error_name(target: str) -> str:
     return "mape_percent" if target == "memory_bytes" else "rmsle"
 
 
-def _lacking(rows: Sequence[Row], target: str) -> str:
+def _row_shortage(rows: Sequence[Row], target: str) -> str:
     """Why these are too few to learn a target from; "" when they are enough."""
     if len(rows) < train.ROWS_MIN:
         return f"{len(rows)} rows with {target}: at least {train.ROWS_MIN} are needed to learn from"
-    kinds = len({row.fold(1 << 60, 0) for row in rows})
-    if kinds < KINDS_MIN:
-        return f"rows with {target} are of {kinds} configurations: measure at least {KINDS_MIN} different ones"
+    configuration_count = len({row.fold(1 << 60, 0) for row in rows})
+    if configuration_count < CONFIGURATIONS_MIN:
+        text = f"rows with {target} are of {configuration_count} configurations:"
+        return f"{text} measure at least {CONFIGURATIONS_MIN} different ones"
     return ""
 
 
@@ -99,7 +100,7 @@ def compute_ranges(rows: Sequence[Row]) -> ranges.Trained:
 
 
 def _target(rows: Sequence[Row], target: str, names: Sequence[str]) -> tuple[dict[str, Any], tuple[int, float]]:
-    kind, table = train.KINDS[target], train.table(rows, target, names)
+    kind, table = train.TARGET_KINDS[target], train.table(rows, target, names)
     inner = train.inner_folds(rows, SEED)
     unseen = train.cross_validate(table, train.folds(rows, train.FOLDS, SEED), inner, SEED)
     chosen = train.tune_setting(table, inner, SEED)
@@ -124,7 +125,7 @@ def evaluate_model(rows: Sequence[Row], judge: model.Model | None = None) -> dic
     judge = judge or model.load()
     said = [judge.predict(row.features) for row in rows]
     found: dict[str, dict[str, float]] = {}
-    for target in train.KINDS:
+    for target in train.TARGET_KINDS:
         pairs = [
             (getattr(row, target), getattr(each, target).value)
             for row, each in zip(rows, said, strict=True)
@@ -132,18 +133,18 @@ def evaluate_model(rows: Sequence[Row], judge: model.Model | None = None) -> dic
         ]
         if not pairs:
             continue
-        wanted, told = (np.array(column, dtype=np.float64) for column in zip(*pairs, strict=True))
+        wanted, predicted_values = (np.array(column, dtype=np.float64) for column in zip(*pairs, strict=True))
         found[target] = {
             "rows": len(pairs),
             "in_range": sum(each.in_range for each in said),
-            "error": error(target, told, wanted),
+            "error": error(target, predicted_values, wanted),
         }
     return found
 
 
 def error(target: str, predictions: Numbers, measurements: Numbers) -> float:
     """Of predictions of a target: see error_name."""
-    kind = train.KINDS[target]
+    kind = train.TARGET_KINDS[target]
     return (
         train.mape(predictions, measurements)
         if target == "memory_bytes"

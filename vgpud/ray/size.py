@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vgpud.core.model import BATCH, Denied, Policy, Spec
+from vgpud.core.model import BATCH, Denied, SiteLimits, Spec
 from vgpud.core.slices.capacity import parts_of
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, format_value, parse_bytes, parse_gpus
 
@@ -107,7 +107,7 @@ def _check(spec: Spec) -> None:
     if spec.min_milli is not None and spec.min_milli > spec.gpus_milli:
         least = format_gpus(spec.min_milli)
         raise SizeError(f"min {least} is above gpus {gpus}, which is all that Ray counts: lower min or raise gpus")
-    parts = parts_of(spec, Policy())
+    parts = parts_of(spec, SiteLimits())
     if isinstance(parts, Denied):
         raise SizeError(parts.message)
 

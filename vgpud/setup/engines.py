@@ -26,7 +26,7 @@ NEXT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SetupOptions:
     """The options of the command line."""
 
     undo: bool = False
@@ -47,32 +47,32 @@ def known_files(site: Site) -> Iterator[tuple[str, Path]]:
         yield from (("docker", one.config) for one in dockerd.all_dockerds())
 
 
-def plan_engine(engine: str, site: Site, wish: Wish) -> Plan:
+def plan_engine(engine: str, site: Site, options: SetupOptions) -> Plan:
     """The changes of `vgpu setup ENGINE`. Raises SetupError, DeniedError before anything is changed."""
     if engine != "podman" and site.for_user:
         raise DeniedError(f"setting up {engine} changes the system: run `sudo vgpu setup {engine}`")
     if engine == "systemd":
-        return systemd.plan_undo(site) if wish.undo else systemd.plan_setup(site)
+        return systemd.plan_undo(site) if options.undo else systemd.plan_setup(site)
     if engine == "cdi":
-        if wish.undo:
+        if options.undo:
             return plan_remove(site, engine, known_files(site))
-        return plan_install(site, engine, wish.socket, "")
-    config = _config_file(engine, site, wish)
-    if wish.undo:
+        return plan_install(site, engine, options.socket, "")
+    config = _config_file(engine, site, options)
+    if options.undo:
         plan = _plan_undo(engine, site, config)
         others = [(name, path) for name, path in known_files(site) if path != config]
         plan += plan_remove(site, engine, others)
         return plan
-    plan = plan_install(site, engine, wish.socket, wish.runtime)
-    plan += _plan_setup(engine, site, config, wish.as_default)
+    plan = plan_install(site, engine, options.socket, options.runtime)
+    plan += _plan_setup(engine, site, config, options.as_default)
     return plan
 
 
-def _config_file(engine: str, site: Site, wish: Wish) -> Path:
+def _config_file(engine: str, site: Site, options: SetupOptions) -> Path:
     if engine == "docker":
-        return docker.config_file(site, wish.config)
+        return docker.config_file(site, options.config)
     usual = podman.drop_in(site) if engine == "podman" else containerd.DEFAULT_CONFIG
-    return wish.config.absolute() if wish.config else usual
+    return options.config.absolute() if options.config else usual
 
 
 def _plan_setup(engine: str, site: Site, config: Path, as_default: bool) -> Plan:

@@ -29,5 +29,7 @@ def coverage(library: Path | None = None) -> dict[str, bool]:
     if start < 0:
         raise elf.ElfError(f"{read.path} is not the simulated driver")
     distances = struct.iter_unpack("<ii", read.data[start + len(MARK) :][: 8 * len(names)])
-    found = {name: body != lacking + 4 for name, (body, lacking) in zip(names, distances, strict=True)}
+    found = {
+        name: body != missing_distance + 4 for name, (body, missing_distance) in zip(names, distances, strict=True)
+    }
     return found | dict.fromkeys(_REFUSALS, False)

@@ -25,8 +25,8 @@ def parse(text: str) -> tuple[Node, ...]:
     """The nodes of a description or of a file. Raises TraceError."""
     parts = [_PART.fullmatch(part.strip()) for part in text.split("+")]
     if all(parts):
-        kinds = [(int(found[1]), int(found[2]), found[3] or "") for found in parts if found]
-        return _make_nodes([(count, (gpus, model, NEVER_NS, NEVER_NS)) for count, gpus, model in kinds], text)
+        node_types = [(int(found[1]), int(found[2]), found[3] or "") for found in parts if found]
+        return _make_nodes([(count, (gpus, model, NEVER_NS, NEVER_NS)) for count, gpus, model in node_types], text)
     if not Path(text).is_file():
         raise TraceError(f"cluster {text!r} is neither a file nor nodes x GPUs: {EXAMPLE}")
     return _from_file(Path(text))
@@ -66,11 +66,11 @@ def _openb(row: Row, index: int) -> Node:
     )
 
 
-def _make_nodes(kinds: list[tuple[int, Kind]], what: str) -> tuple[Node, ...]:
+def _make_nodes(node_types: list[tuple[int, Kind]], what: str) -> tuple[Node, ...]:
     """Nodes n0, n1, ..., so many of each kind."""
-    if sum(count * max(1, gpus) for count, (gpus, *_) in kinds) > GPUS_MAX:
+    if sum(count * max(1, gpus) for count, (gpus, *_) in node_types) > GPUS_MAX:
         raise TraceError(f"cluster {what!r} is too large: at most {GPUS_MAX} GPUs or nodes are possible")
-    each = [kind for count, kind in kinds for _ in range(count)]
+    each = [kind for count, kind in node_types for _ in range(count)]
     return _require_gpus(tuple(make_node(f"n{index}", index, *kind) for index, kind in enumerate(each)), what)
 
 

@@ -23,7 +23,7 @@ from vgpud.simulate.trace import TraceJob
 from vgpud.simulate.worker_groups import WorkerGroups
 
 #: what happens first in an instant: room becomes free, jobs come, jobs are looked at and report, a time has come
-_FREED, _RESIZED, _TOLD, _LOOKED, _REPORTED, _WOKEN = range(6)
+_FREED, _RESIZED, _SENT, _LOOKED, _REPORTED, _WOKEN = range(6)
 KILLED = 143  # exit code: 128 + SIGTERM
 
 
@@ -118,7 +118,7 @@ class Simulation:
         self._listener = listener
         self._wakes = wakes
         self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in what is told)
-        self._told: list[events.Event] = []
+        self._sent_events: list[events.Event] = []
         self._work: dict[int, TraceJob] = {}
         self._serial = 0
         self._now_ns = 0
@@ -137,8 +137,8 @@ class Simulation:
     def tell(self, at_ns: int, event: events.Event, work: dict[int, TraceJob] | None = None) -> None:
         """The machine will hear this then. Of jobs that it submits: `work`, what they will really do."""
         self._work |= work or {}
-        self._told.append(event)
-        self._push(at_ns, _TOLD, len(self._told) - 1)
+        self._sent_events.append(event)
+        self._push(at_ns, _SENT, len(self._sent_events) - 1)
 
     def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
         """Until all have ended. `progress` hears how many have."""
@@ -171,8 +171,8 @@ class Simulation:
                 event = self._release_devices(which)
             elif kind == _RESIZED:
                 event = self._finish_resize(which)
-            elif kind == _TOLD:
-                event = self._hears(self._told[which])
+            elif kind == _SENT:
+                event = self._hears(self._sent_events[which])
             elif kind == _LOOKED:
                 happened += self._look(self._looked_at[which])
                 continue
@@ -315,10 +315,10 @@ class Simulation:
     def _reports(self, run: _Run) -> list[events.Wished]:
         if self._scalers is None or run.reports_ns != self._now_ns or not run.running or run.leaves or run.resizing:
             return []
-        wished, run.reports_ns = self._scalers.report(run.job_id, run.job, self._now_ns)
+        targets, run.reports_ns = self._scalers.report(run.job_id, run.job, self._now_ns)
         if run.reports_ns < NEVER_NS:
             self._push(run.reports_ns, _REPORTED, run.job_id)
-        return wished
+        return targets
 
     def _hold(self, run: _Run, milli: int) -> None:
         self._held_milli += milli - run.held_milli

@@ -17,12 +17,12 @@ def untold(trace: Sequence[TraceJob], *, learn: bool) -> list[TraceJob]:
     """The same jobs, without the durations that policies are told; `learn`: with classes."""
 
     def spec(job: TraceJob) -> JobSpec:
-        return replace(job.spec, duration_ns=0, kinds=kinds(job.spec) if learn else ())
+        return replace(job.spec, duration_ns=0, kinds=similarity_classes(job.spec) if learn else ())
 
     return [replace(job, spec=spec(job)) for job in trace]
 
 
-def kinds(spec: JobSpec) -> tuple[str, ...]:
+def similarity_classes(spec: JobSpec) -> tuple[str, ...]:
     """Narrowest first, each once."""
     size = f"{spec.ask.spec.gpus_milli}x{spec.members}"
     user, model = f"user {spec.uid}" if spec.uid else "", f"model {spec.model}" if spec.model else ""

@@ -16,7 +16,7 @@ from typing import Any
 
 from vgpud.core.jobs import events
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, Node, Placement, QueueSpec
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry as policies
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
@@ -46,7 +46,7 @@ class Step:
 class Recording:
     queues: tuple[QueueSpec, ...]
     nodes: tuple[Node, ...]
-    policy: Policy = field(default_factory=Policy)
+    policy: SiteLimits = field(default_factory=SiteLimits)
     jobs: tuple[Job, ...] = ()  # those that were there before
     steps: tuple[Step, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)  # of the machine
@@ -76,17 +76,17 @@ def read(path: Path) -> Recording:
         raise TraceError(f"recording: {error}") from error
     recording, number = Recording((), ()), 0
     steps: list[Step] = []
-    told: list[events.Event] = []
+    step_events: list[events.Event] = []
     try:
         for number, line in enumerate(lines, 1):
             data = json.loads(line)
             if number == 1:
                 recording = _header(data)
                 continue
-            told.append(from_plain(data["event"]))
+            step_events.append(from_plain(data["event"]))
             if "commands" in data:
-                steps.append(Step(data["at_ns"], tuple(told), tuple(data["commands"])))
-                told = []
+                steps.append(Step(data["at_ns"], tuple(step_events), tuple(data["commands"])))
+                step_events = []
     except KeyError as error:
         raise TraceError(f"{path}:{number}: {error} is missing: this is not a recording of a queue") from error
     except (AttributeError, TypeError, ValueError) as error:
@@ -101,7 +101,7 @@ def _header(header: Plain) -> Recording:
     return Recording(
         queues,
         decode(tuple[Node, ...], header["nodes"]),
-        decode(Policy, header.get("policy", {})),
+        decode(SiteLimits, header.get("policy", {})),
         decode(tuple[Job, ...], header.get("jobs", [])),
         options=_options(header),
         restored_ns=decode(int, header.get("at_ns", -1)),
@@ -224,34 +224,34 @@ def _attempts(recording: Recording, job_id: int) -> Iterator[tuple[int, int]]:
 
 def _stops(recording: Recording, job_id: int) -> Iterator[tuple[int, How | None, int]]:
     """(ns until it had gone, how in the end, its exit code if it ended) of each time that it was told to make room."""
-    told_ns = -1
+    order_ns = -1
     for step in recording.steps:
         for event in step.events:
-            if told_ns >= 0 and isinstance(event, events.JobEnded) and event.job_id == job_id:
-                yield step.at_ns - told_ns, None, event.exit_code
-                told_ns = -1
-            if told_ns >= 0 and isinstance(event, events.JobSuspended) and event.job_id == job_id:
-                yield step.at_ns - told_ns, event.how, 0
-                told_ns = -1
+            if order_ns >= 0 and isinstance(event, events.JobEnded) and event.job_id == job_id:
+                yield step.at_ns - order_ns, None, event.exit_code
+                order_ns = -1
+            if order_ns >= 0 and isinstance(event, events.JobSuspended) and event.job_id == job_id:
+                yield step.at_ns - order_ns, event.how, 0
+                order_ns = -1
         if any(command.get("job_id") == job_id and command["type"] == "StopJob" for command in step.commands):
-            told_ns = step.at_ns
+            order_ns = step.at_ns
 
 
 def _resizes(recording: Recording, job_id: int) -> Iterator[tuple[int, Placement]]:
     """(ns until it said what it had, and that) of each time that it was told; where it never said so, for ever."""
-    told_ns = -1
+    order_ns = -1
     for step in recording.steps:
         for event in step.events:
-            if told_ns >= 0 and isinstance(event, events.Resized) and event.job_id == job_id:
-                yield step.at_ns - told_ns, event.placement
-                told_ns = -1
+            if order_ns >= 0 and isinstance(event, events.Resized) and event.job_id == job_id:
+                yield step.at_ns - order_ns, event.placement
+                order_ns = -1
         for command in step.commands:
             if command.get("job_id") != job_id:
                 continue
-            if told_ns >= 0 and command["type"] in ("ResizeJob", "StartJob"):
+            if order_ns >= 0 and command["type"] in ("ResizeJob", "StartJob"):
                 yield NEVER_NS, ()
-                told_ns = -1
+                order_ns = -1
             if command["type"] == "ResizeJob":
-                told_ns = step.at_ns
-    if told_ns >= 0:
+                order_ns = step.at_ns
+    if order_ns >= 0:
         yield NEVER_NS, ()

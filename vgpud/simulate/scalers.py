@@ -39,7 +39,7 @@ class Scalers:
         step_ns = max(1, BATCH * _PARTS * SECOND_NS // max(1, job.scaling.rate(members))) if job.scaling else 1
         for worker in range(members) if steps else ():
             scaler.add_report(worker, part + (worker < over), steps * step_ns, steps, now_ns)
-        wish = scaler.wish(now_ns)
-        wished = [Wished(job_id, wish.members, wish.why)] if wish else []
+        target = scaler.take_new_target(now_ns)
+        targets = [Wished(job_id, target.members, target.why)] if target else []
         self._steps[job_id] = PROBE_STEPS if steps else 1  # the first step of a new group is reported by itself
-        return wished, now_ns + self._steps[job_id] * step_ns if scaler.measures else NEVER_NS
+        return targets, now_ns + self._steps[job_id] * step_ns if scaler.measures else NEVER_NS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from vgpud.core.jobs.model import DEFAULT_QUEUE, How, Node, QueueSpec
 from vgpud.core.placement import registry as placements
-from vgpud.core.placement.base import Room
+from vgpud.core.placement.base import ClusterCapacity
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.fgd import mix_of
 from vgpud.core.policy import registry as policies
@@ -74,20 +74,20 @@ def run(
 
     placements that go by who shares a device.
     """
-    room = make_room(nodes, scenario, trace)
+    cluster = make_cluster(nodes, scenario, trace)
     if not (scenario.by_queue or scenario.queues):
         trace = [_in_one_queue(job) for job in trace]
     queues, make = make_queues(scenario, trace), make or make_policy
-    denied = Machine((), room, make).check_queues(queues)
+    denied = Machine((), cluster, make).check_queues(queues)
     if denied:
         raise TraceError(denied.message)
-    machine = Machine(queues, room, make, hows=(How.EVICT,), moves=True)
+    machine = Machine(queues, cluster, make, hows=(How.EVICT,), moves=True)
     sharing = any(placements.make(queue.placement).sharing for queue in queues)
     monitor = (monitor or SharingMonitor()) if sharing and scenario.placement != COUNT else None
     scalers = Scalers() if scenario.has_autoscalers else None
     simulation = Simulation(
         machine,
-        room.total_milli(),
+        cluster.total_milli(),
         scenario.costs,
         scenario.interference,
         monitor,
@@ -103,7 +103,7 @@ def _in_one_queue(job: TraceJob) -> TraceJob:
     return job if job.spec.queue == DEFAULT_QUEUE else replace(job, spec=replace(job.spec, queue=DEFAULT_QUEUE))
 
 
-def make_room(nodes: Sequence[Node], scenario: Scenario, trace: Sequence[TraceJob] = ()) -> Room:
+def make_cluster(nodes: Sequence[Node], scenario: Scenario, trace: Sequence[TraceJob] = ()) -> ClusterCapacity:
     """A fresh one: the nodes themselves stay as they are. `fgd` measures fragmentation by the jobs of the trace."""
     if scenario.placement == COUNT:
         return Counted(sum(len(node.devices) for node in nodes))

@@ -69,8 +69,8 @@ def _follows(group: WorkerGroup, command: we.Command) -> list[we.Event]:
             return [we.WorkerEnded(worker, _STOPPED, is_stopped=True)]
         case we.Announce(generation):
             return [we.MembershipSaved(generation)]
-        case we.Tell(worker, told):
-            return [_hears(group, worker, told)]
+        case we.Tell(worker, membership):
+            return [_hears(group, worker, membership)]
     return []
 
 

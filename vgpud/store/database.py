@@ -241,13 +241,13 @@ class Store:
                 finally:
                     os.close(log)
                 if long or erase:
-                    erased |= self._begin_anew(erase)
+                    erased |= self._restart_log(erase)
         finally:
             self._flushing = False
             if not erased:
                 self.erase()
 
-    def _begin_anew(self, erase: bool) -> bool:
+    def _restart_log(self, erase: bool) -> bool:
         """Brings the log into the database's file and cuts it. Whether nothing of before is left in it."""
         with contextlib.closing(connect(self._path, 0)) as db:
             db.execute("PRAGMA journal_size_limit = 0")
@@ -258,8 +258,8 @@ class Store:
                 return False
             if erase and self._copies:
                 self._copies = backups.forget_environments(self._path, db)
-        begun_anew = self._log.stat().st_size < _LOG_HEAD_BYTES + pages * _LOG_PAGE_BYTES
-        return bool(pages == written and (begun_anew or pages <= 1))
+        is_restarted = self._log.stat().st_size < _LOG_HEAD_BYTES + pages * _LOG_PAGE_BYTES
+        return bool(pages == written and (is_restarted or pages <= 1))
 
     def _write(self, commands: list[_Saved], requests_max: int) -> None:
         db = self._db

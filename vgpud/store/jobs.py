@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vgpud.core.checksums import checksum, seal, unseal
-from vgpud.core.jobs.events import Ran
+from vgpud.core.jobs.events import JobDuration
 from vgpud.core.jobs.facts import JobFilter, Launch
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Spec
@@ -253,11 +253,11 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def durations(self, count: int) -> tuple[Ran, ...]:
+    def durations(self, count: int) -> tuple[JobDuration, ...]:
         """Running times of the last jobs that completed or ran out of time, the oldest first, with their classes."""
         classes, ran, state = f"json_extract(spec, {_CLASSES})", "json_extract(state, '$.executed_ns')", "'$.state'"
 
-        def read(db: Any) -> tuple[Ran, ...]:
+        def read(db: Any) -> tuple[JobDuration, ...]:
             rows = db.execute(
                 f"SELECT {classes}, {ran}, json_extract(state, {state}) FROM jobs WHERE ended"  # noqa: S608  our own names
                 f" AND json_extract(state, {state}) IN (?, ?) AND {ran} > 0 AND {classes} IS NOT NULL"
@@ -265,7 +265,7 @@ class JobStore:
                 (JobState.COMPLETED.value, JobState.TIMED_OUT.value, count),
             ).fetchall()
             done = JobState.COMPLETED.value
-            return tuple(Ran(tuple(json.loads(row[0])), row[1], row[2] == done) for row in reversed(rows))
+            return tuple(JobDuration(tuple(json.loads(row[0])), row[1], row[2] == done) for row in reversed(rows))
 
         return self._db.read(read)  # type: ignore[no-any-return]
 

@@ -43,21 +43,21 @@ def open_state(path: Path, migrations: Migrations, busy_s: float) -> Opened:
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode):
             raise StoreError(f"cannot open the state database {path}: it is not a file; move it away")
-    told: list[str] = []
+    notes: list[str] = []
     try:
-        return Opened(_open_file(path, migrations, busy_s, told), notes=told)
+        return Opened(_open_file(path, migrations, busy_s, notes), notes=notes)
     except (sqlite3.Error, OSError) as error:
         if fault_of(error) not in PASSING:
             raise
         why = f"{error}; {fault_of(error).value}"
-    told.clear()
-    return Opened(_open_copy(path, migrations, told), why, told)
+    notes.clear()
+    return Opened(_open_copy(path, migrations, notes), why, notes)
 
 
 def reopen(path: Path, migrations: Migrations, busy_s: float) -> Opened:
     """The file again, after open_state() could not write to it. Raises as that, and what kept us from writing."""
-    told: list[str] = []
-    return Opened(_open_file(path, migrations, busy_s, told), notes=told)
+    notes: list[str] = []
+    return Opened(_open_file(path, migrations, busy_s, notes), notes=notes)
 
 
 def _open_file(path: Path, migrations: Migrations, busy_s: float, notes: list[str]) -> sqlite3.Connection:

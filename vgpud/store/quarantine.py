@@ -19,7 +19,7 @@ TABLE = (
     "CREATE TABLE quarantine (wall_ns INTEGER NOT NULL, source TEXT NOT NULL, why TEXT NOT NULL, content TEXT NOT NULL)"
 )
 #: sentences of one start: the rest is counted
-TOLD_MAX = 20
+REPORTED_MAX = 20
 
 
 class Text(bytes):
@@ -131,11 +131,11 @@ def quarantine(db: sqlite3.Connection, wall_ns: int) -> list[str]:
     except BaseException:
         db.execute("ROLLBACK")
         raise
-    told = [*dropped]
-    told += [f"{_name(table, values)} was set aside in table quarantine: {why}" for table, _, why, values in found]
-    told += [f"{_name(table, values)} was set aside in table quarantine: {why}" for table, _, why, values in followers]
-    more = len(told) - TOLD_MAX
-    return told if more <= 0 else [*told[:TOLD_MAX], f"{more} more rows were set aside in table quarantine"]
+    notes = [*dropped]
+    notes += [f"{_name(table, values)} was set aside in table quarantine: {why}" for table, _, why, values in found]
+    notes += [f"{_name(table, values)} was set aside in table quarantine: {why}" for table, _, why, values in followers]
+    more = len(notes) - REPORTED_MAX
+    return notes if more <= 0 else [*notes[:REPORTED_MAX], f"{more} more rows were set aside in table quarantine"]
 
 
 def _set_aside(db: sqlite3.Connection, wall_ns: int, table: str, rowid: int, why: str, values: dict[str, Any]) -> None:

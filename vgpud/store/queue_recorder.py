@@ -13,7 +13,7 @@ from typing import IO
 
 from vgpud.core.jobs.events import Command, Event
 from vgpud.core.jobs.model import How, Job, Node, QueueSpec
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.queue.record import encode, to_plain
 from vgpud.host.private_files import opener
 
@@ -36,7 +36,7 @@ class Recorder:
         self,
         queues: Sequence[QueueSpec],
         nodes: Sequence[Node],
-        policy: Policy,
+        policy: SiteLimits,
         hows: Sequence[How],
         jobs: Sequence[Job],
         past: Mapping[str, object] | None = None,

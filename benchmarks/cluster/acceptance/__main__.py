@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import harness, results
 from benchmarks.cluster.acceptance import faults, forecast, records, workload
 from benchmarks.cluster.acceptance.play import Played, play
-from benchmarks.cluster.acceptance.site import KINDS, Folder, Site, missing, site
+from benchmarks.cluster.acceptance.site import PROCESS_NAMES, Folder, Site, missing, site
 from benchmarks.cluster.acceptance.workload import Submission
 from vgpud.core.units import finite
 from vgpud.simulate import replay
@@ -253,7 +253,7 @@ def _compare(figures: dict[str, Any]) -> None:
         figures["less_than_slurm_percent"] = 100 * (1 - own / other)
     if OURS in figures:
         run = figures[OURS]
-        kills = ", ".join(f"{run['kills'].get(kind, 0)} of {kind}" for kind in KINDS)
+        kills = ", ".join(f"{run['kills'].get(kind, 0)} of {kind}" for kind in PROCESS_NAMES)
         less = figures.get("less_than_slurm_percent")
         than = f"; {less:.0f} % less than in Slurm's own order" if less is not None else ""
         _say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from benchmarks.cluster.acceptance.site import CONTROLLER, KINDS, SLURMCTLD, SLURMD, VGPUD
+from benchmarks.cluster.acceptance.site import CONTROLLER, PROCESS_NAMES, SLURMCTLD, SLURMD, VGPUD
 from tests.slurm.cluster import NODES
 
 #: about how often each is killed
@@ -28,7 +28,7 @@ def plan(span_s: float, seed: int, gentle: bool = False) -> list[Fault]:
     slurmctld, which forgets what it did in the 5 s before by the first alone; `gentle`: SIGTERM each time."""
     draw = random.Random(seed)
     found = []
-    for kind in KINDS:
+    for kind in PROCESS_NAMES:
         count = max(1, round(span_s / EVERY_S[kind]))
         for number in range(count):
             at_s = (number + draw.random()) * span_s / count

@@ -62,19 +62,19 @@ def latencies(recordings: Iterable[str], records: Sequence[Record]) -> Latencies
     works, ends = _programs(records)
     for text in recordings:
         keys: dict[int, str] = {}
-        told: dict[int, int] = {}
+        stop_times_ns: dict[int, int] = {}
         for at_ns, events, commands in _steps(text, keys):
             for event in events:
                 job_id = event.get("job_id", 0)
-                if event["type"] == "JobSuspended" and job_id in told:
-                    since_ns = told.pop(job_id)
+                if event["type"] == "JobSuspended" and job_id in stop_times_ns:
+                    since_ns = stop_times_ns.pop(job_id)
                     if keys.get(job_id) in works:
                         found.stops.append((at_ns - since_ns) / SECOND_NS)
                 elif event["type"] == "JobEnded" and event["exit_code"] == 0 and keys.get(job_id) in ends:
                     found.ends.append((at_ns - ends[keys[job_id]]) / SECOND_NS)
             for command in commands:
                 if command["type"] == "StopJob":
-                    told[command["job_id"]] = at_ns
+                    stop_times_ns[command["job_id"]] = at_ns
                 elif command["type"] == "StartJob":
                     began = works.get(keys.get(command["job_id"], ""), [])
                     after = [one for one in began if one > at_ns]

@@ -26,7 +26,7 @@ PARTITION = "main"
 #: minutes, which Slurm's backfill goes by; no job takes as long
 TIME_LIMIT = "3"
 #: kinds of daemons that are killed; slurmd and vgpud are each node's
-CONTROLLER, SLURMCTLD, SLURMD, VGPUD = KINDS = ("controller", "slurmctld", "slurmd", "vgpud")
+CONTROLLER, SLURMCTLD, SLURMD, VGPUD = PROCESS_NAMES = ("controller", "slurmctld", "slurmd", "vgpud")
 SOURCES = ROOT / "integrations" / "slurm"
 READY_S = 60.0
 

@@ -22,7 +22,7 @@ from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.cli.jobs.wait import changes
 
 GIB = 1 << 30
-NOBODY = 65534
+OTHER_UID = 65534
 BUILT = all((paths.sim_lib_dir() / name).exists() for name in ("vgpu-simd", "libcuda.so.1"))
 pytestmark = [
     pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py"),
@@ -270,11 +270,11 @@ def test_usage_is_a_trace_for_the_simulator(real: Any, home: Path) -> None:
 
 
 @pytest.fixture
-def nobody(system: OwnSystem, home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def as_other_user(system: OwnSystem, home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`vgpu ARGS` as user nobody, in a folder of theirs."""
     theirs = home / "nobody"
     theirs.mkdir()
-    os.chown(theirs, NOBODY, NOBODY)
+    os.chown(theirs, OTHER_UID, OTHER_UID)
 
     def call(*args: str) -> subprocess.CompletedProcess[str]:
         limits = 'ulimit -n 333; umask 027; exec "$@"'
@@ -287,21 +287,21 @@ def nobody(system: OwnSystem, home: Path) -> Callable[..., subprocess.CompletedP
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_a_job_is_its_submitters(real: Any, home: Path, nobody: Any) -> None:
+def test_a_job_is_its_submitters(real: Any, home: Path, as_other_user: Any) -> None:
     script = "id -u; id -g; id -G; pwd; umask; ulimit -n; echo $MARK; touch made"
-    done = nobody("submit", "--wait", "-q", "--gpus", "0.25", "--", "sh", "-c", script)
+    done = as_other_user("submit", "--wait", "-q", "--gpus", "0.25", "--", "sh", "-c", script)
     assert done.returncode == 0, done
-    shown = nobody("job", "logs", done.stdout.strip())
+    shown = as_other_user("job", "logs", done.stdout.strip())
     folder = home / "nobody"
     assert shown.stdout.splitlines() == ["65534", "65534", "65534 4", str(folder), "0027", "333", "theirs"], shown
     info = (folder / "made").stat()
-    assert (info.st_uid, info.st_gid, info.st_mode & 0o777) == (NOBODY, NOBODY, 0o640)
-    assert (folder / f"vgpu-{done.stdout.strip()}.log").stat().st_uid == NOBODY
+    assert (info.st_uid, info.st_gid, info.st_mode & 0o777) == (OTHER_UID, OTHER_UID, 0o640)
+    assert (folder / f"vgpu-{done.stdout.strip()}.log").stat().st_uid == OTHER_UID
 
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_nobody_sees_or_changes_anothers_job(real: Any, nobody: Any) -> None:
+def test_no_user_sees_or_changes_anothers_job(real: Any, as_other_user: Any) -> None:
     job_id = submit(real, "--gpus", "0.25", "--", "sleep", "600")
     for words in (
         ("job", "show", job_id),
@@ -315,14 +315,14 @@ def test_nobody_sees_or_changes_anothers_job(real: Any, nobody: Any) -> None:
         ("queue", "set", "default", "--limit", "1"),
         ("queue", "rm", "default"),
     ):
-        done = nobody(*words)
+        done = as_other_user(*words)
         assert done.returncode == 5, (words, done)
         assert done.stdout == "" and done.stderr.count("\n") == 1
-    assert nobody("job", "wait", job_id).returncode == 125
-    assert job_id not in nobody("job", "ls", "-a", "-o", "name").stdout.split()
-    assert nobody("usage", "--by", "job", "-o", "csv").stdout.count(f"\n{job_id},") == 0
+    assert as_other_user("job", "wait", job_id).returncode == 125
+    assert job_id not in as_other_user("job", "ls", "-a", "-o", "name").stdout.split()
+    assert as_other_user("usage", "--by", "job", "-o", "csv").stdout.count(f"\n{job_id},") == 0
     assert job(real, job_id)["state"] == "running"
-    theirs = nobody("submit", "-q", "--gpus", "0.25", "--", "sleep", "600").stdout.strip()
+    theirs = as_other_user("submit", "-q", "--gpus", "0.25", "--", "sleep", "600").stdout.strip()
     assert real("job", "cancel", theirs).code == 0, job(real, theirs)["reason"]  # root may
 
 
@@ -347,7 +347,7 @@ def test_a_running_job_is_resized(real: Any) -> None:
     assert real("job", "cancel", job_id).code == 0
 
 
-def test_an_elastic_slice_grows_gives_room_and_says_why(real: Any) -> None:
+def test_an_elastic_slice_grows_gives_capacity_back_and_says_why(real: Any) -> None:
     assert real("queue", "set", "default", "--elastic-wait", "2s", "--elastic-idle", "1s").code == 0
     try:
         big = submit(real, "--gpus", "1", "--", "sleep", "600")
@@ -373,11 +373,11 @@ def test_an_elastic_slice_grows_gives_room_and_says_why(real: Any) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_neighbours_of_others_are_numbers(real: Any, nobody: Any) -> None:
+def test_neighbours_of_others_are_numbers(real: Any, as_other_user: Any) -> None:
     submit(real, "--gpus", "1", "--", "sleep", "600")
     secret = submit(real, "--gpus", "0.25", "--mem", "8G", "--name", "secret", "--", "sleep", "600")
-    theirs = nobody("submit", "-q", "--gpus", "0.25", "--mem", "8G", "--", "sleep", "600").stdout.strip()
-    done = nobody("explain", theirs)
+    theirs = as_other_user("submit", "-q", "--gpus", "0.25", "--mem", "8G", "--", "sleep", "600").stdout.strip()
+    done = as_other_user("explain", theirs)
     assert done.returncode == 0, done
     assert f"job {secret} has 0.25 GPU" in done.stdout and "secret" not in done.stdout
     assert f"job {secret} (secret)" in real("explain", theirs).stdout, "root may"

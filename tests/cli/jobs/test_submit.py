@@ -58,8 +58,8 @@ def test_a_client_that_gives_up_says_how_to_ask_again(
     result = vgpu("--timeout", "0.5", "submit", *command, host=daemon.host)
     assert result.code in codes, result
     (request_id,) = {request.request_id for request in daemon.queue.requests}
-    told = f"it may have been accepted: `vgpu submit --request-id {request_id} ...` asks again"
-    assert told in one_line(result.stderr)
+    hint = f"it may have been accepted: `vgpu submit --request-id {request_id} ...` asks again"
+    assert hint in one_line(result.stderr)
     daemon.queue.lost = 0
     daemon.queue.change(1, state="completed")
     again = vgpu("submit", "--request-id", request_id, *command, host=daemon.host)
@@ -82,7 +82,7 @@ def test_a_request_id_is_checked(vgpu: Any, daemon: Any, request_id: str) -> Non
     assert not daemon.queue.requests
 
 
-def test_a_job_that_is_queued_has_its_number_told_whatever_comes_after(
+def test_a_job_that_is_queued_has_its_number_printed_whatever_follows(
     vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*_: object) -> None:
@@ -325,7 +325,7 @@ def test_a_command_as_a_text_is_the_shells(vgpu: Any, daemon: Any, tmp_path: Pat
     assert list(submitted(daemon).command) == ["/bin/sh", "-c", "make && ./train | tee log"]
 
 
-def test_the_documents_job_file_has_every_key_and_can_be_meant(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+def test_the_documents_job_file_has_every_key_and_are_valid(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
     document = (Path(__file__).parents[3] / "docs/queue.md").read_text()
     (block,) = re.findall(r"```toml\n(.*?)```", document, re.DOTALL)
     named = set(re.findall(r"^#?(\w+) = ", block, re.MULTILINE)) - {"BATCH"} | {"env"}
@@ -457,9 +457,9 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(daemon: Any) -> None:
     assert process.stderr is not None
     process.send_signal(signal.SIGINT)
     process.wait(30)
-    told = process.stderr.read()
+    stderr_text = process.stderr.read()
     assert process.returncode == 130
-    assert "vgpu job cancel 1" in told
+    assert "vgpu job cancel 1" in stderr_text
     assert daemon.queue.jobs[1].state == "pending"
 
 
@@ -497,7 +497,7 @@ def test_elastic_gpus_reach_the_api(vgpu: Any, daemon: Any) -> None:
     assert (spec.elastic.gpus_milli_min, spec.elastic.gpus_milli_max, spec.elastic.workers_max) == (250, 1000, 0)
 
 
-def test_equal_bounds_are_no_stretch(vgpu: Any, daemon: Any) -> None:
+def test_equal_bounds_are_not_elastic(vgpu: Any, daemon: Any) -> None:
     assert vgpu("submit", "--gpus", "0.5..0.5", "--", "x", host=daemon.host).code == 0
     spec = submitted(daemon)
     assert spec.slice.gpus_milli == 500
@@ -522,7 +522,7 @@ def test_workers_reach_the_api(vgpu: Any, daemon: Any, words: str, heuristic: st
     assert (elastic.batch, elastic.batch_max, elastic.heuristic) == (64, 512, heuristic)
 
 
-def test_a_job_file_stretches_too(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+def test_a_job_file_makes_elastic_jobs_too(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text("gpus = 0.5\nworkers = '1-4'\nbatch = 32\nheuristic = 'fixed(2)'\ncommand = ['x']\n")
     assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
@@ -534,7 +534,7 @@ def test_a_job_file_stretches_too(vgpu: Any, daemon: Any, tmp_path: Path) -> Non
     assert submitted(daemon).elastic.gpus_milli_max == 1000
 
 
-BAD_STRETCHES = [
+INVALID_ELASTIC_SIZES = [
     ("--gpus 1..0.25", "the minimum first"),
     ("--gpus 0.5..2", "more than one device"),
     ("--gpus 0..1", "0 GPUs is too little"),
@@ -564,8 +564,8 @@ BAD_STRETCHES = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), BAD_STRETCHES)
-def test_stretches_that_cannot_be_meant_are_refused_before_anything_is_sent(
+@pytest.mark.parametrize(("words", "message"), INVALID_ELASTIC_SIZES)
+def test_elastic_sizes_that_are_invalid_are_refused_before_anything_is_sent(
     vgpu: Any, daemon: Any, words: str, message: str
 ) -> None:
     result = vgpu("submit", *words.split(), "--", "x", host=daemon.host)

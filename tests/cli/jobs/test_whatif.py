@@ -241,12 +241,12 @@ def test_a_bad_row_names_its_line(vgpu: Any, tmp_path: Path) -> None:
     assert vgpu("whatif", "--trace", str(trace), "--cluster", "1x1", "--sort").code == 0
 
 
-def test_durations_are_learnt_where_nobody_tells_them(vgpu: Any) -> None:
+def test_durations_are_learnt_where_no_user_states_them(vgpu: Any) -> None:
     base = ("whatif", "--trace", SIXTY, "--cluster", "2x4", "--placement", "count", "-o", "json")
-    told = vgpu(*base, "--policy", "strict:fifo", "--backfill").json["runs"][0]
+    known_run = vgpu(*base, "--policy", "strict:fifo", "--backfill").json["runs"][0]
     learnt = vgpu(*base, "--policy", "strict:fifo", "--backfill", "--estimates").json["runs"][0]
     unknown = vgpu(*base, "--policy", "strict:fifo").json["runs"][0]
-    assert told["jct_s"]["mean"] < learnt["jct_s"]["mean"] < unknown["jct_s"]["mean"]
+    assert known_run["jct_s"]["mean"] < learnt["jct_s"]["mean"] < unknown["jct_s"]["mean"]
     classes = vgpu(*base, "--policy", "2d-gittins", "--estimates").json["runs"][0]
     assert classes["jct_s"]["mean"] < vgpu(*base, "--policy", "2d-gittins").json["runs"][0]["jct_s"]["mean"]
 

@@ -307,7 +307,7 @@ def test_a_run_that_is_killed_leaves_its_command(start: Any, daemon: Any, tmp_pa
     assert len(daemon.slices) == 1
 
 
-def test_ctrl_z_stops_both_and_fg_goes_on(daemon: Any) -> None:
+def test_ctrl_z_stops_both_and_fg_continues(daemon: Any) -> None:
     """A shell with job control stops and continues `vgpu run` with its command as it does any program."""
     command = 'sh -c "echo pid \\$\\$ ready; read a; exit 4"'
     run_command = f'"$PY" -c "$UNHOOKED" --host {daemon.host} run -q --gpus 0.5 -- {command}'

@@ -111,5 +111,5 @@ def test_more_than_its_limit_and_past_its_ledger(vgpu: Any, daemon_with_slice: A
     row.mem_unattributed_bytes = 512 << 20
     assert "1GiB+512MiB" in vgpu("ps", host=host).stdout
     assert "3GiB-OVER" in vgpu("slice", "ls", host=host).stdout
-    told = vgpu("slice", "show", "train", "-o", "json", host=host).json["slice"]["devices"][0]
-    assert (told["mem_over_limit_bytes"], told["mem_unattributed_bytes"]) == (1 << 30, 512 << 20)
+    shown_device = vgpu("slice", "show", "train", "-o", "json", host=host).json["slice"]["devices"][0]
+    assert (shown_device["mem_over_limit_bytes"], shown_device["mem_unattributed_bytes"]) == (1 << 30, 512 << 20)

@@ -26,7 +26,7 @@ def look(daemon: Any) -> checks.Look:
     return checks.Look(Settings(host=daemon.host))
 
 
-def test_every_problem_has_a_mend_and_fail_is_exit_1(vgpu: Any, tmp_path: Path) -> None:
+def test_every_problem_has_a_fix_and_fail_is_exit_1(vgpu: Any, tmp_path: Path) -> None:
     result = vgpu("doctor", "-o", "json", host=f"unix://{tmp_path}/none.sock")
     assert result.code == 1
     data = result.json

@@ -86,7 +86,7 @@ def test_no_more_jobs_than_may_share() -> None:
     assert cluster.place(uses(5, min_milli=100)) is None
 
 
-def test_whole_devices_are_nobody_elses() -> None:
+def test_whole_devices_are_shared_with_no_other() -> None:
     cluster = made(2)
     put(cluster, uses(10, min_milli=1000))
     assert put(cluster, uses(10)) == ["a/1"]
@@ -172,7 +172,7 @@ def test_pairs_are_remembered_up_to_a_bound() -> None:
         (uses(5, gib=78), "no device has 0.5 GPU and 78GiB free"),
     ],
 )
-def test_why_there_is_no_room(job_: Job, why: str) -> None:
+def test_why_there_is_no_capacity(job_: Job, why: str) -> None:
     cluster = made(2)
     put(cluster, uses(115), uses(55, "other"))
     cluster.lose("k", "other")
@@ -241,7 +241,7 @@ def test_what_is_known_is_rounded_and_its_kind_noted() -> None:
         ("best-fit(2)", "best-fit does not take '2': it takes nothing"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_one_line(text: str, why: str) -> None:
+def test_what_is_invalid_is_refused_in_one_line(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]+$") as refused:
         registry.make(text)
     assert why in str(refused.value)

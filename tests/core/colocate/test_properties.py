@@ -18,7 +18,7 @@ from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import resident
 from vgpud.core.queue.machine import Machine
 
-KINDS = st.sampled_from(["", "a", "b", "c"])
+KIND_NAMES = st.sampled_from(["", "a", "b", "c"])
 JOBS = st.builds(
     lambda milli, least, gib, known, kind, fixed: JobSpec(
         Ask(Spec(milli, min_milli=least, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB), utilisation_milli=known),
@@ -29,7 +29,7 @@ JOBS = st.builds(
     st.sampled_from([None, None, None, 100, 500]),
     st.sampled_from([4, 30, 50]),
     st.sampled_from([-1, 100, 400, 700]),
-    KINDS,
+    KIND_NAMES,
     st.booleans(),
 )
 

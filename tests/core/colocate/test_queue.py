@@ -21,8 +21,8 @@ def uses(percent: int, kind: str = "", gib: int = 8, min_milli: int | None = Non
     """A job of one device that is said to use so much of it (-1: nothing is said)."""
     wanted = Spec(1000, min_milli=min_milli, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB)
     known_milli = 10 * percent if percent >= 0 else -1
-    kinds = (kind,) if kind else ()
-    return JobSpec(Ask(wanted, utilisation_milli=known_milli), kinds=kinds, **fields)  # type: ignore[arg-type]
+    classes = (kind,) if kind else ()
+    return JobSpec(Ask(wanted, utilisation_milli=known_milli), kinds=classes, **fields)  # type: ignore[arg-type]
 
 
 def started(
@@ -36,7 +36,7 @@ def where(at: Shell, job_id: int) -> str:
     return at.job(job_id).placement[0].shares[0].device_uuid if at.state(job_id) == "running" else ""
 
 
-def parted(at: Shell, job_id: int, other_id: int) -> list[StopJob]:
+def separate_pair(at: Shell, job_id: int, other_id: int) -> list[StopJob]:
     commands = at.send(PairLoses(job_id, other_id, "0.7 together"))
     return [command for command in commands if isinstance(command, StopJob)]
 
@@ -82,7 +82,7 @@ def test_why_it_waits() -> None:
     assert at.reason(waits).startswith("no device can be shared with this job: device 0 of n would be used to 125 %")
 
 
-def test_who_makes_room_is_not_kept_beside_whom_it_may_not_share_with() -> None:
+def test_a_job_that_frees_capacity_is_not_kept_beside_one_it_may_not_share_with() -> None:
     at = started(1, queue(placement=RULE, policy="priority"))
     first, second = at.submit(uses(90)), at.submit(uses(90, priority=5))
     assert [at.state(j) for j in (first, second)] == ["suspended", "running"]
@@ -137,14 +137,14 @@ def test_other_placements_take_no_notice() -> None:
 # ---- pairs that lose ----
 
 
-def test_the_one_that_is_named_goes_on_elsewhere() -> None:
+def test_the_one_that_is_named_continues_elsewhere() -> None:
     at = started(2, moves=True)
     first, filler = at.submit(uses(50, "a")), at.submit(uses(110, "x"))
     second = at.submit(uses(40, "b"))
     at.end(filler)
     assert (where(at, first), where(at, second)) == ("n/0", "n/0")
     at.slow = True
-    (stop,) = parted(at, second, first)
+    (stop,) = separate_pair(at, second, first)
     assert stop.how is How.EVICT and stop.why.startswith(f"it and job {first} lose more on one device than they gain")
     at.answer_stops()
     assert (where(at, first), where(at, second)) == ("n/0", "n/1")
@@ -154,7 +154,7 @@ def test_the_one_that_is_named_goes_on_elsewhere() -> None:
 def test_on_one_device_it_waits_until_the_other_has_gone() -> None:
     at = started()
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
-    parted(at, second, first)
+    separate_pair(at, second, first)
     assert at.state(second) == "suspended", "its work is kept, and it is not put beside the other again"
     third = at.submit(uses(40, "c"))
     assert at.state(third) == "running"
@@ -162,10 +162,10 @@ def test_on_one_device_it_waits_until_the_other_has_gone() -> None:
     assert at.state(second) == "running"
 
 
-def test_without_a_checkpoint_it_starts_anew() -> None:
+def test_without_a_checkpoint_it_starts_again() -> None:
     at = started(hows=(How.PAUSE, How.REQUEUE))
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
-    (stop,) = parted(at, second, first)
+    (stop,) = separate_pair(at, second, first)
     assert stop.how is How.REQUEUE and at.state(second) == "pending"
     at.end(first)
     assert at.state(second) == "running" and at.job(second).attempt == 2
@@ -174,7 +174,7 @@ def test_without_a_checkpoint_it_starts_anew() -> None:
 def test_such_jobs_are_kept_apart_from_then_on_also_after_a_restart() -> None:
     at = started(2)
     at.submit(uses(50, "a"))
-    parted(at, at.submit(uses(10, "a")), 1)  # on another device: nothing to part
+    separate_pair(at, at.submit(uses(10, "a")), 1)  # on another device: nothing to part
     assert at.machine.pairs() == () and where(at, 2) == "n/1"
     again = started()
     again.send(PairsKnown((("a", "b"), ("b", "b"))))
@@ -185,34 +185,34 @@ def test_such_jobs_are_kept_apart_from_then_on_also_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("what", ["not preemptible", "min run", "no kinds", "best-fit"])
-def test_who_is_not_parted(what: str) -> None:
+def test_who_is_not_separated(what: str) -> None:
     rules: dict[str, object] = {"min_run_ns": 10**12} if what == "min run" else {}
     at = started(1, queue(placement="best-fit" if what == "best-fit" else RULE, **rules))
     fields = {"preemptible": False} if what == "not preemptible" else {}
     kind = "" if what == "no kinds" else "k"
     half = 500 if what == "best-fit" else None
     first, second = (at.submit(uses(30, kind, min_milli=half, **fields)) for _ in range(2))
-    assert parted(at, second, first) == []
+    assert separate_pair(at, second, first) == []
     assert [at.state(j) for j in (first, second)] == ["running", "running"]
     remembered = what in ("not preemptible", "min run")
     assert at.machine.pairs() == ((("k", "k"),) if remembered else ())
 
 
-def test_what_has_gone_meanwhile_is_not_parted() -> None:
+def test_what_has_gone_meanwhile_is_not_separated() -> None:
     at = started(1)
     at.slow = True
     first, second = at.submit(uses(30, "a")), at.submit(uses(30, "b"))
-    parted(at, second, first)
-    assert parted(at, second, first) == [] and parted(at, first, second) == [], "it is on its way"
+    separate_pair(at, second, first)
+    assert separate_pair(at, second, first) == [] and separate_pair(at, first, second) == [], "it is on its way"
     at.answer_stops()
     at.end(first)
-    assert parted(at, second, first) == [] and parted(at, second, 99) == []
+    assert separate_pair(at, second, first) == [] and separate_pair(at, second, 99) == []
 
 
-def test_it_is_told_to_its_user() -> None:
+def test_it_is_reported_to_its_user() -> None:
     at = started()
     first, second = at.submit(uses(50, "a")), at.submit(uses(40, "b"))
-    parted(at, second, first)
+    separate_pair(at, second, first)
     notes = [command for command in at.log if isinstance(command, Note) and command.kind == "job.preempted"]
     assert [note.job_id for note in notes] == [second] and "0.7 together" in notes[0].text
 

@@ -22,15 +22,15 @@ SIZES = 8
 SEARCH_MAX = 3 * SIZES + 1
 
 
-def test_wishes_come_once_and_say_why() -> None:
+def test_targets_come_once_and_say_why() -> None:
     program = Program(1, SIZES)
-    first = program.scaler.wish(0)
+    first = program.scaler.take_new_target(0)
     assert first and (first.members, first.why) == (1, "what it does with 1 is to be measured first")
-    assert program.scaler.wish(0) is None
+    assert program.scaler.take_new_target(0) is None
     assert program.settle(PLATEAU) == 4
-    assert program.scaler.wish(program.now_ns) is None
-    assert program.scaler.last_request == program.wishes[-1]
-    assert "brings" in program.wishes[-1].why and all("\n" not in wish.why for wish in program.wishes)
+    assert program.scaler.take_new_target(program.now_ns) is None
+    assert program.scaler.last_request == program.targets[-1]
+    assert "brings" in program.targets[-1].why and all("\n" not in target.why for target in program.targets)
     assert program.scaler.rate_milli == pytest.approx(4_000_000_000, rel=0.001)
 
 
@@ -110,8 +110,8 @@ def test_workers_that_never_report_are_not_waited_for() -> None:
     for second in range(2000):
         scaler.add_report(0, 1000, SECOND_NS, 1, second * SECOND_NS)
     assert scaler.rate_milli == 1_000_000
-    wish = scaler.wish(0)
-    assert wish and wish.members == 6
+    target = scaler.take_new_target(0)
+    assert target and target.members == 6
     assert SILENT_NS < 60 * SECOND_NS
 
 
@@ -129,15 +129,15 @@ def test_what_the_queue_gives_instead_is_lived_with() -> None:
     assert program.settle(PLATEAU) == 4
 
 
-def test_drift_is_searched_anew_but_not_at_once() -> None:
+def test_drift_is_searched_again_but_not_at_once() -> None:
     program = Program(1, SIZES, step_ns=SECOND_NS // 10)
     program.settle(PLATEAU)
     slower = [rate * 7 // 10 for rate in PLATEAU[:3]] + [PLATEAU[2] * 7 // 10] * 20  # and flat from 2
     began_ns = program.now_ns
     assert program.settle(slower, 2000) == 2
-    before = len(program.wishes)
+    before = len(program.targets)
     assert program.settle(PLATEAU, 2000) == 2  # it has just searched
-    assert len(program.wishes) == before
+    assert len(program.targets) == before
     assert program.settle(PLATEAU, 6000) == 4
     assert REST_NS < program.now_ns - began_ns < 2 * REST_NS
 
@@ -147,17 +147,17 @@ def test_a_program_that_never_rests_is_left_where_it_is() -> None:
     program = Program(1, SIZES)
     for index in range(24 * 3600 // 10):
         program.step(PLATEAU[len(program.workers)] * (1 + index // 30 % 2), 10)
-    searches = sum(wish.why.endswith("more are tried") for wish in program.wishes)
+    searches = sum(target.why.endswith("more are tried") for target in program.targets)
     assert 1 < searches <= 2 * _searches(program.now_ns)
 
 
 def test_ten_percent_are_no_drift() -> None:
     program = Program(1, SIZES)
     program.settle(PLATEAU)
-    before = len(program.wishes)
+    before = len(program.targets)
     for index in range(5000):
         program.step(PLATEAU[4] * (90 + 20 * (index // 700 % 2)) // 100)
-    assert len(program.wishes) == before
+    assert len(program.targets) == before
 
 
 def _searches(ns: int) -> int:
@@ -176,8 +176,8 @@ def test_it_does_not_oscillate(levels: list[tuple[int, int]]) -> None:
     for level, times in levels:
         for _ in range(times):
             program.step(level * 1000 * len(program.workers), 5)
-    assert all(2 <= wish.members <= SIZES + 1 for wish in program.wishes)
-    assert len(program.wishes) <= SEARCH_MAX * _searches(program.now_ns)
+    assert all(2 <= target.members <= SIZES + 1 for target in program.targets)
+    assert len(program.targets) <= SEARCH_MAX * _searches(program.now_ns)
 
 
 ANYTHING = st.one_of(st.integers(), st.integers(1, 10_000), st.just(10**300))
@@ -191,8 +191,8 @@ def test_nothing_that_is_reported_breaks_it(reports: list[tuple[int, int, int, i
         if second % 20 == 0:
             scaler.set_workers(tuple(range(data.draw(st.integers(0, SIZES + 2)))), second * SECOND_NS)
         scaler.add_report(worker, samples, seconds_ns, steps, second * SECOND_NS, waited_ns)
-        wish = scaler.wish(second)
-        assert wish is None or 2 <= wish.members <= SIZES
+        target = scaler.take_new_target(second)
+        assert target is None or 2 <= target.members <= SIZES
         scaler.stragglers(second * SECOND_NS)
         json.dumps(scaler.state())
 
@@ -208,7 +208,7 @@ def test_a_restart_of_the_shell_changes_nothing(steps: int) -> None:
     again.scaler = Autoscaler.from_state(again.elastic, json.loads(json.dumps(again.scaler.state())))
     again.change(len(again.workers))
     assert again.settle(PLATEAU) == whole.settle(PLATEAU) == 4
-    assert [wish.members for wish in again.wishes] == [wish.members for wish in whole.wishes]
+    assert [target.members for target in again.targets] == [target.members for target in whole.targets]
 
 
 @pytest.mark.parametrize(

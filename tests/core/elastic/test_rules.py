@@ -70,11 +70,11 @@ def test_a_job_settles_by_its_utility() -> None:
     assert Program(1, 16).settle(curve) == 16
 
 
-def test_fixed_is_wished_at_once() -> None:
+def test_fixed_is_targeted_at_once() -> None:
     program = Program(1, 8, "fixed(4)")
-    wish = program.scaler.wish(0)
-    assert wish and (wish.members, wish.why) == (4, "its user asked for 4 workers")
-    over = Program(1, 8, "fixed(100)").scaler.wish(0)
+    target = program.scaler.take_new_target(0)
+    assert target and (target.members, target.why) == (4, "its user asked for 4 workers")
+    over = Program(1, 8, "fixed(100)").scaler.take_new_target(0)
     assert over and over.members == 8
 
 
@@ -117,7 +117,7 @@ def test_parameters_are_kept_in_the_name(text: str, name: str) -> None:
         ("utility(100,0.5,samples=9)", "write utility(linear,100,0.5,samples=N)"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:
+def test_what_is_invalid_is_refused(text: str, said: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
         registry.make(text)
     assert said in str(refused.value) and "\n" not in str(refused.value)

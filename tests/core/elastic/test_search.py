@@ -45,7 +45,7 @@ def test_every_search_ends_soon_within_the_bounds(curve: list[int], least: int) 
     """Whatever the curve: each size is asked for seldom, and then it stays."""
     program = Program(least, 11, members=least)
     program.settle([0, *curve], 11 * 2 * SETTLE_STEPS)
-    asked = [wish.members for wish in program.wishes]
+    asked = [target.members for target in program.targets]
     assert all(least <= members <= 11 for members in asked)
     assert max(map(asked.count, asked), default=0) <= 4  # to look, to settle, to be sure, and that it stays
 

@@ -10,7 +10,7 @@ from vgpud.core.elastic.straggler import AGAIN_NS, HOUR_NS, PER_HOUR, REPORTS_MI
 from vgpud.core.jobs.model import SECOND_NS, Elastic
 
 
-def _told(rates: dict[int, int], reports: int = 3 * REPORTS_MIN) -> Stragglers:
+def _report_rates(rates: dict[int, int], reports: int = 3 * REPORTS_MIN) -> Stragglers:
     found = Stragglers()
     found.set_workers(tuple(rates))
     for _ in range(reports):
@@ -20,7 +20,7 @@ def _told(rates: dict[int, int], reports: int = 3 * REPORTS_MIN) -> Stragglers:
 
 
 def test_the_slow_one_is_named_once() -> None:
-    found = _told({4: 100, 7: 100, 5: 60, 6: 100})
+    found = _report_rates({4: 100, 7: 100, 5: 60, 6: 100})
     (slow,) = found.due(0)
     assert slow.worker == 5
     assert slow.why.startswith("worker 5 does 60 % of what the median worker does, over 60 reports")
@@ -29,29 +29,29 @@ def test_the_slow_one_is_named_once() -> None:
 
 
 def test_a_little_slow_is_not_too_slow() -> None:
-    assert _told({0: 100, 1: 81, 2: 100}).due(0) == ()
-    assert _told({0: 100, 1: 79, 2: 100}).due(0) != ()
+    assert _report_rates({0: 100, 1: 81, 2: 100}).due(0) == ()
+    assert _report_rates({0: 100, 1: 79, 2: 100}).due(0) != ()
 
 
 def test_the_first_in_rank_is_never_one() -> None:
-    assert _told({9: 10, 1: 100, 2: 100}).due(0) == ()
+    assert _report_rates({9: 10, 1: 100, 2: 100}).due(0) == ()
 
 
-def test_nobody_is_judged_early() -> None:
+def test_no_worker_is_judged_early() -> None:
     rates = {0: 100, 1: 10, 2: 100}
-    assert _told(rates, REPORTS_MIN - 1).due(0) == ()
-    assert _told(rates, REPORTS_MIN).due(0) != ()
+    assert _report_rates(rates, REPORTS_MIN - 1).due(0) == ()
+    assert _report_rates(rates, REPORTS_MIN).due(0) != ()
 
 
 def test_a_pause_is_forgiven() -> None:
-    found = _told({0: 100, 1: 100, 2: 100})
+    found = _report_rates({0: 100, 1: 100, 2: 100})
     for _ in range(2):
         found.add_report(1, 10)
     assert found.due(0) == ()
 
 
 def test_the_slowest_goes_first_and_the_next_when_it_has_gone() -> None:
-    found = _told({0: 100, 1: 50, 2: 40, 3: 100, 4: 100})
+    found = _report_rates({0: 100, 1: 50, 2: 40, 3: 100, 4: 100})
     assert [one.worker for one in found.due(0)] == [2]
     found.set_workers((0, 1, 2, 3, 4, 5))  # its replacement has come
     assert found.due(1) == ()

@@ -27,7 +27,7 @@ from vgpud.core.queue import group_record
 # ---- memberships ----
 
 
-def test_the_first_membership_is_of_all_and_told_twice() -> None:
+def test_the_first_membership_is_of_all_and_sent_twice() -> None:
     world = World(3)
     world.hello(2)
     world.hello(0)
@@ -53,7 +53,7 @@ def test_a_worker_that_is_not_there_is_not_waited_for_for_ever() -> None:
     assert world.group.members == (1, 0), "survivors first"
 
 
-def test_newcomers_are_told_when_all_of_them_are_ready_and_survivors_keep_their_rank() -> None:
+def test_newcomers_are_notified_when_all_of_them_are_ready_and_survivors_keep_their_rank() -> None:
     world = World(2, batch=8, batch_max=20)
     world.begin(0, 1)
     world.send(we.Resize(places("aabb"), "there is capacity"))
@@ -61,17 +61,17 @@ def test_newcomers_are_told_when_all_of_them_are_ready_and_survivors_keep_their_
     world.hello(3)
     assert not world.mail
     world.hello(2)
-    told = world.told(0)
-    assert (told.workers, told.batch, told.reason) == ((0, 1, 2, 3), 20, "there is capacity")
+    membership = world.take_membership(0)
+    assert (membership.workers, membership.batch, membership.reason) == ((0, 1, 2, 3), 20, "there is capacity")
     assert world.group.generation == 2
 
 
-def test_a_leaving_worker_is_told_and_has_time_until_the_others_continue() -> None:
+def test_a_leaving_worker_is_notified_and_has_time_until_the_others_continue() -> None:
     world = World(3)
     world.begin(0, 1, 2)
     world.send(we.Resize(places("aa"), "another job waits"))
     for worker in (0, 1, 2):
-        assert world.told(worker).workers == (0, 1)
+        assert world.take_membership(worker).workers == (0, 1)
     world.sleep(LEAVE_NS / SECOND_NS)
     assert world.stopped == []
     world.say(0, store="127.0.0.1:5")
@@ -84,7 +84,7 @@ def test_a_leaving_worker_is_told_and_has_time_until_the_others_continue() -> No
     assert world.resized == [(places("aa"), "")]
 
 
-def test_a_leaving_worker_is_told_although_the_membership_changes_again_at_once() -> None:
+def test_a_leaving_worker_is_notified_although_the_membership_changes_again_at_once() -> None:
     world = World(3, retries=1)
     world.begin(0, 1, 2)
     world.slow_disk = True
@@ -93,7 +93,7 @@ def test_a_leaving_worker_is_told_although_the_membership_changes_again_at_once(
     assert world.announced == [2, 3] and not world.mail
     for command in world.disk_has():
         world._carry_out(command)
-    assert world.told(0).workers == world.told(2).workers == (0,)
+    assert world.take_membership(0).workers == world.take_membership(2).workers == (0,)
 
 
 def test_a_leaving_worker_that_the_others_wait_for_is_stopped_in_the_end() -> None:
@@ -112,7 +112,7 @@ def test_one_that_leaves_and_never_said_a_word_is_ended_at_once() -> None:
     world.sleep(0)
     assert world.stopped == [1]
     world.hello(0)
-    assert world.told(0).workers == (0,)
+    assert world.take_membership(0).workers == (0,)
 
 
 def test_a_death_makes_a_new_membership_and_an_old_loss_none() -> None:
@@ -120,25 +120,25 @@ def test_a_death_makes_a_new_membership_and_an_old_loss_none() -> None:
     world.begin(0, 1, 2)
     world.ends(0, 3)
     (made,) = world.started
-    told = world.told(1)
-    assert (told.workers, told.reason) == ((1, 2), "worker 0 has ended")
+    membership = world.take_membership(1)
+    assert (membership.workers, membership.reason) == ((1, 2), "worker 0 has ended")
     world.say(1, generation=1, has_lost_peers=True)
     world.say(2, generation=1, has_lost_peers=True)
     world.sleep(LOST_NS / SECOND_NS)
     assert world.group.generation == 2
-    world.told(2)
+    world.take_membership(2)
     world.say(1, has_lost_peers=True)
     world.say(2, has_lost_peers=True)
     world.sleep(LOST_NS / SECOND_NS)
-    assert world.told(1).generation == 3
+    assert world.take_membership(1).generation == 3
     world.sleep(LOST_NS / SECOND_NS)
     assert (world.group.generation, world.group.members) == (3, (1, 2)), "once for both"
     world.hello(made)
-    told = world.told(made)
-    assert (told.workers, told.reason) == ((1, 2, made), "more workers are ready")
+    membership = world.take_membership(made)
+    assert (membership.workers, membership.reason) == ((1, 2, made), "more workers are ready")
 
 
-def test_after_a_restart_nothing_is_told_to_those_who_work() -> None:
+def test_after_a_restart_nothing_is_sent_to_those_who_work() -> None:
     before = World(2)
     before.begin(0, 1)
     world = World(2, kept=before.disk)
@@ -150,25 +150,25 @@ def test_after_a_restart_nothing_is_told_to_those_who_work() -> None:
     assert world.group.generation == 1
 
 
-def test_a_worker_that_has_not_heard_of_the_newest_membership_is_told_again() -> None:
+def test_a_worker_that_has_not_heard_of_the_newest_membership_is_notified_again() -> None:
     before = World(2)
     before.begin(0, 1)
     before.group.renew((0, 1))
     world = World(2, kept=group_record.dump(before.group))
     world.send(we.Adopted(running=(0, 1)))
     world.hello(0, 1)
-    assert world.told(0).generation == 2
+    assert world.take_membership(0).generation == 2
     world.say(0, store="127.0.0.1:6")
-    world.told(0)
+    world.take_membership(0)
     world.hello(1, 1)
-    assert world.told(1).store == "127.0.0.1:6"
+    assert world.take_membership(1).store == "127.0.0.1:6"
 
 
 def test_a_generation_that_was_not_kept_is_never_given_again() -> None:
     world = World(2)
     world.hello(0, 7)
     world.hello(1, 7)
-    assert world.told(1).generation == 8
+    assert world.take_membership(1).generation == 8
 
 
 def test_when_one_has_done_its_work_there_are_no_more_memberships() -> None:
@@ -177,9 +177,9 @@ def test_when_one_has_done_its_work_there_are_no_more_memberships() -> None:
     world.send(we.Resize(places("aab"), "there is capacity"))
     world.ends(0, 0)
     world.hello(2)
-    assert world.told(2).workers == ()
+    assert world.take_membership(2).workers == ()
     world.say(1, has_lost_peers=True)
-    assert world.told(1).workers == ()
+    assert world.take_membership(1).workers == ()
     assert world.group.generation == 1
 
 
@@ -187,7 +187,7 @@ def test_silent_workers_are_started_again() -> None:
     world = World(2)
     for worker in (0, 1):
         world.hello(worker)
-    world.told(0)
+    world.take_membership(0)
     world.say(0, store="127.0.0.1:5")
     world.say(0, has_joined=True)
     world.job.state = JobState.SUSPENDED
@@ -199,14 +199,14 @@ def test_silent_workers_are_started_again() -> None:
     world.ends(1, 143, is_stopped=True)
     assert world.started == [2]
     world.hello(2)
-    assert world.told(0).workers == (0, 2)
+    assert world.take_membership(0).workers == (0, 2)
 
 
 def test_memberships_without_end_leave_no_deadlines_behind() -> None:
     world = World(1)
     for generation in range(200):
         world.hello(0, 2 * generation)
-        world.told(0)
+        world.take_membership(0)
     assert len(world.live.deadlines) < 10
 
 
@@ -226,7 +226,7 @@ def straggling(world: World, number: int, where: str | None = "b") -> None:
     world.send(we.Straggling(number, f"worker {number} is slow", place(where) if where else None))
 
 
-def test_a_stand_in_that_works_relieves_the_straggler_and_the_queue_is_told_where_it_is() -> None:
+def test_a_stand_in_that_works_relieves_the_straggler_and_the_queue_is_notified_where_it_is() -> None:
     world = World(3)
     world.begin(0, 1, 2)
     straggling(world, 1)
@@ -333,7 +333,7 @@ def test_a_replacement_that_cannot_be_started_fails_the_attempt() -> None:
     assert world.stopped == [0]
 
 
-def test_what_cannot_be_started_is_told_to_the_queue() -> None:
+def test_what_cannot_be_started_is_reported_to_the_queue() -> None:
     world = World(1)
     world.unstartable = {2}
     world.begin(0)
@@ -389,7 +389,7 @@ def test_when_none_runs_after_a_restart_and_one_has_failed_none_is_replaced() ->
     assert (world.group.code, world.group.lost, world.group.why) == (1, True, "the machine was restarted")
 
 
-def test_a_queue_that_knows_another_place_is_told() -> None:
+def test_a_queue_that_knows_another_place_is_notified() -> None:
     world = World(2)
     world.begin(0, 1)
     world.send(we.Reconcile())

@@ -130,7 +130,7 @@ class World:
     def say(self, worker: int, **what: Any) -> None:
         self.send(we.Reported(ProgressReport(1, 1, worker, **({"generation": self.group.generation} | what))))
 
-    def told(self, worker: int) -> Membership:
+    def take_membership(self, worker: int) -> Membership:
         return self.mail.pop(worker)
 
     def begin(self, *workers: int) -> None:
@@ -141,8 +141,8 @@ class World:
 
     def meet(self, *workers: int) -> None:
         for worker in workers:
-            assert self.told(worker).workers == self.group.members
+            assert self.take_membership(worker).workers == self.group.members
         self.say(self.group.members[0], store="127.0.0.1:5")
         for worker in workers:
-            assert self.told(worker).store == "127.0.0.1:5"
+            assert self.take_membership(worker).store == "127.0.0.1:5"
             self.say(worker, has_joined=True, idle_ns=5)

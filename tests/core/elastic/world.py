@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vgpud.core.elastic.autoscaler import Autoscaler, Wish
+from vgpud.core.elastic.autoscaler import Autoscaler, WorkerTarget
 from vgpud.core.jobs.model import SECOND_NS, Elastic
 
 
@@ -16,7 +16,7 @@ class Program:
         self.elastic = Elastic(least_members=least, most_members=most, heuristic=heuristic)
         self.scaler = Autoscaler(self.elastic)
         self.now_ns = 0
-        self.wishes: list[Wish] = []
+        self.targets: list[WorkerTarget] = []
         self.workers: tuple[int, ...] = ()
         self.change(members or least)
 
@@ -32,11 +32,11 @@ class Program:
             self.scaler.add_report(worker, part + (worker < over), steps * self.step_ns, steps, self.now_ns)
             for worker in self.workers
         ]
-        wish = self.scaler.wish(self.now_ns)
-        if wish:
-            self.wishes.append(wish)
-            if wish.members != len(self.workers):
-                self.change(wish.members)
+        target = self.scaler.take_new_target(self.now_ns)
+        if target:
+            self.targets.append(target)
+            if target.members != len(self.workers):
+                self.change(target.members)
         return [text for text in said if text]
 
     def settle(self, curve: list[int], steps: int = 4000) -> int:

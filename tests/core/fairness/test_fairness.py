@@ -97,8 +97,8 @@ def test_each_call_is_a_piece() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_calls_are_found_however_the_bytes_come(seed: int) -> None:
     draw = random.Random(seed)
-    kinds = [draw.choice((HEADERS, 0, 3, 4, 6)) for _ in range(200)]
-    stream = b"P" * PREFACE_BYTES + b"".join(frame(kind, b"\x01" * draw.randrange(40)) for kind in kinds)
+    frame_types = [draw.choice((HEADERS, 0, 3, 4, 6)) for _ in range(200)]
+    stream = b"P" * PREFACE_BYTES + b"".join(frame(kind, b"\x01" * draw.randrange(40)) for kind in frame_types)
     frames, held, at, calls, others, passed = Frames(), bytearray(), 0, 0, 0, b""
     while at < len(stream) or held:
         step = draw.randrange(1, 60)
@@ -111,7 +111,7 @@ def test_calls_are_found_however_the_bytes_come(seed: int) -> None:
         del held[: piece.size_bytes]
         calls, others = calls + piece.calls, others + piece.others
     assert passed == stream
-    assert (calls, others) == (kinds.count(HEADERS), len(kinds) - kinds.count(HEADERS))
+    assert (calls, others) == (frame_types.count(HEADERS), len(frame_types) - frame_types.count(HEADERS))
 
 
 def test_a_frame_is_passed_on_in_parts() -> None:

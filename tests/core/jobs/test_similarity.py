@@ -87,10 +87,10 @@ def test_size_and_user() -> None:
     assert common(of("x"), of("x", uid=1001)) == {"size"}
     assert common(of("x"), of("x", made=spec(1000))) == {"name"}
     assert common(of("x"), of("x", made=spec(members=2))) == {"name"}
-    stretched = spec(250, elastic=Elastic(250, 1000))
-    assert common(of("x", made=spec(250)), of("x", made=stretched)) == {"name"}
+    elastic_spec = spec(250, elastic=Elastic(250, 1000))
+    assert common(of("x", made=spec(250)), of("x", made=elastic_spec)) == {"name"}
     grown = spec(750, elastic=Elastic(250, 1000))
-    assert common(of("x", made=stretched), of("x", made=grown)) == set(WORDS), "as it was submitted, whatever it has"
+    assert common(of("x", made=elastic_spec), of("x", made=grown)) == set(WORDS), "as it was submitted, whatever it has"
 
 
 def test_words_that_cannot_be_confused() -> None:

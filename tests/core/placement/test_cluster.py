@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core.placement.world import GIB, ask, at, fresh, job, node, on, state
 from tests.examples import examples
 from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place, Placement
-from vgpud.core.model import Denied, Policy, Slice, Spec, State
+from vgpud.core.model import Denied, SiteLimits, Slice, Spec, State
 from vgpud.core.placement import registry
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import Shape
@@ -100,7 +100,7 @@ def sound(cluster: Cluster) -> None:
 def as_asked(cluster: Cluster, spec: JobSpec, placement: Placement) -> None:
     """Every member has the parts that admission makes of its spec, on devices of one node where it may be."""
     assert len(placement) == spec.members
-    shape, names = Shape(spec.ask, Policy()), spec.ask.spec.device_uuids
+    shape, names = Shape(spec.ask, SiteLimits()), spec.ask.spec.device_uuids
     for place in placement:
         n = cluster.node(place.node)
         by_uuid = {d.uuid: i for i, d in enumerate(n.devices)}
@@ -117,7 +117,7 @@ def as_asked(cluster: Cluster, spec: JobSpec, placement: Placement) -> None:
 
 def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
     """One member, by trying every choice of devices."""
-    shape = Shape(wanted, Policy())
+    shape = Shape(wanted, SiteLimits())
     for n in cluster.nodes:
         if wanted.gpu_models and n.gpu_model not in wanted.gpu_models:
             continue
@@ -191,7 +191,7 @@ def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None
 def test_one_node_places_as_admission_does(asks: list[Ask], gpus: int) -> None:
     """On one node best fit gives what `vgpu slice create` would: the same devices and the same four numbers."""
     n = node("n0", gpus, memory_bytes=48 * GIB - (5 << 20), context_bytes=(13 * GIB) + 7)
-    cluster, policy = Cluster([n]), Policy()
+    cluster, policy = Cluster([n]), SiteLimits()
     held = State(policy=policy, devices={d.uuid: d for d in n.devices})
     for number, wanted in enumerate(asks):
         if not wanted.spec.gpus_milli:
@@ -248,7 +248,7 @@ def test_what_is_not_offered_or_reserved_otherwise_is_not_given() -> None:
     assert on(cluster.place(job(ask(300, mem_min_bytes=2 * GIB)))) == [("a/0",)]
 
 
-def test_room_of_a_suspended_job_is_asked_for_exactly() -> None:
+def test_capacity_of_a_suspended_job_is_asked_for_exactly() -> None:
     cluster = Cluster([node("a", 1), node("b", 1)])
     mine = cluster.place(job(700))
     assert mine is not None

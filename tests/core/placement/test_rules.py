@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.core.placement.world import GIB, ask, at, job, node, on
 from tests.examples import examples
 from vgpud.core.jobs.model import Node
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.placement import registry
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.cluster import Cluster
@@ -27,7 +27,7 @@ def put(cluster: Cluster, name: str, gpus_milli: int) -> None:
 
 
 def shape(gpus_milli: int, cpu_milli: int = 0) -> Shape:
-    return Shape(ask(gpus_milli, cpu_milli), Policy())
+    return Shape(ask(gpus_milli, cpu_milli), SiteLimits())
 
 
 # ---- best fit, worst fit ----

@@ -9,7 +9,7 @@ from vgpud.core.jobs.model import Job
 from vgpud.core.placement.cluster import Cluster
 
 
-def room() -> Cluster:
+def make_cluster() -> Cluster:
     """Two nodes: a has 0.7 of one device and 1 CPU left, b 0.3 and 0.6 of its two and 8 CPUs."""
     cluster = Cluster(
         [
@@ -59,7 +59,7 @@ def room() -> Cluster:
     ],
 )
 def test_what_is_missing_now(wanted: Job, sentence: str) -> None:
-    assert room().why_not(wanted) == sentence
+    assert make_cluster().why_not(wanted) == sentence
 
 
 def test_a_sentence_holds_until_something_changes() -> None:
@@ -75,7 +75,7 @@ def test_a_sentence_holds_until_something_changes() -> None:
 
 
 def test_devices_that_are_not_offered_are_said() -> None:
-    cluster = room()
+    cluster = make_cluster()
     cluster.change("a", (), ())
     assert cluster.why_not(job(700)) == (
         "no device has 0.7 GPU and 56GiB free: device 1 of b has most, 0.6 and 48GiB (2 device(s) are not offered)"
@@ -105,7 +105,7 @@ def test_devices_that_are_not_offered_are_said() -> None:
     ],
 )
 def test_what_could_never_be(wanted: Job, sentence: str) -> None:
-    found = room().never_fits_reason(wanted)
+    found = make_cluster().never_fits_reason(wanted)
     assert sentence in found if sentence else found == ""
     assert "\n" not in found
 
@@ -116,7 +116,7 @@ def test_an_empty_cluster_says_so() -> None:
     assert Cluster([]).why_not(job(1000)) == "this cluster has no node"
 
 
-def test_room_on_what_is_not_there_any_more_is_said() -> None:
+def test_capacity_on_what_is_not_there_any_more_is_said() -> None:
     """A suspended job after a restart without its device, or under another name of the node."""
     known, left, renamed = (Cluster(fresh([node(name, count)])) for name, count in (("a", 2), ("a", 1), ("b", 2)))
     placement = known.place(job(2000))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy.world import World, make_job
-from tests.core.queue.world import CountedRoom, Shell, gpus, queue
+from tests.core.queue.world import CountedCluster, Shell, gpus, queue
 from vgpud.core.jobs.events import Requeued
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, JobState
 from vgpud.core.model import Spec
@@ -45,7 +45,7 @@ def test_shares_follow_weights() -> None:
     assert [held(world, uid) for uid in (1, 2, 3)] == [6000, 1000, 1000]
 
 
-def test_who_comes_later_gets_its_share_and_no_more_is_preempted_than_that_takes() -> None:
+def test_a_newcomer_gets_its_share_and_no_more_is_preempted_than_that_takes() -> None:
     world = World(make("fair"), 8, until_ns=1000 * SECOND_NS)
     world.run(
         [
@@ -125,7 +125,7 @@ def test_what_runs_is_charged_once() -> None:
 def test_a_requeue_wipes_nothing_out_and_charges_nothing_twice() -> None:
     fair = make("fair(half-life=1000)")
     assert isinstance(fair, Fair)
-    at = Shell(Machine((queue(policy="fair"),), CountedRoom(1000), lambda name: fair, hows=(How.REQUEUE,)))
+    at = Shell(Machine((queue(policy="fair"),), CountedCluster(1000), lambda name: fair, hows=(How.REQUEUE,)))
     job = at.submit(gpus(1, uid=1))
     at.now_ns += 3600 * SECOND_NS
     at.send(Requeued(job))
@@ -139,7 +139,7 @@ def test_a_requeue_wipes_nothing_out_and_charges_nothing_twice() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=30), st.integers(1, 12))
-def test_nobody_has_more_than_who_waits_but_for_one_job(owners: list[int], gpus: int) -> None:
+def test_no_user_has_more_than_one_that_waits_but_for_one_job(owners: list[int], gpus: int) -> None:
     counts = {uid: owners.count(uid) for uid in sorted(set(owners))}
     world = crowd("fair", gpus, counts)
     assert sum(held(world, uid) for uid in counts) == min(gpus, len(owners)) * 1000

@@ -125,13 +125,13 @@ class World:
         if self.policy.dynamic:
             self.policy.before_all(list(self._jobs_in_order()), self.now_ns)
         if self.policy.dynamic or self.policy.epoch != self._epoch:
-            anew = list(self._jobs_in_order())
+            fresh_jobs = list(self._jobs_in_order())
             self._epoch = self.policy.epoch
         else:
-            anew = list(self._running.values()) if self.policy.drifts else []
-        for job in anew:
+            fresh_jobs = list(self._running.values()) if self.policy.drifts else []
+        for job in fresh_jobs:
             self._leave(job)
-        for job in anew:
+        for job in fresh_jobs:
             self._rekey(job)
         if self.watch:
             self._see_keys(self.now_ns, "now")

@@ -23,7 +23,7 @@ class Job:
 
     def run(self, seconds: int, *, used: float = 0, waited: float = 0, steps: float = 0) -> list[str]:
         """So many parts of each second used and waited for, so many steps."""
-        told = []
+        texts = []
         begin = self.now
         for second in range(1, seconds + 1):
             self.now = Sample(
@@ -32,15 +32,15 @@ class Job:
                 begin.waited_ns + int(second * waited * SECOND_NS),
                 done=begin.done + int(second * steps),
             )
-            told += self.watch.look(self.now)
-        return told
+            texts += self.watch.look(self.now)
+        return texts
 
 
 def job() -> Job:
     return Job(Anomalies())
 
 
-def test_use_that_collapses_is_told_once_with_the_numbers() -> None:
+def test_use_that_collapses_is_reported_once_with_the_numbers() -> None:
     one = job()
     assert one.run(600, used=0.61) == []
     (text,) = one.run(600, used=0.02)
@@ -48,7 +48,7 @@ def test_use_that_collapses_is_told_once_with_the_numbers() -> None:
     assert one.watch.present == (text,)
 
 
-def test_it_is_told_again_after_it_was_well() -> None:
+def test_it_is_reported_again_after_it_was_well() -> None:
     one = job()
     one.run(600, used=0.6)
     assert len(one.run(200, used=0.02)) == 1
@@ -59,7 +59,7 @@ def test_it_is_told_again_after_it_was_well() -> None:
     assert len(one.run(200, used=0.02)) == 1
 
 
-def test_who_waits_at_his_gate_wants_as_much_as_before() -> None:
+def test_a_slice_that_waits_at_its_gate_wants_as_much_as_before() -> None:
     one = job()
     one.run(600, used=0.9)
     assert one.run(600, used=0.1, waited=0.8) == [], "a neighbour has come"
@@ -79,13 +79,13 @@ def test_a_short_pause_is_nothing() -> None:
         assert one.run(2 * PART_S, used=0) == [], "an evaluation, a checkpoint"
 
 
-def test_before_there_is_a_past_nothing_is_told() -> None:
+def test_before_there_is_a_past_nothing_is_reported() -> None:
     one = job()
     one.run((ENOUGH_PARTS - 2) * PART_S, used=0.9)
     assert one.run(5 * PART_S, used=0) == []
 
 
-def test_another_size_begins_anew() -> None:
+def test_another_size_begins_again() -> None:
     one = job()
     one.run(600, used=0.9)
     one.watch.reset_detectors()
@@ -95,9 +95,9 @@ def test_another_size_begins_anew() -> None:
 def test_no_step_for_far_longer_than_any_took() -> None:
     one = job()
     assert one.run(300, used=0.5, steps=2) == []
-    told = one.run(600, used=0.5)
-    assert told == ["no step since 2 min, after 600 of them; before, one came within 1 s"]
-    assert one.watch.present == tuple(told)
+    texts = one.run(600, used=0.5)
+    assert texts == ["no step since 2 min, after 600 of them; before, one came within 1 s"]
+    assert one.watch.present == tuple(texts)
     one.run(1, used=0.5, steps=1)
     assert one.watch.present == ()
     assert len(one.run(600, used=0.5)) == 1
@@ -112,7 +112,7 @@ def test_slow_steps_have_their_time() -> None:
     assert len(one.run(20, used=0.5)) == 1
 
 
-def test_faults_are_told_once_each_and_no_more_than_so_many() -> None:
+def test_faults_are_reported_once_each_and_no_more_than_so_many() -> None:
     watch = Anomalies()
     assert watch.fault("device 1", 79, "off the bus") == (
         "device 1, which it runs on, had XID 79 (off the bus): its results there are not to be trusted"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.queue.test_elastic import GIB, notes, size, stretchy, workers
-from tests.core.queue.world import CountedRoom, Shell, gpus, make_policy, queue, shell
+from tests.core.queue.test_elastic import GIB, make_elastic_spec, notes, size, workers
+from tests.core.queue.world import CountedCluster, Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Held, JobEnded, Released, ResizeJob, StopJob, Submitted
 from vgpud.core.jobs.model import SECOND_NS, Node, QueueSpec
 from vgpud.core.model import Device
@@ -24,7 +24,7 @@ def resizes(at: Shell, job_id: int) -> list[ResizeJob]:
     return [command for command in at.log if isinstance(command, ResizeJob) and command.job_id == job_id]
 
 
-def test_it_starts_as_large_as_there_is_room() -> None:
+def test_it_starts_as_large_as_there_is_capacity() -> None:
     at = shell(8, eager())
     first, second, third = at.submit(workers(1, 6)), at.submit(workers(1, 6)), at.submit(workers(1, 6))
     assert (size(at, first), size(at, second)) == (6, 2) and at.state(third) == "pending"
@@ -34,7 +34,7 @@ def test_it_starts_as_large_as_there_is_room() -> None:
 
 def test_an_elastic_slice_as_well() -> None:
     at = shell(1, eager())
-    job = at.submit(stretchy(0.25, 0.8))
+    job = at.submit(make_elastic_spec(0.25, 0.8))
     assert at.job(job).spec.ask.spec.gpus_milli == 800
 
 
@@ -81,7 +81,7 @@ def test_who_has_just_started_is_left_alone_and_others_start() -> None:
     assert size(at, job) == 5
 
 
-def test_who_waits_keeps_it_from_growing_no_longer_than_that() -> None:
+def test_a_waiting_job_keeps_it_from_growing_no_longer_than_that() -> None:
     at = shell(8, eager())
     first, job = at.submit(gpus(7)), at.submit(workers(1, 6))
     at.sleep(30)
@@ -100,7 +100,7 @@ def test_a_guarantee_takes_it_back_at_once() -> None:
     assert "queue team is below its guarantee" in notes(at, "job.resized")[-1]
 
 
-def test_whose_turn_it_is_goes_before_who_grows() -> None:
+def test_the_job_whose_turn_it_is_precedes_one_that_grows() -> None:
     """Of two queues the one that is served less is first, whether its jobs are to start or to grow."""
     at = shell(8, eager(), queue("other"))
     first, job = at.submit(gpus(6)), at.submit(workers(1, 8))
@@ -110,7 +110,7 @@ def test_whose_turn_it_is_goes_before_who_grows() -> None:
     assert at.state(theirs) == "running" and size(at, job) == 3 and at.state(behind) == "pending"
 
 
-def test_who_comes_first_takes_it_from_those_behind() -> None:
+def test_the_first_job_takes_it_from_those_behind() -> None:
     at = shell(8, eager(policy="priority"))
     low = at.submit(workers(2, 8))
     high = at.submit(workers(1, 5, priority=1))
@@ -140,7 +140,7 @@ def test_its_limit_holds() -> None:
     assert size(at, at.submit(workers(1, 8))) == 3
 
 
-def test_started_again_it_is_as_large_as_there_is_room_then() -> None:
+def test_started_again_it_is_as_large_as_there_is_capacity_then() -> None:
     at = shell(8, eager(policy="priority"))
     job = at.submit(workers(1, 8))
     urgent = at.submit(gpus(8, priority=1))
@@ -149,7 +149,7 @@ def test_started_again_it_is_as_large_as_there_is_room_then() -> None:
     assert at.state(job) == "running" and size(at, job) == 8
 
 
-def test_who_gives_his_claim_up_waits_with_his_least() -> None:
+def test_a_job_that_gives_its_claim_up_waits_with_its_least() -> None:
     at = shell(8, eager(policy="priority"), slow=True)
     fixed = at.submit(gpus(8))
     job = at.submit(workers(1, 5, priority=1))
@@ -164,17 +164,17 @@ def test_who_gives_his_claim_up_waits_with_his_least() -> None:
     assert at.state(job) == "running" and size(at, job) == 2, "it starts with what is free"
 
 
-def test_who_was_saved_with_a_claim_waits_with_his_least_after_a_restart() -> None:
+def test_a_job_saved_with_a_claim_waits_with_its_least_after_a_restart() -> None:
     at = shell(8, eager(policy="priority"), slow=True)
     fixed, job = at.submit(gpus(8)), at.submit(workers(1, 5, priority=1))
     saved = [replace(at.job(one)) for one in (fixed, job)]
     assert size(at, job) == 5
-    again = Shell(Machine((eager(policy="priority"),), CountedRoom(8000), make_policy), slow=True)
+    again = Shell(Machine((eager(policy="priority"),), CountedCluster(8000), make_policy), slow=True)
     again.restore(saved)
     assert size(again, job) == 1
 
 
-def test_who_is_to_stop_in_the_decision_in_which_he_grows_goes_on_with_what_he_had() -> None:
+def test_a_job_that_is_to_stop_in_the_decision_in_which_it_grows_continues_with_what_it_had() -> None:
     """Workers of three GPUs each: a guarantee takes two, and a step back by one worker is more than is above it."""
     at = shell(12, eager(guarantee_milli=8000), queue("team", guarantee_milli=4000), queue("other"))
     first, fixed, theirs = at.submit(gpus(6, queue="other")), at.submit(gpus(1, queue="other")), gpus(2, queue="team")
@@ -191,7 +191,7 @@ def test_who_is_to_stop_in_the_decision_in_which_he_grows_goes_on_with_what_he_h
     assert at.job(job).attained_at(at.now_ns) == 3000 * 70 * SECOND_NS
     at.sleep(1)
     assert size(at, job) == 1
-    assert world.room.free_milli() == 4000
+    assert world.cluster.free_milli() == 4000
 
 
 def test_the_memory_of_a_slice_that_starts_larger_is_that_of_its_least() -> None:
@@ -199,7 +199,7 @@ def test_the_memory_of_a_slice_that_starts_larger_is_that_of_its_least() -> None
     device = Device("gpu", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
     queues = eager(), queue("team", guarantee_milli=500)
     at = Shell(Machine(queues, Cluster([Node("n", (device,))]), make_policy))
-    job = at.submit(stretchy(0.25, 1))
+    job = at.submit(make_elastic_spec(0.25, 1))
     (share,) = at.job(job).placement[0].shares
     assert (share.min_milli, share.max_milli, share.mem_min_bytes) == (1000, 1000, 4 * GIB)
     asked = at.job(job).spec.ask.spec
@@ -209,7 +209,7 @@ def test_the_memory_of_a_slice_that_starts_larger_is_that_of_its_least() -> None
     assert at.job(job).spec.ask.spec.gpus_milli == 500
 
 
-def test_nobody_is_asked_for_room_by_who_comes_after_all_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_is_asked_for_capacity_by_one_behind_all_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that run would be, for each that waits: what they have above their least is much in an eager queue."""
     at = shell(8, eager(policy="priority"))
     at.submit(workers(1, 8, priority=1))

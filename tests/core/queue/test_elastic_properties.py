@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.queue.test_invariants import PHASES, QUEUES, ROOMS, Driver, finish, happenings, sound
+from tests.core.queue.test_invariants import CLUSTERS, PHASES, QUEUES, Driver, finish, happenings, sound
 from tests.core.queue.world import gpus, make_policy
 from tests.examples import examples
 from vgpud.core.jobs.events import Changed, Note, Resized, ResizeJob, Submitted, Wished
@@ -39,14 +39,14 @@ def elastic_happenings(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     return draw(st.permutations([*own, *draw(happenings())]))
 
 
-class Stretching(Driver):
+class ElasticDriver(Driver):
     """Also of elastic jobs."""
 
     lost: frozenset[int] = frozenset()
     queues = QUICK
 
-    def machine(self, room: Any) -> Machine:
-        return Machine(self.queues, room, make_policy, hows=self.hows, moves=self.moves)
+    def machine(self, capacity: Any) -> Machine:
+        return Machine(self.queues, capacity, make_policy, hows=self.hows, moves=self.moves)
 
     def does(self, what: tuple[Any, ...]) -> None:
         at, machine = self.shell, self.shell.machine
@@ -68,28 +68,30 @@ class Stretching(Driver):
                 sized = replace(spec.ask.spec, gpus_milli=what[1] * 170 % 1000 + 50)
                 self.send(Changed(job_id, replace(spec, ask=replace(spec.ask, spec=sized)), what[1] % 2 == 0))
         elif what[0] == "lost":
-            for job in self.stretchable():
+            for job in self.list_resizable_jobs():
                 if not job.resizing and len(job.placement) > 1:
                     self.lost |= {job.job_id}
                     at.send(Resized(job.job_id, job.attempt, job.placement[1:], "it is lost"))
                     break
         elif what[0] == "wish":
-            for job in self.stretchable()[:1]:
+            for job in self.list_resizable_jobs()[:1]:
                 at.send(Wished(job.job_id, what[1] % 9, "as it was measured"))
         else:
             super().does(what)
 
-    def stretchable(self) -> list[Job]:
+    def list_resizable_jobs(self) -> list[Job]:
         jobs = [self.shell.machine.jobs[job_id] for job_id in sorted(self.shell.running)]
-        told = {stop.job_id for stop in self.shell.stops}
+        stopping_ids = {stop.job_id for stop in self.shell.stops}
         return [
-            j for j in jobs if (j.spec.elastic or j.resizing) and j.job_id not in told and j.state is JobState.RUNNING
+            j
+            for j in jobs
+            if (j.spec.elastic or j.resizing) and j.job_id not in stopping_ids and j.state is JobState.RUNNING
         ]
 
     def resizes(self, one: ResizeJob) -> bool:
         """Whether that is still to be done: a stop wins."""
         job = self.shell.machine.jobs[one.job_id]
-        return job in self.stretchable() and job.attempt == one.attempt and bool(job.resizing)
+        return job in self.list_resizable_jobs() and job.attempt == one.attempt and bool(job.resizing)
 
     def answer_resize(self, one: ResizeJob, how: str) -> None:
         at, job = self.shell, self.shell.machine.jobs[one.job_id]
@@ -104,7 +106,7 @@ class Stretching(Driver):
         at.send(Resized(one.job_id, one.attempt, placement, "" if how == "resized" else "it could not be done"))
 
     def restart(self) -> None:
-        before = {j.job_id: (j.spec, j.placement, j.resizing) for j in self.stretchable()}
+        before = {j.job_id: (j.spec, j.placement, j.resizing) for j in self.list_resizable_jobs()}
         self.shell.resizes = []
         super().restart()
         for job_id, (spec, placement, resizing) in before.items():
@@ -112,62 +114,64 @@ class Stretching(Driver):
             assert job.spec == spec and job.placement == placement and job.resizing == resizing
 
 
-class StretchingEagerly(Stretching):
+class EagerElasticDriver(ElasticDriver):
     queues = EAGER
 
 
-def stretched_soundly(driver: Stretching) -> None:
+def check_elastic_jobs(driver: ElasticDriver) -> None:
     world = driver.shell.machine._world
     for job in driver.shell.machine.jobs.values():
         spec = job.spec
-        assert not job.resizing or (job.state is JobState.RUNNING and job.job_id not in world.going), job
+        assert not job.resizing or (job.state is JobState.RUNNING and job.job_id not in world.stopping), job
         if spec.elastic is None:
             continue
         least, most = sizes.min_size(spec), spec.elastic.most_members or spec.elastic.most_milli
         assert sizes.size(spec) <= most, job
         assert sizes.size(spec) >= least or job.job_id in driver.lost, job
-        if job.state is JobState.RUNNING and job.job_id not in world.going:
+        if job.state is JobState.RUNNING and job.job_id not in world.stopping:
             assert sizes.has(spec, world.held[job.job_id]) == sizes.size(spec), job
             assert world.held[job.job_id] == (job.resizing or job.placement), job
             assert job.job_id in world.elastic
         if job.state in (JobState.PENDING, JobState.HELD) and job.job_id not in world.claims:
             assert sizes.size(spec) == least, job
-        assert not job.resizing or (job.state is JobState.RUNNING and job.job_id not in world.going), job
-    told = [c for c in driver.shell.log if isinstance(c, ResizeJob | Note) and getattr(c, "kind", "") != "job.started"]
-    for index, command in enumerate(told):
+        assert not job.resizing or (job.state is JobState.RUNNING and job.job_id not in world.stopping), job
+    resize_log = [
+        c for c in driver.shell.log if isinstance(c, ResizeJob | Note) and getattr(c, "kind", "") != "job.started"
+    ]
+    for index, command in enumerate(resize_log):
         if isinstance(command, ResizeJob) and "restarted" not in command.why:
-            note = told[index + 1]
+            note = resize_log[index + 1]
             assert isinstance(note, Note) and note.kind == "job.resized" and command.why in note.text
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", CLUSTERS)
 @pytest.mark.parametrize("hows", [(How.EVICT,), (How.PAUSE, How.EVICT, How.REQUEUE)], ids=["moves", "stays"])
 @settings(max_examples=examples(50), deadline=None, phases=PHASES)
 @given(what=elastic_happenings())
 def test_whatever_happens(room: str, hows: tuple[How, ...], what: list[tuple[Any, ...]]) -> None:
-    driver = Stretching(room, hows, moves=len(hows) == 1)
+    driver = ElasticDriver(room, hows, moves=len(hows) == 1)
     all_happens(driver, what)
     at_rest(driver)
     finish(driver)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", CLUSTERS)
 @settings(max_examples=examples(50), deadline=None, phases=PHASES)
 @given(what=elastic_happenings())
 def test_whatever_happens_to_eager_ones(room: str, what: list[tuple[Any, ...]]) -> None:
-    driver = StretchingEagerly(room, (How.PAUSE, How.EVICT, How.REQUEUE), moves=False)
+    driver = EagerElasticDriver(room, (How.PAUSE, How.EVICT, How.REQUEUE), moves=False)
     all_happens(driver, what)
     finish(driver)
 
 
-def all_happens(driver: Stretching, what: list[tuple[Any, ...]]) -> None:
+def all_happens(driver: ElasticDriver, what: list[tuple[Any, ...]]) -> None:
     for happening in what:
         driver.does(happening)
         sound(driver)
-        stretched_soundly(driver)
+        check_elastic_jobs(driver)
 
 
-def at_rest(driver: Stretching) -> None:
+def at_rest(driver: ElasticDriver) -> None:
     """When nothing happens any more, nobody is resized any more, and nothing that would help somebody is withheld."""
     at = driver.shell
     seen = 0
@@ -179,7 +183,7 @@ def at_rest(driver: Stretching) -> None:
             else:
                 driver.answer_resize(at.resizes[0], "resized")
         sound(driver)
-        stretched_soundly(driver)
+        check_elastic_jobs(driver)
         resized = sum(isinstance(command, ResizeJob) for command in at.log)
         if turn > 20 and not len(at.machine._world.lines["bob"].waiting):  # there they take turns for ever
             assert resized == seen, [c for c in at.log if isinstance(c, ResizeJob)][seen:]
@@ -190,6 +194,6 @@ def at_rest(driver: Stretching) -> None:
         rest = [
             j for j in world.elastic.values() if j.spec.queue == "plain" and sizes.size(j.spec) > sizes.min_size(j.spec)
         ]
-        if driver.room_kind == "counted" and job.spec.preemptible and not world.is_pinned(job):
-            free = world.room.free_milli() + sum(j.width_milli - j.spec.least_width_milli for j in rest)
+        if driver.cluster_kind == "counted" and job.spec.preemptible and not world.is_pinned(job):
+            free = world.cluster.free_milli() + sum(j.width_milli - j.spec.least_width_milli for j in rest)
             assert job.spec.width_milli > free, job

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.core.queue.world import CountedRoom, Shell, gpus, make_policy, queue
+from tests.core.queue.world import CountedCluster, Shell, gpus, make_policy, queue
 from tests.examples import examples
 from vgpud.core.jobs.events import (
     Cancelled,
@@ -24,7 +24,7 @@ from vgpud.core.jobs.events import (
 )
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobState, Node, Placement
 from vgpud.core.model import Device
-from vgpud.core.placement.base import Room
+from vgpud.core.placement.base import ClusterCapacity
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue import sizes
 from vgpud.core.queue.machine import Machine
@@ -48,7 +48,7 @@ def cluster() -> Cluster:
     return Cluster([Node(f"n{n}", tuple(device(n, i) for i in range(4))) for n in range(2)])
 
 
-ROOMS: dict[str, Any] = {"counted": lambda: CountedRoom(TOTAL * 1000), "cluster": cluster}
+CLUSTERS: dict[str, Any] = {"counted": lambda: CountedCluster(TOTAL * 1000), "cluster": cluster}
 
 
 @st.composite
@@ -85,15 +85,15 @@ def happenings(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 class Driver:
     """Makes events of what happens, if they can happen, and keeps them for a second run."""
 
-    def __init__(self, room: str, hows: tuple[How, ...], moves: bool) -> None:
-        self.room_kind, self.hows, self.moves = room, hows, moves
+    def __init__(self, cluster_kind: str, hows: tuple[How, ...], moves: bool) -> None:
+        self.cluster_kind, self.hows, self.moves = cluster_kind, hows, moves
         self.events: list[tuple[int, Event]] = []
-        self.room: Room = ROOMS[room]()
-        self.shell = Shell(self.machine(self.room), slow=True)
+        self.capacity: ClusterCapacity = CLUSTERS[cluster_kind]()
+        self.shell = Shell(self.machine(self.capacity), slow=True)
         self.direct = 0
 
-    def machine(self, room: Room) -> Machine:
-        return Machine(QUEUES, room, make_policy, hows=self.hows, moves=self.moves)
+    def machine(self, capacity: ClusterCapacity) -> Machine:
+        return Machine(QUEUES, capacity, make_policy, hows=self.hows, moves=self.moves)
 
     def send(self, event: Event) -> None:
         if self.shell.machine.refusal(event) is None:
@@ -128,18 +128,18 @@ class Driver:
             else:
                 at.end(job_id, int(what[0] == "fail"))
         elif what[0] == "slices":
-            if self.room.free_milli() > 750:
+            if self.capacity.free_milli() > 750:
                 self.slices(what[1] % 3 * 250)
         elif what[0] == "restart":
             self.restart()
         elif what[0] in ("cancel", "hold", "release", "requeue") and machine.jobs:
             job_id = sorted(machine.jobs)[what[1] % len(machine.jobs)]
-            kinds = {"hold": Held, "release": Released, "requeue": Requeued}
-            self.send(Cancelled(job_id, "by its user") if what[0] == "cancel" else kinds[what[0]](job_id))
+            event_types = {"hold": Held, "release": Released, "requeue": Requeued}
+            self.send(Cancelled(job_id, "by its user") if what[0] == "cancel" else event_types[what[0]](job_id))
 
     def slices(self, milli: int) -> None:
         """So much is held by slices that are no jobs."""
-        if isinstance(self.room, CountedRoom):
+        if isinstance(self.capacity, CountedCluster):
             self.direct = milli
             self.send(RoomChanged("n", (("all", milli, 0),), ("all",), (("plain", milli, 0, 0),)))
 
@@ -156,9 +156,9 @@ class Driver:
 
     def restart(self) -> None:
         at = self.shell
-        self.room = ROOMS[self.room_kind]()
+        self.capacity = CLUSTERS[self.cluster_kind]()
         jobs = at.machine.jobs
-        at.machine = self.machine(self.room)
+        at.machine = self.machine(self.capacity)
         at.stops, at.wake_ns = [], None
         at.restore(jobs.values())
         self.slices(self.direct)
@@ -209,7 +209,7 @@ def sound(driver: Driver) -> None:
             "waits": job.job_id in line.waiting,
             "runs": job.job_id in line.running,
             "claims": job.job_id in world.claims,
-            "goes": job.job_id in world.going,
+            "goes": job.job_id in world.stopping,
             "comes after": job.job_id in world.unmet and job.state is JobState.PENDING,
             "is held": job.state is JobState.HELD,
             "backs off": not job.state.is_final and job.not_before_ns > at.now_ns and job.job_id not in world.unmet,
@@ -226,11 +226,11 @@ def sound(driver: Driver) -> None:
         widths = sum(j.width_milli for j in jobs if j.job_id in world.claims or j.job_id in world.line(j).running)
         direct = sum(amount.milli for amount in line.account.direct.values())
         assert line.account.used.milli == widths + direct
-        assert line.account.going.milli == sum(
-            j.width_milli for j in jobs if j.job_id in world.going and j.state is JobState.RUNNING
-        ) + sum(width_milli(j) - j.width_milli for j in jobs if j.job_id in world.leaving)
+        assert line.account.stopping.milli == sum(
+            j.width_milli for j in jobs if j.job_id in world.stopping and j.state is JobState.RUNNING
+        ) + sum(width_milli(j) - j.width_milli for j in jobs if j.job_id in world.shrinking)
         assert line.account.claimed_amount.milli == sum(j.width_milli for j in jobs if j.job_id in world.claims)
-    if not world.going and not any(job.resizing for job in machine.jobs.values()):
+    if not world.stopping and not any(job.resizing for job in machine.jobs.values()):
         conserved(driver)
 
 
@@ -244,13 +244,13 @@ def conserved(driver: Driver) -> None:
             free = world.find(job) is not None and not line.account.limit_for(job.spec)
             if free and (job.spec.preemptible or world.keeps_guarantees(job.spec)):
                 assert line.spec.strict, job
-            if driver.room_kind == "counted" and driver.moves and not line.spec.strict and job.spec.preemptible:
+            if driver.cluster_kind == "counted" and driver.moves and not line.spec.strict and job.spec.preemptible:
                 covers = line.account.below_guarantee(job.width_milli)
                 over = line.account.limit_for(job.spec)
                 assert covers is not line.account or over or driver.direct, job
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", CLUSTERS)
 @pytest.mark.parametrize("hows", [(How.EVICT,), (How.PAUSE, How.EVICT, How.REQUEUE)], ids=["moves", "stays"])
 @settings(max_examples=examples(200), deadline=None, phases=PHASES)
 @given(what=happenings())

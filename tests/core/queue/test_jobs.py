@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import pytest
 
-from tests.core.queue.world import CountedRoom, Shell, gpus, make_policy, queue, shell
+from tests.core.queue.world import CountedCluster, Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Cancelled, Held, Note, Released, Requeued, StartFailed, StopJob, Submitted
 from vgpud.core.jobs.model import SECOND_NS, How, Job, JobSpec, JobState, Placement
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.queue import estimate
 from vgpud.core.queue.machine import Machine, members_max
 
@@ -150,7 +150,7 @@ def test_a_time_limit_does_not_count_while_a_job_is_suspended() -> None:
     assert at.state(job) == "timed_out"
 
 
-def test_a_running_job_that_is_cancelled_is_told_to_stop_and_its_room_given_on() -> None:
+def test_a_running_job_that_is_cancelled_is_stopped_and_its_capacity_given_on() -> None:
     at = shell(1, slow=True)
     job, other = at.submit(gpus(1)), at.submit(gpus(1))
     commands = at.send(Cancelled(job, "by its user"))
@@ -188,7 +188,7 @@ def test_a_user_can_requeue() -> None:
     assert at.running == {job} and at.job(job).attempt == 2 and at.job(job).executed_ns == 0
 
 
-def test_wishes_that_cannot_be_granted_are_refused() -> None:
+def test_requests_that_cannot_be_granted_are_refused() -> None:
     at = shell(1)
     job, waiting = at.submit(gpus(1)), at.submit(gpus(1))
     refused = {
@@ -235,7 +235,7 @@ def test_backfill_fills_until_the_first_can_start() -> None:
     assert at.running == {first}
 
 
-def test_nobody_passes_when_the_first_may_start_at_any_time() -> None:
+def test_no_job_passes_when_the_first_may_start_at_any_time() -> None:
     at = shell(2, queue(strict=True))
     at.submit(gpus(1))  # for as long as it likes
     at.submit(gpus(2))
@@ -279,7 +279,7 @@ def test_a_dependency_that_is_met_and_forgotten_does_not_matter_after_a_restart(
     assert again.running == {then}
 
 
-def test_jobs_that_were_to_stop_are_told_again_after_a_restart() -> None:
+def test_jobs_that_were_to_stop_are_stopped_again_after_a_restart() -> None:
     at = shell(1, queue(policy="priority"), slow=True)
     victim = at.submit(gpus(1))
     winner = at.submit(gpus(1, priority=1))
@@ -389,8 +389,10 @@ def test_what_is_the_same_for_many_who_ask_is_found_out_once(monkeypatch: pytest
 
 
 def few_slices(policy: str = "fifo") -> Shell:
-    room = CountedRoom(4000)
-    return Shell(Machine((queue(policy=policy),), room, make_policy, members_max=members_max(Policy(slices_max=4))))
+    cluster = CountedCluster(4000)
+    return Shell(
+        Machine((queue(policy=policy),), cluster, make_policy, members_max=members_max(SiteLimits(slices_max=4)))
+    )
 
 
 def test_no_more_members_run_than_there_are_slices_however_small() -> None:
@@ -407,7 +409,7 @@ def test_no_more_members_run_than_there_are_slices_however_small() -> None:
     )
 
 
-def test_who_comes_first_takes_slices_as_well_and_then_nothing_stays_suspended() -> None:
+def test_the_first_job_takes_slices_as_well_and_then_nothing_stays_suspended() -> None:
     at = few_slices("priority")
     at.submit(gpus(1), 3)
     first = at.submit(gpus(1, priority=1))
@@ -420,7 +422,7 @@ def test_who_comes_first_takes_slices_as_well_and_then_nothing_stays_suspended()
 def test_one_users_many_shapes_do_not_hold_a_decision_up(policy: str, looked_at: int) -> None:
     """Each would be tried in every decision, and have those that run put aside to see whether it fits then."""
 
-    class Counting(CountedRoom):
+    class Counting(CountedCluster):
         asked: ClassVar[set[int]] = set()
 
         def place(self, job: Job) -> Placement | None:

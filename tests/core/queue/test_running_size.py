@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core.queue.test_changes import change
-from tests.core.queue.test_elastic_properties import Stretching, all_happens
+from tests.core.queue.test_elastic_properties import ElasticDriver, all_happens
 from tests.core.queue.test_invariants import finish
 from tests.core.queue.world import Shell, gpus, make_policy, queue, shell
 from vgpud.core.jobs.events import Changed, Note, QueuesChanged, ReservationsChanged, Resized, ResizeJob
@@ -45,10 +45,10 @@ def test_what_is_given_is_free_when_the_slice_is_smaller() -> None:
     at = shell(1, slow=True)
     job, waits = at.submit(gpus(1)), at.submit(gpus(0.5))
     change(at, job, ask=gpus(0.5).ask)
-    told = [command for command in at.log if isinstance(command, ResizeJob)][-1]
-    assert at.running == {job} and at.job(job).resizing == told.placement
+    resize = [command for command in at.log if isinstance(command, ResizeJob)][-1]
+    assert at.running == {job} and at.job(job).resizing == resize.placement
     assert refused(at, job, 0.25) == f"job {job} is being resized: try again in a moment"
-    at.send(Resized(job, told.attempt, told.placement))
+    at.send(Resized(job, resize.attempt, resize.placement))
     assert at.running == {job, waits}
 
 
@@ -84,7 +84,7 @@ def test_a_slice_that_cannot_be_resized_leaves_the_job_as_it_was() -> None:
     assert other in at.running, "what it did not get is free"
 
 
-def test_a_resize_under_way_is_told_again_after_a_restart() -> None:
+def test_a_resize_under_way_is_ordered_again_after_a_restart() -> None:
     at = shell(1, slow=True)
     job = at.submit(gpus(0.5))
     change(at, job, ask=gpus(1).ask)
@@ -95,7 +95,7 @@ def test_a_resize_under_way_is_told_again_after_a_restart() -> None:
     assert (after.job(job).spec.width_milli, after.job(job).resizing) == (1000, ())
 
 
-def test_who_waits_is_not_overtaken() -> None:
+def test_a_waiting_job_is_not_overtaken() -> None:
     at = shell(2)
     job, _ = at.submit(gpus(0.5)), at.submit(gpus(1))
     at.submit(gpus(1))
@@ -128,8 +128,8 @@ def test_a_reserved_device_is_not_grown_on() -> None:
 
 def test_memory_that_followed_the_gpus_stays() -> None:
     device = Device("d", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
-    room = Cluster([Node("n", (device,))])
-    at = Shell(Machine((queue(),), room, make_policy))
+    cluster = Cluster([Node("n", (device,))])
+    at = Shell(Machine((queue(),), cluster, make_policy))
     job = at.submit(gpus(0.5))
     before = at.job(job).placement[0].shares[0].mem_max_bytes
     change(at, job, ask=gpus(0.25).ask)
@@ -195,7 +195,10 @@ def test_any_fraction_of_a_device_is_a_size(amount: float) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_to_jobs_that_are_resized(seed: int) -> None:
     """Long runs in which most of what happens is a change of size, its answer, or a stop in between."""
-    chosen, driver = random.Random(seed), Stretching("cluster", (How.PAUSE, How.EVICT, How.REQUEUE), moves=seed % 2 > 0)
+    chosen, driver = (
+        random.Random(seed),
+        ElasticDriver("cluster", (How.PAUSE, How.EVICT, How.REQUEUE), moves=seed % 2 > 0),
+    )
     words = ["resize"] * 3 + ["resized"] * 4 + ["sleep"] * 2
     words += ["fails", "answer", "end", "cancel", "requeue", "fail", "restart", "slices"]
     happenings: list[tuple[Any, ...]] = []

@@ -170,7 +170,7 @@ class World:
             self.send(NodesChanged(tuple(nodes)))
 
     def offer(self) -> None:
-        node = self.random.choice(self.at.machine._world.room.nodes)  # type: ignore[attr-defined]
+        node = self.random.choice(self.at.machine._world.cluster.nodes)  # type: ignore[attr-defined]
         uuids = [device.uuid for device in node.devices]
         offered = tuple(uuid for uuid in uuids if self.random.random() < 0.6)
         milli = self.random.choice([0, 0, 300])
@@ -203,14 +203,14 @@ def judged(at: Shell) -> list[str]:
     carry = at.carry
 
     def looked_at(commands: list[Command]) -> list[Command]:
-        found.extend(vain(at, commands))
+        found.extend(find_useless_preemptions(at, commands))
         return carry(commands)
 
     at.carry = looked_at  # type: ignore[method-assign]
     return found
 
 
-def vain(at: Shell, commands: list[Command]) -> list[str]:
+def find_useless_preemptions(at: Shell, commands: list[Command]) -> list[str]:
     """Preemptions of this decision that make no room for one that starts."""
     world = at.machine._world
     stops = [command for command in commands if isinstance(command, StopJob) and "preempted" in command.why]
@@ -241,7 +241,9 @@ def uuids(placement: Placement) -> set[str]:
 
 
 @pytest.mark.parametrize(("policy", "placement", "hows"), combined(POLICIES, PLACEMENTS, HOWS))
-def test_who_is_stopped_makes_room_for_one_that_starts(policy: str, placement: str, hows: tuple[How, ...]) -> None:
+def test_a_job_that_is_stopped_frees_capacity_for_one_that_starts(
+    policy: str, placement: str, hows: tuple[How, ...]
+) -> None:
     """Enough worlds for so many preemptions, none of which is vain."""
     preemptions, seed = 0, 0
     while preemptions < (1000 if is_nightly() else 30):

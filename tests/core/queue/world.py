@@ -25,7 +25,7 @@ from vgpud.core.queue.machine import Machine
 from vgpud.core.units import format_gpus
 
 
-class CountedRoom:
+class CountedCluster:
     """So many milli-GPU, wherever they are."""
 
     def __init__(self, total_milli: int) -> None:
@@ -291,5 +291,5 @@ def shell(
     total: float, *queues: QueueSpec, slow: bool = False, hows: Iterable[How] = (How.EVICT,), moves: bool = True
 ) -> Shell:
     """A machine with so many GPUs."""
-    room = CountedRoom(round(total * 1000))
-    return Shell(Machine(queues or (queue(),), room, make_policy, hows=tuple(hows), moves=moves), slow=slow)
+    cluster = CountedCluster(round(total * 1000))
+    return Shell(Machine(queues or (queue(),), cluster, make_policy, hows=tuple(hows), moves=moves), slow=slow)

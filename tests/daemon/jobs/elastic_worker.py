@@ -45,29 +45,33 @@ class Worker:
             said.put(pb.WorkRequest(generation=self.generation, **WHO))
             try:
                 with grpc.insecure_channel(os.environ["VGPU_HOST"]) as channel:
-                    for told in stubs.JobServiceStub(channel).Work(iter(said.get, None)):
-                        self.told(told, said)
+                    for response in stubs.JobServiceStub(channel).Work(iter(said.get, None)):
+                        self.handle_membership(response, said)
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     self.say(f"refused {error.details()}")
             said.put(None)
             time.sleep(0.1)
 
-    def told(self, told: pb.WorkResponse, said: queue.SimpleQueue[pb.WorkRequest | None]) -> None:
-        if WORKER not in told.workers:
-            self.say(f"leaves {told.generation}")
+    def handle_membership(self, response: pb.WorkResponse, said: queue.SimpleQueue[pb.WorkRequest | None]) -> None:
+        if WORKER not in response.workers:
+            self.say(f"leaves {response.generation}")
             self.left.set()
             return
-        if not told.store:
-            if told.workers[0] == WORKER:
-                said.put(pb.WorkRequest(generation=told.generation, store=f"127.0.0.1:{1000 + told.generation}", **WHO))
+        if not response.store:
+            if response.workers[0] == WORKER:
+                said.put(
+                    pb.WorkRequest(
+                        generation=response.generation, store=f"127.0.0.1:{1000 + response.generation}", **WHO
+                    )
+                )
             return
-        if told.generation > self.generation:
-            self.generation = told.generation
-            members = ",".join(map(str, told.workers))
-            self.say(f"works {told.generation} {members} at {told.store} batch {told.batch}")
-            said.put(pb.WorkRequest(generation=told.generation, joined=True, idle_seconds=0.01, **WHO))
-            for report in self.reports(told.generation):
+        if response.generation > self.generation:
+            self.generation = response.generation
+            members = ",".join(map(str, response.workers))
+            self.say(f"works {response.generation} {members} at {response.store} batch {response.batch}")
+            said.put(pb.WorkRequest(generation=response.generation, joined=True, idle_seconds=0.01, **WHO))
+            for report in self.reports(response.generation):
                 said.put(report)
 
     def reports(self, generation: int) -> Iterator[pb.WorkRequest]:

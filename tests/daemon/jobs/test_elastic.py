@@ -26,11 +26,11 @@ def queue(node: Node) -> Iterator[QueueNode]:
     """One device; elastic jobs are stretched at once."""
     with queue_node(node, devices=1) as made:
         made.start()
-        stretch(made, 100, 100)
+        set_elastic_times(made, 100, 100)
         yield made
 
 
-def stretch(queue: QueueNode, wait_ms: int, idle_ms: int) -> None:
+def set_elastic_times(queue: QueueNode, wait_ms: int, idle_ms: int) -> None:
     spec = pb.Queue(name="default")
     for span, given in ((spec.elastic_wait, wait_ms), (spec.elastic_idle, idle_ms), (spec.min_run, 1)):
         span.FromMilliseconds(given)
@@ -44,7 +44,7 @@ def gpus(queue: QueueNode, name: str) -> int:
     return made.devices[0].min_milli
 
 
-def test_an_elastic_slice_grows_when_nothing_happens_and_shrinks_for_who_waits(queue: QueueNode) -> None:
+def test_an_elastic_slice_grows_when_nothing_happens_and_shrinks_for_a_waiting_job(queue: QueueNode) -> None:
     bounds = pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=1000)
     (job_id,) = queue.submit(STAYS, 250, elastic=bounds)
     name = f"j-{job_id}"
@@ -55,13 +55,13 @@ def test_an_elastic_slice_grows_when_nothing_happens_and_shrinks_for_who_waits(q
     queue.until(other, "running")
     assert gpus(queue, name) <= 400
     assert queue.node.get(name).devices[0].mem_max_bytes == memory
-    stretch(queue, 100, 3_600_000)
+    set_elastic_times(queue, 100, 3_600_000)
     (queue.work / "other").touch()
     queue.ended(other)
     size = gpus(queue, name)
     queue.restart(signal.SIGKILL)
     assert gpus(queue, name) == size == queue.get(job_id).gpus_milli, "the next daemon goes on with this size"
-    stretch(queue, 100, 100)
+    set_elastic_times(queue, 100, 100)
     eventually(lambda: gpus(queue, name) == 1000, "its growth")
     (queue.work / "go").touch()
     job = queue.ended(job_id)
@@ -142,20 +142,20 @@ def test_an_eager_queue_starts_it_with_all_that_it_can_use(queue: QueueNode) -> 
     eventually(lambda: working(queue) == "0,1,2,3", f"four: {queue.written('log')}")
     queue.restart(signal.SIGKILL)
     assert queue.get(job_id).workers == 4 and queue.get(other).state == "pending"
-    assert "job.resized" not in queue.node.kinds(), "it was started so, and gives nothing to who has waited"
+    assert "job.resized" not in queue.node.event_kinds(), "it was started so, and gives nothing to who has waited"
     (queue.work / "done").touch()
     assert queue.ended(job_id).state == queue.ended(other).state == "completed"
 
 
 def test_a_worker_that_fails_is_replaced_as_often_as_the_job_may_be_tried(queue: QueueNode) -> None:
-    stretch(queue, 100, 3_600_000)
+    set_elastic_times(queue, 100, 3_600_000)
     job_id = submit(queue, 2, 2, retries=1)
     eventually(lambda: working(queue) == "0,1", "both")
     (queue.work / "fail-1").touch()
     eventually(lambda: working(queue) == "0,2", "another one")
     assert queue.get(job_id).attempt == 1
     (queue.work / "fail-0").touch()
-    eventually(lambda: "job.retried" in queue.node.kinds(), "its end: the next try begins from the start")
+    eventually(lambda: "job.retried" in queue.node.event_kinds(), "its end: the next try begins from the start")
     assert queue.node.names() == []
 
 
@@ -170,7 +170,7 @@ def test_one_that_fails_with_no_try_left_ends_the_job(queue: QueueNode) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "requeue"])
-def test_all_workers_end_when_the_job_is_told_to(queue: QueueNode, how: str) -> None:
+def test_all_workers_end_when_the_job_is_ordered_to(queue: QueueNode, how: str) -> None:
     job_id = submit(queue, 2, 2)
     eventually(lambda: working(queue) == "0,1", "both")
     queue.restart(signal.SIGKILL)

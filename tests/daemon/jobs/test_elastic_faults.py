@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
-from tests.daemon.jobs.test_elastic import lines, pids, stretch, submit, working
+from tests.daemon.jobs.test_elastic import lines, pids, set_elastic_times, submit, working
 from tests.daemon.jobs.test_queue_live import refused
 from tests.daemon.node import Node, eventually
 from vgpud.core.elastic.worker_group import WorkerEvent, WorkerGroup
@@ -33,7 +33,7 @@ def queue(node: Node) -> Iterator[QueueNode]:
     """One device; nothing is stretched by itself."""
     with queue_node(node, devices=1) as made:
         made.start()
-        stretch(made, LONG_MS, LONG_MS)
+        set_elastic_times(made, LONG_MS, LONG_MS)
         yield made
 
 
@@ -112,7 +112,7 @@ def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: Queu
     assert queue.ended(job_id).state == "completed"
 
 
-def test_one_that_was_to_be_begun_anew_is_not_when_its_room_is_given_away(queue: QueueNode) -> None:
+def test_one_that_was_to_be_begun_again_is_not_when_its_capacity_is_given_away(queue: QueueNode) -> None:
     job_id = submit(queue, 1, 3, milli=100)
     eventually(lambda: working(queue) == "0", "the first")
 
@@ -135,13 +135,13 @@ def test_one_that_was_to_be_begun_anew_is_not_when_its_room_is_given_away(queue:
     queue.start()
     eventually(lambda: working(queue) == "0,1", "two")
     eventually(lambda: sorted(queue.node.names()) == [f"j-{job_id}-0", f"j-{job_id}-1"], "their slices alone")
-    assert "job.resize_failed" not in queue.node.kinds()
+    assert "job.resize_failed" not in queue.node.event_kinds()
     (queue.work / "done").touch()
     assert queue.ended(job_id).state == "completed"
     assert 3 not in pids(queue)
 
 
-def test_a_worker_that_fails_while_nobody_looks_is_replaced_then(queue: QueueNode) -> None:
+def test_a_worker_that_fails_while_no_daemon_looks_is_replaced_then(queue: QueueNode) -> None:
     job_id = submit(queue, 2, 2, retries=1)
     eventually(lambda: working(queue) == "0,1", "both")
     queue.node.stop(signal.SIGKILL)
@@ -166,8 +166,8 @@ def test_when_all_have_gone_with_the_machine_the_job_is_tried_from_its_beginning
         (begun.parent / "result").unlink()
     (jobs / ".boot").write_text("another")
     queue.start()
-    eventually(lambda: "job.retried" in queue.node.kinds(), "its next try")
-    assert "job.worker_failed" not in queue.node.kinds()
+    eventually(lambda: "job.retried" in queue.node.event_kinds(), "its next try")
+    assert "job.worker_failed" not in queue.node.event_kinds()
     assert any("restarted" in text for text in queue.node.messages("job.retried"))
     assert queue.node.names() == []
     assert queue.get(job_id).state == "pending"
@@ -195,7 +195,7 @@ def test_a_straggler_is_replaced_first_and_leaves_after(queue: QueueNode) -> Non
     assert queue.ended(job_id).state == "completed"
 
 
-def test_nobody_comes_beside_a_straggler_beyond_the_limit_of_its_queue(queue: QueueNode) -> None:
+def test_no_worker_joins_a_straggler_beyond_the_limit_of_its_queue(queue: QueueNode) -> None:
     queue.queues.SetQueue(pb.SetQueueRequest(queue=pb.Queue(name="default", limit_milli=600)))
     (queue.work / "slow-1").touch()
     job_id = submit(queue, 3, 3, env={"REPORTS": "100"})
@@ -206,7 +206,7 @@ def test_nobody_comes_beside_a_straggler_beyond_the_limit_of_its_queue(queue: Qu
     assert queue.ended(job_id).state == "completed"
 
 
-def test_the_queue_counts_who_comes_to_take_a_stragglers_place(queue: QueueNode) -> None:
+def test_the_queue_counts_a_worker_that_takes_a_stragglers_place(queue: QueueNode) -> None:
     """Also one that never begins to work."""
     for name in ("slow-1", "mute-3"):
         (queue.work / name).touch()
@@ -216,13 +216,13 @@ def test_the_queue_counts_who_comes_to_take_a_stragglers_place(queue: QueueNode)
     (wide,), (narrow,) = queue.submit(script, 300), queue.submit(script, 200)
     queue.until(narrow, "running")
     assert queue.get(wide).state == "pending"
-    assert "job.start_failed" not in queue.node.kinds(), "what it has is not given to others"
+    assert "job.start_failed" not in queue.node.event_kinds(), "what it has is not given to others"
     for name in ("go", "done"):
         (queue.work / name).touch()
     assert {queue.ended(one).state for one in (job_id, wide, narrow)} == {"completed"}
 
 
-def test_where_workers_are_is_told_to_a_queue_that_knows_another_place(queue: QueueNode) -> None:
+def test_where_workers_are_is_reported_to_a_queue_that_knows_another_place(queue: QueueNode) -> None:
     """The former daemon was killed between the end of a straggler and what the queue heard of it."""
     job_id = submit(queue, 1, 2)
     eventually(lambda: working(queue) == "0", "the first")
@@ -285,12 +285,12 @@ def test_what_a_program_reports_is_shown(queue: QueueNode) -> None:
     (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 200)
     queue.until(job_id, "running")
 
-    def told() -> float:
+    def report_speed() -> float:
         said = pb.ReportProgressRequest(job_id=job_id, attempt=1, samples=640, seconds=1.0, steps=10)
         queue.jobs.ReportProgress(said)
         return queue.get(job_id).samples_per_second
 
-    assert eventually(told, "its speed") > 0
+    assert eventually(report_speed, "its speed") > 0
     later = pb.ReportProgressRequest(job_id=job_id, attempt=2, samples=1, seconds=1.0)
     assert refused(lambda: queue.jobs.ReportProgress(later))[0] is grpc.StatusCode.FAILED_PRECONDITION
     (queue.work / "go").touch()
@@ -308,7 +308,7 @@ def test_what_a_program_reports_is_shown(queue: QueueNode) -> None:
         ({"seconds": 1.0, "waited_seconds": 2.0}, grpc.StatusCode.INVALID_ARGUMENT),
     ],
 )
-def test_a_stream_of_nobody_ends_at_once(queue: QueueNode, said: dict[str, object], code: grpc.StatusCode) -> None:
+def test_a_stream_of_no_worker_ends_at_once(queue: QueueNode, said: dict[str, object], code: grpc.StatusCode) -> None:
     job_id = submit(queue, 1, 2)
     eventually(lambda: working(queue) == "0", "the first")
     first = pb.WorkRequest(**({"job_id": job_id, "attempt": 1, "worker": 0, "generation": 1} | said))  # type: ignore[arg-type]
@@ -324,11 +324,11 @@ def test_the_trail_of_a_job_outlives_the_daemon(queue: QueueNode) -> None:
     queue.ended(job_id)
     queue.restart(signal.SIGTERM)
     store = Store(queue.node.state)
-    kinds = [note.kind for note in ElasticStore(store).notes(job_id)]
+    note_kinds = [note.kind for note in ElasticStore(store).notes(job_id)]
     store.close()
-    assert kinds[0] == "job.started"
-    assert kinds[-1] == "job.completed"
-    assert "job.workers" in kinds
+    assert note_kinds[0] == "job.started"
+    assert note_kinds[-1] == "job.completed"
+    assert "job.workers" in note_kinds
 
 
 def test_what_an_autoscaler_has_learnt_outlives_the_daemon(queue: QueueNode) -> None:

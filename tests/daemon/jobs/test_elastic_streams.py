@@ -65,7 +65,7 @@ class Jobs:
         return mailbox
 
 
-async def told(mailbox: Mailbox) -> Membership | Denied | None:
+async def take_message(mailbox: Mailbox) -> Membership | Denied | None:
     return await asyncio.wait_for(mailbox.take(), 10)
 
 
@@ -78,7 +78,7 @@ def alone(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]
 
 
 @alone
-async def test_a_membership_is_told_when_the_disk_has_it() -> None:
+async def test_a_membership_is_sent_when_the_disk_has_it() -> None:
     jobs = Jobs(1)
     jobs.disk.clear()
     mailbox = jobs.hello(0)
@@ -86,14 +86,14 @@ async def test_a_membership_is_told_when_the_disk_has_it() -> None:
     assert mailbox._message is None
     assert jobs.saved and jobs.saved[-1] and group_record.parse(jobs.saved[-1]).generation == 1
     jobs.disk.set()
-    assert await told(mailbox) == Membership(1, (0,), reason="all started workers are ready")
+    assert await take_message(mailbox) == Membership(1, (0,), reason="all started workers are ready")
 
 
 @alone
 async def test_a_disk_that_is_full_does_not_keep_workers_apart() -> None:
     jobs = Jobs(1)
     jobs.full = True
-    assert isinstance(await told(jobs.hello(0)), Membership)
+    assert isinstance(await take_message(jobs.hello(0)), Membership)
 
 
 @alone
@@ -101,20 +101,20 @@ async def test_another_stream_of_a_worker_takes_the_place_of_the_first() -> None
     jobs = Jobs(1)
     first = jobs.hello(0)
     second = jobs.hello(0, 1)
-    assert await told(first) is None
+    assert await take_message(first) is None
     jobs.elastic.close_stream(first)
-    assert isinstance(await told(second), Membership)
+    assert isinstance(await take_message(second), Membership)
     jobs.elastic.hear(ProgressReport(1, 1, 0, generation=1, has_lost_peers=True))
-    assert isinstance(await told(second), Membership)
+    assert isinstance(await take_message(second), Membership)
 
 
 @alone
 async def test_streams_end_with_their_attempt() -> None:
     jobs = Jobs(1)
     mailbox = jobs.hello(0)
-    await told(mailbox)
+    await take_message(mailbox)
     jobs.elastic.forget(1)
-    denied = await told(mailbox)
+    denied = await take_message(mailbox)
     assert isinstance(denied, Denied) and "attempt 1 of job 1 has ended" in denied.message
     assert jobs.saved[-1] is None
     jobs.job.state = JobState.COMPLETED
@@ -126,7 +126,7 @@ async def test_memberships_without_end_leave_no_timers_behind() -> None:
     jobs = Jobs(1)
     loop = asyncio.get_running_loop()
     for generation in range(200):
-        await told(jobs.hello(0, 2 * generation))
+        await take_message(jobs.hello(0, 2 * generation))
     timers = [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
     assert len(timers) < 10
 
@@ -134,7 +134,7 @@ async def test_memberships_without_end_leave_no_timers_behind() -> None:
 @alone
 async def test_after_a_failure_later_deadlines_are_still_met() -> None:
     jobs = Jobs(1)
-    await told(jobs.hello(0))
+    await take_message(jobs.hello(0))
     group = jobs.elastic.group(jobs.job)
     assert group and group.deadlines
     group.limit(Deadline.LOST, 1, 0)

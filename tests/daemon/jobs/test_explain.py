@@ -27,7 +27,7 @@ ANN, BEN = 1000, 1001
 MINUTE_NS = 60 * SECOND_NS
 
 
-class Desk(Shell):
+class Explainer(Shell):
     """A machine with one node, a trail of its notes, and who asks."""
 
     def __init__(self, devices: int = 1, **rules: object) -> None:
@@ -65,44 +65,49 @@ def texts(facts: Sequence[tuple[str, str]], kind: str) -> list[str]:
 
 
 def test_notifications_that_failed_are_shown_after_the_end_as_well() -> None:
-    desk = Desk()
-    job_id = desk.submit(spec())
+    explainer = Explainer()
+    job_id = explainer.submit(spec())
     trail = [Fact(n, "job.notify_failed", f"the webhook did not answer {n}") for n in range(7)]
     said = [f"the webhook did not answer {n}" for n in range(2, 7)]
-    assert texts(desk.ask(job_id, trail=trail), "anomaly") == said
-    desk.end(job_id)
-    assert texts(desk.ask(job_id, trail=trail), "anomaly") == said
+    assert texts(explainer.ask(job_id, trail=trail), "anomaly") == said
+    explainer.end(job_id)
+    assert texts(explainer.ask(job_id, trail=trail), "anomaly") == said
 
 
-def test_one_that_waits_is_told_why_and_what_would_help() -> None:
-    desk = Desk()
-    desk.submit(spec(0.5, 60 * GIB))
-    job_id = desk.submit(spec(0.75, 30 * GIB))
-    facts = desk.ask(job_id)
+def test_one_that_waits_reads_why_and_what_would_help() -> None:
+    explainer = Explainer()
+    explainer.submit(spec(0.5, 60 * GIB))
+    job_id = explainer.submit(spec(0.75, 30 * GIB))
+    facts = explainer.ask(job_id)
     assert facts[0] == (
         "queue",
         "no device has 0.75 GPU and 30GiB free: device 0 of n1 has most, 0.5 and 20GiB; place 1 in queue default",
     )
     assert texts(facts, "help") == [], "neither less time nor less memory alone would do"
-    assert texts(desk.ask(desk.submit(spec(0.5, 30 * GIB))), "help") == ["with --mem 20G it would start now"]
-    assert texts(desk.ask(desk.submit(spec(0.75, 20 * GIB))), "help") == ["with --gpus 0.5 it would start now"]
+    assert texts(explainer.ask(explainer.submit(spec(0.5, 30 * GIB))), "help") == ["with --mem 20G it would start now"]
+    assert texts(explainer.ask(explainer.submit(spec(0.75, 20 * GIB))), "help") == [
+        "with --gpus 0.5 it would start now"
+    ]
     assert [kind for kind, _ in facts] == ["queue", "estimate", "size", "estimate"]
 
 
 def test_what_helps_is_true() -> None:
     """Each piece of advice, followed, starts the job."""
-    desk = Desk(2)
-    desk.submit(spec(0.7, 50 * GIB))
-    desk.submit(spec(0.6, 50 * GIB))
-    gang = desk.submit(replace(spec(0.4, 8 * GIB), members=3))
-    assert texts(desk.ask(gang), "help")[-1] == "one member alone would start now"
+    explainer = Explainer(2)
+    explainer.submit(spec(0.7, 50 * GIB))
+    explainer.submit(spec(0.6, 50 * GIB))
+    gang = explainer.submit(replace(spec(0.4, 8 * GIB), members=3))
+    assert texts(explainer.ask(gang), "help")[-1] == "one member alone would start now"
     pinned = ask(400, device_uuids=("n1/0",), mem_min_bytes=GIB, mem_max_bytes=GIB)
-    named = desk.submit(JobSpec(pinned, uid=ANN))
-    assert texts(desk.ask(named), "help") == [
+    named = explainer.submit(JobSpec(pinned, uid=ANN))
+    assert texts(explainer.ask(named), "help") == [
         "without --device it would start now",
         "with --gpus 0.3 it would start now",
     ]
-    assert desk.state(desk.submit(JobSpec(replace(pinned, spec=replace(pinned.spec, gpus_milli=300))))) == "running"
+    assert (
+        explainer.state(explainer.submit(JobSpec(replace(pinned, spec=replace(pinned.spec, gpus_milli=300)))))
+        == "running"
+    )
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -114,15 +119,15 @@ def test_what_helps_is_true() -> None:
 def test_whatever_helps_starts_it(rows: list[tuple[int, int]], wanted: tuple[int, int], elastic: bool) -> None:
     """Jobs of twentieths of a device and GiB: each piece of advice, followed in the same world, is true."""
 
-    def world() -> tuple[Desk, int]:
-        desk = Desk(2)
+    def world() -> tuple[Explainer, int]:
+        explainer = Explainer(2)
         for twentieths, gib in rows:
-            desk.submit(spec(twentieths / 20, gib * GIB))
+            explainer.submit(spec(twentieths / 20, gib * GIB))
         made = spec(wanted[0] / 20, wanted[1] * GIB)
-        return desk, desk.submit(replace(made, elastic=Elastic(wanted[0] * 50, 1000)) if elastic else made)
+        return explainer, explainer.submit(replace(made, elastic=Elastic(wanted[0] * 50, 1000)) if elastic else made)
 
-    desk, job_id = world()
-    for text in texts(desk.ask(job_id), "help"):
+    explainer, job_id = world()
+    for text in texts(explainer.ask(job_id), "help"):
         found = re.fullmatch(r"with --(gpus|mem) ([\d.]+?)(G|\.\.1)? it would start now", text)
         assert found, text
         gpus, gib = (float(found[2]), wanted[1]) if found[1] == "gpus" else (wanted[0] / 20, int(found[2]))
@@ -134,12 +139,12 @@ def test_whatever_helps_starts_it(rows: list[tuple[int, int]], wanted: tuple[int
 
 
 def test_a_quota_and_who_is_before_it() -> None:
-    desk = Desk(2, limit_milli=1000)
-    desk.submit(spec(0.75))
-    limited = desk.ask(desk.submit(spec(0.5)))
+    explainer = Explainer(2, limit_milli=1000)
+    explainer.submit(spec(0.75))
+    limited = explainer.ask(explainer.submit(spec(0.5)))
     assert "its limit of 1 GPUs" in limited[0][1]
     assert texts(limited, "help") == ["with --gpus 0.25 it would start now"]
-    strict = Desk(1, strict=True)
+    strict = Explainer(1, strict=True)
     strict.submit(spec(0.75, time_limit_ns=10 * MINUTE_NS))
     strict.submit(spec(1))
     behind = strict.ask(strict.submit(spec(0.25)))
@@ -148,42 +153,42 @@ def test_a_quota_and_who_is_before_it() -> None:
 
 
 def test_a_held_one() -> None:
-    desk = Desk()
-    job_id = desk.submit(spec(), held=True)
-    assert texts(desk.ask(job_id), "help") == [f"vgpu job release {job_id} lets it wait for free capacity"]
+    explainer = Explainer()
+    job_id = explainer.submit(spec(), held=True)
+    assert texts(explainer.ask(job_id), "help") == [f"vgpu job release {job_id} lets it wait for free capacity"]
 
 
-def test_elastic_jobs_give_room_to_who_has_waited() -> None:
-    desk = Desk()
-    desk.submit(replace(spec(0.25), elastic=Elastic(250, 1000)))
-    desk.sleep(61)
-    assert desk.job(1).spec.ask.spec.gpus_milli == 1000
-    job_id = desk.submit(spec(0.5))
-    desk.sleep(10)
-    (text, *_) = texts(desk.ask(job_id), "help")
+def test_elastic_jobs_give_capacity_to_a_job_that_has_waited() -> None:
+    explainer = Explainer()
+    explainer.submit(replace(spec(0.25), elastic=Elastic(250, 1000)))
+    explainer.sleep(61)
+    assert explainer.job(1).spec.ask.spec.gpus_milli == 1000
+    job_id = explainer.submit(spec(0.5))
+    explainer.sleep(10)
+    (text, *_) = texts(explainer.ask(job_id), "help")
     assert text == "elastic jobs can give 0.75 GPU, and do when it has waited 30 s: in 20 s"
-    assert texts(desk.ask(1), "size")[0].startswith(
+    assert texts(explainer.ask(1), "size")[0].startswith(
         "1 GPU of 0.25..1: grows while capacity is idle, shrinks when other"
     )
-    (resized,) = texts(desk.ask(1), "resize")
+    (resized,) = texts(explainer.ask(1), "resize")
     assert "0.25" in resized or "idle" in resized
 
 
 def test_the_memory_of_an_elastic_job_is_the_same_at_each_size() -> None:
     """It said that a quarter of the device's memory is the same part of it as the whole GPU that the job has."""
-    desk = Desk()
-    desk.submit(replace(spec(), ask=ask(250), elastic=Elastic(250, 1000)))
-    desk.sleep(61)
-    assert desk.job(1).spec.ask.spec.gpus_milli == 1000
-    assert texts(desk.ask(1), "size")[0].endswith("of memory, whatever its size")
+    explainer = Explainer()
+    explainer.submit(replace(spec(), ask=ask(250), elastic=Elastic(250, 1000)))
+    explainer.sleep(61)
+    assert explainer.job(1).spec.ask.spec.gpus_milli == 1000
+    assert texts(explainer.ask(1), "size")[0].endswith("of memory, whatever its size")
 
 
 def test_one_that_runs() -> None:
-    desk = Desk(2)
+    explainer = Explainer(2)
     predicted = Predicted("net:make", "h200", (0.5, 0.4, 0.6), (0, 0, 0), (8 * GIB, 7 * GIB, 9 * GIB))
     launch = Launch(ANN, ANN, (), ("x",), "", "/", (), 0, (), "/l", prediction=predicted)
-    job_id = desk.submit(replace(spec(), run=launch))
-    facts = desk.ask(job_id)
+    job_id = explainer.submit(replace(spec(), run=launch))
+    facts = explainer.ask(job_id)
     assert [kind for kind, _ in facts] == ["device", "neighbour", "size", "prediction", "estimate"]
     assert facts[0][1] == (
         "0.5 GPU on device 0 of n1: of 2 that fit, the one that is left with least (best-fit); 0.5 GPU and 72GiB are"
@@ -194,65 +199,65 @@ def test_one_that_runs() -> None:
         ("size", "0.5 GPU, as submitted; 8GiB of memory, as submitted"),
         ("prediction", "net:make on h200: 50 % of it (40 % to 60 %) and 8GiB (7GiB to 9GiB) predicted"),
     ]
-    desk.send(Measured(job_id, 430))
-    assert texts(desk.ask(job_id), "prediction")[0].endswith("predicted; 43 % measured"), "nothing goes by it here"
+    explainer.send(Measured(job_id, 430))
+    assert texts(explainer.ask(job_id), "prediction")[0].endswith("predicted; 43 % measured"), "nothing goes by it here"
 
 
 def test_neighbours_of_others_have_neither_names_nor_owners() -> None:
-    desk = Desk(1)
-    own = desk.submit(spec(0.25, name="mine"))
-    desk.submit(spec(0.25, name="second"))
-    desk.submit(spec(0.25, uid=BEN, name="secret"))
+    explainer = Explainer(1)
+    own = explainer.submit(spec(0.25, name="mine"))
+    explainer.submit(spec(0.25, name="second"))
+    explainer.submit(spec(0.25, uid=BEN, name="secret"))
     share = Share("n1/0", 100, 100, GIB, GIB)
     made = Slice("theirs", "u", 1, Spec(100), (share,), False, BEN, 0)
-    desk.known.slices["theirs"] = made
-    assert texts(desk.ask(own), "neighbour") == [
+    explainer.known.slices["theirs"] = made
+    assert texts(explainer.ask(own), "neighbour") == [
         "job 2 (second) has 0.25 GPU and 8GiB of device 0",
         "job 3 has 0.25 GPU and 8GiB of device 0",
         "a slice that is no job's has 0.1 GPU of device 0",
     ]
-    said = str(desk.ask(own))
+    said = str(explainer.ask(own))
     assert "secret" not in said and "theirs" not in said and str(BEN) not in said
-    admin = texts(desk.ask(own, None), "neighbour")
+    admin = texts(explainer.ask(own, None), "neighbour")
     assert "job 3 (secret) has" in admin[1] and "slice theirs has" in admin[2]
 
 
 def test_many_neighbours_are_counted() -> None:
-    desk = Desk(1)
+    explainer = Explainer(1)
     for _ in range(NEIGHBOURS_MAX + 4):
-        desk.submit(spec(0.05, GIB))
-    assert texts(desk.ask(1), "neighbour")[-1] == "and 3 more"
+        explainer.submit(spec(0.05, GIB))
+    assert texts(explainer.ask(1), "neighbour")[-1] == "and 3 more"
 
 
 def test_estimates_say_what_they_go_by() -> None:
-    desk = Desk(1)
+    explainer = Explainer(1)
     for minutes in (10, 12, 14):
-        job_id = desk.submit(spec(1))
-        desk.sleep(minutes * 60)
-        desk.end(job_id)
-    job_id = desk.submit(spec(1))
-    desk.sleep(120)
-    assert texts(desk.ask(job_id), "estimate") == [
+        job_id = explainer.submit(spec(1))
+        explainer.sleep(minutes * 60)
+        explainer.end(job_id)
+    job_id = explainer.submit(spec(1))
+    explainer.sleep(120)
+    assert texts(explainer.ask(job_id), "estimate") == [
         "the last 3 jobs with the same command and size took about 12 min, four of five between 10 min and 28 min",
         "it has run 2 min, so about 10 min are left",
     ]
-    desk.sleep(1200)
-    assert texts(desk.ask(job_id), "estimate")[-1] == "it has run 22 min"
-    desk.end(job_id)
-    assert texts(desk.ask(job_id), "estimate") == ["it ran 22 min; about 12 min, at most 28 min was expected"]
-    told = desk.submit(spec(1, duration_ns=MINUTE_NS))
-    assert texts(desk.ask(told), "estimate")[0] == "its user expects 1 min, and the queue goes by that"
+    explainer.sleep(1200)
+    assert texts(explainer.ask(job_id), "estimate")[-1] == "it has run 22 min"
+    explainer.end(job_id)
+    assert texts(explainer.ask(job_id), "estimate") == ["it ran 22 min; about 12 min, at most 28 min was expected"]
+    declared_id = explainer.submit(spec(1, duration_ns=MINUTE_NS))
+    assert texts(explainer.ask(declared_id), "estimate")[0] == "its user expects 1 min, and the queue goes by that"
 
 
 def test_what_is_wrong_comes_first_of_one_that_runs() -> None:
-    desk = Desk(1)
-    job_id = desk.submit(spec())
+    explainer = Explainer(1)
+    job_id = explainer.submit(spec())
     trail = [
         Fact(5, "job.started", "there"),
         Fact(6, "job.anomaly", "old"),
         Fact(9, "job.anomaly", "now"),
     ]
-    facts = desk.facts(job_id, ANN, trail, ["now"])
+    facts = explainer.facts(job_id, ANN, trail, ["now"])
     assert [(fact.at_ns, fact.kind, fact.text) for fact in facts[:3]] == [
         (-1, "anomaly", "now"),
         (6, "anomaly", "old"),
@@ -262,19 +267,19 @@ def test_what_is_wrong_comes_first_of_one_that_runs() -> None:
 
 @pytest.mark.parametrize("kind", ["job.resized", "job.preempted", "job.anomaly"])
 def test_of_a_long_trail_the_last_ones(kind: str) -> None:
-    desk = Desk(1)
-    job_id = desk.submit(spec())
+    explainer = Explainer(1)
+    job_id = explainer.submit(spec())
     trail = [Fact(i, kind, f"number {i}") for i in range(100)]
-    found = [fact for fact in desk.facts(job_id, ANN, trail) if fact.text.startswith("number")]
+    found = [fact for fact in explainer.facts(job_id, ANN, trail) if fact.text.startswith("number")]
     assert 3 <= len(found) <= 5 and found[-1].at_ns == 99
 
 
 def test_one_that_has_ended_and_is_known_by_the_store_alone() -> None:
-    desk = Desk(1)
+    explainer = Explainer(1)
     job = Job(77, spec(), 0, executed_ns=MINUTE_NS)
     job.state = job.state.FAILED
     job.reason = "it ended with exit code 3"
-    facts = explain(desk.machine, desk.known, job, Known(Facts(), [], (), 0, ANN))
+    facts = explain(explainer.machine, explainer.known, job, Known(Facts(), [], (), 0, ANN))
     assert [(fact.kind, fact.text) for fact in facts] == [
         ("queue", "it ended with exit code 3"),
         ("size", "0.5 GPU, as submitted; 8GiB of memory, as submitted"),
@@ -282,14 +287,14 @@ def test_one_that_has_ended_and_is_known_by_the_store_alone() -> None:
     ]
 
 
-def test_who_waits_for_memory_starts_when_somebody_ends() -> None:
-    desk = Desk(1)
-    desk.submit(spec(0.25, 60 * GIB, time_limit_ns=100 * SECOND_NS))
-    job_id = desk.submit(spec(0.25, 30 * GIB))
-    assert texts(desk.ask(job_id), "estimate")[0] == "it is expected to start in about 1 min 40 s"
-    desk.sleep(40)
-    assert texts(desk.ask(job_id), "estimate")[0] == "it is expected to start in about 1 min"
-    unknown = Desk(1)
+def test_a_job_that_waits_for_memory_starts_when_another_ends() -> None:
+    explainer = Explainer(1)
+    explainer.submit(spec(0.25, 60 * GIB, time_limit_ns=100 * SECOND_NS))
+    job_id = explainer.submit(spec(0.25, 30 * GIB))
+    assert texts(explainer.ask(job_id), "estimate")[0] == "it is expected to start in about 1 min 40 s"
+    explainer.sleep(40)
+    assert texts(explainer.ask(job_id), "estimate")[0] == "it is expected to start in about 1 min"
+    unknown = Explainer(1)
     unknown.submit(spec(0.25, 60 * GIB))
     (first, *_) = texts(unknown.ask(unknown.submit(spec(0.25, 30 * GIB))), "estimate")
     assert first == "its start is not known, because the durations of the jobs before it are not"

@@ -22,13 +22,13 @@ def job_of(uid: int) -> Job:
 
 class Notes:
     def __init__(self) -> None:
-        self.told: list[tuple[int, str]] = []
+        self.entries: list[tuple[int, str]] = []
 
     def note(self, kind: str, job: Job, text: str) -> None:
-        self.told.append((job.spec.uid, text))
+        self.entries.append((job.spec.uid, text))
 
 
-def test_one_users_slow_notifications_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_users_slow_notifications_delay_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three users whose webhooks never answer, with as many notifications as they may have; and then another user's."""
     notes = Notes()
 
@@ -59,6 +59,6 @@ def test_one_users_slow_notifications_keep_nobody_waiting(tmp_path: Path, monkey
         notifier.close()
 
     asyncio.run(use())
-    assert (9, "quick") in notes.told
-    left_out = [uid for uid, text in notes.told if text.endswith("was left out")]
+    assert (9, "quick") in notes.entries
+    left_out = [uid for uid, text in notes.entries if text.endswith("was left out")]
     assert set(left_out) == {1, 2, 3}, "what no user can use up is left"

@@ -28,10 +28,10 @@ class Notes:
     """Port: what was noted."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.entries: list[tuple[str, str]] = []
 
     def note(self, kind: str, job: Job, text: str) -> None:
-        self.told.append((kind, text))
+        self.entries.append((kind, text))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def notified(folder: Path, notice: NoticeTo) -> list[tuple[str, str]]:
 
     asyncio.run(asyncio.wait_for(run(), 120))
     assert [path.name for path in (folder / "notices").iterdir() if path.name != ".boot"] == []
-    return notes.told
+    return notes.entries
 
 
 def test_a_command_runs_as_the_user_with_the_jobs_fields(folder: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_command_that_fails_is_noted(folder: Path) -> None:
 
 def test_a_command_that_does_not_end_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "DEADLINE_S", 0.2)
-    (told,) = notified(folder, NoticeTo(command=("/bin/sh", "-c", "trap '' TERM; sleep 600 & sleep 600")))
-    assert told == ("job.notify_failed", "/bin/sh was ended after 0 s")
+    (notification,) = notified(folder, NoticeTo(command=("/bin/sh", "-c", "trap '' TERM; sleep 600 & sleep 600")))
+    assert notification == ("job.notify_failed", "/bin/sh was ended after 0 s")
 
 
 def test_a_webhook_gets_the_fields_as_json(folder: Path) -> None:

@@ -54,13 +54,13 @@ class Jobs:
             of=lambda job: [made for made in state.slices.values() if made.job_id == job.job_id]
         )
         self.store = JobStore(Store(directory))
-        self.told: list[qe.Event] = []
+        self.queue_events: list[qe.Event] = []
         self.notes: list[tuple[str, str]] = []
         self.groups: dict[int, LiveGroup] = {}
         self.elastic: Any = SimpleNamespace(group=lambda job: self.groups.get(job.job_id))
 
     def enqueue_event(self, event: qe.Event) -> None:
-        self.told.append(event)
+        self.queue_events.append(event)
 
     def note(self, kind: str, job: Job, text: str) -> None:
         self.notes.append((kind, text))
@@ -112,19 +112,19 @@ def pass_time(jobs: Jobs, progress: ProgressMonitor, seconds: int, **used_milli:
         progress.tick()
 
 
-def test_what_a_job_uses_is_told_after_a_minute_in_steps(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_what_a_job_uses_is_reported_after_a_minute_in_steps(jobs: Jobs, progress: ProgressMonitor) -> None:
     progress.see(jobs.add(1))
     pass_time(jobs, progress, 60, j_1=0)
-    assert jobs.told == [], "it has not begun to use its device"
+    assert jobs.queue_events == [], "it has not begun to use its device"
     pass_time(jobs, progress, 60, j_1=420)
-    assert jobs.told == []
+    assert jobs.queue_events == []
     pass_time(jobs, progress, 10, j_1=420)
-    assert jobs.told == [qe.Measured(1, 450)]
+    assert jobs.queue_events == [qe.Measured(1, 450)]
     assert progress.measured_milli(1) == 450
     pass_time(jobs, progress, 1200, j_1=430)
-    assert len(jobs.told) == 1, "nothing has changed"
+    assert len(jobs.queue_events) == 1, "nothing has changed"
     pass_time(jobs, progress, 1200, j_1=800)
-    assert jobs.told[1:] == [qe.Measured(1, 800)]
+    assert jobs.queue_events[1:] == [qe.Measured(1, 800)]
     assert FIRST_LOOK_NS == 60 * SECOND_NS
 
 
@@ -145,31 +145,35 @@ def test_a_look_costs_as_much_as_there_are_jobs_and_not_their_square(jobs: Jobs,
     assert 0 < asked[0] < 10 * count
 
 
-def test_nobody_is_told_where_jobs_are_not_placed_by_it(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_it_is_not_reported_where_jobs_are_not_placed_by_it(jobs: Jobs, progress: ProgressMonitor) -> None:
     progress.see(jobs.add(1, kind=""))
     pass_time(jobs, progress, 180, j_1=420)
-    assert jobs.told == []
+    assert jobs.queue_events == []
     assert progress.measured_milli(1) == 450
 
 
-def test_who_loses_beside_another_is_parted_and_that_is_remembered(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_a_job_that_loses_beside_another_is_separated_and_that_is_remembered(
+    jobs: Jobs, progress: ProgressMonitor
+) -> None:
     progress.see(jobs.add(1))
     pass_time(jobs, progress, 120, j_1=800)
     progress.see(jobs.add(2))
     pass_time(jobs, progress, 600, j_1=100, j_2=100)
-    assert not [told for told in jobs.told if isinstance(told, qe.PairLoses)], "how fast the second is, nobody knows"
+    assert not [event for event in jobs.queue_events if isinstance(event, qe.PairLoses)], (
+        "how fast the second is, nobody knows"
+    )
     jobs.jobs[2].spec = replace(jobs.jobs[2].spec, ask=replace(jobs.jobs[2].spec.ask, utilisation_milli=800))
     pass_time(jobs, progress, 300, j_1=100, j_2=100)
-    (lost,) = [told for told in jobs.told if isinstance(told, qe.PairLoses)]
+    (lost,) = [event for event in jobs.queue_events if isinstance(event, qe.PairLoses)]
     assert (lost.job_id, lost.other_id) == (2, 1)
     assert ElasticStore(jobs.store.database).pairs() == (("kind1", "kind2"),)
     next_one = Jobs.__new__(Jobs)
     next_one.__dict__ |= jobs.__dict__ | {"told": []}
     ProgressMonitor(next_one, jobs.elastic).start()  # type: ignore[arg-type]
-    assert next_one.told == [qe.PairsKnown((("kind1", "kind2"),))]
+    assert next_one.queue_events == [qe.PairsKnown((("kind1", "kind2"),))]
 
 
-def test_what_is_odd_is_told_to_its_owner(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_an_anomaly_is_reported_to_its_owner(jobs: Jobs, progress: ProgressMonitor) -> None:
     progress.see(jobs.add(1))
     pass_time(jobs, progress, 600, j_1=700)
     assert progress.anomalies_of(1) == ()
@@ -202,8 +206,8 @@ def test_an_autoscaler_is_fed_with_what_workers_say(jobs: Jobs, progress: Progre
             progress.add_report(ProgressReport(1, 1, worker, samples=100, seconds_ns=SECOND_NS, steps=10))
     pass_time(jobs, progress, 5, j_1_0=500, j_1_1=500)
     assert progress.rate(1) == 200
-    (wished,) = [told for told in jobs.told if isinstance(told, qe.Wished)]
-    assert wished.members > 2
+    (target,) = [event for event in jobs.queue_events if isinstance(event, qe.Wished)]
+    assert target.members > 2
     progress.save()
     kept = str(jobs.store.facts(1)["scaler"])
     assert "means" in kept
@@ -211,12 +215,12 @@ def test_an_autoscaler_is_fed_with_what_workers_say(jobs: Jobs, progress: Progre
     assert progress._restore_scaler(job).state() == progress._scalers[1].state()
 
 
-def test_nothing_is_wished_for_one_of_which_nothing_is_known(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_no_target_for_one_of_which_nothing_is_known(jobs: Jobs, progress: ProgressMonitor) -> None:
     job = workers(jobs)
     progress.see(job)
     progress.set_members(job, (0, 1))
     pass_time(jobs, progress, 60, j_1_0=0, j_1_1=0)
-    assert jobs.told == []
+    assert jobs.queue_events == []
 
 
 def test_without_a_word_it_goes_by_launches(jobs: Jobs, progress: ProgressMonitor) -> None:
@@ -224,7 +228,7 @@ def test_without_a_word_it_goes_by_launches(jobs: Jobs, progress: ProgressMonito
     progress.see(job)
     progress.set_members(job, (0, 1))
     pass_time(jobs, progress, 600, j_1_0=500, j_1_1=500)
-    assert [told for told in jobs.told if isinstance(told, qe.Wished)]
+    assert [event for event in jobs.queue_events if isinstance(event, qe.Wished)]
     assert progress.rate(1) > 0
 
 
@@ -276,16 +280,16 @@ def test_what_was_not_measured_alone_is_not_in_its_row(jobs: Jobs, progress: Pro
     assert (row.utilisation, row.step_ns, row.memory_bytes) == (0.4 if spoilt == "nonsense" else None, None, 3 << 20)
 
 
-def test_a_job_of_another_size_is_measured_anew(jobs: Jobs, progress: ProgressMonitor) -> None:
+def test_a_job_of_another_size_is_measured_again(jobs: Jobs, progress: ProgressMonitor) -> None:
     job = jobs.add(1)
     progress.see(job)
     pass_time(jobs, progress, 70, j_1=250)
     job.resized_ns = jobs.now_ns
     progress.see(job)
     pass_time(jobs, progress, 55, j_1=900)
-    assert jobs.told == [qe.Measured(1, 250)], "what it had before counts in its last minute"
+    assert jobs.queue_events == [qe.Measured(1, 250)], "what it had before counts in its last minute"
     pass_time(jobs, progress, 15, j_1=900)
-    assert jobs.told[1:] == [qe.Measured(1, 900)]
+    assert jobs.queue_events[1:] == [qe.Measured(1, 900)]
 
 
 def test_a_full_disk_costs_no_older_row(

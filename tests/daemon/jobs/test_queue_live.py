@@ -29,8 +29,8 @@ def test_a_job_runs_on_its_slice_and_completes(queue: QueueNode) -> None:
     assert (job.state, job.exit_code, job.attempt) == ("completed", 0, 1)
     assert queue.written(f"{job_id}.log") == f"{queue.node.socket(f'j-{job_id}')}\nof {job_id}\n"
     assert queue.node.names() == []
-    kinds = [kind for kind in queue.node.kinds() if kind.startswith("job.")]
-    assert kinds == ["job.started", "job.completed"]
+    event_kinds = [kind for kind in queue.node.event_kinds() if kind.startswith("job.")]
+    assert event_kinds == ["job.started", "job.completed"]
 
 
 def refused(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
@@ -63,9 +63,12 @@ def test_a_gang_has_a_slice_for_each_member(queue: QueueNode) -> None:
 
 
 def test_arrays_dependencies_and_holds(queue: QueueNode) -> None:
-    once_told = "until [ -e told ]; do sleep 0.05; done"  # not before the others are submitted
+    wait_for_file = "until [ -e told ]; do sleep 0.05; done"  # not before the others are submitted
     array = queue.submit(
-        f"{once_told}; echo $VGPU_ARRAY_INDEX >> array; test $VGPU_ARRAY_INDEX != 3", 200, array_first=1, array_last=3
+        f"{wait_for_file}; echo $VGPU_ARRAY_INDEX >> array; test $VGPU_ARRAY_INDEX != 3",
+        200,
+        array_first=1,
+        array_last=3,
     )
     assert len(array) == 3
     (any_end,) = queue.submit("cat array | wc -l > counted", 200, after=array, after_any=True)
@@ -99,7 +102,7 @@ def test_cancelled_and_timed_out_jobs_end_with_all_they_started(queue: QueueNode
     assert "cancelled" in text
 
 
-def test_one_without_room_says_why_and_starts_when_there_is(queue: QueueNode) -> None:
+def test_one_without_capacity_says_why_and_starts_when_there_is(queue: QueueNode) -> None:
     made = queue.node.create("direct", 2000)
     assert made.queue == "default"
     (job_id,) = queue.submit("true", 500)

@@ -75,7 +75,7 @@ def test_a_decision_to_start_that_was_saved_and_no_more_is_carried_out_once(queu
     assert queue.node.names() == []
 
 
-def test_one_that_was_told_to_end_is_told_again(queue: QueueNode) -> None:
+def test_one_that_was_ordered_to_end_is_ordered_again(queue: QueueNode) -> None:
     (job_id,) = queue.submit("sleep 1000", 500)
     (again,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran; while [ ! -e go ]; do sleep 0.02; done", 500)
     queue.until(job_id, "running")
@@ -94,7 +94,7 @@ def test_one_that_was_told_to_end_is_told_again(queue: QueueNode) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 9])
-def test_one_that_ends_because_the_former_daemon_told_it_to_is_started_anew(queue: QueueNode, code: int) -> None:
+def test_one_that_ends_because_the_former_daemon_stopped_it_is_started_again(queue: QueueNode, code: int) -> None:
     """It was to make room by SIGTERM, and takes its time; the daemon that told it is killed meanwhile. Who saves his
     state then exits with 0, and has not completed."""
     tidies = f'trap "sleep 1.5; exit {code}" TERM; while :; do sleep 0.05; done'
@@ -131,7 +131,7 @@ def test_what_cannot_be_started_fails_with_the_reason(queue: QueueNode) -> None:
     assert queue.node.names() == []
 
 
-def test_nobody_fills_the_daemons_memory(node: Node) -> None:
+def test_no_user_fills_the_daemons_memory(node: Node) -> None:
     with queue_node(node, jobs_per_user_max="5") as queue:
         queue.start()
         queue.submit("true", 100, hold=True, array_first=1, array_last=4)
@@ -208,7 +208,7 @@ class Suspending:
         return self.state.slices[name]
 
 
-def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gang_continues_as_a_whole_and_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "RESUME_S", 0.01)
     jobs = JobController.__new__(JobController)
     jobs._locks = JobLocks()

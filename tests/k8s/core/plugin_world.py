@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from vgpud.core import events as node_events
-from vgpud.core.model import ALL_DEVICES, Claim, Denied, Device, Policy, Share, Slice
+from vgpud.core.model import ALL_DEVICES, Claim, Denied, Device, Share, SiteLimits, Slice
 from vgpud.core.model import State as NodeState
 from vgpud.core.slices import invariants, machine
 from vgpud.k8s.core import plugin_events as ev
@@ -54,7 +54,7 @@ class World:
         )
         self.now_ns = 0
         self.node = NodeState()
-        self._node(node_events.Started(Policy(kubernetes_devices=(ALL_DEVICES,)), devices, (), ()))
+        self._node(node_events.Started(SiteLimits(kubernetes_devices=(ALL_DEVICES,)), devices, (), ()))
         self.max_milli = max_milli
         self.vgpud_is_there = self.watched = True
         self.logs: list[str] = []

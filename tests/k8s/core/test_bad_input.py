@@ -88,16 +88,16 @@ def test_of_a_claim_for_two_drivers_only_ours_is_prepared() -> None:
     assert [one["driver"] for one in world.status[0].devices] == ["gpu.vgpu.dev"]
 
 
-def test_a_claim_that_was_deleted_or_made_anew_since_it_was_allocated() -> None:
+def test_a_claim_that_was_deleted_or_made_again_since_it_was_allocated() -> None:
     world = ready()
     ref = half(world)
     world.remove(ref)
     assert world.prepare(ref).error == "claim team/half does not exist: it was deleted before its pod started"
-    anew = half(world)
+    new_claim = half(world)
     assert world.prepare(ref).error == (
         f"claim team/half has another uid than kubelet asks for ({ref.uid}): it was deleted and created again"
     )
-    assert not world.prepare(anew).error and list(world.slices) == [anew.uid]
+    assert not world.prepare(new_claim).error and list(world.slices) == [new_claim.uid]
 
 
 def test_a_claim_that_is_deleted_while_its_slice_is_made_leaves_none() -> None:

@@ -82,7 +82,7 @@ def test_the_scheduler_gave_a_device_away_twice() -> None:
     assert world.made == 1
 
 
-def test_a_claim_that_was_deleted_by_force_makes_room_at_once() -> None:
+def test_a_claim_that_was_deleted_by_force_frees_capacity_at_once() -> None:
     world = ready()
     old = claim(world, "one", 600)
     world.prepare(old)
@@ -93,7 +93,7 @@ def test_a_claim_that_was_deleted_by_force_makes_room_at_once() -> None:
     assert list(world.slices) == [new.uid]
 
 
-def test_without_vgpud_or_the_api_server_kubelet_is_told_to_try_again() -> None:
+def test_without_vgpud_or_the_api_server_kubelet_is_asked_to_try_again() -> None:
     world = ready()
     ref = claim(world)
     world.vgpud_is_there = False
@@ -237,11 +237,11 @@ def test_whatever_happens_in_whatever_order_nothing_is_lost_or_doubled(story: li
     """In the end, when all parts are there and kubelet has repeated its last wish for each claim."""
     world = ready()
     refs = [claim(world, f"c{n}", 300) for n in range(3)]
-    wishes: dict[int, str] = {}
+    requests: dict[int, str] = {}
     deleted: set[int] = set()
     for what, n in story:
         if what in ("prepare", "unprepare"):
-            wishes[n] = what
+            requests[n] = what
             world.call(refs[n], ending=what == "unprepare")
         elif what == "crash":
             world.run(n)
@@ -260,14 +260,14 @@ def test_whatever_happens_in_whatever_order_nothing_is_lost_or_doubled(story: li
     world.api_is_there = world.vgpud_is_there = True
     world.run()
     world.post(world.node_seen())
-    for n, wish in wishes.items():
-        number = world.call(refs[n], ending=wish == "unprepare")
+    for n, request in requests.items():
+        number = world.call(refs[n], ending=request == "unprepare")
         world.run()
-        assert bool(world.answers[number].error) == (wish == "prepare" and n in deleted)
+        assert bool(world.answers[number].error) == (request == "prepare" and n in deleted)
     world.post(world.node_seen())
     world.tick(601)
     world.run()
-    wanted = {refs[n].uid for n, wish in wishes.items() if wish == "prepare" and n not in deleted}
+    wanted = {refs[n].uid for n, request in requests.items() if request == "prepare" and n not in deleted}
     assert set(world.slices) == wanted
     assert not world.state.work and not world.state.checks and not world.state.telling
 
@@ -392,7 +392,7 @@ def test_a_call_that_comes_while_an_unused_slice_is_ended_waits_for_that(steps: 
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_claim_that_was_allocated_anew_here_gets_a_new_slice(known: bool) -> None:
+def test_a_claim_that_was_allocated_again_here_gets_a_new_slice(known: bool) -> None:
     world = ready()
     ref = claim(world, milli=600)
     world.prepare(ref)
@@ -450,7 +450,7 @@ def test_others_edits_are_put_right_after_half_a_minute_and_not_at_once() -> Non
     assert world.run() and world.writes == 4
 
 
-def test_a_write_that_fails_is_tried_again_less_and_less_often_and_told_once() -> None:
+def test_a_write_that_fails_is_tried_again_less_and_less_often_and_reported_once() -> None:
     world = World()
     world.api_is_there = False
     world.run()
@@ -517,12 +517,12 @@ def test_what_kubelet_deletes_while_it_is_written_comes_back() -> None:
     assert world.run() and len(world.pool) == 2
 
 
-def test_fields_that_the_server_does_not_store_are_told_once() -> None:
+def test_fields_that_the_server_does_not_store_are_reported_once() -> None:
     world = ready()
     for _ in range(3):
         world.post(ev.Published(dropped_fields=("devices.consumesCounters",)))
-    told = [text for command in world.commands if isinstance(command, ev.Log) for text in [command.text]]
-    assert [text for text in told if "does not store" in text] == [
+    log_texts = [text for command in world.commands if isinstance(command, ev.Log) for text in [command.text]]
+    assert [text for text in log_texts if "does not store" in text] == [
         "this API server does not store devices.consumesCounters: enable its feature gates (docs/kubernetes.md)"
     ]
 

@@ -223,8 +223,8 @@ def test_one_registration_at_a_time_and_a_failed_one_is_repeated_later() -> None
     seen = ev.KubeletSeen((1, 1), True, False)
     assert step(state, seen, 0) == [ev.Register((1, 1))]
     assert step(state, seen, 0) == []
-    (told,) = step(state, ev.Registered((1, 1), "invalid version"), 0)
-    assert "invalid version" in str(told)
+    (command,) = step(state, ev.Registered((1, 1), "invalid version"), 0)
+    assert "invalid version" in str(command)
     times = [now for now in range(12) if step(state, seen, now * SECOND_NS) and not _fail(state, now)]
     assert times and all(later - earlier >= 5 for earlier, later in pairwise(times))
 

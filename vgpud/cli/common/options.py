@@ -159,8 +159,8 @@ class LazyGroup(_WithGlobals, click.Group):
             click.echo(f"vgpu: `{old_path}` is `{new_path}` now, and goes with the next release", err=True)
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
-        meant = [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]
-        hint = f", did you mean {' or '.join(meant)}?" if meant else ""
+        suggestions = [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]
+        hint = f", did you mean {' or '.join(suggestions)}?" if suggestions else ""
         raise click.UsageError(f"No such command {name!r}{hint}", ctx)
 
     def _resembling(self, ctx: click.Context, name: str) -> list[str]:

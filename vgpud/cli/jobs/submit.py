@@ -306,10 +306,10 @@ def _texts(variables: Mapping[str, str]) -> dict[str, str]:
     """Variables that are UTF-8, because others cannot be sent; the names of those are printed."""
     from vgpud.cli.common.output import say
 
-    odd = [name for name, value in variables.items() if not _is_text(name + value)]
-    if odd:
-        say(f"left out of the job's environment, because not UTF-8: {', '.join(map(ascii, odd))}")
-    return {name: value for name, value in variables.items() if name not in odd}
+    invalid_names = [name for name, value in variables.items() if not _is_text(name + value)]
+    if invalid_names:
+        say(f"left out of the job's environment, because not UTF-8: {', '.join(map(ascii, invalid_names))}")
+    return {name: value for name, value in variables.items() if name not in invalid_names}
 
 
 def _is_text(text: str) -> bool:

@@ -328,12 +328,12 @@ def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, in
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(settings, stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
-        told = 0.0
+        last_update_s = 0.0
 
         def tell(name: str, base_count: int, done: int) -> None:
-            nonlocal told
-            if time.monotonic() - told >= PROGRESS_EVERY_S:
-                told = time.monotonic()
+            nonlocal last_update_s
+            if time.monotonic() - last_update_s >= PROGRESS_EVERY_S:
+                last_update_s = time.monotonic()
                 bar.update(task, completed=base_count + done, description=name)
 
         yield tell

@@ -96,8 +96,10 @@ def _device(settings: Settings, device_names: Collection[str] | None) -> str:
     except CliError as error:
         text = f"the daemon did not name its device ({error.message}): give one with --gpu, as in --gpu h200"
         raise CliError(text, ExitCode.UNREACHABLE) from error
-    meant = [one for one in there if not device_names or one.uuid in device_names or str(one.index) in device_names]
-    names = sorted({device.name for device in meant})
+    chosen_devices = [
+        one for one in there if not device_names or one.uuid in device_names or str(one.index) in device_names
+    ]
+    names = sorted({device.name for device in chosen_devices})
     if len(names) != 1:
         found = ", ".join(names) or ("no such device" if device_names else "no device")
         remedy = "name one with --gpu" if device_names is None else "choose with --device"

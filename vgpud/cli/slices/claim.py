@@ -39,7 +39,7 @@ def claim(
 
     from vgpud.k8s.core.manifest import claim_object
 
-    made = claim_object(_wish(spec, device_memory, settings), name or _default_name(gpus), template)
+    made = claim_object(_make_request(spec, device_memory, settings), name or _default_name(gpus), template)
     print(yaml.safe_dump(made, sort_keys=False), end="")
 
 
@@ -49,11 +49,11 @@ def _default_name(gpus_milli: int) -> str:
     return f"gpu-{format_gpus(gpus_milli)}".replace(".", "-")
 
 
-def _wish(spec: pb.SliceSpec, device_memory: int | None, settings: Settings) -> Any:
-    from vgpud.core.model import BATCH, Denied, Policy, Spec
+def _make_request(spec: pb.SliceSpec, device_memory: int | None, settings: Settings) -> Any:
+    from vgpud.core.model import BATCH, Denied, SiteLimits, Spec
     from vgpud.core.slices.capacity import parts_of
     from vgpud.core.units import MILLI_PER_DEVICE
-    from vgpud.k8s.core.manifest import Wish
+    from vgpud.k8s.core.manifest import ClaimRequest
 
     high = spec.max_milli if spec.HasField("max_milli") else None
     low_bytes = spec.mem_min_bytes if spec.HasField("mem_min_bytes") else None
@@ -68,14 +68,14 @@ def _wish(spec: pb.SliceSpec, device_memory: int | None, settings: Settings) -> 
         service_class=spec.service_class or BATCH,
         spread=spec.spread,
     )
-    parts = parts_of(asked, Policy())
+    parts = parts_of(asked, SiteLimits())
     if isinstance(parts, Denied):
         raise CliError(parts.message, ExitCode.USAGE)
     if low_bytes is None:
         whole = device_memory or _memory_here(settings)
         fair = whole * spec.gpus_milli // MILLI_PER_DEVICE
         low_bytes = fair if high_bytes is None else min(fair, high_bytes)
-    return Wish(
+    return ClaimRequest(
         pieces=asked.pieces,
         max_milli=high or spec.gpus_milli,
         mem_min_bytes=low_bytes,

@@ -73,13 +73,13 @@ def _wait_for_programs(client: Client, uuids: set[str], deadline_ns: int | None)
     from vgpud.cli.common.output import say
 
     begun_s = time.monotonic()
-    told: list[str] = []
+    last_lines: list[str] = []
     while True:
         left = _still_there(client, uuids)
-        if left != told:
+        if left != last_lines:
             for line in left:
                 say(line)
-            told = left
+            last_lines = left
         if not left:
             say("no program is left on these devices")
             return

@@ -196,13 +196,13 @@ def _looker(pid: int, item: pb.Slice, sim_dir: str) -> Callable[[], None]:
     from vgpud.cli.common.output import say
     from vgpud.cli.common.unhooked import Watch
 
-    watch, told = Watch(pid, sim_dir), False
+    watch, is_reported = Watch(pid, sim_dir), False
 
     def look() -> None:
-        nonlocal told
-        found, program = (0, "") if told else watch.look()
+        nonlocal is_reported
+        found, program = (0, "") if is_reported else watch.look()
         if found:
-            told = True
+            is_reported = True
             say(
                 f"pid {found} ({program}) uses a device without the limits of slice {item.name}: the hook is not "
                 "loaded; keep LD_PRELOAD in its environment, and see `vgpu doctor`"

@@ -183,12 +183,12 @@ def _blocks(terminal: Console, sample: Sample, history: History, screen: Screen)
         return programs.get((line.item["name"], line.share["device_uuid"]), [])
 
     heights = [max(1, sum(1 + len(find_program_lines(line)) for line in lines)) for _, lines in blocks]
-    rooms = _rooms(heights, terminal.height - 1 - 4 * len(blocks))
-    for (device, lines), height, room in zip(blocks, heights, rooms, strict=True):
+    line_counts = _divide_lines(heights, terminal.height - 1 - 4 * len(blocks))
+    for (device, lines), height, line_count in zip(blocks, heights, line_counts, strict=True):
         parts += [_device_line(device, lines, terminal.width), _health_line(device, ascii_only)]
         none = "no slice passes the filter" if screen.filter else "no slices"
         parts.append(_titles(columns, name_cells, minute_cells) if lines else Text(none, style="dim"))
-        left = room if height <= room else max(1, room - 1)
+        left = line_count if height <= line_count else max(1, line_count - 1)
         shown = 0
         for line in lines:
             if left < 1:
@@ -237,14 +237,14 @@ def _health_line(device: View, ascii_only: bool) -> Text:
     return text
 
 
-def _rooms(heights: Sequence[int], room: int) -> list[int]:
+def _divide_lines(heights: Sequence[int], line_count: int) -> list[int]:
     """Lines for each device: all it needs if everything fits; otherwise the larger ones share the rest equally."""
     given = [0] * len(heights)
     left = sorted(range(len(heights)), key=lambda i: heights[i])
     while left:
         first = left.pop(0)
-        given[first] = min(heights[first], max(1, room // (len(left) + 1)))
-        room -= given[first]
+        given[first] = min(heights[first], max(1, line_count // (len(left) + 1)))
+        line_count -= given[first]
     return given
 
 

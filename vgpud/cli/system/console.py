@@ -83,13 +83,15 @@ def open_(settings: Settings, only_print: bool, runtime_dir: Path | None) -> Non
     from vgpud.console.login import wire
     from vgpud.console.login.broker import link
 
-    door = _door(runtime_dir)
+    socket_path = _find_socket_path(runtime_dir)
     try:
-        url = link(door, settings.timeout_s)
+        url = link(socket_path, settings.timeout_s)
     except ValueError as error:
         raise CliError(str(error), ExitCode.DENIED) from error
     except (OSError, wire.GoneError, wire.NotMessageError) as error:
-        text = f"no console answers at {door}: start it with `vgpu console serve`, or systemctl start vgpud-console"
+        text = (
+            f"no console answers at {socket_path}: start it with `vgpu console serve`, or systemctl start vgpud-console"
+        )
         raise CliError(text, ExitCode.UNREACHABLE) from error
     if settings.output == "table":
         print(url, flush=True)
@@ -103,15 +105,15 @@ def open_(settings: Settings, only_print: bool, runtime_dir: Path | None) -> Non
         say("no browser could be opened: copy the link into one")
 
 
-def _door(runtime_dir: Path | None) -> Path:
+def _find_socket_path(runtime_dir: Path | None) -> Path:
     from vgpud import paths
-    from vgpud.console.main import door_path
+    from vgpud.console.main import link_socket_path
 
     if runtime_dir:
-        return door_path(runtime_dir)
-    own = door_path(paths.runtime_dir())
+        return link_socket_path(runtime_dir)
+    own = link_socket_path(paths.runtime_dir())
     try:
         paths.check_private_dir(own.parent)  # in /tmp any user can take the name, and show a console of their own
     except DeniedError:
-        return door_path(paths.runtime_dir(uid=0))
-    return own if own.exists() else door_path(paths.runtime_dir(uid=0))
+        return link_socket_path(paths.runtime_dir(uid=0))
+    return own if own.exists() else link_socket_path(paths.runtime_dir(uid=0))

@@ -49,21 +49,23 @@ def _runtime_options(function: F) -> F:
     return function
 
 
-def _run(settings: Settings, engine: str, root: Path, dry_run: bool, prefix: Path | None = None, **wish: Any) -> None:
+def _run(
+    settings: Settings, engine: str, root: Path, dry_run: bool, prefix: Path | None = None, **choices: Any
+) -> None:
     from vgpud.cli.common.output import say
-    from vgpud.setup.engines import NEXT, Wish, plan_engine
+    from vgpud.setup.engines import NEXT, SetupOptions, plan_engine
     from vgpud.setup.site import Site
 
     site = Site(root.resolve(), prefix)
-    plan = plan_engine(engine, site, Wish(**wish))
+    plan = plan_engine(engine, site, SetupOptions(**choices))
     if not dry_run:
         plan.apply(say)
-    _show(settings, engine, plan, dry_run, wish["undo"])
+    _show(settings, engine, plan, dry_run, choices["undo"])
     for note in plan.notes:
         say(note)
     if not plan.changes:
-        say(f"{engine}: nothing to {'undo' if wish['undo'] else 'do'}")
-    elif not dry_run and not wish["undo"]:
+        say(f"{engine}: nothing to {'undo' if choices['undo'] else 'do'}")
+    elif not dry_run and not choices["undo"]:
         say(NEXT[engine].format(front=site.front))
 
 

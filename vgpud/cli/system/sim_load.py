@@ -74,25 +74,25 @@ class _Report:
         self._settings, self._name, self._program, self._every_s = settings, name, program, every_s
         self._steps: list[Step] = []  # since the last line
         self._done = 0
-        self._begin_ns = self._told_ns = time.monotonic_ns()
+        self._begin_ns = self._last_report_ns = time.monotonic_ns()
 
     def run(self, signal_numbers: Sequence[int], seconds: float | None) -> None:
         simulated = "SIMULATED" in self._program.device_name
         self._line("start", device=self._program.device_name, simulated=simulated)
         end_ns = self._begin_ns + int((seconds or 0) * _NS_PER_S)
-        self._begin_ns = self._told_ns = time.monotonic_ns()
+        self._begin_ns = self._last_report_ns = time.monotonic_ns()
         self._line("training")
         more = lambda: not signal_numbers and (seconds is None or time.monotonic_ns() < end_ns)  # noqa: E731
         for step in self._program.steps(more):
             self._steps.append(step)
             self._done += 1
-            if step.end_ns - self._told_ns >= self._every_s * _NS_PER_S:
+            if step.end_ns - self._last_report_ns >= self._every_s * _NS_PER_S:
                 self._progress("progress", step.end_ns)
         self._progress("end", time.monotonic_ns())
 
     def _progress(self, event: str, now_ns: int) -> None:
         shape, steps = self._program.shape, self._steps
-        span_s = max(now_ns - self._told_ns, 1) / _NS_PER_S
+        span_s = max(now_ns - self._last_report_ns, 1) / _NS_PER_S
         latencies_ms = sorted((step.end_ns - step.begin_ns) / 1e6 for step in steps) if shape.period_ns else []
         values: dict[str, Any] = {
             "step": self._done,
@@ -105,7 +105,7 @@ class _Report:
             values["latency_p50_ms"] = round(latencies_ms[len(latencies_ms) // 2], 2)
             values["latency_p99_ms"] = round(latencies_ms[min(len(latencies_ms) - 1, len(latencies_ms) * 99 // 100)], 2)
         self._line(event, **values)
-        self._steps, self._told_ns = [], now_ns
+        self._steps, self._last_report_ns = [], now_ns
 
     def _line(self, event: str, **values: Any) -> None:
         from vgpud.cli.common.output import dump

@@ -107,7 +107,9 @@ def _move_place(place: Place, node: str, to: Mapping[int, int]) -> Place:
     return replace(place, node=node, shares=tuple(sorted(shares, key=lambda share: index_of(share.device_uuid))))
 
 
-def room_of(node: SlurmNode, held: Sequence[int], others: Sequence[int], is_schedulable: bool) -> RoomChanged:
+def make_capacity_event(
+    node: SlurmNode, held: Sequence[int], others: Sequence[int], is_schedulable: bool
+) -> RoomChanged:
     """What others have of a node, and whether anything is placed there (`offered`). `held`: what the queue has
     reserved; `others`: what others are known to have, which counts where the node shows no sums."""
     names = [device_name(node.name, i) for i in range(node.gpus)]

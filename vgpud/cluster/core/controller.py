@@ -23,15 +23,15 @@ from vgpud.cluster.core.model import (
     Phase,
     Release,
     Requeue,
-    Seen,
+    SetComment,
     Settings,
     SlurmJob,
     SlurmNode,
-    Tell,
+    SlurmSnapshot,
 )
 from vgpud.cluster.core.pauses import DEFERRED_NS, FORGOTTEN_NS, SETTLE_NS, Pauses
 from vgpud.cluster.core.registrations import Registrations
-from vgpud.cluster.core.reruns import Mistaken
+from vgpud.cluster.core.reruns import Reruns
 from vgpud.cluster.core.seen_runs import Runs
 from vgpud.cluster.core.translate import NotOurs, node_of, objection, queue_of, spec_of
 from vgpud.core.jobs import events as qe
@@ -95,8 +95,8 @@ class Controller:
         self.next_id = 1
         self._asked: dict[str, tuple[object, ...]] = {}
         self._nodes: dict[str, SlurmNode] = {}
-        self._makes: tuple[object, ...] | None = None  # what the machine knows of the nodes' make
-        self._rooms: dict[str, qe.RoomChanged] = {}
+        self._hardware: tuple[object, ...] | None = None  # what the machine knows of the nodes' make
+        self._capacities: dict[str, qe.RoomChanged] = {}
         self._others: capacity.Held = {}  # what jobs that are not the queue's have
         self._ends = Ends(())
         self._wake_ns = NEVER_NS
@@ -106,7 +106,7 @@ class Controller:
         self._registrations = Registrations()
         self._was_delayed: dict[str, str] = {}  # of the look before
         self._runs_seen = Runs()
-        self._mistaken = Mistaken()
+        self._rerun_history = Reruns()
         self._reruns: set[str] = set()  # jobs of this look whose end does not count
         self._out = Decided()
         self._requests: list[qe.Event] = []
@@ -120,11 +120,11 @@ class Controller:
         self._pauses.began_ns = now_ns
         self.bindings = {one.key: one for one in bindings}
         for one in self.bindings.values():
-            one.told_ns = -1
+            one.last_order_ns = -1
         self._hear(self.machine.restore(jobs, now_ns))
         for key, one in self.bindings.items():
             if self.machine.jobs[one.job_id].stop_to in (JobState.PENDING, JobState.SUSPENDED):
-                self._mistaken.note_requeue_order(key, now_ns - 1)  # by the controller before, most likely
+                self._rerun_history.note_requeue_order(key, now_ns - 1)  # by the controller before, most likely
 
     def all_queues(self, queues: tuple[QueueSpec, ...]) -> tuple[QueueSpec, ...]:
         """These, and those that jobs of a former controller are still in: what the machine is to have."""
@@ -133,7 +133,7 @@ class Controller:
 
     # ---- a look ----
 
-    def step(self, snapshot: Seen, now_ns: int, queues: tuple[QueueSpec, ...] = ()) -> Decided:
+    def step(self, snapshot: SlurmSnapshot, now_ns: int, queues: tuple[QueueSpec, ...] = ()) -> Decided:
         """Compares what is with what is to be. `queues`: if given, these are the queues from now on; all_queues() of
         them were checked by machine.check_queues()."""
         self._now_ns = now_ns
@@ -155,7 +155,7 @@ class Controller:
             self._look_at_safely(job, now_ns)
         for key in [key for key in self.bindings if key not in by_key]:
             self._handle_missing_job(self.bindings[key])
-        self._look_at_rooms(by_key)
+        self._update_devices(by_key)
         if now_ns >= self._wake_ns:
             self._wake_ns = NEVER_NS
             self._requests.append(qe.Woken())
@@ -204,7 +204,7 @@ class Controller:
                 del self.bindings[key]
                 self._asked.pop(key, None)
                 self._runs_seen.forget_job(key)
-                self._mistaken.forget_job(key)
+                self._rerun_history.forget_job(key)
                 self._pauses.forget_job(key)
                 self._out.bindings[key] = None
                 self._out.ended_jobs.append((key, job))
@@ -231,13 +231,15 @@ class Controller:
         ours = {job.spec.name for job in self._running()}
         others = (one for job in jobs if job.key not in ours for one in job.devices)
         self._others = capacity.foreign(others, self._nodes)
-        makes = tuple((node.name, node.gpus, node.gpu_model, node.cpus, node.memory_bytes) for node in used)
-        if makes != self._makes:
-            self._makes = makes
-            self._rooms.clear()
+        hardware = tuple((node.name, node.gpus, node.gpu_model, node.cpus, node.memory_bytes) for node in used)
+        if hardware != self._hardware:
+            self._hardware = hardware
+            self._capacities.clear()
             self.refusal_reasons.clear()
             changed = qe.NodesChanged(tuple(node_of(node, self._settings) for node in used))
-            self._tell([changed, *self._rooms_changed(capacity.held_by(self._placements(), self._nodes))], now_ns)
+            self._tell(
+                [changed, *self._list_capacity_changes(capacity.held_by(self._placements(), self._nodes))], now_ns
+            )
 
     def _as_known(self, node: SlurmNode) -> SlurmNode:
         """slurmctld does not know what a node has before it has registered."""
@@ -251,18 +253,18 @@ class Controller:
     def _placements(self) -> list[Placement]:
         return [job.placement for job in self._running()]
 
-    def _rooms_changed(self, held: capacity.Held) -> list[qe.Event]:
+    def _list_capacity_changes(self, held: capacity.Held) -> list[qe.Event]:
         """Of the nodes where something has changed."""
         found: list[qe.Event] = []
         for name, node in self._nodes.items():
             offered = node.is_schedulable and name not in self._registrations.unsure
-            room = capacity.room_of(node, held[name], self._others[name], offered)
-            if self._rooms.get(name) != room:
-                self._rooms[name] = room
-                found.append(room)
+            capacity_event = capacity.make_capacity_event(node, held[name], self._others[name], offered)
+            if self._capacities.get(name) != capacity_event:
+                self._capacities[name] = capacity_event
+                found.append(capacity_event)
         return found
 
-    def _look_at_rooms(self, by_key: Mapping[str, SlurmJob]) -> None:
+    def _update_devices(self, by_key: Mapping[str, SlurmJob]) -> None:
         """Which devices the running jobs have, and what others have."""
         answers = (one for one in self._answers if isinstance(one, qe.JobEnded | qe.JobSuspended | qe.StartFailed))
         gone = {event.job_id for event in answers}
@@ -274,7 +276,7 @@ class Controller:
         for job_id, placement in settled.items():
             self._requests.append(qe.Located(job_id, self.machine.jobs[job_id].attempt, placement))
         sums = capacity.held_by([settled.get(job.job_id, job.placement) for job in held], self._nodes)
-        self._requests += self._rooms_changed(sums)
+        self._requests += self._list_capacity_changes(sums)
 
     def _runs(self, job: Job, by_key: Mapping[str, SlurmJob]) -> bool:
         shown = by_key.get(job.spec.name)
@@ -297,8 +299,8 @@ class Controller:
 
     def _look_at(self, slurm_job: SlurmJob, now_ns: int) -> None:
         binding = self.bindings.get(slurm_job.key)
-        told_ns = binding.told_ns if binding else -1
-        if slurm_job.phase is Phase.WAITS and not slurm_job.held and told_ns < self._registrations.restarted_ns:
+        last_order_ns = binding.last_order_ns if binding else -1
+        if slurm_job.phase is Phase.WAITS and not slurm_job.held and last_order_ns < self._registrations.restarted_ns:
             # Slurm itself may have started it, on nodes that it was bound to before, and have forgotten that; not where
             # it was released since: that names its nodes
             self._may_run[slurm_job.key] = self._registrations.unsure
@@ -322,7 +324,7 @@ class Controller:
         elif slurm_job.phase is Phase.ENDED:
             self._handle_end(slurm_job, job)
         elif slurm_job.phase is Phase.RUNS:
-            self._has_nodes(slurm_job, binding, job, now_ns)
+            self._on_running(slurm_job, binding, job, now_ns)
         elif job.stop_to is not None:
             self._handle_stop(slurm_job, binding, job)
         else:
@@ -333,7 +335,7 @@ class Controller:
         if binding is None or self.machine.jobs[binding.job_id].spec.uid != slurm_job.uid:
             return False
         seen_ns, restarted_ns = self._runs_seen.seen_ns(slurm_job), self._registrations.restarted_ns
-        return self._mistaken.is_rerun(slurm_job, binding.restarts, seen_ns, restarted_ns, self._now_ns)
+        return self._rerun_history.is_rerun(slurm_job, binding.restarts, seen_ns, restarted_ns, self._now_ns)
 
     def _with_reruns(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
         """As others that come after those jobs are to see them."""
@@ -381,7 +383,7 @@ class Controller:
 
     def _refuse(self, key: str, why: str) -> None:
         self.refusal_reasons[key] = why
-        self._out.orders.append(Tell(key, f"not queued: {why}"))
+        self._out.orders.append(SetComment(key, f"not queued: {why}"))
 
     def _waits(self, slurm_job: SlurmJob, binding: Binding, job: Job) -> None:
         if slurm_job.phase is Phase.ENDED:
@@ -389,13 +391,13 @@ class Controller:
         elif slurm_job.phase is Phase.RUNS:
             self._requests.append(qe.Cancelled(job.job_id, "Slurm has started it by itself"))
         else:
-            self._counts_restarts(slurm_job, binding)
+            self._sync_restarts(slurm_job, binding)
             if not slurm_job.held:
                 self._out.orders.append(Hold(slurm_job.key))
             if slurm_job.user_held != (job.state is JobState.HELD):
                 of_user = job.state is JobState.PENDING
                 self._requests.append(qe.Held(job.job_id) if of_user else qe.Released(job.job_id))
-            if self._asks_anew(slurm_job):
+            if self._request_changed(slurm_job):
                 self._asked[slurm_job.key] = self._asks(slurm_job)
                 self._changes(slurm_job, job)
 
@@ -406,12 +408,12 @@ class Controller:
             changed = qe.Changed(job.job_id, spec_of(slurm_job, self._queues, self._settings))
             denied = self.machine.refusal(changed)
         except NotOurs as error:
-            self._out.orders.append(Tell(slurm_job.key, f"still queued as it was: {error}"))
+            self._out.orders.append(SetComment(slurm_job.key, f"still queued as it was: {error}"))
             return
         if denied is None:
             self._requests.append(changed)
         else:
-            self._out.orders.append(Tell(slurm_job.key, f"still queued as it was: {denied.message}"))
+            self._out.orders.append(SetComment(slurm_job.key, f"still queued as it was: {denied.message}"))
 
     def _handle_end(self, slurm_job: SlurmJob, job: Job) -> None:
         if slurm_job.state == CANCELLED:
@@ -431,7 +433,7 @@ class Controller:
         elif job.state is JobState.RUNNING:
             self._answers.append(qe.JobEnded(job.job_id, job.attempt, UNSEEN, why))
 
-    def _has_nodes(self, slurm_job: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
+    def _on_running(self, slurm_job: SlurmJob, binding: Binding, job: Job, now_ns: int) -> None:
         self._runs_seen.saw(slurm_job, now_ns)
         if slurm_job.state == "COMPLETING" and binding.attempt == job.attempt:
             restarts = binding.restarts  # a requeue counts when it waits: see _may_run_still
@@ -439,7 +441,7 @@ class Controller:
             restarts = slurm_job.restarts
         if (binding.attempt, binding.restarts, binding.giving_up) != (job.attempt, restarts, False):
             binding.attempt, binding.restarts, binding.giving_up = job.attempt, restarts, False
-            binding.told_ns = -1
+            binding.last_order_ns = -1
             self._mark_binding_changed(binding)
         if job.stop_to is None:
             placement = capacity.on_devices(capacity.on_nodes(job.placement, slurm_job.node_names), slurm_job.devices)
@@ -449,7 +451,7 @@ class Controller:
             ends = job.stop_to in (JobState.CANCELLED, JobState.TIMED_OUT)
             self._out.orders.append(Cancel(slurm_job.key) if ends else Requeue(slurm_job.key))
             if not ends:
-                self._mistaken.note_requeue_order(slurm_job.key, now_ns)
+                self._rerun_history.note_requeue_order(slurm_job.key, now_ns)
 
     def _handle_stop(self, slurm_job: SlurmJob, binding: Binding, job: Job) -> None:
         """It was to give its nodes back, and has: once it is held it will not take them again."""
@@ -469,20 +471,20 @@ class Controller:
         if self._is_unsure(slurm_job, job):
             return
         if slurm_job.restarts < binding.restarts:
-            self._counts_restarts(slurm_job, binding)  # slurmctld has forgotten a requeue: its next run has this number
+            self._sync_restarts(slurm_job, binding)  # slurmctld has forgotten a requeue: its next run has this number
         if binding.attempt == job.attempt or slurm_job.restarts > binding.restarts:
             self._handle_requeue(slurm_job, binding, job)
-        elif self._asks_anew(slurm_job) and not binding.giving_up:
+        elif self._request_changed(slurm_job) and not binding.giving_up:
             binding.giving_up = True  # it was placed for what it asked before
             self._mark_binding_changed(binding)
             self._out.orders.append(Hold(slurm_job.key))
         elif not slurm_job.held:
-            if now_ns - max(job.started_ns, self._began_ns, binding.told_ns) >= self._settings.start_wait_ns:
+            if now_ns - max(job.started_ns, self._began_ns, binding.last_order_ns) >= self._settings.start_wait_ns:
                 binding.giving_up = True
                 self._mark_binding_changed(binding)
                 self._out.orders.append(Hold(slurm_job.key))
         elif binding.giving_up or slurm_job.user_held:
-            binding.giving_up, binding.told_ns = False, -1
+            binding.giving_up, binding.last_order_ns = False, -1
             self._mark_binding_changed(binding)
             self._answers.append(qe.StartFailed(job.job_id, job.attempt, self._why_given_up(slurm_job), True))
         elif why := self._pauses.why(slurm_job, job, self._registrations.silence.nodes, now_ns):
@@ -502,20 +504,20 @@ class Controller:
         return bool(unsure)
 
     def _run_is_over(self, slurm_job: SlurmJob, binding: Binding, job: Job) -> None:
-        self._mistaken.clear_requeue_order(slurm_job.key)
-        self._may_run_still(slurm_job, binding)
+        self._rerun_history.clear_requeue_order(slurm_job.key)
+        self._pause_after_unseen_run(slurm_job, binding)
         was_requeued = slurm_job.restarts > binding.restarts
-        self._counts_restarts(slurm_job, binding)
+        self._sync_restarts(slurm_job, binding)
         if was_requeued:
-            self._may_start_still(slurm_job, job)
+            self._pause_after_lost_start(slurm_job, job)
 
-    def _may_run_still(self, slurm_job: SlurmJob, binding: Binding) -> None:
+    def _pause_after_unseen_run(self, slurm_job: SlurmJob, binding: Binding) -> None:
         """It was released and waits again, and Slurm has not requeued it: it may have run until its node registered,
         between two looks. Where the controller has seen and awaited that, nothing is left."""
         if slurm_job.restarts == binding.restarts and slurm_job.key not in self._was_delayed:
             self._pauses.pause(slurm_job.key, self._now_ns + FORGOTTEN_NS)
 
-    def _may_start_still(self, slurm_job: SlurmJob, job: Job) -> None:
+    def _pause_after_lost_start(self, slurm_job: SlurmJob, job: Job) -> None:
         """Its run was requeued. If a node did not respond when that began, slurmctld may have its start in hand: sent
         while the job runs elsewhere, it would end that run. One that was started since has none of it."""
         seen_ns = self._runs_seen.since_ns(slurm_job.key)
@@ -526,7 +528,7 @@ class Controller:
         was_silent = self._registrations.silence.was(names, job.started_ns - NEAR_NS, until_ns)
         if was_silent and seen_ns > self._registrations.restarted_ns:
             self._pauses.pause(slurm_job.key, self._now_ns + DEFERRED_NS)
-            self._mistaken.doubt(slurm_job.key, self._now_ns)
+            self._rerun_history.doubt(slurm_job.key, self._now_ns)
 
     def _starting(self, by_key: Mapping[str, SlurmJob]) -> set[str]:
         """Nodes of jobs that were released and do not run yet."""
@@ -537,7 +539,7 @@ class Controller:
     def _why_given_up(self, slurm_job: SlurmJob) -> str:
         if slurm_job.user_held:
             return "its user holds it"
-        if self._asks_anew(slurm_job):
+        if self._request_changed(slurm_job):
             return "it asks for something else now"
         return "Slurm did not start it on these nodes in time"
 
@@ -551,22 +553,22 @@ class Controller:
         self._requests.append(qe.Requeued(job.job_id))
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
 
-    def _counts_restarts(self, slurm_job: SlurmJob, binding: Binding) -> None:
+    def _sync_restarts(self, slurm_job: SlurmJob, binding: Binding) -> None:
         """It waits, and will be told anew: only what Slurm restarts from now on is news."""
         if binding.restarts != slurm_job.restarts:
             binding.restarts = slurm_job.restarts
             self._pauses.pause(slurm_job.key, self._now_ns + SETTLE_NS)
             self._mark_binding_changed(binding)
-        binding.told_ns = -1
+        binding.last_order_ns = -1
 
     def _may_tell(self, binding: Binding, now_ns: int) -> bool:
         """An order takes its time to show: it is not given anew with every look."""
-        if binding.told_ns >= 0 and now_ns - binding.told_ns < self._settings.repeat_ns:
+        if binding.last_order_ns >= 0 and now_ns - binding.last_order_ns < self._settings.repeat_ns:
             return False
-        binding.told_ns = now_ns
+        binding.last_order_ns = now_ns
         return True
 
-    def _asks_anew(self, slurm_job: SlurmJob) -> bool:
+    def _request_changed(self, slurm_job: SlurmJob) -> bool:
         """Whether it asks for something else than when this controller first saw it, or than what was taken over since.
         Before Slurm was asked for the limit of its array, as after a restart, that cannot be said."""
         if slurm_job.array_limit is None:

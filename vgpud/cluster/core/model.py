@@ -141,7 +141,7 @@ class SlurmNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SlurmSnapshot:
     """All that Slurm shows at one moment; jobs and nodes of the partition only."""
 
     jobs: tuple[SlurmJob, ...]
@@ -181,7 +181,7 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class SetComment:
     """Its user is to find this sentence with the job (AdminComment)."""
 
     key: str
@@ -196,7 +196,7 @@ class Register:
     why: str
 
 
-JobOrder = Release | Hold | Requeue | Cancel | Tell
+JobOrder = Release | Hold | Requeue | Cancel | SetComment
 Order = JobOrder | Register
 
 
@@ -208,7 +208,7 @@ class Binding:
     job_id: int  # in the queue
     attempt: int = 0  # of the queue's job that Slurm has started
     restarts: int = 0  # of Slurm's job then
-    told_ns: int = -1  # when it was last told something, -1 = it need not be told
+    last_order_ns: int = -1  # when it was last told something, -1 = it need not be told
     giving_up: bool = False  # the start took too long: it is being held again
 
 

@@ -34,13 +34,13 @@ class Rerun:
     count: int
 
 
-class Mistaken:
+class Reruns:
     """Which jobs run once more, by key."""
 
     def __init__(self) -> None:
         self._reruns: dict[str, Rerun] = {}
         self._doubts_ns: dict[str, int] = {}
-        self._told_ns: dict[str, int] = {}
+        self._requeue_order_ns: dict[str, int] = {}
 
     def doubt(self, key: str, now_ns: int) -> None:
         """A run of the job was requeued whose start may still be on its way to a node."""
@@ -48,11 +48,11 @@ class Mistaken:
 
     def note_requeue_order(self, key: str, now_ns: int) -> None:
         """Slurm was told to requeue the job, for the first time or again."""
-        self._told_ns.setdefault(key, now_ns)
+        self._requeue_order_ns.setdefault(key, now_ns)
 
     def clear_requeue_order(self, key: str) -> None:
         """It was requeued."""
-        self._told_ns.pop(key, None)
+        self._requeue_order_ns.pop(key, None)
 
     def is_rerun(self, slurm_job: SlurmJob, restarts: int, seen_ns: int, started_ns: int, now_ns: int) -> bool:
         """Whether an end that Slurm shows does not count, and the job is to be requeued.
@@ -66,7 +66,7 @@ class Mistaken:
         last = self._reruns.get(slurm_job.key)
         if last and last.doubt_ns == doubt_ns:
             return slurm_job.restarts == last.restarts and now_ns - last.at_ns < GIVEN_UP_NS
-        has_forgotten = slurm_job.restarts < restarts or self._told_ns.get(slurm_job.key, now_ns) < started_ns
+        has_forgotten = slurm_job.restarts < restarts or self._requeue_order_ns.get(slurm_job.key, now_ns) < started_ns
         is_new = seen_ns < 0 or seen_ns >= doubt_ns  # what ran long before has no other run
         if not has_forgotten and not (slurm_job.state == FAILED and is_new and now_ns - doubt_ns < REPORTED_NS):
             return False
@@ -78,5 +78,5 @@ class Mistaken:
 
     def forget_job(self, key: str) -> None:
         """The job is no longer the queue's: its number may be another's."""
-        for of_jobs in (self._reruns, self._doubts_ns, self._told_ns):
+        for of_jobs in (self._reruns, self._doubts_ns, self._requeue_order_ns):
             of_jobs.pop(key, None)

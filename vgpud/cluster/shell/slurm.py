@@ -10,7 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from vgpud.cluster.core.model import Cancel, Hold, Order, Phase, Register, Release, Requeue, Seen, SlurmJob, Tell
+from vgpud.cluster.core.model import (
+    Cancel,
+    Hold,
+    Order,
+    Phase,
+    Register,
+    Release,
+    Requeue,
+    SetComment,
+    SlurmJob,
+    SlurmSnapshot,
+)
 from vgpud.cluster.core.registrations import DUPLICATE
 from vgpud.cluster.shell import text
 from vgpud.cluster.shell.arrays import Limits
@@ -43,7 +54,7 @@ class Slurm:
         self._devices: dict[tuple[object, ...], tuple[tuple[str, int, int], ...]] = {}
         self._limits = Limits()
 
-    def look(self) -> Seen:
+    def look(self) -> SlurmSnapshot:
         """Jobs before nodes: what is released meanwhile is counted for others until the next look. Raises SlurmError:
         what is not seen is not gone."""
         of = ["--noheader", f"--partition={self._partition}"]
@@ -51,7 +62,7 @@ class Slurm:
         there = self._shown_nodes()
         try:
             jobs = self._with_limits(self._with_devices(list(text.jobs(shown))))
-            found = Seen(tuple(jobs), tuple(text.nodes(there)))
+            found = SlurmSnapshot(tuple(jobs), tuple(text.nodes(there)))
         except text.SlurmTextError as error:
             raise SlurmError(str(error)) from error
         if not found.nodes:
@@ -145,7 +156,7 @@ def commands(order: Order) -> list[list[str]]:
             # not RESUME, which asks only drained nodes to register
             blocks = (nodes[at : at + NAMES_MAX] for at in range(0, len(nodes), NAMES_MAX))
             return [["scontrol", "update", f"NodeName={','.join(names)}", "State=UNDRAIN"] for names in blocks]
-        case Tell(key, sentence):
+        case SetComment(key, sentence):
             return [["scontrol", "update", f"JobId={key}", f"AdminComment={text.MARK} {sentence[:TELL_CHARS_MAX]}"]]
 
 

@@ -64,7 +64,7 @@ class Broker:
 
     settings: Settings
     web: socket.socket
-    door: socket.socket  # listens for `vgpu console open`
+    link_socket: socket.socket  # listens for `vgpu console open`
     web_pid: int
     sessions: Sessions = field(default_factory=lambda: Sessions(lambda: secrets.token_urlsafe(TOKEN_BYTES)))
     failures: Failures = field(default_factory=Failures)
@@ -82,7 +82,7 @@ class Broker:
         self._selector = selectors.DefaultSelector()
         self.web.setblocking(False)  # a web server that takes no answers holds up nobody
         self._selector.register(self.web, selectors.EVENT_READ)
-        self._selector.register(self.door, selectors.EVENT_READ)
+        self._selector.register(self.link_socket, selectors.EVENT_READ)
         try:
             while self._turn():
                 pass
@@ -113,7 +113,7 @@ class Broker:
         for key, _ in self._selector.select(CALLERS_EVERY_S if self._callers else EXPIRE_EVERY_S):
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
-            if sock is self.door:
+            if sock is self.link_socket:
                 self._accept()
             elif sock is self.web:
                 try:
@@ -145,7 +145,7 @@ class Broker:
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            caller, _ = self.door.accept()
+            caller, _ = self.link_socket.accept()
             uid = processes.credentials(caller)[1]
             if not self._places.take(uid):
                 caller.close()
@@ -276,7 +276,7 @@ class Broker:
     def _descriptors(self) -> list[int]:
         """What an agent must not keep."""
         agents = [known.sock.fileno() for known in self._agents.values()]
-        return [self.web.fileno(), self.door.fileno(), *(c.fileno() for c in self._callers), *agents]
+        return [self.web.fileno(), self.link_socket.fileno(), *(c.fileno() for c in self._callers), *agents]
 
     def _end_agent(self, uid: int) -> None:
         known = self._agents.pop(uid)
@@ -326,15 +326,17 @@ def _entry(name: str) -> Any:
         return None
 
 
-def link(door: Path, timeout_s: float) -> str:
+def link(socket_path: Path, timeout_s: float) -> str:
     """A one-time link for the calling user, from the console at this socket. Raises OSError, GoneError,
     NotMessageError, ValueError (the console's refusal)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(timeout_s)
-        sock.connect(str(door))
+        sock.connect(str(socket_path))
         _, owner, _ = processes.all_credentials(sock)
         if owner not in (0, os.geteuid()):
-            raise ValueError(f"the console at {door} is of uid {owner}, who is neither you nor root: use no link of it")
+            raise ValueError(
+                f"the console at {socket_path} is of uid {owner}, who is neither you nor root: use no link of it"
+            )
         wire.send(sock, {"do": "link"})
         answer = wire.receive(sock)
     if "error" in answer:

@@ -18,7 +18,7 @@ from vgpud.core.units import MILLI_PER_DEVICE
 #: a job that uses less of a device waits for something else: it says nothing about sharing
 IDLE_MILLI = 10
 #: similarity classes whose speed alone is remembered; the one seen longest ago is forgotten first
-KINDS_MAX = 10_000
+CLASSES_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Watch:
         if now.kind:
             self._of_kind.pop((now.kind, now.unit), None)
             self._of_kind[now.kind, now.unit] = rate
-            if len(self._of_kind) > KINDS_MAX:
+            if len(self._of_kind) > CLASSES_MAX:
                 del self._of_kind[next(iter(self._of_kind))]
 
     # ---- together ----

@@ -30,7 +30,7 @@ RETURN_MERCY = 30
 #: are not read at one moment
 EXCESS_PATIENCE = 3
 #: strangers reported as new in one look, and as gone; the rest is reported with the next looks
-TOLD_MAX = 10
+REPORTED_MAX = 10
 #: per process; the driver's figure also holds what an estimate of a context's cost may miss
 SLACK_BYTES = 128 << 20
 
@@ -44,7 +44,7 @@ Attached = Mapping[int, list[Process]]
 #: by pid: listed processes that are not attached
 Strangers = Mapping[int, Seen]
 _Key = TypeVar("_Key")
-_NOBODY = Seen("?", ())
+_UNKNOWN_PROCESS = Seen("?", ())
 
 
 class Ledger(Protocol):
@@ -163,7 +163,7 @@ class Watch:
         for pid in sorted(users):
             if pid in attached_programs:
                 continue
-            who = unattached_processes.get(pid, _NOBODY)
+            who = unattached_processes.get(pid, _UNKNOWN_PROCESS)
             known = before.get(pid) if before else None
             if known is None or who.start_ticks not in (
                 0,
@@ -183,7 +183,7 @@ class Watch:
 
     @staticmethod
     def _is_flood(findings: Findings, kind: str) -> bool:
-        return sum(entry.kind == kind for entry in findings.log) >= TOLD_MAX
+        return sum(entry.kind == kind for entry in findings.log) >= REPORTED_MAX
 
     def _judge(self, state: State, uuid: str, pid: int, used_bytes: int, one: _Stranger, findings: Findings) -> None:
         """Reports, charges and acts, in this order over successive looks."""

@@ -41,7 +41,7 @@ KEPT = ("untold", "began_ns", "done", "each", "each_of", "settled_rate", "rest_n
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WorkerTarget:
     members: int
     why: str
 
@@ -68,7 +68,7 @@ class Autoscaler:
     """See the module. Times are the shell's, ns that never go back."""
 
     def __init__(self, elastic: Elastic) -> None:
-        self.last_request: Wish | None = None  # the last one
+        self.last_request: WorkerTarget | None = None  # the last one
         self.rate_milli = 0  # the job's, samples in 1000 s; 0 = not known
         self._elastic = elastic
         self._heuristic = registry.make(elastic.heuristic)
@@ -176,7 +176,7 @@ class Autoscaler:
     def _aim(self, target: Target) -> None:
         self._target = target
         if self.last_request is None or self.last_request.members != target.members or target.steps == 0:
-            self.last_request, self._untold = Wish(target.members, target.why), 1
+            self.last_request, self._untold = WorkerTarget(target.members, target.why), 1
         if target.steps == 0 and target.members in self._means:
             self._settled_rate, self._off, self._recent = self._means[target.members].rate, 0, Mean()
 
@@ -208,7 +208,7 @@ class Autoscaler:
 
     # ---- out ----
 
-    def wish(self, now_ns: int) -> Wish | None:
+    def take_new_target(self, now_ns: int) -> WorkerTarget | None:
         """A new target, or that the present size is to stay; None: nothing new."""
         new, self._untold = self._untold, 0
         return self.last_request if new else None
@@ -247,8 +247,8 @@ class Autoscaler:
             made._means = {int(size): Mean(*map(int, sums)) for size, *sums in state["means"]}
             if target := state["target"]:
                 made._target = Target(int(target[0]), int(target[1]), str(target[2]))
-            if wished := state["wished"]:
-                made.last_request = Wish(int(wished[0]), str(wished[1]))
+            if last_target := state["wished"]:
+                made.last_request = WorkerTarget(int(last_target[0]), str(last_target[1]))
             for name, number in zip(KEPT, state["numbers"], strict=True):
                 setattr(made, f"_{name}", int(number))
             made._stragglers.named_ns = [int(at_ns) for at_ns in state["named_ns"]]

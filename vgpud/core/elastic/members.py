@@ -72,7 +72,7 @@ def handle_report(group: LiveGroup, report: ProgressReport, now_ns: int, command
 def saved_on_disk(group: LiveGroup, generation: int, now_ns: int, commands: Commands) -> None:
     if group.record.generation != generation:
         return
-    group.told_generation = generation
+    group.notified_generation = generation
     _tell(group, commands)
     silent = [key for key in group.deadlines if key[0] is Deadline.SILENT]
     for key in silent:
@@ -113,7 +113,7 @@ def renew(group: LiveGroup, reason: str, commands: Commands, *, force: bool = Fa
     if saved.is_finished or saved.ending or not members or (members == saved.members and not force):
         return
     group.deadlines.pop((Deadline.READY, 0), None)
-    if group.told_generation == saved.generation:  # else some have not heard of that one yet
+    if group.notified_generation == saved.generation:  # else some have not heard of that one yet
         group.workers_to_notify = set()
     group.workers_to_notify |= {*saved.members, *members}
     group.joined_workers, group.reason, group.idle_ns = set(), reason, 0

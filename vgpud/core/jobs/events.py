@@ -169,7 +169,7 @@ class PairsKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class JobDuration:
     """A job that has ended, for estimates."""
 
     kinds: tuple[str, ...]
@@ -181,7 +181,7 @@ class Ran:
 class DurationsKnown:
     """After a restart: how long jobs ran that have ended, in this order."""
 
-    known: tuple[Ran, ...]
+    known: tuple[JobDuration, ...]
 
 
 @dataclass(frozen=True, slots=True)

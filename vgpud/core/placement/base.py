@@ -53,7 +53,7 @@ class Sharing(Protocol):
         ...
 
 
-class Room(Protocol):
+class ClusterCapacity(Protocol):
     """What the machine asks of a cluster."""
 
     def place(self, job: Job) -> Placement | None:
@@ -142,8 +142,8 @@ class Room(Protocol):
 class Tentative:
     """A cluster that is changed for a question only: leaving the context undoes every change, the latest first."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, cluster: ClusterCapacity) -> None:
+        self._cluster = cluster
         self._undo: list[tuple[Callable[[Placement], None], Placement]] = []
 
     def __enter__(self) -> Tentative:
@@ -155,12 +155,12 @@ class Tentative:
             undo(placement)
 
     def take(self, placement: Placement) -> None:
-        self._room.take(placement)
-        self._undo.append((self._room.release, placement))
+        self._cluster.take(placement)
+        self._undo.append((self._cluster.release, placement))
 
     def release(self, placement: Placement) -> None:
-        self._room.release(placement)
-        self._undo.append((self._room.take, placement))
+        self._cluster.release(placement)
+        self._undo.append((self._cluster.take, placement))
 
     def fits(self, placement: Placement) -> bool:
-        return self._room.fits(placement)
+        return self._cluster.fits(placement)

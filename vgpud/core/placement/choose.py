@@ -59,7 +59,7 @@ def _choose_device(shape: Shape, part: int, node: Node, rule: Rule, fit: list[in
     return fit[ranks.index(min(ranks))]
 
 
-def room(shape: Shape, node: Node, limit: int) -> int:
+def count_fitting_members(shape: Shape, node: Node, limit: int) -> int:
     """How many members fit on a node as it is, at most `most`, when they are packed."""
     put: list[Devices] = []
     while len(put) < limit and (devices := choose(shape, node, PACK)) is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from vgpud.core.colocate.pairs import Pairs
 from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Place, Placement, Resident
-from vgpud.core.model import Policy
+from vgpud.core.model import SiteLimits
 from vgpud.core.placement import shortage, switches, why
 from vgpud.core.placement.base import Rule
 from vgpud.core.placement.best_fit import BestFit
@@ -34,10 +34,10 @@ class Cluster:
     otherwise."""
 
     def __init__(
-        self, nodes: Sequence[Node], policy: Policy | None = None, rule: Rule | None = None, mix: Mix = PLAIN_MIX
+        self, nodes: Sequence[Node], policy: SiteLimits | None = None, rule: Rule | None = None, mix: Mix = PLAIN_MIX
     ) -> None:
         """`rule`: for jobs of queues that rules() does not name; `mix`: what `fgd` measures fragmentation by."""
-        self._policy = policy or Policy()
+        self._policy = policy or SiteLimits()
         self._rule: Rule = rule or BestFit()
         self._mix = mix
         self._pairs = Pairs()

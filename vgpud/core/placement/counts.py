@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from vgpud.core.jobs.model import Node
-from vgpud.core.placement.choose import room
+from vgpud.core.placement.choose import count_fitting_members
 from vgpud.core.placement.ranking import Changes
 from vgpud.core.placement.shape import Shape
 
@@ -61,7 +61,7 @@ class Counts:
             changed = range(len(self._nodes))
         self._position = end
         for index in set(changed):
-            count = room(self._shape, self._nodes[index], self._most)
+            count = count_fitting_members(self._shape, self._nodes[index], self._most)
             self._at.setdefault(self._of[index], set()).discard(index)
             self._of[index] = count
             self._at.setdefault(count, set()).add(index)

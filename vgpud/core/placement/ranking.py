@@ -48,8 +48,8 @@ class Changes:
         version, number = self._state_of[node.index]
         if version == node.version:
             return number
-        rooms = (tuple(node.free_milli), tuple(node.free_bytes), tuple(node.offered), node.groups)
-        state = (node.kind, node.gpu_model, node.free_cpu_milli, node.free_ram_bytes, rooms)
+        device_state = (tuple(node.free_milli), tuple(node.free_bytes), tuple(node.offered), node.groups)
+        state = (node.kind, node.gpu_model, node.free_cpu_milli, node.free_ram_bytes, device_state)
         if len(self._states) > self._keep:
             self._states.clear()  # numbers are never used again, so that nothing can go wrong but some more ranking
         self._numbers += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vgpud.core.jobs.model import Ask, Node, Place, Resident
-from vgpud.core.model import Denied, Device, Policy
+from vgpud.core.model import Denied, Device, SiteLimits
 from vgpud.core.slices.capacity import Part, parts_of, smallest_limit_bytes
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -25,7 +25,7 @@ class Shape:
 
     __slots__ = ("_misnamed", "_sizes", "ask", "denial", "models", "named_uuids", "parts", "residents", "takes")
 
-    def __init__(self, ask: Ask, policy: Policy) -> None:
+    def __init__(self, ask: Ask, policy: SiteLimits) -> None:
         parts = parts_of(ask.spec, policy) if ask.spec.gpus_milli else []
         self.ask = ask
         self.denial = parts if isinstance(parts, Denied) else None

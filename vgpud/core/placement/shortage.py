@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from vgpud.core.jobs.model import Ask, JobSpec, Node, Placement
-from vgpud.core.model import Denied, Policy, State
+from vgpud.core.model import Denied, SiteLimits, State
 from vgpud.core.placement.base import Rule, Sharing
-from vgpud.core.placement.choose import choose, room
+from vgpud.core.placement.choose import choose, count_fitting_members
 from vgpud.core.placement.memory import with_memory
 from vgpud.core.placement.shape import NEVER_BYTES, Shape
 from vgpud.core.slices import capacity
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
-def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
+def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: SiteLimits) -> str:
     """Why it does not fit these nodes, empty and with all devices offered but Kubernetes'; "" when it does."""
     shape = Shape(spec.ask, policy)
     if shape.denial is not None:
@@ -31,7 +31,7 @@ def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> s
     return _never_one(spec.ask, nodes, policy)
 
 
-def fits_offered(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> bool:
+def fits_offered(spec: JobSpec, nodes: Sequence[Node], policy: SiteLimits) -> bool:
     """Whether it fits these nodes if they were empty, on the devices that are offered now."""
     shape = Shape(spec.ask, policy)
     if shape.denial is not None:
@@ -49,14 +49,14 @@ def _hold(spec: JobSpec, shape: Shape, empty: Iterable[Node], *, exact: bool) ->
         devices = node.devices if exact else ()
         key = (node.kind, node.cpu_milli, node.ram_bytes, node.gpu_model, tuple(node.offered), devices)
         if key not in seen:
-            seen[key] = room(shape, node, 1 if spec.one_per_node else spec.members)
+            seen[key] = count_fitting_members(shape, node, 1 if spec.one_per_node else spec.members)
         holds += seen[key]
         if holds >= spec.members:
             break
     return holds
 
 
-def _empty(node: Node, policy: Policy) -> Node:
+def _empty(node: Node, policy: SiteLimits) -> Node:
     count = len(node.devices)
     return Node(
         node.name,
@@ -75,7 +75,7 @@ def _empty(node: Node, policy: Policy) -> Node:
     )
 
 
-def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
+def _never_one(ask: Ask, nodes: Sequence[Node], policy: SiteLimits) -> str:
     """The refusal of the best node: of those with the right model the one with most devices."""
     if not nodes:
         return "this cluster has no node"
@@ -116,14 +116,14 @@ def describe(ask: Ask) -> str:
     return " + ".join(words) or "nothing"
 
 
-def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str:
+def now(spec: JobSpec, nodes: Sequence[Node], policy: SiteLimits, rule: Rule) -> str:
     """What is missing now; "" when all members fit."""
     for_ever = never_fits_reason(spec, nodes, policy)
     if for_ever:
         return for_ever
     shape, holds = Shape(spec.ask, policy), 0
     for node in nodes:
-        holds += room(shape, node, 1 if spec.one_per_node else spec.members - holds)
+        holds += count_fitting_members(shape, node, 1 if spec.one_per_node else spec.members - holds)
         if holds == spec.members:
             return _unwelcome(shape, nodes, rule, rule.sharing) if rule.sharing is not None else ""
     if holds:
@@ -192,15 +192,22 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
                 f"{len(shape.parts)} devices of one node are needed with {format_gpus(milli)} of each free:"
                 f" {most.name} has most, {have}"
             )
-    rooms = [
+    free_devices = [
         (node.free_milli[i], node.free_bytes[i], node, i)
         for node in nodes
         for i, device in enumerate(node.devices)
         if node.offered[i] and (not shape.named_uuids or device.uuid in shape.named_uuids)
     ]
-    if not rooms:
+    if not free_devices:
         return "no device that it may use is offered"
-    best = max(rooms, key=lambda room: (room[0] >= milli, room[1] if room[0] >= milli else room[0], -room[2].index))
+    best = max(
+        free_devices,
+        key=lambda free_device: (
+            free_device[0] >= milli,
+            free_device[1] if free_device[0] >= milli else free_device[0],
+            -free_device[2].index,
+        ),
+    )
     free_milli, free_bytes, node, i = best
     size = shape.sizes(node)[0][i]
     memory = first.compute_share(node.devices[i]).mem_min_bytes if size == NEVER_BYTES else size

@@ -37,7 +37,7 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
         return f"on {name}, as --device asks"
     if rule.sharing is not None:
         return f"on {name}{_describe_sharing(node, at, place.utilisation_milli, rule.sharing)}"
-    others = _with_room(node, at, share)
+    others = _count_fitting_devices(node, at, share)
     left = with_memory(f"{format_gpus(max(0, node.free_milli[at]))} GPU", node, at, max(0, node.free_bytes[at]))
     left += " is left" if node.told_bytes == 0 else " are left"
     if not others:
@@ -47,7 +47,7 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
     return f"on {name}: of {others + 1} that fit, {looks} ({rule.name}); {left} there"
 
 
-def _with_room(node: Node, at: int, share: Share) -> int:
+def _count_fitting_devices(node: Node, at: int, share: Share) -> int:
     """How many other devices of the node would have had enough free."""
     return sum(
         node.offered[i] and node.free_milli[i] >= share.min_milli and node.free_bytes[i] >= share.mem_min_bytes

@@ -34,7 +34,7 @@ def check_job(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
     if line is None:
         names = ", ".join(world.lines) or "none"
         return Denied(Reason.NOT_FOUND, f"there is no queue {spec.queue!r}: choose one of {names}", field="queue")
-    spec = world.room.shared(spec)
+    spec = world.cluster.shared(spec)
     for account in line.account.chain:
         limits = account.spec
         if spec.width_milli > limits.limit_milli:
@@ -66,7 +66,7 @@ def check_job(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
             f"a gang of {spec.members} members: at most {world.members_max} members of jobs run at once",
             "members",
         )
-    never = world.room.never_fits_reason(Job(0, spec, 0))
+    never = world.cluster.never_fits_reason(Job(0, spec, 0))
     if never:
         return _invalid(never, "gpus_milli")
     return elastic_bounds.check_most(world, spec) if spec.elastic else None
@@ -202,7 +202,7 @@ def check_queues(world: QueueState, queues: tuple[QueueSpec, ...]) -> Denied | N
                 field="name",
             )
     total = sum(q.guarantee_milli for q in queues if not q.parent)
-    have = world.room.total_milli()
+    have = world.cluster.total_milli()
     if total > have and total > sum(line.spec.guarantee_milli for line in world.lines.values() if not line.spec.parent):
         return _invalid(
             f"all guarantees together are {format_gpus(total)} GPUs, there are {format_gpus(have)}: lower one",

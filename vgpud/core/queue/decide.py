@@ -131,7 +131,7 @@ class Decision:
         if line.policy.preempts or self.world.elastic:
             return False
         least_milli = line.least_milli
-        return self.world.room.free_milli() < least_milli and line.account.below_guarantee(least_milli) is None
+        return self.world.cluster.free_milli() < least_milli and line.account.below_guarantee(least_milli) is None
 
     def _start(self, job: Job, entry: Entry, turn: Turn) -> bool:
         """At its size; where elastic jobs are eager at their most, or with what else is free."""
@@ -166,8 +166,8 @@ class Decision:
     def _find(self, request: Request) -> Placement | None:
         job = request.job
         if job.job_id in self.victims:  # it still runs: elsewhere it could go only by way of a stop
-            room = self._room_of(job)
-            return room if self.world.has_slices(job) and self.world.room.suits(job, room) else None
+            placement = self._get_placement(job)
+            return placement if self.world.has_slices(job) and self.world.cluster.suits(job, placement) else None
         return self.world.find(job, request.spec)
 
     def _settle(self, job: Job) -> None:
@@ -189,8 +189,10 @@ class Decision:
     def _grow_ahead(self, line: JobQueue) -> None:
         """Running elastic jobs that come before all waiting jobs grow into free capacity."""
         world, first = self.world, line.waiting.next(None, 0)
-        making_room = world.going or world.leaving or world.claims or self.victims or self.trims or self.evicted_jobs
-        if first is None or making_room:
+        is_freeing_capacity = (
+            world.stopping or world.shrinking or world.claims or self.victims or self.trims or self.evicted_jobs
+        )
+        if first is None or is_freeing_capacity:
             return  # what is free is not yet free
         running = (job for job in world.elastic.values() if world.line(job) is line and job.job_id in line.running)
         for job in sorted(running, key=lambda one: line.running.entry(one.job_id)):
@@ -228,7 +230,7 @@ class Decision:
             del self.specs_before_growth[job.job_id]
             self.world.resize(job, before, job.placement, self.now_ns)
 
-    def _room_of(self, job: Job) -> Placement:
+    def _get_placement(self, job: Job) -> Placement:
         """What a running job has if it keeps running."""
         trim = self.trims.get(job.job_id)
         return trim.now()[1] if trim else job.placement
@@ -240,7 +242,7 @@ class Decision:
         world, job, line, width_milli = self.world, request.job, request.line, request.spec.width_milli
         if not world.elastic or request.turn.until_ns >= 0:
             return False
-        if world.room.free_milli() + self._lent_milli() < width_milli:
+        if world.cluster.free_milli() + self._lent_milli() < width_milli:
             return False
         if self._is_barred(request):
             return False
@@ -252,7 +254,7 @@ class Decision:
             passes = line.policy.preempts and last is not None and last > request.entry
             if not passes and line.account.below_guarantee(width_milli) is None:
                 return False
-        return self._make_room(request, self._cuts(request))
+        return self._free_capacity(request, self._cuts(request))
 
     def _lent_milli(self) -> int:
         """What all elastic jobs could give; recomputed when room has been given or taken."""
@@ -294,11 +296,11 @@ class Decision:
         line, entry = request.line, request.entry
         if not line.policy.preempts or request.turn.until_ns >= 0:
             return False
-        free = self.world.room.free_milli() + line.running.weight_after(entry)
-        if free < request.spec.width_milli or not (len(line.running) or self.world.parked_jobs):
+        free = self.world.cluster.free_milli() + line.running.weight_after(entry)
+        if free < request.spec.width_milli or not (len(line.running) or self.world.suspended_holders):
             return False
-        behind = self._find_victims_behind(line, entry), self._parked_behind(line, entry)
-        return self._make_room(request, _in_turn(self._cuts(request), *behind))
+        behind = self._find_victims_behind(line, entry), self._find_holders_behind(line, entry)
+        return self._free_capacity(request, _in_turn(self._cuts(request), *behind))
 
     def _find_victims_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
         at = line.running.worst(None)
@@ -308,18 +310,18 @@ class Decision:
                 yield victim
             at = line.running.worst(at)
 
-    def _parked_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
-        parked = [j for j in self.world.parked_jobs if j in line.waiting and line.waiting.entry(j) > entry]
+    def _find_holders_behind(self, line: JobQueue, entry: Entry) -> Iterator[Job]:
+        parked = [j for j in self.world.suspended_holders if j in line.waiting and line.waiting.entry(j) > entry]
         for job_id in sorted(parked, key=line.waiting.entry, reverse=True):
-            if self.world.room.offers(self.world.held[job_id]):
+            if self.world.cluster.offers(self.world.held[job_id]):
                 yield self.world.jobs[job_id]
 
-    def _parked_elsewhere(self, claimant: Account) -> Iterator[Job]:
+    def _find_holders_elsewhere(self, claimant: Account) -> Iterator[Job]:
         """Suspended jobs of queues that have no part in this guarantee, the newest first."""
-        for job_id in sorted(self.world.parked_jobs, reverse=True):
+        for job_id in sorted(self.world.suspended_holders, reverse=True):
             line = self.world.line(self.world.jobs[job_id])
             waits = claimant not in line.account.chain and job_id in line.waiting
-            if waits and self.world.room.offers(self.world.held[job_id]):
+            if waits and self.world.cluster.offers(self.world.held[job_id]):
                 yield self.world.jobs[job_id]
 
     def _reclaim(self, request: Request) -> bool:
@@ -330,11 +332,11 @@ class Decision:
             return False
         lines = [other for other in self.world.lines.values() if claimant not in other.account.chain]
         running = sum(other.running.weight for other in lines if other.account.excess_milli(line.account) > 0)
-        if not (running or self.world.parked_jobs) or self.world.room.free_milli() + running < width_milli:
+        if not (running or self.world.suspended_holders) or self.world.cluster.free_milli() + running < width_milli:
             return False
         covered, partly = (self._most_above(lines, line.account, keeps_guarantee=whole) for whole in (True, False))
-        givers = covered, partly, self._parked_elsewhere(claimant)
-        return self._make_room(request, _in_turn(self._cuts(request), *givers))
+        givers = covered, partly, self._find_holders_elsewhere(claimant)
+        return self._free_capacity(request, _in_turn(self._cuts(request), *givers))
 
     def _most_above(self, lines: list[JobQueue], claimant: Account, *, keeps_guarantee: bool) -> Iterator[Job]:
         """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
@@ -357,7 +359,7 @@ class Decision:
                 yield victim
 
     def _may_stop(self, job: Job, line: JobQueue) -> bool:
-        if not job.spec.preemptible or job.resizing or not self.world.room.offers(job.placement):
+        if not job.spec.preemptible or job.resizing or not self.world.cluster.offers(job.placement):
             return False
         until_ns = job.started_ns + line.spec.min_run_ns
         if until_ns > self.now_ns:
@@ -365,7 +367,7 @@ class Decision:
             return False
         return True
 
-    def _make_room(self, request: Request, candidates: Iterator[Job | Cut]) -> bool:
+    def _free_capacity(self, request: Request, candidates: Iterator[Job | Cut]) -> bool:
         """Takes room from these, in this order, until the job fits; gives back what is not needed, in reverse order.
 
         Giving back asks for nothing but the job's own fit: what was there a moment ago can be there again, on a device
@@ -409,8 +411,8 @@ class Decision:
         self._trim(cut.trim)
 
     def _trim(self, trim: Trim) -> None:
-        spec, room = trim.now()
-        self.world.resize(trim.job, spec, room, self.now_ns)
+        spec, placement = trim.now()
+        self.world.resize(trim.job, spec, placement, self.now_ns)
         if not trim.removed_members and not trim.gone_milli:
             self.trims.pop(trim.job.job_id, None)
 
@@ -435,7 +437,9 @@ class Decision:
     def _fit_both(self, victim: Job, request: Request) -> bool:
         """Whether the job still fits when this one has its room back."""
         world, runs = self.world, victim.job_id not in self.evicted_jobs
-        back = self._room_of(victim) if runs else world.kept_placement(victim, victim.suspended_how or How.REQUEUE)
+        back = (
+            self._get_placement(victim) if runs else world.kept_placement(victim, victim.suspended_how or How.REQUEUE)
+        )
         world.hold(victim, back)
         if runs:
             world.count(victim, 1, self.now_ns)
@@ -446,7 +450,7 @@ class Decision:
         return fits
 
     def _may_fit(self, request: Request) -> bool:
-        free_milli, account = self.world.room.free_milli(), request.line.account
+        free_milli, account = self.world.cluster.free_milli(), request.line.account
         return free_milli >= request.spec.width_milli and not account.limit_for(request.spec)
 
     def _displace(self, victim: Job) -> None:
@@ -470,7 +474,7 @@ class Decision:
             self.world.park(victim)
             del self.evicted_jobs[victim.job_id]
         else:
-            self._give(victim, victim.spec, self._room_of(victim))
+            self._give(victim, victim.spec, self._get_placement(victim))
             self._settle(victim)
 
     def _give(self, job: Job, spec: JobSpec, placement: Placement) -> None:

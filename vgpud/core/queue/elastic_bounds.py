@@ -110,5 +110,5 @@ def check_most(world: QueueState, spec: JobSpec) -> Denied | None:
             f" write {spec.members}-{world.members_max}",
             "elastic.workers_max",
         )
-    never = world.room.never_fits_reason(Job(0, replace(spec, members=most), 0))
+    never = world.cluster.never_fits_reason(Job(0, replace(spec, members=most), 0))
     return _invalid(f"up to {most} workers: {never}", "elastic.workers_max") if never else None

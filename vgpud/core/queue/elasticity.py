@@ -69,11 +69,11 @@ def cuts(world: QueueState, trims: dict[int, Trim], now_ns: int, may_give: Calla
 
 def may_borrow(world: QueueState, job: Job, place: Place) -> bool:
     """Whether it may have one more member there for a while: the capacity is free, and within its quotas."""
-    if world.going or world.leaving or world.claims or world.members >= world.members_max:
+    if world.stopping or world.shrinking or world.claims or world.members >= world.members_max:
         return False
     ask, account = job.spec.ask, world.line(job).account
     over = account.limit_for_amount(ask.width_milli, ask.cpu_milli, ask.ram_bytes)
-    return over is None and world.room.suits(job, (place,))
+    return over is None and world.cluster.suits(job, (place,))
 
 
 # ---- growing ----
@@ -86,9 +86,9 @@ def acted_ns(world: QueueState, job: Job) -> int:
 
 def grow_at_ns(world: QueueState, now_ns: int) -> int:
     """When elastic jobs grow if nothing happens; not after now_ns: at once; NEVER_NS: there is nothing for them."""
-    if world.going or world.leaving or world.claims:
+    if world.stopping or world.shrinking or world.claims:
         return NEVER_NS  # what is free is not yet free
-    if world.room.free_milli() <= 0 and any(job.spec.width_milli for job in world.elastic.values()):
+    if world.cluster.free_milli() <= 0 and any(job.spec.width_milli for job in world.elastic.values()):
         return NEVER_NS
     times = (
         acted_ns(world, job) + world.line(job).spec.elastic_idle_ns
@@ -145,7 +145,7 @@ def grow_to_most(world: QueueState, job: Job, now_ns: int) -> bool:
 
 def one_more(world: QueueState, job: Job) -> tuple[JobSpec, Placement] | None:
     """A running job, one step larger, if that is free and within its quotas."""
-    spec, room = job.spec, world.held[job.job_id]
+    spec, placement = job.spec, world.held[job.job_id]
     wanted = min(sizes.size(spec) + sizes.step(spec), sizes.max_size(job))
     larger = sizes.with_size(spec, wanted)
     ask = spec.ask
@@ -156,6 +156,6 @@ def one_more(world: QueueState, job: Job) -> tuple[JobSpec, Placement] | None:
         return None
     if sizes.by_members(spec):
         newcomer = world.newcomer(job)
-        return None if newcomer is None else (larger, room + newcomer)
-    grown = sizes.slice_of(room, wanted)
+        return None if newcomer is None else (larger, placement + newcomer)
+    grown = sizes.slice_of(placement, wanted)
     return (larger, grown) if world.could_have(job, grown) else None

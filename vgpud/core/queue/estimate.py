@@ -71,14 +71,14 @@ def reserved_start_ns(world: QueueState, job: Job, now_ns: int) -> int:
         if at_ns >= NEVER_NS:
             break
         other = world.jobs[job_id]
-        world.room.release(world.held[job_id])
+        world.cluster.release(world.held[job_id])
         world.count(other, -1, now_ns)
         lent.append(other)
         if not account.limit_for(job.spec) and world.find(job) is not None:
             starts_ns = at_ns
             break
     for other in lent:
-        world.room.take(world.held[other.job_id])
+        world.cluster.take(world.held[other.job_id])
         world.count(other, 1, now_ns)
     return starts_ns
 
@@ -91,16 +91,16 @@ def estimated_start_ns(world: QueueState, job: Job, now_ns: int) -> int:
         return now_ns
     key = "starts", line.spec.name
     starts: dict[int, int]
-    made_ns, starts = world.answers.get(key, (-STARTS_NS, {}))
+    made_ns, starts = world.answer_cache.get(key, (-STARTS_NS, {}))
     if now_ns >= made_ns + STARTS_NS:  # running jobs may have outlasted their estimates
         starts = _starts(world, line, now_ns)
-        world.answers[key] = now_ns, starts
+        world.answer_cache[key] = now_ns, starts
     return max(now_ns, starts.get(job.job_id, NEVER_NS))
 
 
 def _starts(world: QueueState, line: JobQueue, now_ns: int) -> dict[int, int]:
     """Estimated starts of the first waiting jobs of a queue: none fits now, so each needs others to end before."""
-    free_milli = world.room.free_milli()
+    free_milli = world.cluster.free_milli()
     ends = [(ends_ns(world, world.jobs[j], now_ns, uses_median=True), world.jobs[j].width_milli) for j in world.held]
     heapify(ends)
     found: dict[int, int] = {}
@@ -128,6 +128,6 @@ def _starts(world: QueueState, line: JobQueue, now_ns: int) -> dict[int, int]:
 def expected_start_ns(world: QueueState, job: Job, now_ns: int) -> int:
     """As reserved_start_ns(), cached until something happens."""
     key = "reserved", job.job_id
-    if key not in world.answers:
-        world.answers[key] = reserved_start_ns(world, job, now_ns)
-    return max(now_ns, int(world.answers[key]))
+    if key not in world.answer_cache:
+        world.answer_cache[key] = reserved_start_ns(world, job, now_ns)
+    return max(now_ns, int(world.answer_cache[key]))

@@ -79,7 +79,7 @@ class Lifecycle:
         if event.array:
             self._world.incomplete_arrays.add(event.array)
         for number, job_id in enumerate(event.job_ids):
-            spec = self._world.room.shared(event.spec)
+            spec = self._world.cluster.shared(event.spec)
             if array:
                 index = event.indices[number] if event.indices else spec.index + number
                 spec = replace(spec, array=event.array or event.job_ids[0], index=index)
@@ -124,7 +124,7 @@ class Lifecycle:
         world = self._world
         if job.state not in WAITING or job.job_id in world.unmet or world.waits(job):
             return
-        if job.job_id in world.claims or job.job_id in world.going or job.spec.array in world.incomplete_arrays:
+        if job.job_id in world.claims or job.job_id in world.stopping or job.spec.array in world.incomplete_arrays:
             return
         if job.not_before_ns > now_ns:
             world.deadlines.add(job.not_before_ns, Due.BACKOFF, job.job_id, job.not_before_ns)
@@ -209,7 +209,7 @@ class Lifecycle:
             self._leave(job, now_ns)
             if spec.begin_ns != job.spec.begin_ns:
                 job.not_before_ns = spec.begin_ns
-            job.spec = self._world.room.shared(spec)
+            job.spec = self._world.cluster.shared(spec)
             estimate.expect(self._world, job, now_ns)
             self.admit(job, now_ns)
         else:
@@ -239,7 +239,7 @@ class Lifecycle:
     def stop(self, job: Job, how: How | None, state: JobState, why: str, now_ns: int) -> None:
         """Tells a job to stop. Its capacity is given to other jobs, which get it when the job has gone."""
         world = self._world
-        if job.job_id not in world.going:
+        if job.job_id not in world.stopping:
             if job.state is JobState.RUNNING:
                 world.line(job).stop(job.job_id)
                 world.count(job, -1, now_ns)
@@ -254,10 +254,10 @@ class Lifecycle:
     def _go(self, job: Job, how: How | None, now_ns: int) -> None:
         """Notes what the job physically has until it has gone; the cluster counts what it will keep."""
         world = self._world
-        world.going[job.job_id] = job.placement if job.state is JobState.RUNNING else world.held.get(job.job_id, ())
+        world.stopping[job.job_id] = job.placement if job.state is JobState.RUNNING else world.held.get(job.job_id, ())
         if job.state is JobState.RUNNING:
-            world.told_ns[job.job_id] = now_ns
-            world.count_going(job, 1)
+            world.stop_order_ns[job.job_id] = now_ns
+            world.count_stopping(job, 1)
         world.hold(job, world.kept_placement(job, how) if how else ())
 
     def _release_capacity(self, job: Job, now_ns: int, *, is_preempted: bool = False) -> None:
@@ -265,23 +265,23 @@ class Lifecycle:
         preemption took, in which it was served nothing."""
         world = self._world
         running = job.state is JobState.RUNNING
-        if job.job_id in world.going:
-            del world.going[job.job_id]
+        if job.job_id in world.stopping:
+            del world.stopping[job.job_id]
             if running:
-                world.count_going(job, -1)
+                world.count_stopping(job, -1)
         elif running:
             world.line(job).stop(job.job_id)
             world.count(job, -1, now_ns)
         else:
             self._leave(job, now_ns)
-        told_ns = world.told_ns.pop(job.job_id, now_ns)
+        stop_order_ns = world.stop_order_ns.pop(job.job_id, now_ns)
         world.hold(job, ())
         world.unwatch(job)
         if job.spec.elastic or job.resizing:
             self.resizing.forget_job(job)
         if running:
             estimate.stops(world, job)
-            ran_ns = (told_ns if is_preempted else now_ns) - job.started_ns
+            ran_ns = (stop_order_ns if is_preempted else now_ns) - job.started_ns
             job.executed_ns += ran_ns
             job.attained += ran_ns * job.width_milli
 
@@ -326,7 +326,7 @@ class Lifecycle:
 
     def suspended(self, event: JobSuspended, now_ns: int) -> None:
         job = self.jobs.get(event.job_id)
-        if job is None or job.job_id not in self._world.going:
+        if job is None or job.job_id not in self._world.stopping:
             return
         stop_to, why, how = job.stop_to, job.stopping, event.how
         if stop_to is not JobState.SUSPENDED and how is not How.REQUEUE:
@@ -405,7 +405,7 @@ class Lifecycle:
         enter(job, END_EVENTS[state])
         job.reason, job.ended_ns = why, now_ns
         job.placement, job.suspended_how = (), None
-        world.wish_why.pop(job.job_id, None)
+        world.target_reasons.pop(job.job_id, None)
         for other_id in world.unmet.pop(job.job_id, ()):
             del world.dependents[other_id][job.job_id]
             world.unmet_of[job.spec.uid] -= 1
@@ -423,12 +423,14 @@ class Lifecycle:
         for."""
         world = self._world
         world.line(victim).dequeue(victim.job_id)
-        world.going[victim.job_id] = victim.placement
-        world.told_ns[victim.job_id] = now_ns
-        world.count_going(victim, 1)
+        world.stopping[victim.job_id] = victim.placement
+        world.stop_order_ns[victim.job_id] = now_ns
+        world.count_stopping(victim, 1)
         stays = world.has_slices(victim)  # a suspended job keeps its slices
         fits = (
-            how for how in world.hows if how is not How.REQUEUE and world.room.fits(world.kept_placement(victim, how))
+            how
+            for how in world.hows
+            if how is not How.REQUEUE and world.cluster.fits(world.kept_placement(victim, how))
         )
         hows = list(fits) if stays else []
         how = hows[0] if hows else How.REQUEUE
@@ -444,9 +446,9 @@ class Lifecycle:
         world = self._world
         world.line(job).dequeue(job.job_id)
         how = How.EVICT if How.EVICT in world.hows and job.suspended_how is How.PAUSE else How.REQUEUE
-        if how is How.EVICT and not (world.has_slices(job) and world.room.fits(world.kept_placement(job, how))):
+        if how is How.EVICT and not (world.has_slices(job) and world.cluster.fits(world.kept_placement(job, how))):
             how = How.REQUEUE
-        world.going[job.job_id] = world.kept_placement(job, job.suspended_how or how)
+        world.stopping[job.job_id] = world.kept_placement(job, job.suspended_how or how)
         world.hold(job, world.kept_placement(job, how))
         job.stop_to = JobState.SUSPENDED
         job.stopping = reasons.explain_preemption(world, job, self.jobs[claimant_id])
@@ -485,9 +487,9 @@ class Lifecycle:
         job = self.jobs.get(event.job_id)
         if job is None or job.state is not JobState.RUNNING or event.attempt != job.attempt or job.resizing:
             return
-        if job.job_id in self._world.going or len(event.placement) != len(job.placement):
+        if job.job_id in self._world.stopping or len(event.placement) != len(job.placement):
             return
-        job.placement = self._world.room.annotate_placement(job, event.placement)
+        job.placement = self._world.cluster.annotate_placement(job, event.placement)
         self._world.hold(job, job.placement)
         self._save(job)
 

@@ -44,8 +44,8 @@ from vgpud.core.jobs.events import (
 )
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, Place, QueueSpec, Reservation
 from vgpud.core.model import Denied
-from vgpud.core.model import Policy as Site
-from vgpud.core.placement.base import Room
+from vgpud.core.model import SiteLimits as Site
+from vgpud.core.placement.base import ClusterCapacity
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue import advice, check, elasticity, estimate, reasons, reservations, sharing, sizes
 from vgpud.core.queue.deadlines import Due
@@ -74,7 +74,7 @@ class Machine:
     def __init__(
         self,
         queues: tuple[QueueSpec, ...],
-        room: Room,
+        cluster: ClusterCapacity,
         make_policy: Callable[[str], Policy],
         *,
         hows: tuple[How, ...] = (How.PAUSE, How.EVICT, How.REQUEUE),
@@ -83,7 +83,7 @@ class Machine:
         members_max: int = NEVER_NS,
         tries_max: int = NEVER_NS,
     ) -> None:
-        self._world = QueueState(room, make_policy, hows, moves, half_life_ns)
+        self._world = QueueState(cluster, make_policy, hows, moves, half_life_ns)
         self._world.members_max, self._world.tries_max = members_max, tries_max
         self._world.set_queues(queues, 0)
         self._lives = Lifecycle(self._world)
@@ -104,7 +104,7 @@ class Machine:
 
     def steps(self, events: Iterable[Event], now_ns: int) -> list[Command]:
         """Everything that happens at one instant, then one decision."""
-        self._world.answers.clear()
+        self._world.answer_cache.clear()
         self._world.now_ns = now_ns
         for event in events:
             self._apply(event, now_ns)
@@ -139,7 +139,7 @@ class Machine:
             case StartFailed():
                 self._lives.start_failed(event, now_ns)
             case RoomChanged(node, direct, offered, held):
-                self._world.room.change(node, direct, offered)
+                self._world.cluster.change(node, direct, offered)
                 self._world.set_direct(node, held, now_ns)
             case NodesChanged(nodes):
                 self._world.set_nodes(nodes, now_ns)
@@ -160,7 +160,7 @@ class Machine:
                 sharing.part(self._world, self._lives, event, now_ns)
             case PairsKnown(pairs):
                 for kind, other in pairs:
-                    self._world.room.lose(kind, other)
+                    self._world.cluster.lose(kind, other)
             case QueuesChanged(queues):
                 self._world.set_queues(queues, now_ns)
             case ReservationsChanged(found):
@@ -232,8 +232,8 @@ class Machine:
             world.claims[job.job_id] = job
             world.count_claim(job, 1)
         for job in world.startable_claims():
-            nobody_leaves = not world.going and not world.leaving
-            if nobody_leaves or not world.line(job).account.limit_for(job.spec, standing=True):
+            is_capacity_free = not world.stopping and not world.shrinking
+            if is_capacity_free or not world.line(job).account.limit_for(job.spec, standing=True):
                 self._lives.start(job, now_ns)
         if world.elastic:
             self._resize_elastic(decision, now_ns)
@@ -262,13 +262,13 @@ class Machine:
     def _resize_elastic(self, decision: Decision, now_ns: int) -> None:
         """What elastic jobs do for themselves: give what they have no use for, take what idles."""
         world, resizing = self._world, self._lives.resizing
-        for job_id in sorted(world.wish_why.keys() & world.elastic.keys()):
+        for job_id in sorted(world.target_reasons.keys() & world.elastic.keys()):
             job = world.elastic[job_id]
             wanted = sizes.max_size(job)
             if sizes.size(job.spec) > wanted and elasticity.may_change(world, job, now_ns):
                 before = job.spec
                 world.resize(job, sizes.with_size(before, wanted), world.held[job.job_id][:wanted], now_ns)
-                resizing.begin(job, before, world.wish_why[job_id], now_ns)
+                resizing.begin(job, before, world.target_reasons[job_id], now_ns)
         self._look_again_ns = min(self._look_again_ns, elasticity.tried_again_ns(world, now_ns))
         if decision.shrink_deadline_ns < NEVER_NS:
             return  # another job is about to be given some of it
@@ -289,7 +289,7 @@ class Machine:
         Running jobs keep their capacity, whatever else has changed; the shell reports then what became of them.
         """
         world = self._world
-        world.answers.clear()
+        world.answer_cache.clear()
         world.acted_ns = world.now_ns = now_ns
         known = sorted(jobs, key=lambda job: job.job_id)
         self.jobs.update((job.job_id, job) for job in known)
@@ -364,7 +364,7 @@ class Machine:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Similarity classes whose jobs slow each other down on one device, to be restored after a restart with
         events.PairsKnown."""
-        return self._world.room.pairs()
+        return self._world.cluster.pairs()
 
     def queue(self, name: str) -> QueueSpec:
         return self._world.lines[name].spec

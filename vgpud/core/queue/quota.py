@@ -87,7 +87,7 @@ class Account:
             parent.children.append(self)
         self.used = Amount()  # as decided: by jobs that run or have a claim and by slices that are no jobs
         self.claimed_amount = Amount()  # of that: by jobs with a claim, whose capacity is still being freed
-        self.going = Amount()  # besides that: by jobs that have been told to stop and still run
+        self.stopping = Amount()  # besides that: by jobs that have been told to stop and still run
         self.fixed_milli = 0  # of used: by jobs that cannot be preempted
         self.direct: dict[str, Amount] = {}  # by node: of used, by slices that are no jobs
         self.history = 0  # moving average of used.milli, << HISTORY_BITS
@@ -95,7 +95,7 @@ class Account:
 
     def adopt(self, old: Account) -> None:
         """Takes over what is used: the queue has new rules."""
-        self.used, self.claimed_amount, self.going = old.used, old.claimed_amount, old.going
+        self.used, self.claimed_amount, self.stopping = old.used, old.claimed_amount, old.stopping
         self.fixed_milli, self.direct = old.fixed_milli, old.direct
         self.history, self.history_at_ns = old.history, old.history_at_ns
 
@@ -166,7 +166,7 @@ class Account:
     @property
     def standing(self) -> Amount:
         """What runs beyond `used` as it was decided (or below, where it is negative)."""
-        going, claimed = self.going, self.claimed_amount
+        going, claimed = self.stopping, self.claimed_amount
         return Amount(
             going.milli - claimed.milli, going.cpu_milli - claimed.cpu_milli, going.ram_bytes - claimed.ram_bytes
         )

@@ -67,7 +67,7 @@ def shrunk(world: QueueState, job: Job, claimant: Job, now_ns: int) -> str:
 def explain_growth(world: QueueState, job: Job, old_spec: JobSpec, idle_ns: int) -> str:
     """Why an elastic job takes more, as it has it already."""
     more = format_gpus(job.width_milli - old_spec.width_milli)
-    free = format_gpus(world.room.free_milli())
+    free = format_gpus(world.cluster.free_milli())
     text = f"{more} GPUs were idle and nothing was started, stopped or resized for {duration(idle_ns)}; {free} are left"
     return f"{text}, and it wants no more than {sizes.words(job.spec, sizes.max_size(job))}"
 
@@ -89,7 +89,7 @@ def explain_placement(world: QueueState, job: Job) -> str:
     gpus = f"{format_gpus(job.width_milli)} GPU"
     if world.line(job).spec.elastic_eager and job.spec.elastic and sizes.size(job.spec) > sizes.min_size(job.spec):
         gpus += f" ({sizes.words(job.spec, sizes.size(job.spec))}: elastic-eager takes all that it can use)"
-    why = world.room.why_here(job, job.placement)
+    why = world.cluster.why_here(job, job.placement)
     if why:
         return f"{gpus} {why}"
     nodes = sorted({place.node for place in job.placement})
@@ -101,7 +101,7 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
     """Why it waits; how it ended; what is being done to it; "" when it simply runs."""
     if job.state.is_final:
         return job.reason
-    if job.job_id in world.going:
+    if job.job_id in world.stopping:
         return f"it is being stopped: {job.stopping}"
     if job.state is JobState.RUNNING:
         return ""
@@ -120,25 +120,25 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
         return f"{most} job{'s' if most > 1 else ''} of the array of job {first} run or start, which is its limit"
     if job.job_id in world.claims:
         return f"its GPUs are being freed: {_jobs(_in_its_way(world, job))} must {_give_way(world, job)} first"
-    return _no_room(world, job, now_ns)
+    return _capacity_reason(world, job, now_ns)
 
 
 def _in_its_way(world: QueueState, job: Job) -> list[int]:
     nodes = {place.node for place in job.placement}
-    there = (world.going | world.leaving).items()
+    there = (world.stopping | world.shrinking).items()
     return [j for j, placement in there if any(place.node in nodes for place in placement)]
 
 
 def _give_way(world: QueueState, job: Job) -> str:
-    return "stop" if any(j in world.going for j in _in_its_way(world, job)) else "shrink"
+    return "stop" if any(j in world.stopping for j in _in_its_way(world, job)) else "shrink"
 
 
 def holders(world: QueueState, account: Account) -> str:
     """The jobs that use a quota, the widest first: the end of a sentence."""
     key = "holders", account.spec.name
-    if key not in world.answers:
-        world.answers[key] = _holders(world, account)
-    return str(world.answers[key])
+    if key not in world.answer_cache:
+        world.answer_cache[key] = _holders(world, account)
+    return str(world.answer_cache[key])
 
 
 def _holders(world: QueueState, account: Account) -> str:
@@ -171,7 +171,7 @@ def reserved(world: QueueState, job: Job, now_ns: int) -> str:
     if world.is_pinned(job):
         would = world.could_have(job, job.placement)
     else:
-        would = world.room.place(job) is not None
+        would = world.cluster.place(job) is not None
     if not would:
         return ""
     first = min(against, key=lambda one: (one.begin_ns, one.name))
@@ -181,7 +181,7 @@ def reserved(world: QueueState, job: Job, now_ns: int) -> str:
     return f"its devices are kept by {first.what}, for another {duration(first.end_ns - now_ns)}"
 
 
-def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
+def _capacity_reason(world: QueueState, job: Job, now_ns: int) -> str:
     line = world.line(job)
     over = line.account.limit_for(job.spec)
     if over is not None:
@@ -197,7 +197,8 @@ def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
         others = sum(one.spec.guarantee_milli for one in beside if one.parent is None or one.parent in chain)
         return (
             f"it cannot be preempted, and others are guaranteed {format_gpus(others)} of"
-            f" {format_gpus(world.room.total_milli())} GPUs: it must wait until all that cannot be preempted fit beside"
+            f" {format_gpus(world.cluster.total_milli())} GPUs: it must wait until all that cannot be preempted"
+            " fit beside"
         )
     if not world.has_slices(job):
         most = f"{world.members} of {world.members_max} job slices are in use"
@@ -216,5 +217,5 @@ def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
             residents = _jobs(there) if there else "the programs there"
             return f"it can resume only where it was, which it does not share with {residents}"
     elif world.find(job) is None:
-        return world.room.why_not(job)
+        return world.cluster.why_not(job)
     return "it starts with the next decision"

@@ -22,7 +22,7 @@ _SIMPLE = frozenset((int, str, bool, float, type(None)))
 _LEFT_OUT = "run"
 #: class -> its fields with their types
 _known: dict[type, list[tuple[Field[Any], Any]]] = {}
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(events.Event), *get_args(events.Command))}
+_MESSAGE_TYPES: dict[str, type] = {kind.__name__: kind for kind in (*get_args(events.Event), *get_args(events.Command))}
 
 
 def to_plain(message: events.Event | events.Command) -> Plain:
@@ -33,9 +33,9 @@ def to_plain(message: events.Event | events.Command) -> Plain:
 def from_plain(data: Plain) -> Any:
     """The event or command again. Raises ValueError that names what is unknown or missing."""
     name = data.get("type")
-    if name not in _KINDS:
-        raise ValueError(f"type {name!r} is not an event or command: one of {', '.join(sorted(_KINDS))}")
-    return decode(_KINDS[name], {key: value for key, value in data.items() if key != "type"})
+    if name not in _MESSAGE_TYPES:
+        raise ValueError(f"type {name!r} is not an event or command: one of {', '.join(sorted(_MESSAGE_TYPES))}")
+    return decode(_MESSAGE_TYPES[name], {key: value for key, value in data.items() if key != "type"})
 
 
 def encode(value: Any) -> Any:
@@ -83,10 +83,10 @@ def _refuse(kind: type, data: Any) -> Any:
     raise ValueError(f"{data!r} is no {kind.__name__}")
 
 
-def _items_decoder(sequence: Any, kinds: list[Any]) -> Decoder:
-    many = len(kinds) == 1 or kinds[-1] is Ellipsis
-    each = _decoder(kinds[0])
-    known = [] if many else [_decoder(kind) for kind in kinds]
+def _items_decoder(sequence: Any, item_types: list[Any]) -> Decoder:
+    many = len(item_types) == 1 or item_types[-1] is Ellipsis
+    each = _decoder(item_types[0])
+    known = [] if many else [_decoder(kind) for kind in item_types]
 
     def items(data: Any) -> Any:
         if not isinstance(data, list):

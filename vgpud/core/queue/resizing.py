@@ -26,7 +26,7 @@ class Resizing:
         """The world counts its new size already."""
         world = self._world
         job.resizing = world.held[job.job_id]
-        self._note_leaving(job)
+        self._note_shrinking(job)
         world.acted_ns = now_ns
         self._run_again(job, now_ns)
         self._say(SaveJob(job))
@@ -38,16 +38,16 @@ class Resizing:
     def _tell(self, job: Job, why: str) -> None:
         self._say(ResizeJob(job.job_id, job.attempt, job.resizing, why))
 
-    def _note_leaving(self, job: Job) -> None:
+    def _note_shrinking(self, job: Job) -> None:
         left = sizes.subtract_placement(job.spec, job.placement, job.resizing)
         if left:
-            self._world.leaving[job.job_id] = left
-            self._world.count_leaving(job, 1)
+            self._world.shrinking[job.job_id] = left
+            self._world.count_shrinking(job, 1)
 
-    def _clear_leaving(self, job: Job) -> None:
-        if job.job_id in self._world.leaving:
-            self._world.count_leaving(job, -1)
-            del self._world.leaving[job.job_id]
+    def _clear_shrinking(self, job: Job) -> None:
+        if job.job_id in self._world.shrinking:
+            self._world.count_shrinking(job, -1)
+            del self._world.shrinking[job.job_id]
 
     def _run_again(self, job: Job, now_ns: int) -> None:
         """Running jobs are ordered with their width."""
@@ -62,12 +62,14 @@ class Resizing:
         job = world.jobs.get(event.job_id)
         if job is None or job.state is not JobState.RUNNING or event.attempt != job.attempt:
             return False
-        if job.job_id in world.going or not event.placement or not (job.spec.elastic or job.resizing):
+        if job.job_id in world.stopping or not event.placement or not (job.spec.elastic or job.resizing):
             return False
         # the shell reports where it is; what is known of the job there comes from the queue
-        has, decided = (world.room.annotate_placement(job, room) for room in (event.placement, world.held[job.job_id]))
+        has, decided = (
+            world.cluster.annotate_placement(job, placement) for placement in (event.placement, world.held[job.job_id])
+        )
         asked = bool(job.resizing)
-        self._clear_leaving(job)
+        self._clear_shrinking(job)
         job.resizing, job.placement, job.resized_ns = (), has, now_ns
         world.acted_ns = now_ns
         world.hold(job, decided)
@@ -95,7 +97,7 @@ class Resizing:
         if job.wished_members != members:
             job.wished_members = members
             self._say(SaveJob(job))
-        self._world.wish_why[job.job_id] = event.why
+        self._world.target_reasons[job.job_id] = event.why
 
     # ---- it runs no longer, or again ----
 
@@ -103,7 +105,7 @@ class Resizing:
         """It stops, whatever of the change has been done: until it has gone it counts with all that it may have."""
         if not job.resizing:
             return
-        self._clear_leaving(job)
+        self._clear_shrinking(job)
         self._world.hold(job, ())
         if sizes.subtract_placement(job.spec, job.resizing, job.placement):
             job.placement = job.resizing
@@ -113,7 +115,7 @@ class Resizing:
 
     def forget_job(self, job: Job) -> None:
         """The job has no capacity any more."""
-        self._clear_leaving(job)
+        self._clear_shrinking(job)
         job.resizing = ()
         self._world.elastic.pop(job.job_id, None)
         self._world.left_alone_ns.pop(job.job_id, None)
@@ -121,7 +123,7 @@ class Resizing:
     def resend_commands(self, job: Job) -> None:
         """After a restart: unanswered commands are sent again, and targets still hold."""
         if job.wished_members:
-            self._world.wish_why[job.job_id] = reasons.explain_target(job)
+            self._world.target_reasons[job.job_id] = reasons.explain_target(job)
         if job.resizing:
-            self._note_leaving(job)
+            self._note_shrinking(job)
             self._tell(job, "it was under way when the daemon was restarted")

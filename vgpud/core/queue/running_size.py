@@ -29,7 +29,7 @@ def grows(job: Job, new_spec: JobSpec) -> bool:
 
 def refusal(world: QueueState, job: Job, new_spec: JobSpec, by_admin: bool) -> Denied | None:
     """Why a running job does not get this size. If it is larger, a job of this size has been checked."""
-    text = _unfit(world, job, new_spec) or _no_room(world, job, sizes.size(new_spec), by_admin)
+    text = _unfit(world, job, new_spec) or _growth_refusal(world, job, sizes.size(new_spec), by_admin)
     return Denied(Reason.PRECONDITION, f"job {job.job_id} {text}", field="gpus_milli") if text else None
 
 
@@ -39,7 +39,7 @@ def _unfit(world: QueueState, job: Job, new_spec: JobSpec) -> str:
         return "runs: it needs a part of a GPU"
     if job.state is not JobState.RUNNING:
         return f"is {job.state.value}: its GPUs can be changed while it runs or waits"
-    if job.job_id in world.going:
+    if job.job_id in world.stopping:
         return f"is being stopped ({job.stopping}): wait for its end"
     if job.resizing:
         return "is being resized: try again in a moment"
@@ -49,7 +49,7 @@ def _unfit(world: QueueState, job: Job, new_spec: JobSpec) -> str:
     return ""
 
 
-def _no_room(world: QueueState, job: Job, wanted_milli: int, by_admin: bool) -> str:
+def _growth_refusal(world: QueueState, job: Job, wanted_milli: int, by_admin: bool) -> str:
     more_milli = wanted_milli - sizes.size(job.spec)
     if more_milli <= 0:
         return ""
@@ -65,7 +65,7 @@ def _no_room(world: QueueState, job: Job, wanted_milli: int, by_admin: bool) -> 
         return "cannot grow while other jobs wait: only admins let it overtake them"
     if touches(world.held[job.job_id], devices_of(world.reserved_from(job))):
         return "cannot grow: its device is reserved (vgpu reserve ls)"
-    if world.going or world.leaving or world.claims:
+    if world.stopping or world.shrinking or world.claims:
         return "cannot grow while other jobs are being stopped or started: try again in a moment"
     if world.could_have(job, sizes.slice_of(world.held[job.job_id], wanted_milli)):
         return ""
@@ -82,14 +82,14 @@ def _others_wait(world: QueueState) -> bool:
 def begin(world: QueueState, job: Job, new_spec: JobSpec, now_ns: int) -> JobSpec:
     """The queue counts the new size from now on. Returns the specification before."""
     before = job.spec
-    room = sizes.slice_of(world.held[job.job_id], sizes.size(new_spec))
-    (share,) = room[0].shares
+    placement = sizes.slice_of(world.held[job.job_id], sizes.size(new_spec))
+    (share,) = placement[0].shares
     spec = resize_spec(job, new_spec)
     # memory that followed the GPUs is what it has, also when it starts again
     asked, lowest, highest = spec.ask.spec, share.mem_min_bytes or None, share.mem_max_bytes or None
     if asked.mem_min_bytes is None and asked.mem_max_bytes is None:
         asked = replace(asked, mem_min_bytes=lowest, mem_max_bytes=highest)
     estimate.stops(world, job)
-    world.resize(job, replace(spec, ask=replace(spec.ask, spec=asked)), room, now_ns)
+    world.resize(job, replace(spec, ask=replace(spec.ask, spec=asked)), placement, now_ns)
     estimate.runs(world, job)
     return before

@@ -18,7 +18,7 @@ def update_utilisation(world: QueueState, lives: Lifecycle, event: Measured) -> 
         return
     ask = replace(job.spec.ask, utilisation_milli=event.utilisation_milli)
     job.spec = replace(job.spec, ask=ask)
-    noted = world.room.annotate_placement(job, job.placement)
+    noted = world.cluster.annotate_placement(job, job.placement)
     if noted != job.placement:
         if world.held.get(job.job_id) == job.placement:
             world.hold(job, noted)
@@ -36,8 +36,8 @@ def part(world: QueueState, lives: Lifecycle, event: PairLoses, now_ns: int) -> 
     kind, others = job.placement[0].kind, other.placement[0].kind
     if not kind or not others:
         return
-    world.room.lose(kind, others)
-    leaves = job.spec.preemptible and not {job.job_id, other.job_id} & world.going.keys()
+    world.cluster.lose(kind, others)
+    leaves = job.spec.preemptible and not {job.job_id, other.job_id} & world.stopping.keys()
     if leaves and now_ns >= job.started_ns + world.line(job).spec.min_run_ns:
         why = f"it and job {other.job_id} lose more on one device than they gain: {event.why}"
         lives.stop(job, _how(world, job), JobState.SUSPENDED, why, now_ns)

@@ -41,8 +41,8 @@ def max_size(job: Job) -> int:
     spec = job.spec
     if not by_members(spec):
         return bounds(spec).most_milli
-    wished = job.wished_members or bounds(spec).most_members
-    return max(bounds(spec).least_members, min(wished, bounds(spec).most_members))
+    target_members = job.wished_members or bounds(spec).most_members
+    return max(bounds(spec).least_members, min(target_members, bounds(spec).most_members))
 
 
 def step(spec: JobSpec) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from vgpud.core.estimates import Estimates
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Node, Placement, QueueSpec, Reservation
-from vgpud.core.placement.base import Room, Tentative
+from vgpud.core.placement.base import ClusterCapacity, Tentative
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue import sizes
 from vgpud.core.queue.arrays import Arrays
@@ -29,9 +29,14 @@ WAITING = (JobState.PENDING, JobState.SUSPENDED)
 
 class QueueState:
     def __init__(
-        self, room: Room, make_policy: Callable[[str], Policy], hows: tuple[How, ...], moves: bool, half_life_ns: int
+        self,
+        cluster: ClusterCapacity,
+        make_policy: Callable[[str], Policy],
+        hows: tuple[How, ...],
+        moves: bool,
+        half_life_ns: int,
     ) -> None:
-        self.room = room
+        self.cluster = cluster
         self.make_policy = make_policy
         self.hows = hows
         self.moves = moves
@@ -39,15 +44,15 @@ class QueueState:
         self.jobs: dict[int, Job] = {}
         self.lines: dict[str, JobQueue] = {}
         self.held: dict[int, Placement] = {}  # what is reserved for a job
-        self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
-        self.told_ns: dict[int, int] = {}  # when a running job was told to stop
+        self.stopping: dict[int, Placement] = {}  # what a job that has been told to stop still has
+        self.stop_order_ns: dict[int, int] = {}  # when a running job was told to stop
         #: what an elastic job that has been told to shrink still has beyond `held`
-        self.leaving: dict[int, Placement] = {}
+        self.shrinking: dict[int, Placement] = {}
         self.elastic: dict[int, Job] = {}  # elastic jobs that run
         self.left_alone_ns: dict[int, int] = {}  # elastic jobs that could not be resized: when that is tried again
-        self.wish_why: dict[int, str] = {}  # elastic jobs: the reasons of their autoscalers' last targets
+        self.target_reasons: dict[int, str] = {}  # elastic jobs: the reasons of their autoscalers' last targets
         self.acted_ns = 0  # when something was started, stopped or resized last
-        self.parked_jobs: dict[int, Job] = {}  # suspended jobs that still have a reservation
+        self.suspended_holders: dict[int, Job] = {}  # suspended jobs that still have a reservation
         self.claims: dict[int, Job] = {}  # jobs whose placement is still being freed, oldest first
         self.notices = Notices()
         self.reservations = Reservations()
@@ -60,7 +65,7 @@ class QueueState:
         self.dependents: dict[int, dict[int, None]] = {}  # job -> jobs that depend on it, in order
         self.unmet_of: Counter[int] = Counter()  # by uid: number of dependencies of all its jobs
         #: answers to readers, valid until something happens
-        self.answers: dict[object, Any] = {}
+        self.answer_cache: dict[object, Any] = {}
         #: members of all placed jobs: each has a slice, and a node has only so many
         self.members = 0
         self.members_max = NEVER_NS
@@ -81,7 +86,7 @@ class QueueState:
         for index, spec in enumerate(sorted(queues, key=lambda q: q.parent != "")):
             parent = self.lines[spec.parent].account if spec.parent else None
             self.lines[spec.name] = self._line(spec, before.get(spec.name), Account(spec, index, parent), now_ns)
-        self.room.rules({q.name: (q.placement, q.spread) for q in queues})
+        self.cluster.rules({q.name: (q.placement, q.spread) for q in queues})
 
     def _line(self, spec: QueueSpec, old: JobQueue | None, account: Account, now_ns: int) -> JobQueue:
         if old is None:
@@ -148,7 +153,7 @@ class QueueState:
         if due == Due.KEY:
             return self._key_changes_ns.get(job_id) == token
         if due == Due.LIMIT:
-            return job.state is JobState.RUNNING and job.started_ns == token and job_id not in self.going
+            return job.state is JobState.RUNNING and job.started_ns == token and job_id not in self.stopping
         return job.state in WAITING and job.not_before_ns == token
 
     def waits(self, job: Job) -> bool:
@@ -163,11 +168,11 @@ class QueueState:
     def find(self, job: Job, spec: JobSpec | None = None) -> Placement | None:
         """A placement for a job now, not taken yet. `spec`: at this size instead of its own."""
         wanted = job if spec is None or spec is job.spec else replace(job, spec=spec)
-        if wanted.spec.width_milli > self.room.free_milli() or not self.has_slices(wanted):
+        if wanted.spec.width_milli > self.cluster.free_milli() or not self.has_slices(wanted):
             return None
         closed = devices_of(self.reserved_from(wanted)) if self.reservations.all else frozenset()
         if not self.is_pinned(job):
-            return self.room.place_outside(wanted, closed) if closed else self.room.place(wanted)
+            return self.cluster.place_outside(wanted, closed) if closed else self.cluster.place(wanted)
         if touches(job.placement, closed):
             return None
         return job.placement if self.could_have(job, job.placement) else None
@@ -176,19 +181,19 @@ class QueueState:
         """Whether exactly this placement is free for it, counting what it holds now as free, and its rule lets it go
         there."""
         kept = self.held.get(job.job_id, ())
-        self.room.release(kept)
-        suits = self.room.suits(job, placement)
-        self.room.take(kept)
+        self.cluster.release(kept)
+        suits = self.cluster.suits(job, placement)
+        self.cluster.take(kept)
         return suits
 
     def newcomer(self, job: Job) -> Placement | None:
         """A placement for one more member of a running job."""
-        if job.spec.ask.width_milli > self.room.free_milli() or self.members >= self.members_max:
+        if job.spec.ask.width_milli > self.cluster.free_milli() or self.members >= self.members_max:
             return None
         one = replace(job, spec=replace(job.spec, members=1))
         closed = devices_of(self.reserved_from(one)) if self.reservations.all else frozenset()
         one = Job(job.job_id, one.spec, job.submitted_ns)
-        return self.room.place_outside(one, closed) if closed else self.room.place(one)
+        return self.cluster.place_outside(one, closed) if closed else self.cluster.place(one)
 
     def resize(self, job: Job, spec: JobSpec, placement: Placement, now_ns: int) -> None:
         """A running job has this size and this placement from now on, as decided. Its attained service stays."""
@@ -206,21 +211,21 @@ class QueueState:
     def shortage(self, job: Job) -> str:
         """What of the placement that a pinned job had is not free."""
         kept = self.held.get(job.job_id, ())
-        self.room.release(kept)
-        missing = self.room.shortage(job.placement)
-        self.room.take(kept)
+        self.cluster.release(kept)
+        missing = self.cluster.shortage(job.placement)
+        self.cluster.take(kept)
         return missing
 
     def hold(self, job: Job, placement: Placement) -> None:
         """Reserves exactly this for the job."""
-        self.parked_jobs.pop(job.job_id, None)
+        self.suspended_holders.pop(job.job_id, None)
         kept = self.held.pop(job.job_id, ())
         if kept:
-            self.room.release(kept)
+            self.cluster.release(kept)
             self.members -= job.spec.members
         if placement:
             self.held[job.job_id] = placement
-            self.room.take(placement)
+            self.cluster.take(placement)
             self.members += job.spec.members
 
     def park(self, job: Job) -> None:
@@ -228,7 +233,7 @@ class QueueState:
         kept = self.kept_placement(job, job.suspended_how) if job.suspended_how else ()
         self.hold(job, kept)
         if kept:
-            self.parked_jobs[job.job_id] = job
+            self.suspended_holders[job.job_id] = job
 
     def kept_placement(self, job: Job, how: How) -> Placement:
         """What a job that has been stopped this way still takes: its memory on the devices, its RAM."""
@@ -245,9 +250,11 @@ class QueueState:
 
     def startable_claims(self) -> list[Job]:
         """Jobs with a claim whose placement has been left by all jobs that had it: they can start."""
-        if not self.going and not self.leaving:
+        if not self.stopping and not self.shrinking:
             return list(self.claims.values())
-        nodes = {place.node for left in (self.going, self.leaving) for room in left.values() for place in room}
+        nodes = {
+            place.node for left in (self.stopping, self.shrinking) for placement in left.values() for place in placement
+        }
         candidates = [j for j in self.claims if any(place.node in nodes for place in self.held[j])]
         waiting = {*candidates} - self._physically_free(candidates)
         return [job for job in self.claims.values() if job.job_id not in waiting]
@@ -256,8 +263,8 @@ class QueueState:
         """Those of these claims whose placement fits beside what is physically there: all of jobs that stop or shrink,
         nothing that is only claimed."""
         occupied = {
-            **self.going,
-            **self.leaving,
+            **self.stopping,
+            **self.shrinking,
             **{
                 j: self.kept_placement(job, job.suspended_how)
                 for j in candidates
@@ -267,26 +274,26 @@ class QueueState:
         found: set[int] = set()
         if not candidates:
             return found
-        with Tentative(self.room) as room:
-            for job_id in (*candidates, *self.going):
-                room.release(self.held.get(job_id, ()))
+        with Tentative(self.cluster) as tentative:
+            for job_id in (*candidates, *self.stopping):
+                tentative.release(self.held.get(job_id, ()))
             for placement in occupied.values():
-                room.take(placement)
+                tentative.take(placement)
             for job_id in candidates:
-                room.release(occupied.get(job_id, ()))
-                if room.fits(self.held[job_id]):
+                tentative.release(occupied.get(job_id, ()))
+                if tentative.fits(self.held[job_id]):
                     found.add(job_id)
-                    room.take(self.held[job_id])
+                    tentative.take(self.held[job_id])
                 else:
-                    room.take(occupied.get(job_id, ()))
+                    tentative.take(occupied.get(job_id, ()))
         return found
 
     def set_nodes(self, nodes: Sequence[Node], now_ns: int) -> None:
         """Other nodes: what is reserved on those that are left stays so."""
-        for name in self.room.replace_nodes(nodes):
+        for name in self.cluster.replace_nodes(nodes):
             self.set_direct(name, (), now_ns)
         for placement in self.held.values():
-            self.room.take(placement)
+            self.cluster.take(placement)
 
     # ---- quotas ----
 
@@ -302,16 +309,16 @@ class QueueState:
         for account in self.line(job).account.chain:
             account.claimed_amount.add(job.spec, sign)
 
-    def count_going(self, job: Job, sign: int) -> None:
+    def count_stopping(self, job: Job, sign: int) -> None:
         for account in self.line(job).account.chain:
-            account.going.add(job.spec, sign)
+            account.stopping.add(job.spec, sign)
 
-    def count_leaving(self, job: Job, sign: int) -> None:
+    def count_shrinking(self, job: Job, sign: int) -> None:
         """What a job that has been told to shrink still has; call it before `leaving` forgets it."""
         more = sizes.with_size(job.spec, sizes.has(job.spec, job.placement))
         for account in self.line(job).account.chain:
-            account.going.add(more, sign)
-            account.going.add(job.spec, -sign)
+            account.stopping.add(more, sign)
+            account.stopping.add(job.spec, -sign)
 
     def keeps_guarantees(self, spec: JobSpec, *, is_alone: bool = False) -> bool:
         """Whether all guarantees can still be met when such a job runs, which cannot be preempted.
@@ -328,7 +335,7 @@ class QueueState:
         for line in self.lines.values():
             if line.account.parent is None:
                 needed += self._needs(line.account, own, spec.width_milli, is_alone)
-        return needed <= self.room.total_milli()
+        return needed <= self.cluster.total_milli()
 
     def _needs(self, account: Account, own: Account, width_milli: int, is_alone: bool) -> int:
         """What it may demand: its guarantee, or more where jobs that cannot be preempted use more."""

@@ -21,7 +21,7 @@ def holds_up(world: QueueState, job: Job) -> bool:
         return False
     if any(spec.ask.ram_bytes * spec.members > one.ram_limit_bytes for one in limits):
         return False
-    return spec.members <= world.members_max and world.room.has_devices(
+    return spec.members <= world.members_max and world.cluster.has_devices(
         job, job.placement if world.is_pinned(job) else ()
     )
 

@@ -66,7 +66,7 @@ def join(state: State, slice_: Slice, claim: Claim, pod: str) -> tuple[Slice, li
     commands: list[Command] = []
     for old, its in others:
         commands += _lend(state, old, its)
-    shares = capacity.put(_with_guarantee(slice_, claim), state, slice_, claim=True)
+    shares = capacity.check_shares(_with_guarantee(slice_, claim), state, slice_, claim=True)
     if isinstance(shares, Denied):
         state.slices.update(before)
         return shares

@@ -109,7 +109,7 @@ def _accounts(state: State, slice_: Slice, members: list[Process]) -> dict[str, 
     return allowed | {bounds.account(0, c.container_id): -1 for c in inside}
 
 
-def keeps_rights(state: State, event: Event, now_ns: int) -> bool:
+def may_keep_rules(state: State, event: Event, now_ns: int) -> bool:
     """Whether the thread may continue by its rules during this event: no slice can end by it, nor a bound be reached
     that the thread does not count."""
     match event:

@@ -16,9 +16,9 @@ from vgpud.core.model import (
     WEIGHT_MAX,
     Denied,
     Device,
-    Policy,
     Reason,
     Share,
+    SiteLimits,
     Slice,
     Spec,
     State,
@@ -77,7 +77,7 @@ class Part:
         return Share(device.uuid, self.min_milli, self.max_milli, low - low % granule, high - high % granule)
 
 
-def parts_of(spec: Spec, policy: Policy) -> list[Part] | Denied:
+def parts_of(spec: Spec, policy: SiteLimits) -> list[Part] | Denied:
     """Checks a spec by itself and divides it over its devices, biggest part first."""
     wrong = check_numbers(spec)
     if wrong:
@@ -226,7 +226,7 @@ def size_refusal(spec: Spec, state: State) -> Denied | None:
     return None
 
 
-def put(
+def check_shares(
     shares: tuple[Share, ...],
     state: State,
     old: Slice | None = None,

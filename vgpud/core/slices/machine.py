@@ -251,11 +251,11 @@ def _changed_shares(state: State, old: Slice, spec: Spec, event: UpdateSlice) ->
     if old.claim:
         granules = {device.uuid: device.granule_bytes for device in state.devices.values()}
         chosen = claims.resize_shares(old, old.claim, spec, event.fields, granules)
-        return chosen if isinstance(chosen, Denied) else capacity.put(chosen, state, old, claim=True)
+        return chosen if isinstance(chosen, Denied) else capacity.check_shares(chosen, state, old, claim=True)
     parts = capacity.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return parts
-    shares = capacity.put(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
+    shares = capacity.check_shares(event.shares, state, old) if event.shares else _place_resized_slice(state, old, spec)
     if isinstance(shares, Denied):
         return shares
     return slurm_refusal(old, shares) or offered.growth_refusal(old, shares, state) or shares
@@ -329,13 +329,13 @@ def _on_process_attached(state: State, event: ProcessAttached, now_ns: int) -> l
     if process.holder:
         return [AdmitProcess(process, found, ())]
     # one that comes back to a slice whose binding was not saved: no other process holds anything of it
-    room = dict(event.room) if found is before else {s.device_uuid: s.mem_max_bytes for s in found.shares}
-    held = tuple((uuid, min(claimed, room.get(uuid, 0))) for uuid, claimed in event.held if found.share(uuid))
+    free_bytes = dict(event.free_bytes) if found is before else {s.device_uuid: s.mem_max_bytes for s in found.shares}
+    held = tuple((uuid, min(claimed, free_bytes.get(uuid, 0))) for uuid, claimed in event.held if found.share(uuid))
     commands: list[Command] = [*_save_binding(state, before, found), AdmitProcess(process, found, held)]
     for uuid, claimed in event.held:
-        if claimed > room.get(uuid, 0):
+        if claimed > free_bytes.get(uuid, 0):
             text = f"pid {process.pid} says it holds {format_bytes(claimed)}, its slice may hold"
-            text += f" {format_bytes(room.get(uuid, 0))}: it gets no more memory until it is below"
+            text += f" {format_bytes(free_bytes.get(uuid, 0))}: it gets no more memory until it is below"
             commands.append(Log("memory.over_limit", text, found.name, uuid, process.process_id))
     verb = "came back" if process.is_resumed else "attached"
     text = f"pid {process.pid} ({process.program}) {verb}"

@@ -20,7 +20,7 @@ from vgpud.core.events import (
     RemoveSlice,
     SaveSlice,
 )
-from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Policy, Reason, Share, Slice, Spec, State
+from vgpud.core.model import ANYONE, UID_MAX, Container, Denied, Reason, Share, SiteLimits, Slice, Spec, State
 from vgpud.core.slices import bounds, capacity, offered, pending, queue_quota
 from vgpud.core.slices.origin import is_for_claims, is_for_jobs, is_for_slurm
 from vgpud.core.units import format_bytes, format_gpus
@@ -86,7 +86,7 @@ def make(state: State, request: CreateSlice) -> tuple[Slice, list[Command]] | De
         shares = pending.creation_refusal(spec, seen, cdi_device=request.cdi_device) or ()
     else:
         shares = (
-            capacity.put(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
+            capacity.check_shares(request.shares, state, claim=for_claim, tolerates_drain=request.tolerates_drain)
             if request.shares
             else capacity.place(spec, seen)
         )
@@ -159,7 +159,7 @@ def unknown(name: str) -> Denied:
     return Denied(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", field="name")
 
 
-def owner_refusal(slice_: Slice, uid: int, policy: Policy) -> Denied | None:
+def owner_refusal(slice_: Slice, uid: int, policy: SiteLimits) -> Denied | None:
     """Why this user may not use the slice, or None: root, the daemon's user and the owner may."""
     if slice_.owner_uid == ANYONE or uid in (0, policy.daemon_uid, slice_.owner_uid):
         return None
@@ -194,8 +194,8 @@ def short(container_id: str) -> str:
 def changes(old: Spec, new: Spec) -> str:
     """What describe() leaves out: "; weight 0 -> 5", empty when nothing of it changed."""
     words = {"weight": "weight", "priority": "priority", "service_class": "class"}
-    told = ((word, getattr(old, name), getattr(new, name)) for name, word in words.items())
-    return "".join(f"; {word} {before} -> {now}" for word, before, now in told if before != now)
+    values = ((word, getattr(old, name), getattr(new, name)) for name, word in words.items())
+    return "".join(f"; {word} {before} -> {now}" for word, before, now in values if before != now)
 
 
 def describe(slice_: Slice) -> str:

@@ -69,8 +69,8 @@ def choose(quotas: dict[str, Quota], queue: str, asker: Asker) -> str | Denied:
         return default_queue(quotas.values(), asker)
     found = quotas.get(queue)
     if found is None:
-        his = sorted(name for name, quota in quotas.items() if _may(quotas, quota, asker))
-        text = f"no queue {queue!r}: there are {', '.join(his) or 'none'}"
+        allowed_names = sorted(name for name, quota in quotas.items() if _may(quotas, quota, asker))
+        text = f"no queue {queue!r}: there are {', '.join(allowed_names) or 'none'}"
         return Denied(Reason.NOT_FOUND, text, field="queue")
     if _may(quotas, found, asker):
         return queue

@@ -33,7 +33,9 @@ def on_suspend(state: State, event: SuspendSlice, now_ns: int) -> list[Command]:
         return [Answer(unknown(event.name))]
     if event.to == old.suspended:
         return [Answer(old)]
-    wrong = _step_refusal(old, event) or _eviction_refusal(state, old, event.to) or _room_refusal(state, old, event.to)
+    wrong = (
+        _step_refusal(old, event) or _eviction_refusal(state, old, event.to) or _capacity_refusal(state, old, event.to)
+    )
     if wrong:
         return [Answer(wrong)]
     new = replace(old, suspended=event.to, revision=old.revision + 1)
@@ -82,7 +84,7 @@ def _eviction_refusal(state: State, old: Slice, to: str) -> Denied | None:
     return None
 
 
-def _room_refusal(state: State, old: Slice, to: str) -> Denied | None:
+def _capacity_refusal(state: State, old: Slice, to: str) -> Denied | None:
     """Others may have taken what it gave up."""
     needs_time = to in ("", RESTORING) and old.suspended != RESTORING
     if not needs_time or old.name in state.waiting:

@@ -25,7 +25,7 @@ class Clock:
     def __init__(self, latest_ns: int, path: Path | None = None, *, continues: bool = False) -> None:
         boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._offset_ns = max(time.time_ns(), latest_ns + 1) - boot_ns
-        self._told_ns = 0
+        self._reported_ahead_ns = 0
         if path is None:
             return
         former_ns = _read(path) if continues else None
@@ -44,9 +44,9 @@ class Clock:
     def news(self) -> str:
         """A sentence when the machine's clock has been set, and not yet told; else ""."""
         ahead_ns = time.time_ns() - self.now_ns()
-        if abs(ahead_ns - self._told_ns) < NEWS_MIN_NS:
+        if abs(ahead_ns - self._reported_ahead_ns) < NEWS_MIN_NS:
             return ""
-        self._told_ns = ahead_ns
+        self._reported_ahead_ns = ahead_ns
         off = f"{duration(abs(ahead_ns))} {'ahead of' if ahead_ns > 0 else 'behind'}"
         text = (
             f"this machine's clock is {off} the queue's, which counts on as before: time limits and usage stay right,"

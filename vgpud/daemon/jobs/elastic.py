@@ -401,7 +401,7 @@ class ElasticController:
             found = [*(replace(place, shares=(replace(share, device_uuid=uuid),)) for uuid in others), place]
         for one in found:
             if self._jobs.machine.may_borrow(job.job_id, one) and not isinstance(
-                capacity.put(one.shares, state), Denied
+                capacity.check_shares(one.shares, state), Denied
             ):
                 return one
         return None

@@ -206,7 +206,7 @@ class ProgressMonitor:
 
     def _ask(self, job: Job, scaler: Autoscaler, now_ns: int) -> None:
         # a job of which nothing is known may have as many workers as there is capacity for
-        if target := scaler.wish(now_ns) if scaler.rate_milli else None:
+        if target := scaler.take_new_target(now_ns) if scaler.rate_milli else None:
             self._jobs.enqueue_event(qe.Wished(job.job_id, target.members, target.why))
             self._jobs.note("job.wished", job, f"{target.members} workers pay off: {target.why}")
         for straggler in scaler.stragglers(now_ns):

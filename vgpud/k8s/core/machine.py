@@ -253,8 +253,8 @@ def _on_slice_made(state: State, event: SliceMade, now_ns: int) -> list[Command]
     work = state.work.get(event.uid)
     if work is None or work.ending or work.requested_claim is None:  # a claim's pods were brought up to date
         known = state.checks.get(event.uid)
-        told: list[Command] = [Log(f"claim {known}: {event.error}")] if known and event.error else []
-        return [*told, *_finish_check(state, event.uid)]
+        log_commands: list[Command] = [Log(f"claim {known}: {event.error}")] if known and event.error else []
+        return [*log_commands, *_finish_check(state, event.uid)]
     asked = work.requested_claim
     if event.full and not work.has_retried:
         # slices of claims that are gone may be in the way: they are ended, and then this is tried once more
@@ -281,9 +281,9 @@ def _on_slice_ended(state: State, event: SliceEnded, now_ns: int) -> list[Comman
         )
     if work is None or not work.ending:
         return _finish_check(state, event.uid)
-    told = [] if event.error else [Log(f"claim {work.ref} is released")]
+    log_commands = [] if event.error else [Log(f"claim {work.ref} is released")]
     done = _done(state, work, f"claim {work.ref}: {event.error}" if event.error else "")
-    return [*told, *done, *_finish_check(state, event.uid)]
+    return [*log_commands, *done, *_finish_check(state, event.uid)]
 
 
 def _done(state: State, work: Work, error: str, cdi_devices: tuple[str, ...] = ()) -> list[Command]:
@@ -421,7 +421,7 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
     if pool.stored_slices is not None and len(event.slices) < len(pool.stored_slices) and not pool.writing:
         is_recent = state.registered_ns is not None and now_ns - state.registered_ns < REGISTER_NS
         pool.register_by_ns = 0 if is_recent else now_ns + REGISTER_NS
-    told = _on_server(state, event.server)
+    commands = _on_server(state, event.server)
     deleted = pool.stored_slices is None or len(event.slices) < len(pool.stored_slices)
     settled = not (pool.writing or pool.pending or pool.is_outdated)
     pool.stored_slices = event.slices
@@ -434,7 +434,7 @@ def _on_pool_seen(state: State, event: PoolSeen, now_ns: int) -> list[Command]:
         pool.repair_ns = None
     elif settled and _wanted_changes(state):
         pool.repair_ns = now_ns + REPAIR_NS
-    return [*told, *_publish(state, now_ns)]
+    return [*commands, *_publish(state, now_ns)]
 
 
 def _on_server(state: State, server: tuple[int, int] | None) -> list[Command]:
@@ -502,14 +502,14 @@ def _on_published(state: State, event: Published, now_ns: int) -> list[Command]:
     )
     if event.error:
         return _failed(pool, event.error, now_ns)
-    told: list[Command] = [Log("the ResourceSlices are written")]
+    commands: list[Command] = [Log("the ResourceSlices are written")]
     pool.not_before_ns, pool.failures, pool.error = now_ns + SETTLE_NS, 0, ""
     if event.dropped_fields and event.dropped_fields != pool.dropped_fields:
         names = ", ".join(event.dropped_fields)
-        told.append(Log(f"this API server does not store {names}: enable its feature gates (docs/kubernetes.md)"))
+        commands.append(Log(f"this API server does not store {names}: enable its feature gates (docs/kubernetes.md)"))
     pool.dropped_fields = event.dropped_fields
     pool.is_outdated = bool(_wanted_changes(state))
-    return told
+    return commands
 
 
 def _failed(pool: Pool, error: str, now_ns: int) -> list[Command]:

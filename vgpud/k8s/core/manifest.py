@@ -21,7 +21,7 @@ DEVICE_CLASS = {BATCH: "vgpu", LATENCY: "vgpu-latency"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ClaimRequest:
     """min_milli, max_milli and memory are totals over the devices; memory None = the same part of each device."""
 
     pieces: Sequence[int]  # milli-GPU per device, biggest first
@@ -33,19 +33,19 @@ class Wish:
     priority: int = 0
 
 
-def claim_object(wish: Wish, name: str, template: bool) -> dict[str, Any]:
+def claim_object(request: ClaimRequest, name: str, template: bool) -> dict[str, Any]:
     """The object, to be written as YAML. Devices with equal amounts are one request."""
-    spec: dict[str, Any] = {"devices": _devices(wish)}
+    spec: dict[str, Any] = {"devices": _devices(request)}
     if template:
         return {"apiVersion": API, "kind": "ResourceClaimTemplate", "metadata": {"name": name}, "spec": {"spec": spec}}
     return {"apiVersion": API, "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
 
 
-def _devices(wish: Wish) -> dict[str, Any]:
-    pieces = wish.pieces
-    tops = split(wish.max_milli, pieces, [MILLI_PER_DEVICE] * len(pieces))
-    lows = split(wish.mem_min_bytes, pieces, [wish.mem_min_bytes] * len(pieces))
-    highs = split(wish.mem_max_bytes, pieces, [wish.mem_max_bytes] * len(pieces))
+def _devices(request: ClaimRequest) -> dict[str, Any]:
+    pieces = request.pieces
+    tops = split(request.max_milli, pieces, [MILLI_PER_DEVICE] * len(pieces))
+    lows = split(request.mem_min_bytes, pieces, [request.mem_min_bytes] * len(pieces))
+    highs = split(request.mem_max_bytes, pieces, [request.mem_max_bytes] * len(pieces))
     alike: dict[tuple[int, int], tuple[int, int, int]] = {}  # (milli, maximum) -> (count, memory, its maximum)
     for milli, top, low, high in zip(pieces, tops, lows, highs, strict=True):
         count, had_low, had_high = alike.get((milli, top), (0, low, high))
@@ -55,13 +55,13 @@ def _devices(wish: Wish) -> dict[str, Any]:
         amounts = {SM: str(milli), MEMORY: format_memory(low)}
         amounts |= {SM_MAX: str(top)} if top > milli else {}
         amounts |= {MEMORY_MAX: format_memory(high)} if high > low else {}
-        exactly: dict[str, Any] = {"deviceClassName": DEVICE_CLASS[wish.service_class], "count": count}
+        exactly: dict[str, Any] = {"deviceClassName": DEVICE_CLASS[request.service_class], "count": count}
         exactly["capacity"] = {"requests": amounts}
         requests.append({"name": "gpu" if len(alike) == 1 else f"gpu-{len(requests)}", "exactly": exactly})
     made: dict[str, Any] = {"requests": requests}
     if len(pieces) > 1:
         made["constraints"] = [{"distinctAttribute": f"{DRIVER}/uuid"}]
-    words = {name: value for name, value in (("weight", wish.weight), ("priority", wish.priority)) if value}
+    words = {name: value for name, value in (("weight", request.weight), ("priority", request.priority)) if value}
     if words:
         parameters = {"apiVersion": CONFIG_API, "kind": CONFIG_KIND, **words}
         made["config"] = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]

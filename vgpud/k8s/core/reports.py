@@ -70,8 +70,8 @@ def report_claim(claim: Mapping[str, Any], reason: str, note: str, *, is_warning
     metadata = claim.get("metadata") or {}
     ref = Ref(str(metadata.get("uid")), str(metadata.get("namespace")), str(metadata.get("name")))
     pods = pod_refs(claim)[:PODS_MAX]
-    kinds = [("ResourceClaim", ref), *(("Pod", pod) for pod in pods)]
-    return [Report(kind, one, reason, printable_line(note), is_warning) for kind, one in kinds]
+    objects = [("ResourceClaim", ref), *(("Pod", pod) for pod in pods)]
+    return [Report(kind, one, reason, printable_line(note), is_warning) for kind, one in objects]
 
 
 def report_failure(ref: Ref, note: str) -> Report:

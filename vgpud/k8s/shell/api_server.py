@@ -211,20 +211,20 @@ class ApiServer:
     async def watch_pool(self, post: Callable[[PoolSeen], None]) -> None:
         """Reports all ResourceSlices of this node and driver, now and after each change, for ever. An outage is two
         lines of the log, however long it is."""
-        failures, told = 0, ""
+        failures, reported_reason = 0, ""
         while True:
             try:
                 async for event in self._pools():
                     if failures:
                         log.info("the API server answers again")
-                    failures, told = 0, ""
+                    failures, reported_reason = 0, ""
                     post(event)
             except asyncio.CancelledError:
                 raise
             except Exception as error:
                 failures += _code(error) != _GONE  # the server has forgotten this version: all is read again
-                if failures and told != (told := reason_of(error)):
-                    log.warning("the ResourceSlices cannot be watched, which is tried again: %s", told)
+                if failures and reported_reason != (reported_reason := reason_of(error)):
+                    log.warning("the ResourceSlices cannot be watched, which is tried again: %s", reported_reason)
                 if _is_identity(error):
                     await self._renew()
             await asyncio.sleep(random.uniform(0.5, 1) * min(AGAIN_S * 2 ** min(failures, 8), AGAIN_MAX_S))
