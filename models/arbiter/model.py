@@ -164,7 +164,7 @@ class Slice:
     virtual_ns: int = 0
     unpaid_ns: int = 0  # half of the completed work that it reports, less what it has been charged
     over_cap_ns: int = 0  # all of it, less what its maximum has been charged
-    # what a free slice is owed, and what that gives it
+    # a free slice's deficit, and what that gives it
     free_lag_ns: int = 0  # entitlement minus usage; what a slice that leaves the slot takes along
     owed_ns: int = 0  # minimum minus usage
     overdrawn: bool = False  # latency class: it has used more than its guarantee and has no precedence

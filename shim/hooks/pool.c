@@ -123,7 +123,7 @@ static bool in_use(const struct pool *pool) {
 }
 
 /* A pool lives until its last allocation is freed, but cannot be queried any more once the driver has been told to
- * destroy it: so the driver is told when nothing of it is in use. */
+ * destroy it: so that call is made when nothing of it is in use. */
 static void destroy_unused(struct pool *pool) {
   if (pool->under_way || in_use(pool)) return;
   relaxed(REAL(cuMemPoolDestroy), pool->handle);

@@ -28,7 +28,7 @@ HELLO_S = 10.0
 JOIN_S, WAIT_S = 0.1, 60.0
 #: after this time without the terminal of a job that runs, its keeper is not there any more
 GONE_S = 10.0
-#: at most so often is it told that the job has changed
+#: least time between two looks at a job that may have changed
 TOLD_S = 0.1
 
 

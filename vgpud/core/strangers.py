@@ -92,8 +92,8 @@ class _Excess:
 
 
 def attached_by_pid(processes: Iterable[Process], stale_process_ids: Collection[int] = ()) -> dict[int, list[Process]]:
-    """Without processes that only hold a slice, which have no ledger. `lost`: process_ids whose pid now belongs to
-    another process."""
+    """Without processes that only hold a slice, which have no ledger. `stale_process_ids`: those whose pid now belongs
+    to another process."""
     found: dict[int, list[Process]] = {}
     for process in processes:
         if not process.holder and process.process_id not in stale_process_ids:

@@ -88,7 +88,7 @@ class Found(Enum):
 
 
 class StartError(VgpudError):
-    """Nothing of the attempt runs. `again`: it may go well later."""
+    """Nothing of the attempt runs. `may_retry`: it may go well later."""
 
     def __init__(self, message: str, may_retry: bool) -> None:
         super().__init__(message)
@@ -107,7 +107,7 @@ class _Watched:
 
 
 class Jobs:
-    """All attempts that run. `directory` is private to the daemon; `activated`: systemd's socket, if there is one.
+    """All attempts that run. `directory` is private to the daemon; `activation_socket`: systemd's, if there is one.
 
     `engine`: of jobs in containers; None: there is none here.
     """
@@ -198,7 +198,7 @@ class Jobs:
         return Started(begun.pid, begun.start, begun.note)
 
     async def _settle(self, key: Key, problem: str) -> Started:
-        """Nobody answered, which does not say that nothing runs: we take the attempt's place before its supervisor
+        """No answer came, which does not say that nothing runs: we take the attempt's place before its supervisor
         can, or see that it has. Raises StartError."""
         if await asyncio.to_thread(self._take_place, key):
             raise StartError(problem, may_retry=True)

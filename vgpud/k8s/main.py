@@ -206,7 +206,7 @@ def _plugin(
 
 
 async def _serve(make_server: Callable[[grpc.aio.Channel, Ended], Server], kubelet_dir: Path, host: str) -> None:
-    """Until it is told to stop. Raises VgpudError where it cannot begin, or go on."""
+    """Until a signal stops it. Raises VgpudError where it cannot begin, or continue."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)

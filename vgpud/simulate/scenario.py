@@ -44,7 +44,7 @@ class Scenario:
     costs: Costs = field(default_factory=Costs)
     interference: Interference | None = None
     machines: Machines | None = None
-    has_autoscalers: bool = False  # elastic workers are as many as their autoscalers wish; else all that have room
+    has_autoscalers: bool = False  # elastic workers are as many as their autoscalers request; else all that fit
 
 
 def make_policy(text: str) -> Policy:

@@ -60,8 +60,8 @@ def used_bytes(db: Any) -> int:
 
 
 def sum_bytes(db: Any) -> dict[int, int]:
-    """What each user fills it with, by uid; to be called in a transaction that writes. Summed up once: anew each second
-    it would take as long as there are rows."""
+    """What each user fills it with, by uid; to be called in a transaction that writes. Summed up once: each second it
+    would take longer the more rows there are."""
     if not db.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'user_bytes'").fetchone():
         _begin_sums(db)
     return dict(db.execute("SELECT uid, bytes FROM user_bytes").fetchall())

@@ -7,7 +7,7 @@
  * partner is not launched, waits in its stream, or another context has that device's slice) keeps spinning: that is
  * busy time of its context, and no other stream of the context runs meanwhile.
  *
- * Time: a device that has come to such a kernel stops deciding. When all devices of the meeting have come to theirs,
+ * Time: a device that has reached such a kernel stops deciding. When all devices of the meeting have reached theirs,
  * they go on together up to the first end of a slice or of the kernel. When nothing else is left to decide, all that
  * spin do so up to the first end of a slice, or up to now: a device that does not spin and has nothing to run can begin
  * something at any time from now on, and a device that spins can begin something else only when a slice ends.

@@ -216,7 +216,7 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
             if not is_known or error.exit_code != ExitCode.UNREACHABLE:
                 raise
             session.report_outage(error.message)
-        except OSError:  # nobody reads what the job prints: `vgpu queue attach 7 | head`
+        except OSError:  # no process reads what the job prints: `vgpu queue attach 7 | head`
             session.leave_on_signal(signal.SIGPIPE)
         finally:
             session.close()

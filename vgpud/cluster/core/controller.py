@@ -38,9 +38,9 @@ from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState, Placement, QueueSpec
 from vgpud.core.queue.machine import Machine
 
-#: how the machine may stop a job here: a job that Slurm suspends keeps its GPUs, so that nobody gains by it
+#: how the machine may stop a job here: a job that Slurm suspends keeps its GPUs, so that no other job gains by it
 HOWS = (How.REQUEUE,)
-#: exit code of a job that was stopped: as if SIGTERM had ended it; and of one whose end nobody saw
+#: exit code of a job that was stopped: as if SIGTERM had ended it; and of one whose end was not seen
 TERMINATED, UNSEEN = 143, 255
 WAITING = (JobState.PENDING, JobState.HELD)
 #: what was decided starts so much later, and a look sees it so much later
@@ -53,7 +53,7 @@ Listener = Callable[[int, Sequence[qe.Event], Sequence[qe.Command]], None]
 
 @dataclass(slots=True)
 class Decided:
-    """What follows from one look. `jobs`, `bindings` and `ended` are saved before an order is carried out."""
+    """What follows from one look. `jobs`, `bindings` and `ended_jobs` are saved before an order is carried out."""
 
     orders: list[Order] = field(default_factory=list)
     steps: int = 0  # of the machine
@@ -552,7 +552,7 @@ class Controller:
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
 
     def _counts_restarts(self, slurm_job: SlurmJob, binding: Binding) -> None:
-        """It waits, and will be told anew: only what Slurm restarts from now on is news."""
+        """It waits, and gets its orders again: only what Slurm restarts from now on is news."""
         if binding.restarts != slurm_job.restarts:
             binding.restarts = slurm_job.restarts
             self._pauses.pause(slurm_job.key, self._now_ns + SETTLE_NS)
@@ -560,7 +560,7 @@ class Controller:
         binding.told_ns = -1
 
     def _may_tell(self, binding: Binding, now_ns: int) -> bool:
-        """An order takes its time to show: it is not given anew with every look."""
+        """An order takes its time to show: it is not repeated at every look."""
         if binding.told_ns >= 0 and now_ns - binding.told_ns < self._settings.repeat_ns:
             return False
         binding.told_ns = now_ns

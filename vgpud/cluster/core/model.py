@@ -148,7 +148,7 @@ class Seen:
     nodes: tuple[SlurmNode, ...]
 
 
-# ---- what scontrol is told; each may be told twice ----
+# ---- orders to scontrol; each may be given twice ----
 
 
 @dataclass(frozen=True, slots=True)

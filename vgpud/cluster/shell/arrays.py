@@ -23,7 +23,7 @@ WAIT_S = 60.0
 @dataclass(slots=True)
 class _Array:
     asked_s: float = 0.0
-    failed_s: float | None = None  # when it was first asked for in vain
+    failed_s: float | None = None  # when it was first asked for without result
     limit: int | None = None  # 0 = none, or Slurm does not say; None: it has not answered yet
 
 

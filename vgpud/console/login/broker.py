@@ -80,7 +80,7 @@ class Broker:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         self._selector = selectors.DefaultSelector()
-        self.web.setblocking(False)  # a web server that takes no answers holds up nobody
+        self.web.setblocking(False)  # a web server that takes no answers holds nothing up
         self._selector.register(self.web, selectors.EVENT_READ)
         self._selector.register(self.door, selectors.EVENT_READ)
         try:

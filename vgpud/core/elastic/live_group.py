@@ -62,7 +62,7 @@ class LiveGroup:
     workers_to_notify: set[int] = field(
         default_factory=set
     )  # workers that must hear of it: its members and the former ones
-    told_generation: int = 0  # the newest that they were told of
+    told_generation: int = 0  # the newest that was sent to them
     streams: set[int] = field(default_factory=set)  # workers with an open stream
     reason: str = ""  # of the newest membership
     next_reason: str = ""  # why others are about to join

@@ -1,8 +1,8 @@
-"""Which workers of a group train together: the part of its step that makes memberships and tells them.
+"""Which workers of a group train together: the part of its step that makes memberships and sends them.
 
-A membership is made of workers that have said they are ready, so that none waits for another one's imports; it is
-saved before it is told, and its number only grows. Survivors keep their order, so the first of them has the state. A
-worker whose stream has gone stays a member while its process lives.
+A membership is made of workers that have said they are ready, so that none waits for another one's imports; it is saved
+before it is sent, and its number only grows. Survivors keep their order, so the first of them has the state. A worker
+whose stream has gone stays a member while its process lives.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def take_over(group: LiveGroup, stand_in: Worker) -> None:
     """The straggler leaves or has gone."""
     group.record.apply(stand_in.number, WorkerEvent.TAKE_OVER)
     group.deadlines.pop((Deadline.STAND_IN, stand_in.number), None)
-    group.resize_problem = group.resize_problem or ""  # it may be on another device: the queue is told
+    group.resize_problem = group.resize_problem or ""  # it may be on another device: the queue is notified
 
 
 def _tell(group: LiveGroup, commands: Commands) -> None:

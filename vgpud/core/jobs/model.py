@@ -206,7 +206,7 @@ class QueueSpec:
 
     name: str
     parent: str = ""
-    guarantee_milli: int = 0  # guaranteed GPUs: preemptible jobs of other queues make room for it
+    guarantee_milli: int = 0  # guaranteed GPUs: preemptible jobs of other queues are preempted for it
     limit_milli: int = NEVER_NS
     weight: int = 1  # of what is shared beyond the guarantees
     policy: str = "fifo"  # a name of policy.registry, with its parameters: "2d-las(3250,7200)"

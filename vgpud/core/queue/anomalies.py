@@ -97,7 +97,7 @@ def _percent(ppm: int) -> str:
 
 @dataclass(slots=True)
 class _Steps:
-    """Whether it gets on."""
+    """Whether it makes progress."""
 
     done: int = -1
     grew_ns: int = 0

@@ -1,4 +1,4 @@
-"""Bounds of elastic jobs that cannot be meant, each refused in one line that names the value and the fix."""
+"""Invalid bounds of elastic jobs, each refused in one line that names the value and the fix."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Known:
     pod_names: tuple[str, ...] = ()
 
     def is_for_another(self, requested_claim: Asked) -> bool:
-        """Whether the claim was allocated anew since it was prepared, for other pods: then nobody uses the slice."""
+        """Whether the claim was allocated again since it was prepared, for other pods: then no pod uses the slice."""
         again = {one.uuid: one for one in requested_claim.granted} == {one.uuid: one for one in self.allocated}
         return bool(self.allocated) and not again and set(self.pods).isdisjoint(requested_claim.pods)
 
@@ -163,6 +163,6 @@ class Work:
     has_retried: bool = False  # after the slices of claims that are gone were ended
     waits: bool = False  # for that
     remakes: bool = False  # a former allocation's slice is ended first
-    is_unused: bool = False  # nobody has called: the claim has no use for its slice any more
+    is_unused: bool = False  # no call came: the claim has no use for its slice any more
     #: calls of the other kind, which came meanwhile and are served afterwards
     queued_calls: list[tuple[int, bool]] = field(default_factory=list)

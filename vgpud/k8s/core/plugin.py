@@ -35,7 +35,7 @@ SECOND_NS = 1_000_000_000
 WAIT_NS = 10 * SECOND_NS
 #: between registrations that fail, or after which kubelet does not watch the devices
 AGAIN_NS = 5 * SECOND_NS
-#: how often kubelet is asked which pods have devices, and how long a slice has had no container before it is ended
+#: how often kubelet is asked which pods have devices, and after how long without a container a slice is ended
 RECONCILE_NS, IDLE_NS = 600 * SECOND_NS, 3600 * SECOND_NS
 _NAMESPACE, _, _NAME = RESOURCE.partition("/")
 CLAIMS = "ResourceClaims"
