@@ -49,7 +49,7 @@ IDLE_NS = 50 * MS
 #: demand, in parts of a million, above which a free slice becomes saturating, and below which it becomes free again
 SATURATING_PPM, FREE_PPM = 970_000, 930_000
 #: lag from which a slice is short; how much further behind than another one it must be, each by its own entitlement,
-#: for the other one to begin waiting for it, and to go on waiting
+#: for the other one to begin waiting for it, and to keep waiting
 SHORT_NS = MS
 AHEAD_NS, BACK_NS = 4 * MS, 2 * MS
 #: least cost of a turn that keeps others waiting: what the hand-over takes; and if the slice reported little work for

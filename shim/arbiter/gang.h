@@ -9,7 +9,7 @@
  * the next lease. So the shims count launches of collectives, and for a moment a device that is behind lets launches
  * through its closed gate until it has as many as the others. Collectives are known by their names
  * (gate/collectives.c). Kernels of other names that spin like this are known by drains that do not end while threads
- * wait at closed gates: the devices let launches through, few at first, until the drains get on
+ * wait at closed gates: the devices let launches through, few at first, until the drains make progress
  * (docs/design/sharing.md).
  */
 #ifndef VG_ARBITER_GANG_H
@@ -25,7 +25,7 @@ struct vg_gang_part { /* posted by a device's arbiter after each round */
   bool wants;           /* a thread waits at its closed gate */
   bool outstanding;     /* work is on the device */
   uint32_t collectives; /* launched there by all processes that are attached now */
-  uint64_t overdue_ns;  /* when its work was last seen not to get on, under a closed gate; 0: it does */
+  uint64_t overdue_ns;  /* when its work was last seen without progress, under a closed gate; 0: it does */
 };
 
 struct vg_gang_others {    /* the parts on the other devices, together */

@@ -12,7 +12,7 @@
 
 #define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
 
-/* What the slice's other processes ran at the same time counts once, which only the arbiter can tell. */
+/* What the slice's other processes ran at the same time counts once, which only the arbiter knows. */
 static void show_run(struct vg_report_device *report, uint64_t begin_ns, uint64_t end_ns) {
   if (end_ns <= begin_ns) return;
   uint64_t count = report->run_count;

@@ -203,7 +203,7 @@ bool vg_work_is_over(CUevent event);                   /* of the program */
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream);
 void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream);
 /* By the helper, where streams that wait may hide that all others are done: markers behind what has none yet. Nothing
- * has been launched since since_ns, and no stream captures; of another thread's default stream the time tells. Not
+ * has been launched since since_ns, and no stream captures; of another thread's default stream the time shows it. Not
  * within a launch, which may take long: a marker would be behind a part of it. */
 void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns);
 /* What is outstanding in streams that wait for something else, as of the last reap; *ret_counts: of it what counts as

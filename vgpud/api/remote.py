@@ -326,8 +326,8 @@ def _has_gone(sock: socket.socket) -> bool:
 
 def _account(source: int | str) -> int:
     """A user of this machine has one for all: with several a user alone would use up what all users have together. Not
-    root, who has none and may be a proxy. Others are below STRANGER, and few: who has many addresses could push users'
-    accounts out."""
+    root, who has none and may be a proxy. Others are below STRANGER, and few: a caller with many addresses could push
+    users' accounts out."""
     if isinstance(source, int) and source > 0:
         return source
     return STRANGER - 1 - zlib.crc32(_words(source).encode()) % ACCOUNTS

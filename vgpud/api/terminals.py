@@ -187,7 +187,7 @@ class Viewing:
                 if hearing and hearing.done():
                     heard, hearing = hearing.result(), None
                     if heard.kind is Kind.ENDED and self._viewers.get(job_id, viewer) is not viewer:
-                        heard = Heard(Kind.TAKEN)  # a viewer that was late has not been told
+                        heard = Heard(Kind.TAKEN)  # a viewer that was late has not been notified
                     if heard.kind is Kind.ENDED:
                         viewer.leave()
                         changing.cancel()  # the terminal of the next attempt may be there already

@@ -446,9 +446,8 @@ class Tenants:
     def _usage(self, asker: Peer, admission: Admission) -> bytes:
         """Present usage of the slice and its attached processes: the second message to a peer that only asks."""
         now = self._backend.usage(admission)
-        rows: dict[
-            tuple[int, int, int], list[tuple[int, int]]
-        ] = {}  # a pid may have several lives here: one row for all
+        # a pid may have several lives here: one row for all
+        rows: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for process_id, device, used_bytes, ledger_bytes in now.processes:
             other = self._peers.get(process_id)
             pid = other.pid_for(asker) if other else 0

@@ -165,10 +165,8 @@ class Watch:
                 continue
             who = unattached_processes.get(pid, _NOBODY)
             known = before.get(pid) if before else None
-            if known is None or who.start_ticks not in (
-                0,
-                known.who.start_ticks,
-            ):  # 0: it has ended, and is listed still
+            # 0: it has ended, and is still listed
+            if known is None or who.start_ticks not in (0, known.who.start_ticks):
                 known = _Stranger(who, returning=before is None)
             elif who.start_ticks:
                 known.who = who

@@ -1,4 +1,4 @@
-"""Who works together: alone, a fixed number under torchrun, or workers that come and go as the daemon says."""
+"""Which workers work together: alone, a fixed number under torchrun, or workers that come and go as the daemon says."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Peers(Protocol):
         """Whether this one is to say that the others change after this step."""
 
     def change(self, state: Sequence[Stateful], completed: int, failed: RuntimeError | None) -> None:
-        """Continues with the workers that the daemon has named, from a state that all have. Raises SystemExit in
+        """Continues with the workers that the daemon has named, from a state that all have. Raises SystemExit in the
         others."""
 
     def step_done(self, samples: int, batch: int, seconds: float, waited_s: float) -> None:

@@ -70,7 +70,7 @@ GIVEN_UP = "exit_code 126\nsignal 0\ncpu_ns 0\nram_peak_bytes 0\nbegan_wall_ns 0
 
 
 class Backend(Protocol):
-    """Whom the shell tells."""
+    """What the shell reports to."""
 
     def job_ended(self, job_id: int, attempt: int, result: Result) -> None:
         """All processes of the attempt have gone. Called once for each that was started or adopted as running."""

@@ -108,8 +108,8 @@ def main(
 
     With --device-plugin it counts GPUs instead, for clusters without ResourceClaims. A node has one of the two.
 
-    Exit codes: 0 stopped, 1 it could not go on, 2 usage, 5 no permission, 8 another driver runs on this node. A service
-    manager should try again after 1 and 8.
+    Exit codes: 0 stopped, 1 it could not continue, 2 usage, 5 no permission, 8 another driver runs on this node. A
+    service manager should try again after 1 and 8.
     """
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)

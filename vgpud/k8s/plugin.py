@@ -31,7 +31,7 @@ CLEAR_AGAIN_S = 30.0
 
 class DevicePlugin:
     """One node's plugin. kubelet_dir: kubelet's; api: where ResourceSlices of a DRA driver that ran before may be;
-    on_failure: called with the reason when it cannot go on."""
+    on_failure: called with the reason when it cannot continue."""
 
     def __init__(
         self,

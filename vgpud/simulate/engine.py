@@ -56,9 +56,9 @@ class Outcome:
     refused_jobs: list[tuple[TraceJob, str]] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     decisions: int = 0
-    resizes: int = 0  # how often a job was told to become larger or smaller
+    resizes: int = 0  # how often a job was ordered to become larger or smaller
     longest_wait_ns: int = 0  # of any job, at one time
-    spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): who had its devices when
+    spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): when jobs had their devices
     starts_on_several_nodes: list[frozenset[str]] = field(default_factory=list)  # which ones, also when it is resumed
 
 
@@ -125,7 +125,7 @@ class Simulation:
         self._wake_ns = -1
         self._runs: dict[int, _Run] = {}
         self._known: dict[int, Job] = {}
-        self._on: dict[str, list[_Run]] = {}  # by device, who runs there: for the interference
+        self._on: dict[str, list[_Run]] = {}  # by device, which jobs run there: for the interference
         self._taken: dict[str, int] = {}  # by device, milli of those that are shared
         self._held_milli = self._waiting = self._fragmented_milli = 0
         self.outcome = Outcome(capacity_milli)

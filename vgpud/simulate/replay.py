@@ -136,7 +136,7 @@ Decision = tuple[Any, ...]
 
 
 def decisions(commands: Iterable[Plain]) -> list[Decision]:
-    """Who is started, stopped and resized, in order."""
+    """Which jobs are started, stopped and resized, in order."""
     found: list[Decision] = []
     for command in commands:
         if command["type"] in ("StartJob", "ResizeJob"):
@@ -238,7 +238,7 @@ def _stops(recording: Recording, job_id: int) -> Iterator[tuple[int, How | None,
 
 
 def _resizes(recording: Recording, job_id: int) -> Iterator[tuple[int, Placement]]:
-    """(ns until it said what it had, and that) of each time that it was told; where it never said so, for ever."""
+    """(ns until it said what it had, and that) of each such order; where it never said so, for ever."""
     told_ns = -1
     for step in recording.steps:
         for event in step.events:

@@ -71,8 +71,7 @@ def run(
     monitor: SharingMonitor | None = None,
 ) -> Outcome:
     """The trace replayed on fresh nodes. `make`: of policies that have no name. `monitor`: to be asked afterwards, of
-
-    placements that go by who shares a device.
+    placements that depend on which jobs share a device.
     """
     room = make_room(nodes, scenario, trace)
     if not (scenario.by_queue or scenario.queues):

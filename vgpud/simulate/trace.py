@@ -46,11 +46,11 @@ class TraceJob:
     resizes: tuple[tuple[int, Placement], ...] = ()
 
     def stop(self, number: int) -> tuple[int, How | None, int] | None:
-        """None of stops that are not told."""
+        """None of stops that are not listed."""
         return self.stops[number] if number < len(self.stops) else None
 
     def attempt(self, number: int) -> tuple[int, int]:
-        """(ns that it runs, exit code); of attempts that are not told: all of its duration, and success."""
+        """(ns that it runs, exit code); of attempts that are not listed: all of its duration, and success."""
         return self.attempts[number - 1] if 0 < number <= len(self.attempts) else (self.duration_ns, 0)
 
 

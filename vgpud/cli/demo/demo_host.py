@@ -65,7 +65,7 @@ class HostWatch:
                 self._threads[pid, int(task.name)] = (ran, waited)
 
     def mark(self) -> Mark | None:
-        """The sums up to now; None where the kernel does not tell."""
+        """The sums up to now; None where the kernel does not say."""
         try:
             fields = (self._proc / "stat").read_text().split("\n", 1)[0].split()[1:]
             user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])

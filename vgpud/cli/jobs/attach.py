@@ -1,4 +1,4 @@
-"""Joins the terminal of a job: waits for its start, passes keys and output on, and leaves it running when told so.
+"""Joins the terminal of a job: waits for its start, passes keys and output on, and leaves it running on request.
 
 One call of the API lasts as long as the daemon; it is made again when that is restarted, and the job does not notice.
 """

@@ -1,4 +1,4 @@
-"""The controller's single entry point: step(seen, now_ns) -> what is to be saved and what Slurm is to be told.
+"""The controller's single entry point: step(seen, now_ns) -> what is to be saved, and orders to Slurm.
 
 What the queue's machine has decided is compared with what Slurm shows, each time from the beginning: a job that is to
 run and is held is released, one that is to stop and runs is requeued, one that would start by itself is held. So
@@ -310,9 +310,8 @@ class Controller:
             return
         job = self.machine.jobs[binding.job_id]
         if job.spec.uid != slurm_job.uid:
-            self._handle_missing_job(
-                binding
-            )  # slurmctld was killed before it had saved that job, and gives its number away again
+            # slurmctld was killed before it had saved that job, and gives its number away again
+            self._handle_missing_job(binding)
             return
         if slurm_job.key in self._reruns:
             if self._may_tell(binding, now_ns):

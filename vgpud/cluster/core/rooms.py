@@ -1,4 +1,4 @@
-"""Which devices Slurm has given to whom, beside what the queue believes of its own jobs.
+"""Which jobs have which devices in Slurm, beside what the queue believes of its own jobs.
 
 Slurm places jobs on the nodes that it is given, and chooses the devices there itself. Where it says which devices a job
 has, the queue's books follow. Where it does not, but shows how much of each device is used, only these sums matter to a

@@ -39,7 +39,7 @@ class Slurm:
 
     def __init__(self, partition: str) -> None:
         self._partition = partition
-        #: devices of running jobs, by what tells one start of a job from another
+        #: devices of running jobs, by what distinguishes one start of a job from another
         self._devices: dict[tuple[object, ...], tuple[tuple[str, int, int], ...]] = {}
         self._limits = Limits()
 

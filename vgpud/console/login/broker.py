@@ -159,7 +159,7 @@ class Broker:
         try:
             wire.receive(caller)
             wire.send(caller, self._link(self._callers[caller][0]))
-        except Exception as error:  # the caller's fault, or ours: the others' sessions go on
+        except Exception as error:  # the caller's fault, or ours: the others' sessions continue
             self._log(error)
         self._drop(caller)
 

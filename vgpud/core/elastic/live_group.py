@@ -59,9 +59,8 @@ class LiveGroup:
     starting: dict[int, Starting] = field(default_factory=dict)  # by worker: Start is not answered yet
     ready: set[int] = field(default_factory=set)
     joined_workers: set[int] = field(default_factory=set)  # workers that work in the newest membership
-    workers_to_notify: set[int] = field(
-        default_factory=set
-    )  # workers that must hear of it: its members and the former ones
+    #: of the newest membership: its members and the former ones
+    workers_to_notify: set[int] = field(default_factory=set)
     told_generation: int = 0  # the newest that was sent to them
     streams: set[int] = field(default_factory=set)  # workers with an open stream
     reason: str = ""  # of the newest membership

@@ -37,7 +37,7 @@ def stream_opened(group: LiveGroup, report: ProgressReport, now_ns: int, command
     assert worker and not worker.done, "refusal() says so"
     group.streams.add(report.worker)
     group.ready.add(report.worker)
-    if report.generation > saved.generation:  # told by a daemon that was killed before it had saved it
+    if report.generation > saved.generation:  # sent by a daemon that was killed before it had saved it
         saved.generation, saved.members, saved.store = report.generation, (), ""
         commands.append(Save())
     if saved.is_finished:

@@ -66,9 +66,8 @@ class Decision:
         self.trims: dict[int, Trim] = {}
         self.trimmed_for: dict[int, int] = {}  # elastic job that shrinks -> job that gets the capacity
         self.shrink_deadline_ns = NEVER_NS  # when a job has waited so long that elastic jobs shrink for it
-        self.specs_before_growth: dict[
-            int, JobSpec
-        ] = {}  # elastic job that grows before others start -> its spec before
+        #: elastic job that grows before others start -> its spec before
+        self.specs_before_growth: dict[int, JobSpec] = {}
         self._given = 0  # times that capacity has been given
         self._stopped = 0  # times that a job was put aside to see whether another fits then
         self._lent_at = (-1, -1)  # (_given, _stopped) as of _all_lent_milli

@@ -42,7 +42,7 @@ class Clock:
         return min(self.now_ns(), time.time_ns())
 
     def news(self) -> str:
-        """A sentence when the machine's clock has been set, and not yet told; else ""."""
+        """A sentence when the machine's clock has been set, and that is not reported yet; else ""."""
         ahead_ns = time.time_ns() - self.now_ns()
         if abs(ahead_ns - self._told_ns) < NEWS_MIN_NS:
             return ""

@@ -267,7 +267,7 @@ class ElasticController:
             self._spawn_feed(group, we.Unstarted(number))
 
     def reconcile_running(self, job: Job) -> None:
-        """It runs again, or was found running: tells the queue what it has, if that is something else than was decided
+        """It runs again, or was found running: reports to the queue what it has, if that differs from what was decided
         when it was suspended or the former daemon was killed."""
         if job.spec.elastic is None or job.state is not JobState.RUNNING or job.resizing or job.stopping:
             return

@@ -22,7 +22,7 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """vgpud does not answer. Slices go on without it."""
+    """vgpud does not answer. Slices continue without it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class State:
     gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
     allocations: dict[str, Known] = field(default_factory=dict)  # by uid: allocations that vgpud has slices for
     work: dict[str, Pending] = field(default_factory=dict)  # by uid
-    listed_devices: tuple[tuple[str, bool], ...] | None = None  # as kubelet was told
+    listed_devices: tuple[tuple[str, bool], ...] | None = None  # as reported to kubelet
     registered_socket: Socket | None = None  # with this kubelet
     registering: bool = False
     not_before_ns: int = 0  # no registration before

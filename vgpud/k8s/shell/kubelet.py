@@ -154,7 +154,7 @@ class Health(health_pb2_grpc.DRAResourceHealthServicer):
 
 
 class Registration(registration_pb2_grpc.RegistrationServicer):
-    """Tells kubelet what the driver is. on_registration: called each time that kubelet takes it; on_refusal: called
+    """Registers the driver with kubelet. on_registration: called each time that kubelet takes it; on_refusal: called
     with kubelet's reason when it refuses it."""
 
     def __init__(self, endpoint: Path, on_registration: Callable[[], None], on_refusal: Callable[[str], None]) -> None:
