@@ -1,7 +1,7 @@
 """AttachJob: joins the terminal of a job, from the first line of waiting to the job's end.
 
 A call is one viewer. Keys go to the job while it runs, its output comes back; what the queue does with the job
-meanwhile is said as well. Neither the end of a call nor that of the daemon touches the job: its terminal is held by a
+meanwhile is shown as well. Neither the end of a call nor that of the daemon touches the job: its terminal is held by a
 process of its own (jobs/terminal.py).
 """
 

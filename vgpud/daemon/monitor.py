@@ -242,7 +242,7 @@ class UsageMonitor:
             self._host.devices_taken(tuple(taken))
 
     def _begin(self, act: Act) -> None:
-        """Not while the same is being done: a slow driver must not make a queue of what is asked with each reading."""
+        """Not while the same is being done: with a slow driver, what each reading asks for would pile up."""
         key = act.device_uuid, act.pid
         if key not in self._acting:
             self._acting.add(key)

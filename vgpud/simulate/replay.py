@@ -2,8 +2,8 @@
 to the simulation.
 
 Both must decide as the daemon did. Given the same events, the machine gives the same commands in the same order. Given
-only the external events, the clock included, and jobs that run and take to give way as long as they did, the simulation
-starts and stops the same jobs in the same order.
+only the external events, the clock included, and jobs that take as long to run and to give way as they did, the
+simulation starts and stops the same jobs in the same order.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Below state_bytes_max nothing is forgotten before its time. Above it, what is oldest of the users who have most goes
 first, so that whoever writes without end forgets their own past, and no other's. Of usage only the detail goes: a
-user's rows of a queue and a day become one, so that no one loses the sums by writing more.
+user's rows of a queue and a day become one, so that no user loses the sums by writing more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The controller's single entry point: step(seen, now_ns) -> what is to be saved, and orders to Slurm.
+"""The controller's single entry point: step(snapshot, now_ns) -> what is to be saved, and orders to Slurm.
 
 What the queue's machine has decided is compared with what Slurm shows, each time from the beginning: a job that is to
 run and is held is released, one that is to stop and runs is requeued, one that would start by itself is held. So
@@ -283,8 +283,8 @@ class Controller:
     # ---- jobs ----
 
     def _look_at_safely(self, slurm_job: SlurmJob, now_ns: int) -> None:
-        """A job that this controller has no words for stays as it is: it must not end the process, which would begin
-        again with that job and end again."""
+        """A job that this controller cannot read stays as it is: it must not end the process, which would restart, meet
+        that job and end again."""
         try:
             self._look_at(slurm_job, now_ns)
         except Exception as error:
@@ -340,8 +340,8 @@ class Controller:
 
     def _requeue_at_once(self, slurm_job: SlurmJob, binding: Binding | None) -> None:
         """slurmctld was killed, and has forgotten an end or a requeue that this controller saw; by itself it would find
-        that out by the 25 s of Registrations at the earliest. The GPUs are free then. Slurm can only run the job once
-        more, as it does with all jobs that it misses."""
+        that out only after the 25 s of Registrations. The GPUs are free then. Slurm can only run the job once more, as
+        it does with all jobs that it misses."""
         self.foreign += binding is None
         if slurm_job.state == "COMPLETING" or self._registrations.unsure.intersection(slurm_job.node_names):
             return
@@ -352,8 +352,8 @@ class Controller:
             self._out.orders.append(Requeue(slurm_job.key))
 
     def _newcomer(self, slurm_job: SlurmJob) -> None:
-        """One that waits for others of Slurm is not the queue's business before they have ended, nor is an element of
-        an array before its limit is known: more would count than the limit lets run."""
+        """A job that waits for others in Slurm enters the queue when they have ended, an element of an array when the
+        array's limit is known: else more would count than the limit lets run."""
         if slurm_job.phase is not Phase.WAITS:
             self.foreign += slurm_job.phase is Phase.RUNS
             return
@@ -399,8 +399,7 @@ class Controller:
                 self._changes(slurm_job, job)
 
     def _changes(self, slurm_job: SlurmJob, job: Job) -> None:
-        """Its user has changed what it asks for (scontrol update), or its queue is another; what cannot be is not
-        taken over."""
+        """Its user has changed its request (scontrol update) or its queue; an impossible change is not taken over."""
         try:
             changed = qe.Changed(job.job_id, spec_of(slurm_job, self._queues, self._settings))
             denied = self.machine.refusal(changed)

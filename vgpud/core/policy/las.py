@@ -110,7 +110,8 @@ class Las(Plain):
 
 
 class ContinuousLas(Plain):
-    """Without levels: the job that has attained least goes first. Service is measured every `every` of running time.
+    """Without levels: the job that has attained least goes first. Service is measured once in `every_s` of running
+    time.
 
     `keep`: between equals running jobs go first; else only the order of submission counts.
     """

@@ -133,7 +133,7 @@ class Decision:
         return self.world.room.free_milli() < least_milli and line.account.below_guarantee(least_milli) is None
 
     def _start(self, job: Job, entry: Entry, turn: Turn) -> bool:
-        """At its size; where elastic jobs are eager at their most, or with what else is free."""
+        """At its size; an eager elastic job at its maximum, or with what else is free."""
         asked = job.spec
         eager = (
             turn.line.spec.elastic_eager and asked.elastic and job.state in WAITING and not self.world.is_pinned(job)
