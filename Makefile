@@ -61,7 +61,7 @@ format: $(VENV)/.dev ## put Python and C in the one format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
-gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/codegen/hooks.def, vgpud/v1 from protos, state diagrams, Gavel's speeds)
+gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/codegen/hooks.def, vgpud/v1alpha1 from protos, state diagrams, Gavel's speeds)
 	$(PY) shim/codegen/generate.py
 	$(PY) shim/codegen/generate_ml.py
 	$(PY) protos/generate.py

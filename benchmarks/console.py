@@ -27,7 +27,7 @@ from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import OwnSystem, Part
 from vgpud.console.login.broker import link
 from vgpud.console.main import door_path
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 DEVICES, SLICES, JOBS = 8, 128, 10_000
 VIEWERS = 50

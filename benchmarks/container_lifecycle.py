@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks import engine, harness, results
 from benchmarks.base_image import ImageError, base_tar
 from vgpud.cli.common.client import Client
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
+from vgpud.errors import CliError
 
 GOAL_RELEASE_MS = 1000.0
 GOAL_READOPT_MS = 2000.0

@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks import harness, results, shares
 from benchmarks.windows import shares_by_tenant, worst
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
+from vgpud.errors import CliError
 from vgpud.simdevice.busy_log import SECOND_NS, Span, read_busy_log
 
 TENANTS = shares.MIXES["25-75"]

@@ -31,7 +31,7 @@ from vgpud.cli.demo.private_system import OwnSystem, PartError
 from vgpud.libraries import environment
 from vgpud.simdevice.busy_log import RECORD, Span, parse_busy_log
 from vgpud.simdevice.process import SimulatedDevice
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 DEVICES = 2
 #: exit code of a program that was not done after its limit

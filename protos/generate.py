@@ -1,4 +1,4 @@
-"""Writes vgpud/v1/ and vgpud/k8s/kubelet_api/ from protos/; `--check` says whether what is committed is current.
+"""Writes vgpud/v1alpha1/ and vgpud/k8s/kubelet_api/ from protos/; `--check` says whether what is committed is current.
 
 Generated code needs a runtime at least as new as its generator, so the generator is pinned to the oldest runtime that
 we accept (GENERATOR, kept apart from the environment under build/). The check needs no generator: MANIFEST holds the
@@ -16,13 +16,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KUBELET = ("registration", "dra_v1", "dra_v1beta1", "health", "device_plugin", "pod_resources")
-PROTOS = ("vgpud/v1/vgpud.proto", *(f"vgpud/k8s/kubelet_api/{name}.proto" for name in KUBELET))
+KUBELET = ("registration", "dra_v1", "health", "device_plugin", "pod_resources")
+PROTOS = ("vgpud/v1alpha1/vgpud.proto", *(f"vgpud/k8s/kubelet_api/{name}.proto" for name in KUBELET))
 GENERATOR = "grpcio-tools==1.71.2"
 TOOLS = ROOT / "build" / "protoc-1.71.2"
 ENDS = ("pb2.py", "pb2.pyi", "pb2_grpc.py", "pb2_grpc.pyi")
 OUTPUTS = tuple(f"{proto.removesuffix('.proto')}_{end}" for proto in PROTOS for end in ENDS)
-MANIFEST = ROOT / "vgpud" / "v1" / "generated.json"
+MANIFEST = ROOT / "vgpud" / "v1alpha1" / "generated.json"
 
 
 def hashes() -> dict[str, str]:
@@ -53,7 +53,7 @@ def check() -> int:
     committed = json.loads(MANIFEST.read_text())["sha256"] if MANIFEST.exists() else {}
     stale = [path for path, digest in hashes().items() if committed.get(path) != digest]
     for path in stale:
-        print(f"{path} does not match vgpud/v1/generated.json: run `python protos/generate.py`", file=sys.stderr)
+        print(f"{path} does not match vgpud/v1alpha1/generated.json: run `python protos/generate.py`", file=sys.stderr)
     return 1 if stale else 0
 
 

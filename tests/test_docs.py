@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.rules.tree import ROOT, tracked
-from vgpud.cli.common.tables import slices_grid
 from vgpud.config import Config
 from vgpud.oci.request import RequestError, parse_request
+from vgpud.view.slice_tables import slices_grid
 
 DOCUMENTS = [name for name in tracked(".md") if not name.startswith("docker/wheels")]
 #: folders of the repository; a name in backticks that begins so must be there
@@ -19,7 +19,7 @@ OURS = ("benchmarks/", "docker/", "docs/", "models/", "protos/", "shim/", "tests
 ROW = re.compile(r"^\| `(VGPU[^`]*)` \| (.+) \|$", re.MULTILINE)
 #: a file and what it defines, as the journeys of ARCHITECTURE.md name them: `shim/gate/gate.c: vg_gate_enter`
 NAMED = re.compile(r"`([\w./-]+\.(?:c|h|py)): ([\w.]+)`")
-LINES_MAX = {"README.md": 180, "ARCHITECTURE.md": 250}
+LINES_MAX = {"README.md": 170, "ARCHITECTURE.md": 250}
 WIDTH_MAX = 100
 JOURNEYS = ("A launch", "An allocation", "A live resize", "`docker run`", "`vgpu submit`")
 
@@ -79,7 +79,7 @@ def test_functions_that_are_named_exist() -> None:
 
 
 def test_a_planted_function_is_missed() -> None:
-    source = (ROOT / "vgpud/core/admit.py").read_text()
+    source = (ROOT / "vgpud/core/slices/capacity.py").read_text()
     assert defines(source, True, "place") and not defines(source, True, "placed")
     source = (ROOT / "cuda_hook.c").read_text()
     assert defines(source, False, "cuLaunchKernel") and not defines(source, False, "vg_gate_enter")

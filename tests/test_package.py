@@ -160,7 +160,7 @@ def test_wheel_contents(wheel: Path) -> None:
         "vgpud/setup/vgpud-console.service",
         "vgpud/setup/vgpud.service",
         "vgpud/userfiles/gavel.csv",
-        "vgpud/v1/vgpud_pb2.py",
+        "vgpud/v1alpha1/vgpud_pb2.py",
     }
     assert wanted <= names
     assert all(mode & 0o111 for mode in modes.values()), f"some cannot be executed: {modes}"

@@ -157,7 +157,7 @@ def drafts() -> dict[Path, str]:
     Raises SystemExit when the proto lacks comments.
     """
     proto = load()
-    missing = proto.uncommented()
+    missing = proto.find_uncommented()
     if missing:
         sys.exit(f"vgpud.proto: write a comment, with unit and special values, for: {', '.join(missing)}")
     made = {CLIENT / to: synchronous(source) for source, to in _SYNC_FILES.items()}

@@ -21,7 +21,7 @@ from models.arbiter.model import State as GateState  # noqa: E402
 from vgpud.core.elastic.worker_group import WORKER_TRANSITIONS, WorkerState  # noqa: E402
 from vgpud.core.jobs.model import JobState  # noqa: E402
 from vgpud.core.jobs.states import JOB_TRANSITIONS  # noqa: E402
-from vgpud.core.suspend import STEPS  # noqa: E402
+from vgpud.core.slices.suspend import STEPS  # noqa: E402
 
 MARKED = re.compile(r"(<!-- diagram: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 DOCUMENTS = (ROOT / "docs" / "design").glob("*.md")
@@ -35,7 +35,7 @@ def of_table(table: Mapping[tuple[Any, Any], Enum]) -> list[Arrow]:
 
 
 def of_slices() -> list[Arrow]:
-    """Of core/suspend.py, whose state "" is that of a slice which runs."""
+    """Of core/slices/suspend.py, whose state "" is that of a slice which runs."""
     return [(before or "running", "", after or "running") for before, all_ in STEPS.items() for after in sorted(all_)]
 
 

@@ -18,7 +18,7 @@ DATA = ROOT / "benchmarks" / "data" / "gavel"
 TABLE = ROOT / "vgpud" / "userfiles" / "gavel.csv"
 sys.path.insert(0, str(ROOT))
 
-from vgpud.core.rates import model_key  # noqa: E402
+from vgpud.core.devices.rates import model_key  # noqa: E402
 from vgpud.userfiles.rates import COLUMNS  # noqa: E402
 
 GPUS = ("k80", "p100", "v100")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROTO = Path(__file__).resolve().parent.parent / "protos" / "vgpud" / "v1" / "vgpud.proto"
+PROTO = Path(__file__).resolve().parent.parent / "protos" / "vgpud" / "v1alpha1" / "vgpud.proto"
 _OPEN = re.compile(r"(message|service) (\w+) \{(\})?")
 _RPC = re.compile(r"rpc (\w+)\((stream )?(\w+)\) returns \((stream )?(\w+)\);")
 _FIELD = re.compile(r"(optional |repeated )?(map<\w+, \w+>|[\w.]+) (\w+) = \d+;(?: // (.*))?")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vgpud import paths
-from vgpud.core.enforce import VERBS
+from vgpud.core.devices.enforce import VERBS
 from vgpud.core.model import DIRECTS, PRIORITY_MAX, SLICES_MAX
 from vgpud.core.units import PORT_MAX, UnitError, parse_gpus, parse_whole
 from vgpud.errors import ConfigError

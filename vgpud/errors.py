@@ -34,6 +34,17 @@ class VgpudError(Exception):
             self.exit_code = exit_code
 
 
+class CliError(VgpudError):
+    """What a user is shown of a failed command or page: the value and the remedy, in one line."""
+
+    #: whether the daemon may have carried the request out although no answer arrived
+    is_unanswered = False
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
 class ConfigError(VgpudError):
     """The configuration or the command line is invalid."""
 

@@ -18,8 +18,8 @@ from benchmarks.scheduling.policies import TIRESIAS
 from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import CLUSTER400, DATA, PHILLY, TRACE3, Trace, load
 from benchmarks.sharing.table import Goal
+from vgpud.core.devices.rates import relative
 from vgpud.core.jobs.model import Node, Placement
-from vgpud.core.rates import relative
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate import clusters, results, scenario
 from vgpud.simulate.interference import FULL

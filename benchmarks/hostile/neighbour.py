@@ -27,14 +27,13 @@ import grpc_status.rpc_status  # noqa: F401
 
 from benchmarks.hostile import users
 from tests.attach import client as wire
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.console.login import wire as wire_errors
 from vgpud.console.login.broker import link
-from vgpud.errors import DriverError
+from vgpud.errors import CliError, DriverError
 from vgpud.simdevice import control
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 PAUSE_S = 0.01
 TIMEOUT_S = 30.0

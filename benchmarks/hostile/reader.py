@@ -17,8 +17,8 @@ import grpc
 from benchmarks.hostile import users
 from benchmarks.hostile.attacker import BEGIN, END
 from benchmarks.hostile.neighbour import held_job
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 WATCHES, LISTS, JOBS = 16, 100, 100
 INTERVAL_MS = 1

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from benchmarks.hostile import users
 from benchmarks.hostile.attacker import Attacker
 from vgpud.cli.demo.private_system import OwnSystem
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 HOARDED_SLICES = 4
 MILLI = 5

@@ -28,7 +28,7 @@ from vgpud.cli.demo.demo_measure import BusyTail, Wanted
 from vgpud.cli.demo.demo_view import share_bar
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 from vgpud.simdevice.busy_log import SECOND_NS, mean_share
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 TITLE = "Kubernetes on this machine: pods share one SIMULATED GPU"
 CLAIM = ("claim", f"{MILLI / MILLI_PER_DEVICE:g}", "--mem", "2G", "--template", "--name", "fifth")

@@ -10,7 +10,7 @@ from benchmarks.predict.rows import ROWS
 from benchmarks.rows import Bench, main
 
 LEGEND = """\
-What is said to be simulated is replayed by the simulator that `vgpu simulate` runs, with the machine, the policies and
+What is said to be simulated is replayed by the simulator that `vgpu whatif` runs, with the machine, the policies and
 the autoscaler of the daemon."""
 BENCH = Bench(
     "predict", "Prediction, co-location, elasticity", __doc__ or "", "no device: a SIMULATED cluster", LEGEND, ROWS

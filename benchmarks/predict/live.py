@@ -121,7 +121,7 @@ def worst(lines: list[dict[str, Any]], wanted: dict[int, float]) -> float:
 
 def a_slice(raw: dict[str, Any], system: Live) -> Iterator[Figure]:
     """A job with a quarter to a whole device, and a neighbour that needs three quarters."""
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     elastic = pb.ElasticSpec(gpus_milli_min=250, gpus_milli_max=1000)
     job_id = system.submit(["sh", "-c", "echo $$ > pid; exec sleep 1000"], 250, name="slice", elastic=elastic)

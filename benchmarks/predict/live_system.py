@@ -16,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: how long somebody waits before elastic jobs make room, and how long nothing happens before they grow
 BOUND_S = 1.0

@@ -31,7 +31,7 @@ from benchmarks.sharing.table import Goal
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo.private_system import ROOT, OwnSystem, PartError, wait_for
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 JOBS = 200
 KILLS, RESTARTS = 8, 3  # by SIGKILL, by SIGTERM
@@ -44,7 +44,7 @@ END_S = 300.0
 ENDED = ("completed", "failed", "cancelled", "timed_out")
 NONE = Near(0, 0, "")
 ALL = Near(1, 0, "= yes")
-_SERVICE = "/vgpud.v1.JobService/"
+_SERVICE = "/vgpud.v1alpha1.JobService/"
 
 
 class User:
@@ -177,7 +177,7 @@ class Sampler(threading.Thread):
         self.looks = 0
 
     def run(self) -> None:
-        from vgpud.cli.common.exits import CliError
+        from vgpud.errors import CliError
 
         while not self.ended.wait(0.01):
             with contextlib.suppress(CliError), self._system.client() as client:

@@ -23,7 +23,7 @@ from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
 from benchmarks.sharing.table import Figure, Goal
 from vgpud.simdevice.busy_log import SECOND_NS
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 PARTS = (0.2, 0.8)
 FIRST, SECOND = saturating("first", PARTS[0]), saturating("second", PARTS[1])

@@ -1,7 +1,7 @@
 #!/bin/bash
 # TaskProlog= of slurm.conf, beside prolog.sh: gives a task the variables of its job's slice. Run as the job's user before
 # each task; lines that it prints, `export NAME=VALUE` and `print TEXT`, go to slurmstepd. A program that takes the
-# variables out of its environment uses the device outside vgpud, which vgpud detects (SECURITY.md).
+# variables out of its environment uses the device outside vgpud, which vgpud detects (docs/security/slurm.md).
 STATE=/run/vgpud-slurm
 # shellcheck source=/dev/null
 [ -r "${0%/*}/scripts.conf" ] && . "${0%/*}/scripts.conf"

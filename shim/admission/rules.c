@@ -1,4 +1,4 @@
-/* rules.c - see rules.h. The counting is that of vgpud/core/bounds.py: which(). */
+/* rules.c - see rules.h. The counting is that of vgpud/core/slices/bounds.py: which(). */
 #include "admission/rules.h"
 
 #include <errno.h>
@@ -84,7 +84,7 @@ static bool is_below(const char *path, int length, const char *cgroup) {
   return (size_t)length >= above && !memcmp(path, cgroup, above) && ((size_t)length == above || path[above] == '/');
 }
 
-/* As vgpud/core/containers.py: container_of(). */
+/* As vgpud/core/slices/containers.py: container_of(). */
 static const struct vg_admission_container *container_of(const struct vg_rules *rules, const char *cgroups) {
   const char *path;
   int length;

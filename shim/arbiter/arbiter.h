@@ -48,7 +48,7 @@ struct vg_slice_params {
 #define VG_REGIME_ARBITRATED 4
 
 /* A slice's part in its gang on one device: the leader decides when the gang runs, followers open and close their gates
- * with it; open: no device could lead, so its gate stays open (vgpud/core/gangs.py). */
+ * with it; open: no device could lead, so its gate stays open (vgpud/core/slices/gangs.py). */
 #define VG_GANG_NONE 0
 #define VG_GANG_LEADER 1
 #define VG_GANG_FOLLOWER 2
@@ -155,7 +155,7 @@ int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
 int vg_arbiter_process_disconnect(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
 /* Ends a charge that process_disconnect() has left. */
 int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
-/* Charges the slice with memory that its programs have beside the ledger (vgpud/core/strangers.py compares with the
+/* Charges the slice with memory that its programs have beside the ledger (vgpud/core/devices/strangers.py compares with the
  * driver). */
 int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);

@@ -1,8 +1,9 @@
 /*
  * gang.h - gangs: slices with several shared devices. Their kernels may wait for each other across devices, so a gang
- * has to have all its devices at once (DESIGN D6; vgpud/core/gangs.py chooses the leader). The arbiters of a process
- * share one board, under a lock of its own that is held for a few loads and stores: the leader's arbiter posts that it
- * has the slot, the followers' that work waits there. An arbiter for which there is news is woken by its eventfd.
+ * has to have all its devices at once (DESIGN D6; vgpud/core/slices/gangs.py chooses the leader). The arbiters of a
+ * process share one board, under a lock of its own that is held for a few loads and stores: the leader's arbiter posts
+ * that it has the slot, the followers' that work waits there. An arbiter for which there is news is woken by its
+ * eventfd.
  *
  * When a lease ends, the gates of the devices close a moment apart, and the processes have not launched equally far: a
  * collective kernel may run on one device while its partner waits at the gate of another, and would spin there until

@@ -27,8 +27,8 @@ from vgpud.certs.register import Register
 from vgpud.client.contexts import Context, read_certificate
 from vgpud.client.tls import why_unreachable
 from vgpud.host.users import User
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 ADMIN_GID = 7000
 WHO = "/test.Service/Who"

@@ -12,7 +12,7 @@ from vgpud.api.rpc import RefusedError
 from vgpud.core.jobs.facts import Facts, Launch
 from vgpud.core.jobs.model import Elastic, Job, JobSpec
 from vgpud.core.jobs.similarity import WORDS, word_of
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 

@@ -14,7 +14,7 @@ from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, JobState
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from vgpud.core.jobs.facts import JobFilter, QueueNow
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Spec
 from vgpud.daemon.jobs.requests import JobRequests
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def job(job_id: int, state: JobState = JobState.PENDING) -> Job:

@@ -17,12 +17,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from vgpud.api import job_messages
 from vgpud.api import jobs as api_jobs
 from vgpud.api.caller import Caller, set_caller
-from vgpud.core import quotas
 from vgpud.core.jobs.facts import Facts, JobFilter, Launch, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Quota, Reason
+from vgpud.core.slices import queue_quota
 from vgpud.host import processes
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 PID, TICKS = os.getpid(), processes.start_time(os.getpid())
 ALICE = Caller(1000, 1000, (44,), PID, admin=False, start_ticks=TICKS)
@@ -50,7 +50,7 @@ class Backend:
 
     def queue_for(self, name: str, asker: Asker) -> str | Denied:
         known = {q.name: Quota(q.name, q.parent, q.limit_milli, self.members.get(q.name, ())) for q in self.queues()}
-        return quotas.choose(known, name, asker)
+        return queue_quota.choose(known, name, asker)
 
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
         self.submissions.append(submission)

@@ -29,7 +29,7 @@ from vgpud.api.permissions import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX,
 from vgpud.api.rpc import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
 from vgpud.core.model import Denied
 from vgpud.oci.request import Limits
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: only root can")
 
@@ -106,7 +106,7 @@ class Everybody:
             yield made
         finally:
             for name in (made.name, f"{made.name}-x"):
-                path, request = "/vgpud.v1.SliceService/DeleteSlice", pb.DeleteSliceRequest(name=name, force=True)
+                path, request = "/vgpud.v1alpha1.SliceService/DeleteSlice", pb.DeleteSliceRequest(name=name, force=True)
                 assert self.ask("root", path, request)[0] in ("OK", "NOT_FOUND")
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ def test_the_table_alone_decides(path: str) -> None:
 
 def test_no_request_names_more_jobs_than_are_looked_up_at_once() -> None:
     site: Any = SimpleNamespace(job_owner=lambda job_id: OWNER)
-    row, who = METHODS["/vgpud.v1.JobService/WatchJobs"], Caller(OWNER, OWNER, (), 1, admin=False)
+    row, who = METHODS["/vgpud.v1alpha1.JobService/WatchJobs"], Caller(OWNER, OWNER, (), 1, admin=False)
     assert asked(row, who, pb.WatchJobsRequest(job_ids=[7] * JOBS_NAMED_MAX), site) is None
     denied = asked(row, who, pb.WatchJobsRequest(job_ids=[7] * (JOBS_NAMED_MAX + 1)), site)
     assert denied is not None and denied.message == "10001 jobs are named: at most 10000 are allowed"
@@ -277,7 +277,7 @@ def test_every_method_by_every_role(all_of_them: Everybody, path: str, role: str
 
 @pytest.mark.parametrize("role", [UNKNOWN, *ROLES])
 def test_a_method_that_is_not_there(all_of_them: Everybody, role: str) -> None:
-    code, _, _ = all_of_them.askers[role].ask("/vgpud.v1.NodeService/Nope", "unary_unary", pb.GetNodeRequest())
+    code, _, _ = all_of_them.askers[role].ask("/vgpud.v1alpha1.NodeService/Nope", "unary_unary", pb.GetNodeRequest())
     assert code == "UNIMPLEMENTED"
 
 
@@ -373,7 +373,7 @@ def test_two_users_may_use_the_same_request_id(all_of_them: Everybody) -> None:
     assert first != second
     assert all_of_them.call("owner", "SubmitJob", request).job_ids == first
     request.spec.name = "another"
-    code, said, _ = all_of_them.ask("owner", "/vgpud.v1.JobService/SubmitJob", request)
+    code, said, _ = all_of_them.ask("owner", "/vgpud.v1alpha1.JobService/SubmitJob", request)
     assert code == "INVALID_ARGUMENT"
     assert f"'the-same' made job {first[0]} with another specification" in said
     names = []
@@ -387,7 +387,7 @@ def test_two_users_may_use_the_same_request_id(all_of_them: Everybody) -> None:
 
 
 def test_a_user_cannot_have_all_the_watches(all_of_them: Everybody) -> None:
-    path = "/vgpud.v1.EventService/WatchEvents"
+    path = "/vgpud.v1alpha1.EventService/WatchEvents"
     service, count = Watching(), WATCHERS_PER_USER_MAX
     for _ in range(count):
         assert not service._why_no_more(False, OWNER)
@@ -410,7 +410,7 @@ def test_a_user_cannot_have_all_the_slices(all_of_them: Everybody) -> None:
         for _ in range(SLICES_PER_USER_MAX):
             made.enter_context(all_of_them.slice())
         request = pb.CreateSliceRequest(name="more", spec=pb.SliceSpec(gpus_milli=1))
-        code, said, _ = all_of_them.ask("owner", "/vgpud.v1.SliceService/CreateSlice", request)
+        code, said, _ = all_of_them.ask("owner", "/vgpud.v1alpha1.SliceService/CreateSlice", request)
         assert code == "RESOURCE_EXHAUSTED"
         assert f"uid {OWNER} has {SLICES_PER_USER_MAX} slices" in said
         made.enter_context(all_of_them.slice("other"))
@@ -460,7 +460,7 @@ def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them:
 
 
 def test_the_table_in_the_documentation_is_this_one() -> None:
-    text = (Path(__file__).parents[2] / "SECURITY.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/security/api.md").read_text()
     rows = {
         f"| `{service.rpartition('.')[2]}/{method}` | {row.who.value} | {row.shows or '-'} |"
         for (service, _, method), row in ((path.rpartition("/"), row) for path, row in METHODS.items())

@@ -12,7 +12,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from vgpud.api.caller import Caller, set_caller
 from vgpud.core.jobs.facts import Fact, Launch
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 from .test_jobs import ALICE, ROOT, Context, World, spec
 

@@ -28,8 +28,8 @@ from vgpud.client.contexts import Context
 from vgpud.core.fairness.accounts import Accounts
 from vgpud.errors import ConfigError, ConflictError, DeniedError
 from vgpud.host.users import User
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 _DAY_S = 86_400
 

@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.api.test_jobs import ALICE, ROOT, World
 from vgpud.core.jobs.model import SECOND_NS, Reservation
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @pytest.fixture

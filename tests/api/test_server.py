@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.daemon.node import Node, eventually
 from tests.examples import examples
 from vgpud.config import ArbiterConfig
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 
@@ -300,19 +300,19 @@ def test_arbiter_is_tuned_live(node: Node) -> None:
 
 def test_health_and_reflection(emptied: Node) -> None:
     health = health_pb2_grpc.HealthStub(emptied.channel())
-    for service in ("", "vgpud.v1.SliceService"):
+    for service in ("", "vgpud.v1alpha1.SliceService"):
         assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == 1
     mirror = reflection_pb2_grpc.ServerReflectionStub(emptied.channel())
     ask = reflection_pb2.ServerReflectionRequest(list_services="")
     (answer,) = mirror.ServerReflectionInfo(iter([ask]))
     listed = {s.name for s in answer.list_services_response.service}
-    assert {"vgpud.v1.NodeService", "vgpud.v1.SliceService", "vgpud.v1.EventService"} <= listed
+    assert {"vgpud.v1alpha1.NodeService", "vgpud.v1alpha1.SliceService", "vgpud.v1alpha1.EventService"} <= listed
     request, response = reflection_pb2.ServerReflectionRequest, reflection_pb2.ServerReflectionResponse
     newer = emptied.channel().stream_stream(
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", request.SerializeToString, response.FromString
     )
     assert list(newer(iter([ask]))) == [answer]
-    (described,) = newer(iter([request(file_containing_symbol="vgpud.v1.SliceService")]))
+    (described,) = newer(iter([request(file_containing_symbol="vgpud.v1alpha1.SliceService")]))
     assert described.file_descriptor_response.file_descriptor_proto
 
 
@@ -346,7 +346,7 @@ def test_extreme_numbers_are_answered(shared: Node, data: st.DataObject) -> None
 @settings(max_examples=examples(100), deadline=None)
 @given(raw=st.binary(max_size=200), method=st.sampled_from(["Create", "Update", "Delete", "List", "Get"]))
 def test_garbage_is_answered(shared: Node, raw: bytes, method: str) -> None:
-    name = f"/vgpud.v1.SliceService/{method}Slice{'s' if method == 'List' else ''}"
+    name = f"/vgpud.v1alpha1.SliceService/{method}Slice{'s' if method == 'List' else ''}"
     before = shared.names()
     call = shared.channel().unary_unary(name)
     with contextlib.suppress(grpc.RpcError):

@@ -14,7 +14,7 @@ from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState
 from vgpud.core.jobs.terminal import Heard, Kind
 from vgpud.core.model import Spec
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 PATIENCE_S = 60.0
 

@@ -14,8 +14,8 @@ from tests.api.test_remote import other_site, served
 from vgpud.api import tokens as tokens_module
 from vgpud.api.tokens import PER_USER_MAX
 from vgpud.host.users import User
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 INVALID = (
     "UNAUTHENTICATED",

@@ -18,7 +18,7 @@ from vgpud.api.server import SliceService
 from vgpud.api.trace_streams import Tracing
 from vgpud.core.model import Device, Share, Slice, Spec, State
 from vgpud.core.observed import TraceEvent
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 class Source:

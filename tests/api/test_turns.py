@@ -17,7 +17,7 @@ from vgpud.api.turns import LOOK_NS, MESSAGE_NS, PIECE_NS, WAITING_MAX, Turn, Tu
 from vgpud.api.watches import INTERVAL_MIN_S, Snapshots
 from vgpud.api.workers import WorkCalls, said_from
 from vgpud.core.fairness.accounts import ADMINS, Accounts, Shares
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 ALICE, BOB = 1000, 1001
 S = 1_000_000_000
@@ -73,7 +73,7 @@ async def guarded(clock: Clock, uid: int, method: Callable[..., Any], make: Any 
         return made(method, pb.GetNodeRequest.FromString, pb.GetNodeResponse.SerializeToString)
 
     authorizer = Authorizer(SimpleNamespace(), lambda address: Peer(uid, uid, (), 0, 0), clock.turns)  # type: ignore[arg-type]
-    return await authorizer.intercept_service(handler, SimpleNamespace(method="/vgpud.v1.NodeService/GetNode"))
+    return await authorizer.intercept_service(handler, SimpleNamespace(method="/vgpud.v1alpha1.NodeService/GetNode"))
 
 
 @on_a_clock
@@ -272,7 +272,7 @@ async def test_looking_up_the_jobs_that_a_watch_names_is_its_users(clock: Clock)
 
     site: Any = SimpleNamespace(job_owner=job_owner)
     authorizer = Authorizer(site, lambda address: Peer(ALICE, ALICE, (), 0, 0), clock.turns)
-    watch = await authorizer.intercept_service(handler, SimpleNamespace(method="/vgpud.v1.JobService/WatchJobs"))
+    watch = await authorizer.intercept_service(handler, SimpleNamespace(method="/vgpud.v1alpha1.JobService/WatchJobs"))
     beside = asyncio.create_task(other())
     request = pb.WatchJobsRequest(job_ids=[*range(1, 21)] * 2)
     await watch.unary_stream(request.SerializeToString(), Context())

@@ -1,4 +1,5 @@
-"""What pages that tell too little or too much are worth, in the reference model: the figures of SECURITY.md.
+"""What pages that tell too little or too much are worth, in the reference model: the figures of
+docs/security/tenants.md.
 
 python -m tests.arbiter.liar_figures
 """

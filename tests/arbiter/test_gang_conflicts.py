@@ -12,9 +12,9 @@ import pytest
 
 from models.arbiter.model import MS, Slice, SliceParams
 from tests.arbiter.pair import Pair
-from vgpud.core.gangs import Role, roles
 from vgpud.core.model import Share, Spec
 from vgpud.core.model import Slice as Whole
+from vgpud.core.slices.gangs import Role, roles
 
 DEVICES = ("a", "b", "c")
 RING = (("a", "b"), ("b", "c"), ("c", "a"))

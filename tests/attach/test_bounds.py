@@ -20,7 +20,7 @@ from tests.attach.test_server import GIB, borrow, spawn, used_bytes
 from tests.daemon.node import Node, eventually, settled_descriptors
 from vgpud._shim import lib
 from vgpud.config import PROCESSES_MAX
-from vgpud.core.bounds import PER_PROCESS_MAX
+from vgpud.core.slices.bounds import PER_PROCESS_MAX
 from vgpud.host.user_namespaces import account_uid
 
 MEMORY = {"mem_min_bytes": 0, "mem_max_bytes": GIB}

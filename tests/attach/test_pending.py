@@ -11,9 +11,9 @@ import pytest
 
 from tests.attach import client
 from tests.daemon.node import Node, eventually
-from vgpud.cli.common.tables import slices_grid
-from vgpud.cli.common.views import slice_view
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.slice_tables import slices_grid
+from vgpud.view.slices import slice_view
 
 
 def raw(text: str) -> bytes:

@@ -25,7 +25,7 @@ from tests.attach import client
 from tests.daemon.node import PATIENCE_S, Node, eventually, settled_descriptors
 from vgpud._shim import ffi, lib
 from vgpud.attach.server import NEW_SOCKET, Tenants
-from vgpud.core.attach_rules import Rules
+from vgpud.core.slices.attach_rules import Rules
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -94,7 +94,7 @@ def test_attach_gives_pages_and_numbers(node: Node) -> None:
 
 
 def client_devices() -> object:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     return pb.ListDevicesRequest()
 
@@ -456,7 +456,7 @@ def test_unattached_ephemeral_slice_ends(node: Node) -> None:
 
 
 def test_deleted_slice_lets_its_programs_go(emptied: Node) -> None:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     emptied.create()
     tenant = client.attach(emptied.socket())

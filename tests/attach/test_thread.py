@@ -17,8 +17,8 @@ from vgpud.attach.messages import ffi, lib
 from vgpud.attach.server import Admission, Greeting, Tenants
 from vgpud.attach.thread import AdmissionThread
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.attach_rules import Rules, attach_rules
 from vgpud.core.model import Denied, Device, Process, Reason, Share, Slice, Spec, State
+from vgpud.core.slices.attach_rules import Rules, attach_rules
 from vgpud.devices.arbiters import Arbiters
 
 GIB = 1 << 30

@@ -388,7 +388,7 @@ static void rules_with_wrong_indices_are_refused(void) {
   CHECK(!vg_rules_copy(&given, &error) && error == -EINVAL);
 }
 
-/* ---- places: vgpud/core/bounds.py counts what is held, the thread counts down what is free ---- */
+/* ---- places: vgpud/core/slices/bounds.py counts what is held, the thread counts down what is free ---- */
 
 enum { USERS = 4, TABLES = 2 };
 

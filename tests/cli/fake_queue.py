@@ -14,8 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 NODE = "testnode"
 SUBMITTED_S = 1_700_000_000
@@ -97,7 +97,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
 
     def _find(self, job_id: int, context: grpc.ServicerContext) -> pb.Job:
         if job_id not in self.jobs:
-            _refuse(context, code_pb2.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours")
+            _refuse(context, code_pb2.NOT_FOUND, f"no job {job_id}: `vgpu job ls --all` lists yours")
         return self.jobs[job_id]
 
     def GetJob(self, request: pb.GetJobRequest, context: grpc.ServicerContext) -> pb.GetJobResponse:

@@ -22,9 +22,9 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from tests.cli.fake_queue import FakeQueue
-from vgpud.cli.common.hold_slice import ABI_VERSION
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.client.held_slice import ABI_VERSION
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 NODE = "testnode"
 GIB = 1 << 30

@@ -232,7 +232,7 @@ def test_a_name_that_is_no_text(vgpu: Any, daemon: Any, command: tuple[str, ...]
         ("submit", "--gpus", "0.5", "--log", "/{}", "--", "true"),
         ("submit", "--gpus", "0.5", "--queue", "{}", "--", "true"),
         ("submit", "--gpus", "0.5", "--notify-url", "https://x/{}", "--", "true"),
-        ("quota", "set", "{}", "--guarantee", "1"),
+        ("queue", "set", "{}", "--guarantee", "1"),
         ("reserve", "create", "--gpus", "1", "--for", "1h", "--name", "{}"),
     ],
 )

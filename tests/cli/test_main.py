@@ -80,6 +80,32 @@ def test_the_lazy_table_says_what_the_commands_say(name: str) -> None:
     assert command.get_short_help_str(200) == COMMANDS[name][1]
 
 
+def groups() -> list[tuple[str, LazyGroup]]:
+    return [("vgpu", cli), *((f"vgpu {name}", one) for name, one in all_commands() if isinstance(one, LazyGroup))]
+
+
+RENAMED = [(group, path, name) for path, group in groups() for name in group.renamed]
+
+
+@pytest.mark.parametrize(("group", "path", "name"), RENAMED, ids=[f"{path} {name}" for _, path, name in RENAMED])
+def test_an_old_name_is_the_new_command_with_a_line(group: LazyGroup, path: str, name: str, vgpu: Any) -> None:
+    new_path = group.renamed[name][1]
+    command: Any = cli
+    for word in new_path.split()[1:]:
+        command = command.get_command(click.Context(command), word)
+    assert group.get_command(click.Context(group), name) is command
+    result = vgpu(*path.split()[1:], name, "--help")
+    assert result.code == 0 and " ".join(result.stderr.split()).startswith(f"vgpu: `{path} {name}` is `{new_path}` now")
+    assert not re.search(rf"^  {name} ", vgpu(*path.split()[1:], "--help").stdout, re.MULTILINE)
+
+
+def test_sections_of_options_name_options() -> None:
+    for name, command in all_commands():
+        if isinstance(command, VgpuCommand) and command.sections:
+            named = [option for names in command.sections.values() for option in names]
+            assert len(named) == len(set(named)) and set(named) <= {param.name for param in command.params}, name
+
+
 def test_help_lists_commands_and_exit_codes(vgpu: Any) -> None:
     text = vgpu("--help").stdout
     for name in COMMANDS:
@@ -88,7 +114,7 @@ def test_help_lists_commands_and_exit_codes(vgpu: Any) -> None:
         assert re.search(rf"^ +{int(code)}  {re.escape(meaning)}$", text, re.M), code
     assert "128+N" in text
     assert vgpu().code == 2
-    assert "Commands:" in vgpu().stderr
+    assert "Jobs and queues:" in vgpu().stderr
 
 
 def test_global_options_stand_before_or_after_the_command(vgpu: Any, daemon: Any) -> None:

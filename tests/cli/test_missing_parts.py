@@ -68,7 +68,7 @@ CASES = [
     ("remote", r"pip install 'vgpud\[remote\]'", ("cert", "user", "root", "--tls-dir", "tls")),
     ("predict", r"pip install 'vgpud\[predict\]'", ("predict", "model.onnx", "--gpu", "h200")),
     ("predict", r"pip install 'vgpud\[predict\]'", ("predict", "model:model", "--gpu", "h200")),
-    ("demo", "matplotlib", ("simulate", "--trace", "x.csv", "--cluster", "1x1", "--plots")),
+    ("demo", "matplotlib", ("whatif", "--trace", "x.csv", "--cluster", "1x1", "--plots")),
 ]
 
 

@@ -11,15 +11,15 @@ import pytest
 
 from tests.cli.fake_server import GIB, NODE, uuid_of
 from tests.cli.test_main import all_commands
-from vgpud.cli.common.users import user_name
 from vgpud.cli.main import cli
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.user_names import user_name
 
 Terminal = Callable[..., list[str]]
 
 REASON = "no device has 0.5 GPU and 70.2GiB free: device 0 of testnode has most, 0.25 and 35.1GiB; it waits for job 3"
 LISTS = ("status", "ps", "gpu ls", "slice ls", "slice show train-a", "events", "queue ls", "queue show 3", "explain 7")
-MORE_LISTS = ("queue show 7", "quota get", "usage", "usage --by job", "version", "queue top -n 1", "top -n 1 -d 0.1")
+MORE_LISTS = ("job show 7", "queue ls", "usage", "usage --by job", "version", "job top -n 1", "top -n 1 -d 0.1")
 FAILURES = (
     "slice show nothing",
     "queue show 99",
@@ -69,10 +69,10 @@ def test_lines_keep_within_the_terminal(command: str, width: int, on_a_terminal:
 
 
 def test_a_long_reason_is_shown_whole_below_its_job(on_a_terminal: Terminal, vgpu: Any, busy: Any) -> None:
-    lines = on_a_terminal(80, "queue", "ls", host=busy.host)
+    lines = on_a_terminal(80, "job", "ls", host=busy.host)
     row = next(index for index, line in enumerate(lines) if line.split()[:1] == ["7"])
     assert " ".join(line.strip() for line in lines[row + 1 : row + 3]) == REASON
-    (piped,) = [line for line in vgpu("queue", "ls", host=busy.host).stdout.split("\n") if line.split()[:1] == ["7"]]
+    (piped,) = [line for line in vgpu("job", "ls", host=busy.host).stdout.split("\n") if line.split()[:1] == ["7"]]
     assert piped.endswith(REASON)
 
 
@@ -84,7 +84,7 @@ def test_a_pipe_has_every_column(vgpu: Any, on_a_terminal: Terminal, busy: Any) 
 
 @pytest.mark.parametrize("width", [24, 40, 60, 80, 120])
 def test_queue_top_keeps_number_user_and_state(width: int, on_a_terminal: Terminal, busy: Any) -> None:
-    text = "\n".join(on_a_terminal(width, "queue", "top", "-n", "1", host=busy.host))
+    text = "\n".join(on_a_terminal(width, "job", "top", "-n", "1", host=busy.host))
     rows = {words[0]: words for words in map(str.split, text.split("\n")) if words and words[0] in ("3", "7")}
     user = user_name(os.getuid())
     assert user in rows["3"] and "running" in rows["3"]
@@ -100,7 +100,7 @@ def test_help_keeps_within_the_terminal(name: str, command: click.Command, monke
 
 def test_a_mistyped_command_gets_a_suggestion(vgpu: Any) -> None:
     assert "did you mean `vgpu status`?" in vgpu("stauts").stderr
-    assert "did you mean `vgpu queue cancel`?" in vgpu("cancel", "3").stderr
+    assert "did you mean `vgpu job cancel`?" in vgpu("cancel", "3").stderr
     assert "did you mean `vgpu slice show`?" in vgpu("slice", "shwo").stderr
     nothing = vgpu("xyzzy")
     assert nothing.code == 2 and "did you mean" not in nothing.stderr

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from tests.daemon.node import Node
 from vgpud.client import AsyncClient, Client, ClientError, JobSpec, Queue, SliceSpec, calls, messages, model
 from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @pytest.fixture

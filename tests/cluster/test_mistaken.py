@@ -6,9 +6,9 @@ import pytest
 
 from tests.cluster.fake_slurm import FakeSlurm
 from tests.cluster.world import PLAIN, World
-from vgpud.cluster.core.mistaken import GIVEN_UP_NS, REPORTED_NS, RERUNS_MAX
 from vgpud.cluster.core.model import Register, Release, Requeue
 from vgpud.cluster.core.registrations import MISSED_NS
+from vgpud.cluster.core.reruns import GIVEN_UP_NS, REPORTED_NS, RERUNS_MAX
 from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.simulate import replay
 

@@ -246,13 +246,13 @@ def busy(system: System) -> System:
 
 
 def listed(system: System, *words: str) -> list[str]:
-    given = ("queue", "ls", "--cluster", "--run-dir", str(system.options.run), "-o", "name", *words)
+    given = ("job", "ls", "--cluster", "--run-dir", str(system.options.run), "-o", "name", *words)
     return system.say(*given).split()
 
 
 def test_jobs_are_listed_as_by_vgpu_cluster_ls(busy: System) -> None:
     run = ("--run-dir", str(busy.options.run))
-    assert busy.say("queue", "ls", "--cluster", *run) == busy.say("cluster", "ls", *run)
+    assert busy.say("job", "ls", "--cluster", *run) == busy.say("cluster", "ls", *run)
     assert listed(busy) == ["1", "4", "2", "3_1"]
     assert listed(busy, "--mine") == ["2"]
     assert listed(busy, "-u", "1001") == ["1"]
@@ -275,7 +275,7 @@ def test_jobs_are_listed_as_by_vgpu_cluster_ls(busy: System) -> None:
     ],
 )
 def test_lists_that_the_cluster_does_not_have(busy: System, given: str, words: str) -> None:
-    assert words in refusal("queue", "ls", "--cluster", "--run-dir", str(busy.options.run), *given.split())
+    assert words in refusal("job", "ls", "--cluster", "--run-dir", str(busy.options.run), *given.split())
 
 
 def test_a_job_is_explained(busy: System) -> None:
@@ -327,10 +327,10 @@ def test_reasons_have_slurms_numbers(system: System) -> None:
 
 def test_one_queue_is_shown(busy: System) -> None:
     run = ("--run-dir", str(busy.options.run))
-    assert busy.say("quota", "get", "--cluster", *run) == busy.say("cluster", "quota", *run)
-    shown = json.loads(busy.say("quota", "get", "default", "--cluster", *run, "-o", "json"))["queue"]
+    assert busy.say("queue", "ls", "--cluster", *run) == busy.say("cluster", "queues", *run)
+    shown = json.loads(busy.say("queue", "ls", "default", "--cluster", *run, "-o", "json"))["queue"]
     assert (shown["name"], shown["used_milli"], shown["waiting"], shown["limit_milli"]) == ("default", 2000, 3, None)
-    done = busy.run("quota", "get", "other", "--cluster", *run)
+    done = busy.run("queue", "ls", "other", "--cluster", *run)
     assert done.exit_code == ExitCode.NOT_FOUND and "there are default" in done.output
 
 
@@ -394,7 +394,7 @@ def test_a_gang_counts_on_each_of_its_nodes(system: System) -> None:
 def test_what_the_controller_has_is_a_trace(ended: System) -> None:
     trace = ended.folder / "month.csv"
     trace.write_text(ended.say("usage", "--cluster", "--state-dir", str(ended.options.state), "-o", "csv"))
-    said = ended.say("simulate", "--trace", str(trace), "--cluster", "2x2", "--policy", "2d-las", "-o", "json")
+    said = ended.say("whatif", "--trace", str(trace), "--cluster", "2x2", "--policy", "2d-las", "-o", "json")
     assert json.loads(said[: said.rindex("}") + 1])["runs"][0]["jobs"] == 2
 
 
@@ -418,14 +418,14 @@ def test_where_there_is_no_database(tmp_path: Path) -> None:
 
 def test_a_recorded_queue_is_decided_again(ended: System) -> None:
     record = ended.folder / "record"
-    said = ended.say("simulate", "--replay", str(record))
+    said = ended.say("whatif", "--replay", str(record))
     assert "the same commands in the same order" in said
-    shown = ended.say("simulate", "--replay", str(record), "-o", "json")
+    shown = ended.say("whatif", "--replay", str(record), "-o", "json")
     data = json.loads(shown[: shown.rindex("}") + 1])
     assert data["starts"] == 2 and data["different"] == 0 and data["steps"] > 2
 
     record.write_text(record.read_text().replace('"attempt": 1', '"attempt": 7', 1))
-    done = ended.run("simulate", "--replay", str(record))
+    done = ended.run("whatif", "--replay", str(record))
     assert done.exit_code == ExitCode.OTHER and "are decided otherwise" in done.output and "step " in done.output
 
 
@@ -433,7 +433,7 @@ def test_recordings_that_cannot_be_replayed(ended: System) -> None:
     record = ended.folder / "record"
     lines = record.read_text().splitlines(keepends=True)
     record.write_text(lines[0] + '{"at_ns": 1, "event": {"type": "Held", "job_id": 99}, "commands": []}\n')
-    done = ended.run("simulate", "--replay", str(record))
+    done = ended.run("whatif", "--replay", str(record))
     assert "from its first line on" in str(done.exception)
     step = '{"at_ns": %s, "event": {"type": "Woken"}, "commands": %s}\n'
     for text, words in (
@@ -446,7 +446,7 @@ def test_recordings_that_cannot_be_replayed(ended: System) -> None:
         ("[" * 100_000, "RecursionError"),
     ):
         record.write_text(text)
-        done = ended.run("simulate", "--replay", str(record))
+        done = ended.run("whatif", "--replay", str(record))
         assert isinstance(done.exception, VgpudError | SystemExit), done.exception
         assert words in str(done.exception) + done.output
-    assert "--policy with --replay" in refusal("simulate", "--replay", str(record), "--policy", "fifo")
+    assert "--policy with --replay" in refusal("whatif", "--replay", str(record), "--policy", "fifo")

@@ -75,7 +75,7 @@ def test_a_limit_is_raised(queues: Queues) -> None:
     queues.write({"name": "default", "min_run_ns": 0, "limit_milli": 2000})
     queues.service.look()
     assert queues.system.slurm().jobs[second].state == "RUNNING"
-    (shown,) = json.loads(queues.say("quota", "get", "--cluster", "-o", "json"))["queues"]
+    (shown,) = json.loads(queues.say("queue", "ls", "--cluster", "-o", "json"))["queues"]
     assert (shown["name"], shown["limit_milli"], shown["used_milli"]) == ("default", 2000, 2000)
     queues.service.close()
     recorded = replay.read(queues.system.folder / "record")
@@ -135,7 +135,7 @@ def test_a_bad_file_changes_nothing(
     assert queues.system.slurm().jobs[job].state == "RUNNING"
     fault = queues.shown()["queues_fault"]
     assert words in str(fault)
-    assert words in queues.say("cluster", "ls") and words in queues.say("quota", "get", "--cluster")
+    assert words in queues.say("cluster", "ls") and words in queues.say("queue", "ls", "--cluster")
     queues.write({"name": "default", "min_run_ns": 0})
     queues.service.look()
     assert queues.shown()["queues_fault"] is None
@@ -217,7 +217,7 @@ def test_what_is_shown_is_a_file_of_queues_again(queues: Queues) -> None:
     )
     queues.service.look()
     shown = queues.system.folder / "shown.json"
-    shown.write_text(queues.say("cluster", "quota", "-o", "json"))
+    shown.write_text(queues.say("cluster", "queues", "-o", "json"))
     assert quotas.read(shown) == queues.service.queues
     queues.service.close()
 
@@ -228,14 +228,14 @@ def test_without_a_file(system: System) -> None:
     one.look()
     assert one.queues == (QueueSpec("default", min_run_ns=0),)
     one.close()
-    done = system.run("quota", "set", "default", "--limit", "2", "--cluster", "--run-dir", str(system.options.run))
+    done = system.run("queue", "set", "default", "--limit", "2", "--cluster", "--run-dir", str(system.options.run))
     assert done.exit_code == 2 and "with --queues FILE" in done.output
 
 
 def test_a_queue_is_not_set_by_a_command(queues: Queues) -> None:
     queues.service.look()
     for words in (("set", "team", "--limit", "2"), ("rm", "default")):
-        done = queues.system.run("quota", *words, "--cluster", "--run-dir", str(queues.options.run))
+        done = queues.system.run("queue", *words, "--cluster", "--run-dir", str(queues.options.run))
         assert done.exit_code == 2 and f"{queues.file}: change that file" in " ".join(done.output.split())
     queues.service.close()
 

@@ -18,7 +18,7 @@ from tests.mandatory import unavailable
 from tests.slurm import cluster as slurm
 from vgpud.cli.main import cli
 from vgpud.cluster import service
-from vgpud.cluster.core import mistaken
+from vgpud.cluster.core import reruns
 from vgpud.cluster.core.model import Order, Release, Seen
 from vgpud.cluster.shell import arrays
 from vgpud.cluster.shell import slurm as shell
@@ -289,7 +289,7 @@ class Observed(Slurm):
 def test_slurmctld_has_forgotten_a_start(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed, and begins again from the state that it saved before: the program that runs is ended before the job
     starts again. A job that fails then runs once more, as that may be another run's end."""
-    monkeypatch.setattr(mistaken, "REPORTED_NS", 3600 * SECOND_NS)
+    monkeypatch.setattr(reruns, "REPORTED_NS", 3600 * SECOND_NS)
     observed = Observed(PARTITION)
     one = service.Service(site.options, observed)
     one.look()

@@ -306,9 +306,9 @@ def test_queues_are_shown(system: System) -> None:
     system.submit("gpu:2")
     one.look()
     one.close()
-    shown = json.loads(system.vgpu("quota", "-o", "json", "--run-dir", str(system.options.run)))["queues"]
+    shown = json.loads(system.vgpu("queues", "-o", "json", "--run-dir", str(system.options.run)))["queues"]
     assert [(q["name"], q["used_milli"], q["running"], q["waiting"]) for q in shown] == [("default", 2000, 1, 1)]
-    assert "default" in system.vgpu("quota", "--run-dir", str(system.options.run))
+    assert "default" in system.vgpu("queues", "--run-dir", str(system.options.run))
 
 
 def test_a_job_as_a_command_line(system: System) -> None:

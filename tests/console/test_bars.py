@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from vgpud.cli.common.text import natural_key
 from vgpud.console.pages import alerts, bars
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.text import natural_key
 
 GIB = 1 << 30
 

@@ -81,7 +81,7 @@ class Scene:
         run("serve", ["--gpus", "0.2", "--max", "0.6"], [*load, "200", "--burst", "10", "--gap-us", "8000"])
         run("notebook", ["--gpus", "0.3"], [*load, "200", "--burst", "5", "--gap-us", "100000"])
         self.system.vgpu("slice", "create", "mine", "--gpus", "0.2", "--owner", str(OWNER[0]))
-        self.system.vgpu("quota", "set", "research", "--guarantee", "1", "--limit", "2")
+        self.system.vgpu("queue", "set", "research", "--guarantee", "1", "--limit", "2")
         runtime = self.system.folder / "run"
         command = [sys.executable, "-m", "vgpud.cli.main", "console", "serve", "--runtime-dir", str(runtime)]
         command += ["--listen", "127.0.0.1:0"]

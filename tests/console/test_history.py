@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vgpud.console.live.history import CURVES_MAX, POINTS_MAX, STEP_S, WINDOW_S, History
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def view(share: float = 0.5, throttled_ns: int = 0, uid: str = "u1") -> pb.Slice:

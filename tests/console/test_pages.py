@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.cli.fake_server import FakeDaemon, uuid_of
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 from .conftest import OpenDoor, Post, text_of
 

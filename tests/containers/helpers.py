@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import engine
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.demo.private_system import OwnSystem, wait_for
+from vgpud.errors import CliError
 
 GIB = 1 << 30
 Engine = engine.Docker | engine.Podman

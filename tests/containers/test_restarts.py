@@ -32,12 +32,12 @@ def job_id(system: OwnSystem) -> Iterator[Callable[[], str]]:
 
     yield submit
     for one in made:
-        system.vgpu("queue", "cancel", one)
+        system.vgpu("job", "cancel", one)
     until("the jobs' end", lambda: not any(name.startswith("j-") for name in slices(system)))
 
 
 def state(system: OwnSystem, job: str) -> str:
-    return str(json.loads(vgpu(system, "queue", "show", job, "-o", "json"))["job"]["state"])
+    return str(json.loads(vgpu(system, "job", "show", job, "-o", "json"))["job"]["state"])
 
 
 def containers_pid(system: OwnSystem, container: str) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from vgpud.core import bounds
-from vgpud.core.attach_rules import Entry, attach_rules
 from vgpud.core.events import AdmitProcess, ProcessAttached, ProcessDisconnected
-from vgpud.core.machine import step
 from vgpud.core.model import ANYONE, EVICTED, Container, Device, Policy, Process, Share, Slice, Spec, State
+from vgpud.core.slices import bounds
+from vgpud.core.slices.attach_rules import Entry, attach_rules
+from vgpud.core.slices.machine import step
 
 GIB = 1 << 30
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from vgpud.core.bounds import ALL, OWN, RESERVED, which
+from vgpud.core.slices.bounds import ALL, OWN, RESERVED, which
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from tests.core.test_containers import ID, OTHER, asks, messages, send, starts
 from tests.core.test_machine import GIB, answer, create, denied, kinds, started
 from vgpud.core import events as ev
-from vgpud.core import invariants
-from vgpud.core.claims import pod_of
-from vgpud.core.machine import step
 from vgpud.core.model import ALL_DEVICES, LATENCY, Claim, Denied, Reason, Share, Slice, Spec, State
+from vgpud.core.slices import invariants
+from vgpud.core.slices.claims import pod_of
+from vgpud.core.slices.machine import step
 from vgpud.host import cgroups
 from vgpud.store.database import Store
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.core.test_machine import S, answer, create, denied, kinds, process, started
 from vgpud.core import events as ev
-from vgpud.core import invariants
-from vgpud.core.containers import container_of, id_error
-from vgpud.core.machine import step
 from vgpud.core.model import Process, Quota, Reason, Slice, Spec, State
+from vgpud.core.slices import invariants
+from vgpud.core.slices.containers import container_of, id_error
+from vgpud.core.slices.machine import step
 
 ID, OTHER = "a" * 64, "b" * 64
 

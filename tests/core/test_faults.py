@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vgpud.core.faults import fault_entry
+from vgpud.core.devices.faults import fault_entry
 from vgpud.core.model import Device, Process, Share, Slice, Spec, State
 
 GIB = 1 << 30

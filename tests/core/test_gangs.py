@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.gangs import Role, roles
 from vgpud.core.model import Share, Slice, Spec
+from vgpud.core.slices.gangs import Role, roles
 
 DEVICES = tuple("abcde")
 INDEX = {uuid: index for index, uuid in enumerate(DEVICES)}

@@ -13,10 +13,10 @@ from tests.core.test_containers import asks, messages, send
 from tests.core.test_machine import GIB, answer, create, denied, device, started
 from vgpud.api.slice_messages import device_view
 from vgpud.core import events as ev
-from vgpud.core.machine import step
 from vgpud.core.model import ALL_DEVICES, Policy, Reason, Slice, Spec, State
 from vgpud.core.observed import Reading
 from vgpud.core.placement.cluster import Cluster
+from vgpud.core.slices.machine import step
 
 NOTHING = Reading(None, None)
 ASK = "ask for it with a ResourceClaim, for example `vgpu claim 0.5`"

@@ -13,8 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.examples import examples
 from vgpud.core import events as ev
-from vgpud.core import invariants
-from vgpud.core.machine import step
 from vgpud.core.model import (
     EVICTED,
     EVICTING,
@@ -30,6 +28,8 @@ from vgpud.core.model import (
     Spec,
     State,
 )
+from vgpud.core.slices import invariants
+from vgpud.core.slices.machine import step
 
 GIB = 1 << 30
 S = 1_000_000_000
@@ -251,7 +251,7 @@ def test_delete_needs_force_while_programs_run() -> None:
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
     refused = denied(step(state, ev.DeleteSlice("", "a", False), 0), Reason.PRECONDITION)
-    assert "pid 101" in refused and refused.endswith("vgpu slice rm --force a")
+    assert "pid 101" in refused and refused.endswith("`vgpu slice rm --force a`")
     commands = step(state, ev.DeleteSlice("", "a", True), 0)
     assert kinds(commands) == [ev.ForgetSlice, ev.DropProcess, ev.CloseSocket, ev.RemoveSlice, ev.Log, ev.Answer]
     assert not state.processes

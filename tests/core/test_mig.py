@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core.test_machine import GIB, answer, denied, device
-from vgpud.core import admit, invariants
 from vgpud.core import events as ev
-from vgpud.core.machine import step
 from vgpud.core.model import (
     Claim,
     Denied,
@@ -24,6 +22,8 @@ from vgpud.core.model import (
     gpu_of,
     instance_index,
 )
+from vgpud.core.slices import capacity, invariants
+from vgpud.core.slices.machine import step
 
 
 def instance(gpu: int, number: int, gibibytes: int = 10) -> Device:
@@ -101,7 +101,7 @@ def test_instances_are_not_divided_over_where_there_are_no_gpus() -> None:
 def test_shares_that_were_chosen_elsewhere_are_held_to_it_too() -> None:
     state = started(device(1), instance(0, 0))
     shares = tuple(Share(uuid, 100, 100, GIB, GIB) for uuid in ("GPU-1", "MIG-0-0"))
-    refused = admit.put(shares, state, claim=True)
+    refused = capacity.put(shares, state, claim=True)
     assert isinstance(refused, Denied) and "is a MIG instance" in refused.message
     uid = "0b9f4f6e-7a3e-4f5e-8d1a-52d0c3b5c111"
     kubernetes = started(device(1), instance(0, 0), kubernetes_devices=("all",))

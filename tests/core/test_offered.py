@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.test_machine import GIB, answer, create, denied, started
-from vgpud.core import admit, invariants, offered
 from vgpud.core import events as ev
-from vgpud.core.faults import fault_drain
-from vgpud.core.machine import step
+from vgpud.core.devices.faults import fault_drain
 from vgpud.core.model import ANYONE, Denied, Drain, Reason, Share, Slice, Spec, State, Taken
-from vgpud.core.offered import REASON_BYTES_MAX
+from vgpud.core.slices import capacity, invariants, offered
+from vgpud.core.slices.machine import step
+from vgpud.core.slices.offered import REASON_BYTES_MAX
 
 
 def drain(state: State, device: str = "0", reason: str = "a fan is broken") -> list[ev.Command]:
@@ -155,7 +155,7 @@ def test_a_job_is_not_put_where_nothing_is_offered() -> None:
     state = started(1)
     share = Share("GPU-0", 300, 300, GIB, GIB)
     drain(state)
-    refused = admit.put((share,), state)
+    refused = capacity.put((share,), state)
     assert isinstance(refused, Denied)
     assert refused.reason is Reason.PRECONDITION
 

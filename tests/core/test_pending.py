@@ -9,10 +9,10 @@ import pytest
 
 from tests.core.test_machine import GIB, S, answer, create, denied, device, kinds, process, started
 from vgpud.core import events as ev
-from vgpud.core import invariants
-from vgpud.core.attach_rules import attach_rules
-from vgpud.core.machine import step
 from vgpud.core.model import ALL_DEVICES, PAUSED, Denied, Policy, Quota, Reason, Slice, Spec, State
+from vgpud.core.slices import invariants
+from vgpud.core.slices.attach_rules import attach_rules
+from vgpud.core.slices.machine import step
 
 
 def pending(name: str = "a", milli: int = 500, **more: Any) -> ev.CreateSlice:

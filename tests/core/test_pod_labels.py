@@ -12,8 +12,8 @@ from tests.core.test_machine import answer, create, started
 from vgpud.core.model import Container, Denied, Slice, State
 from vgpud.core.observed import SliceStats, Standing
 from vgpud.core.queue.accounting import Ledger
-from vgpud.core.slices import pod_of_claim
-from vgpud.core.snapshot import take_snapshot
+from vgpud.core.slices.origin import pod_of_claim
+from vgpud.core.slices.snapshot import take_snapshot
 
 
 def claimed(state: State, pods: tuple[str, ...], names: tuple[str, ...]) -> Slice:

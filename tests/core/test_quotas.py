@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 
 from vgpud.core import events as ev
-from vgpud.core import invariants, quotas
-from vgpud.core.machine import step
 from vgpud.core.model import (
     ALLOW,
     DENY,
@@ -26,6 +24,8 @@ from vgpud.core.model import (
     Spec,
     State,
 )
+from vgpud.core.slices import invariants, queue_quota
+from vgpud.core.slices.machine import step
 
 GIB = 1 << 30
 ANN, BOB = Asker(1000, (100,)), Asker(1001, (100, 200))
@@ -35,12 +35,12 @@ OPEN = Quota("default")
 
 @pytest.mark.parametrize("member", ["uid:0", "gid:4294967295"])
 def test_members(member: str) -> None:
-    assert quotas.member_refusal(member) == ""
+    assert queue_quota.member_refusal(member) == ""
 
 
 @pytest.mark.parametrize("member", ["", "uid:", "ann", "uid:-1", "uid:4294967296", "gid:" + "9" * 5000])
 def test_what_is_no_member(member: str) -> None:
-    assert "is not a member: write uid:1000 or gid:1000" in quotas.member_refusal(member)
+    assert "is not a member: write uid:1000 or gid:1000" in queue_quota.member_refusal(member)
 
 
 def started(direct: str = QUOTA, *queues: Quota) -> State:
@@ -102,14 +102,14 @@ def test_a_parents_limit_counts_its_children() -> None:
     create(state, "a", 1000, ANN)
     assert "queue team has a limit of 1.5" in refused(create(state, "b", 600, BOB), Reason.NO_CAPACITY)
     assert queue_of(create(state, "b", 500, BOB)) == "team"
-    assert quotas.used_milli(state) == {"ann": 1000, "team": 500}
+    assert queue_quota.used_milli(state) == {"ann": 1000, "team": 500}
 
 
 def test_counted_but_not_limited_where_the_site_allows() -> None:
     state = started(ALLOW)
     for name in ("a", "b"):
         assert queue_of(create(state, name, 1000, ANN)) == "ann"
-    assert quotas.used_milli(state) == {"ann": 2000}
+    assert queue_quota.used_milli(state) == {"ann": 2000}
 
 
 def test_only_jobs_and_admins_where_the_site_denies() -> None:
@@ -170,7 +170,7 @@ def test_only_the_queue_changes_a_jobs_slice() -> None:
     for event in (ev.UpdateSlice("", "j-7", Spec(200), ("gpus_milli",)), ev.DeleteSlice("", "j-7", True)):
         (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
         assert "job 7" in refused(answer, Reason.PRECONDITION)
-        assert isinstance(event, ev.DeleteSlice) or "`vgpu queue set 7 --gpus N`" in answer.message
+        assert isinstance(event, ev.DeleteSlice) or "`vgpu job set 7 --gpus N`" in answer.message
     refused(create(state, "j-8", 100), Reason.INVALID)
     refused(create(state, "j-8-1", 100), Reason.INVALID)
     step(state, ev.DeleteSlice("", "j-7", True, job_id=7), 0)
@@ -198,6 +198,6 @@ def test_limits_hold_whatever_comes() -> None:
             step(state, ev.UpdateSlice("", name, Spec(chance.choice((100, 600))), ("gpus_milli",)), number)
         else:
             step(state, ev.DeleteSlice("", name, False), number)
-        used = quotas.used_milli(state)
+        used = queue_quota.used_milli(state)
         assert used.get("ann", 0) <= 1000
         assert used.get("ann", 0) + used.get("team", 0) <= 1500

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.rates import FASTEST_MILLI, model_key, relative, speed_on, words
+from vgpud.core.devices.rates import FASTEST_MILLI, model_key, relative, speed_on, words
 
 POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
 WORD = st.text("abkptv0123456789", min_size=1, max_size=4)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.core.test_containers import ID, OTHER, asks, device, messages, starts
 from tests.core.test_machine import S, answer, create, denied, started
 from vgpud.core import events as ev
-from vgpud.core import invariants
-from vgpud.core.machine import step
 from vgpud.core.model import Reason, Slice, Spec, State
+from vgpud.core.slices import invariants
+from vgpud.core.slices.machine import step
 
 NAME = "c-" + "a" * 12
 AGAIN = ev.ContainerEnded(ID, "ended", restarts=True)

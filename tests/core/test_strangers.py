@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core.enforce import EXCESS, FREEZE, KILL, STRANGER, Act, freezer_of, why_spared
-from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, State
-from vgpud.core.observed import Credit, Seen
-from vgpud.core.strangers import (
+from vgpud.core.devices.enforce import EXCESS, FREEZE, KILL, STRANGER, Act, freezer_of, why_spared
+from vgpud.core.devices.strangers import (
     EXCESS_PATIENCE,
     GONE,
     PATIENCE,
@@ -21,6 +19,8 @@ from vgpud.core.strangers import (
     Watch,
     attached_by_pid,
 )
+from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, State
+from vgpud.core.observed import Credit, Seen
 from vgpud.daemon.monitor import LOOK_EVERY, READ_S
 
 GIB = 1 << 30
@@ -95,8 +95,8 @@ def test_a_stranger_is_reported_once() -> None:
 
 
 def test_how_soon_both_are_said() -> None:
-    """As SECURITY.md promises: 2 s for a stranger, 3 s for memory; a look comes at most one period after either, and
-    the first one when the daemon starts."""
+    """As docs/security/hook-bypass.md promises: 2 s for a stranger, 3 s for memory; a look comes at most one period
+    after either, and the first one when the daemon starts."""
     assert PATIENCE * LOOK_EVERY * READ_S <= 2 and (RETURN_PATIENCE - 1) * LOOK_EVERY * READ_S <= 2
     assert EXCESS_PATIENCE * LOOK_EVERY * READ_S <= 3
 

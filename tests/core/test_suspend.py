@@ -6,10 +6,10 @@ import pytest
 
 from tests.core.test_machine import GIB, answer, create, denied, device, process, started
 from vgpud.core import events as ev
-from vgpud.core import invariants
-from vgpud.core.machine import step
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Policy, Quota, Reason, Slice, Spec, State
-from vgpud.core.suspend import STEPS
+from vgpud.core.slices import invariants
+from vgpud.core.slices.machine import step
+from vgpud.core.slices.suspend import STEPS
 
 
 def to(state: State, *steps: str, name: str = "a", job_id: int = 0) -> Slice:

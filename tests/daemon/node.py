@@ -18,8 +18,8 @@ from typing import Any
 import grpc
 import pytest
 
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 HERE = Path(__file__).parent
 #: how long a test waits for what should come at once; generous, for busy machines

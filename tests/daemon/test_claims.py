@@ -17,8 +17,8 @@ from tests.daemon import engine
 from tests.daemon.engine import ID, OTHER, Engine, end
 from tests.daemon.node import Node, eventually
 from tests.daemon.test_containers import made, site, with_device  # noqa: F401  fixtures
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 UID = "11111111-2222-3333-4444-555555555555"
 POD = "aaaaaaaa-0000-1111-2222-333333333333"

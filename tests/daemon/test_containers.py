@@ -23,7 +23,7 @@ from tests.daemon.engine import ID, OTHER, Engine, end
 from tests.daemon.node import Node, eventually
 from vgpud.containers import disk_work
 from vgpud.core.checksums import unseal
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 CLIENT = Path(client.__file__)
 NAME = f"c-{ID[:12]}"

@@ -13,7 +13,7 @@ from vgpud import config as configuration
 from vgpud import paths, serve
 from vgpud.errors import ConfigError
 from vgpud.host import container_checks
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 HOST = {"pid": 4026531836, "cgroup": 4026531835, "user": 4026531837, "mnt": 1}
 OWN = {"pid": 4026532001, "cgroup": 4026532002, "user": 4026532003, "mnt": 2}

@@ -93,6 +93,6 @@ def test_a_reload_changes_nothing_before_a_restart(node: Node) -> None:
 
 
 def node_request() -> Any:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     return pb.ListDevicesRequest()

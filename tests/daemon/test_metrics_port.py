@@ -178,5 +178,5 @@ def test_a_port_that_is_taken_is_said(server: HttpServer) -> None:
 
 
 def test_the_docs_say_what_one_user_has() -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs/security.md").read_text()
+    text = (Path(__file__).resolve().parents[2] / "docs/security/listeners.md").read_text()
     assert f"{PART * 100:.0f} % of one processor" in text

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from vgpud.attach.server import Greeting, Tenants
-from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
+from vgpud.core.devices.enforce import EXCESS, KILL, STRANGER, Act
+from vgpud.core.devices.strangers import Findings
 from vgpud.core.events import Answer, ProcessAttached
 from vgpud.core.model import Denied, Process, Reason, Share, State
 from vgpud.core.observed import Reading
-from vgpud.core.strangers import Findings
 from vgpud.daemon import monitor
 from vgpud.daemon.monitor import UsageMonitor
 from vgpud.daemon.tenants import AttachBackend

@@ -25,7 +25,7 @@ from tests.daemon.node import Node, eventually
 from tests.ports import find_free_ports
 from vgpud._shim import ffi
 from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 UNIT = Path(__file__).parents[2] / "vgpud" / "setup" / "vgpud.service"
 

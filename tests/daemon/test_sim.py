@@ -16,7 +16,7 @@ from tests.daemon.node import Node, eventually
 from vgpud import paths
 from vgpud.errors import ExitCode
 from vgpud.simdevice.process import SimulatedDevice
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(
     not (paths.sim_lib_dir() / "libcuda.so.1").exists(), reason="the simulated driver is not built: run make"

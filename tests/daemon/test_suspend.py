@@ -13,9 +13,9 @@ import pytest
 from tests.core.test_machine import create
 from tests.core.test_suspend import half, to
 from vgpud.core import events as ev
-from vgpud.core import invariants
-from vgpud.core.machine import step
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Reason, Slice
+from vgpud.core.slices import invariants
+from vgpud.core.slices.machine import step
 from vgpud.daemon import suspend
 from vgpud.daemon.suspend import SuspendController
 from vgpud.devices import checkpoint_runner

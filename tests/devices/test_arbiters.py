@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.gangs import Role
 from vgpud.core.model import LATENCY, Device, Share, Slice, Spec
 from vgpud.core.observed import SCHEDULING
+from vgpud.core.slices.gangs import Role
 from vgpud.devices.arbiters import Arbiters, _Usage, ffi, lib
 
 UUID = "GPU-0"

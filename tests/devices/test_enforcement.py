@@ -15,7 +15,7 @@ from tests.attach import client
 from tests.attach.test_server import borrow
 from tests.daemon.node import PATIENCE_S, Node, eventually
 from vgpud import paths
-from vgpud.core.enforce import FREEZE, KILL, STRANGER, Act
+from vgpud.core.devices.enforce import FREEZE, KILL, STRANGER, Act
 from vgpud.devices import enforcement
 from vgpud.host import processes
 from vgpud.simdevice.process import SimulatedDevice

@@ -17,8 +17,8 @@ from typing import Any
 import grpc
 
 from tests.elastic.forked import Forked
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 JOB_ID = 7
 

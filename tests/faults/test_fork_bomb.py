@@ -15,7 +15,7 @@ from tests.daemon.node import eventually, settled_descriptors
 from tests.faults.programs import HERE, TENANT, build
 from vgpud.cli.demo.private_system import OwnSystem, Part
 from vgpud.simdevice import state_page
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 BOUND = 12
 PROCESSES = 90

@@ -68,7 +68,7 @@ def test_the_second_daemon_takes_the_devices_that_are_left(node: Node, second: N
 
 
 def _every_device() -> object:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     return pb.ListDevicesRequest()
 

@@ -19,7 +19,7 @@ from vgpud.core.events import Log
 from vgpud.errors import ConflictError, ExitCode
 from vgpud.host.directories import DirectoryLock, RuntimeDirectory
 from vgpud.host.upkeep import TELL_AFTER_NS, Upkeep
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def test_a_repair_that_fails_keeps_no_other_from_being_done() -> None:

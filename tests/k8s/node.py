@@ -32,7 +32,7 @@ from tests.k8s.control_plane import ControlPlane, control_plane
 from tests.k8s.pods import IMAGE, build_programs
 from tests.ports import find_free_ports
 from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 NAME = plane.KUBELET_NODE
 PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")

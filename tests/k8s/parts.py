@@ -19,8 +19,8 @@ from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.core.names import DRIVER
 from vgpud.k8s.kubelet_api import dra_v1_pb2 as dra
 from vgpud.k8s.kubelet_api import dra_v1_pb2_grpc, registration_pb2, registration_pb2_grpc
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 NODE = "n1"
 MIB = 1 << 20

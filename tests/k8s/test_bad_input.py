@@ -23,8 +23,8 @@ from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.core.events import SaveSlice
 from vgpud.errors import ExitCode
 from vgpud.store.database import Store
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 

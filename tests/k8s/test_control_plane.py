@@ -23,7 +23,7 @@ from tests.k8s.control_plane import ControlPlane, control_plane
 from tests.k8s.parts import NODE, Cluster
 from tests.k8s.pods import claim
 from vgpud.cli.demo.private_system import OwnSystem
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 SYSTEM = "vgpu-system"  # where the chart is installed
 ACCOUNT = "x-vgpud-driver"

@@ -16,7 +16,7 @@ from tests.k8s.fake_api import FakeApi
 from tests.k8s.parts import NODE, Cluster, kubeconfig
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.core.names import RESOURCE
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 PLUGIN = "--device-plugin"
 

@@ -20,7 +20,7 @@ from tests.k8s.fake_api import SLICES, FakeApi
 from tests.k8s.parts import MIB, NODE, Cluster, allocated, kubeconfig
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.k8s.driver import WAIT_S
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 POD = "aaaaaaaa-0000-1111-2222-333333333333"
 

@@ -15,7 +15,7 @@ from vgpud.k8s.core.model import Gpu
 from vgpud.k8s.core.published import Policy, specs
 from vgpud.k8s.shell import node_daemon
 from vgpud.k8s.shell.node_daemon import POD_UNKNOWN, NodeDaemon, node_seen
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def seen(**more: Any) -> Gpu:

@@ -15,7 +15,7 @@ from tests.k8s.fake_api import FakeApi
 from tests.k8s.parts import NODE, Kubelet
 from tests.k8s.test_driver import FakeCluster, half
 from vgpud.cli.demo.private_system import OwnSystem
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 UIDS = ("aaaaaaaa-0000-1111-2222-333333333333", "bbbbbbbb-0000-1111-2222-333333333333")
 

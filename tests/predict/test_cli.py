@@ -11,13 +11,13 @@ import pytest
 
 from tests.predict.test_onnx import convolutional, file, helper, perceptron, weight
 from vgpud.api import elastic_messages
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
 from vgpud.cli.jobs import predicted_options
 from vgpud.cli.main import invoke
 from vgpud.cli.predict import run
+from vgpud.errors import CliError
 from vgpud.predict import dataset, hardware, memory, train_file
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 GIVEN: dict[str, Any] = {
     "predict": None, "batch": None, "optimizer": None, "precision": None, "dims": (), "predictor": None,

@@ -11,79 +11,161 @@ from .tree import components, imports, parse, tracked
 CORE_MODULES = {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "hashlib", "heapq"}
 CORE_MODULES |= {"itertools", "json", "math", "re", "typing", "zlib"}
 
-_PLACES = {"core", "core.colocate", "core.jobs"}
-_QUEUE = _PLACES | {"core.elastic", "core.placement", "core.policy"}
-
 #: package -> what it may import beside itself. A module that lies at the top is a package of its own here; the bare
-#: name vgpud (the version) and what protoc made (v1, k8s.kubelet_api) are everybody's; who may import _shim, OWNERS
-#: says.
+#: name vgpud (the version) and what protoc made (v1alpha1, k8s.kubelet_api) are every package's; who may import _shim,
+#: OWNERS says.
 ALLOWED: dict[str, set[str]] = {
     # the ground
     "errors": set(),
     "paths": {"errors"},
-    "userfiles": {"core", "errors"},
+    "userfiles": {"core.devices", "errors"},
     "metrics": {"core", "host"},
     # pure
     "core": set(),
     "core.fairness": set(),
-    "core.jobs": {"core"},
+    "core.slices": {"core"},
+    "core.devices": {"core", "core.slices"},
+    "core.jobs": {"core", "core.devices"},
     "core.policy": {"core", "core.jobs"},
     "core.elastic": {"core", "core.jobs"},
     "core.colocate": {"core", "core.jobs"},
-    "core.placement": _PLACES,
-    "core.queue": _QUEUE - {"core.colocate"},
+    "core.placement": {"core", "core.colocate", "core.devices", "core.jobs", "core.slices"},
+    "core.queue": {"core", "core.elastic", "core.jobs", "core.placement", "core.policy", "core.slices"},
     # what the host knows, and files of libraries
     "host": {"core", "errors", "paths"},
     "certs": {"errors", "host", "paths"},
     "libraries": {"errors", "paths"},
     "simdevice": {"errors", "host", "libraries", "paths"},
     "oci": {"core", "libraries"},
-    "slurm": {"core", "core.jobs"},
-    "config": {"core", "errors", "oci", "paths", "userfiles"},
+    "slurm": {"core", "core.jobs", "core.slices"},
+    "config": {"core", "core.devices", "errors", "oci", "paths", "userfiles"},
     # the shells: none imports another
-    "api": {"core", "core.elastic", "core.fairness", "core.jobs", "core.placement", "core.policy", "core.queue"}
-    | {"certs", "errors", "host", "oci"},
-    "attach": {"core", "host"},
-    "containers": {"core", "errors", "host", "libraries", "oci", "paths", "slurm"},
-    "devices": {"core", "errors", "host", "simdevice"},
+    "api": {
+        "certs",
+        "core",
+        "core.elastic",
+        "core.fairness",
+        "core.jobs",
+        "core.placement",
+        "core.policy",
+        "core.queue",
+        "core.slices",
+        "errors",
+        "host",
+        "oci",
+    },
+    "attach": {"core", "core.slices", "host"},
+    "containers": {"core", "core.slices", "errors", "host", "libraries", "oci", "paths", "slurm"},
+    "devices": {"core", "core.devices", "core.slices", "errors", "host", "simdevice"},
     "jobs": {"core.jobs", "errors", "host", "oci", "paths"},
-    "store": {"core", "core.jobs", "core.queue", "errors", "host"},
+    "store": {"core", "core.jobs", "core.queue", "core.slices", "errors", "host"},
     # what wires them together
-    "daemon": {"api", "attach", "config", "containers", "core", "daemon.jobs", "devices", "errors", "host", "metrics"}
-    | {"oci", "paths", "store"},
-    "daemon.jobs": _QUEUE
-    | {"api", "config", "core.queue", "errors", "host", "jobs", "libraries", "paths"}
-    | {"oci", "predict", "store"},
+    "daemon": {
+        "api",
+        "attach",
+        "config",
+        "containers",
+        "core",
+        "core.devices",
+        "core.slices",
+        "daemon.jobs",
+        "devices",
+        "errors",
+        "host",
+        "metrics",
+        "oci",
+        "paths",
+        "store",
+    },
+    "daemon.jobs": {
+        "api",
+        "config",
+        "core",
+        "core.colocate",
+        "core.devices",
+        "core.elastic",
+        "core.jobs",
+        "core.placement",
+        "core.policy",
+        "core.queue",
+        "core.slices",
+        "errors",
+        "host",
+        "jobs",
+        "libraries",
+        "oci",
+        "paths",
+        "predict",
+        "store",
+    },
     "serve": {"certs", "config", "core", "daemon", "devices", "errors", "host", "libraries", "paths", "store"},
     # what programs import, and tools beside the daemon
     "client": {"errors", "host", "paths", "predict", "simulate"},
     "elastic": {"client"},
     "predict": {"errors", "userfiles"},
     "setup": {"config", "errors", "paths"},
-    "simulate": _QUEUE | {"core.queue", "errors", "slurm", "userfiles"},
+    "simulate": {
+        "core",
+        "core.colocate",
+        "core.devices",
+        "core.elastic",
+        "core.jobs",
+        "core.placement",
+        "core.policy",
+        "core.queue",
+        "errors",
+        "slurm",
+        "userfiles",
+    },
+    # how slices and jobs are shown, on a terminal and in the browser
+    "view": {"client", "core", "errors"},
     # workers of Ray: in raylets' agents, and before each worker
-    "ray": {"api", "cli.common", "client", "core", "errors", "libraries"},
+    "ray": {"api", "client", "core", "core.slices", "errors", "libraries"},
     # the queue over many nodes: a process of its own, beside slurmctld
-    "cluster.core": {"core", "core.jobs", "core.queue", "slurm"},
+    "cluster.core": {"core", "core.devices", "core.jobs", "core.queue", "slurm"},
     "cluster.shell": {"cluster.core", "core", "errors", "slurm", "userfiles"},
-    "cluster": {"cluster.core", "cluster.shell", "core", "core.jobs", "core.placement", "core.policy", "core.queue"}
-    | {"daemon.jobs", "errors", "host", "paths", "simulate", "store"},
+    "cluster": {
+        "cluster.core",
+        "cluster.shell",
+        "core",
+        "core.jobs",
+        "core.placement",
+        "core.policy",
+        "core.queue",
+        "daemon.jobs",
+        "errors",
+        "host",
+        "paths",
+        "simulate",
+        "store",
+    },
     # a node of Kubernetes: a process of its own, beside the daemon
-    "k8s.core": {"core"},
+    "k8s.core": {"core", "core.slices"},
     "k8s.shell": {"host", "k8s.core"},
     "k8s": {"core", "errors", "k8s.core", "k8s.shell", "paths"},
     # `kubectl vgpu`, by kubectl
-    "kubectl": {"cli.common", "core", "errors", "k8s.core"},
+    "kubectl": {"cli.common", "core", "core.slices", "errors", "k8s.core", "view"},
     # the console in the browser: processes of its own, over the API
     "console.login": {"host"},
-    "console.live": {"cli.common", "client", "console.login", "host"},
-    "console.web": {"cli.common", "cli.jobs", "console.live", "console.login", "core"},
-    "console.pages": {"cli.common", "cli.jobs", "console.live", "console.login", "console.web", "core"}
-    | {"core.placement", "core.policy"},
-    "console": {"console.live", "console.login", "console.pages", "console.web", "core", "errors", "host"} | {"paths"},
+    "console.live": {"client", "console.login", "errors", "host", "view"},
+    "console.web": {"console.live", "console.login", "core", "errors", "view"},
+    "console.pages": {
+        "cli.common",
+        "cli.jobs",
+        "client",
+        "console.live",
+        "console.login",
+        "console.web",
+        "core",
+        "core.placement",
+        "core.policy",
+        "errors",
+        "view",
+    },
+    "console": {"console.live", "console.login", "console.pages", "console.web", "core", "errors", "host", "paths"},
     # the command line
+    "cli.common": {"client", "core", "errors", "host", "view"},
     "cli": {"cli.common", "errors"},
-    "cli.common": {"client", "core", "errors", "host"},
     "cli.cluster": {
         "cli.common",
         "cluster",
@@ -95,13 +177,31 @@ ALLOWED: dict[str, set[str]] = {
         "oci",
         "paths",
         "simulate",
-    }
-    | {"store", "userfiles"},
-    "cli.slices": {"cli.common", "core", "errors", "k8s.core", "libraries"},
-    "cli.predict": {"cli.common", "core", "errors", "predict"},
-    "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
-    "cli.jobs": {"cli.common", "cli.predict", "cli.slices", "core", "core.elastic", "core.placement", "core.policy"}
-    | {"cli.cluster", "cluster.shell", "core.jobs", "errors", "simulate", "slurm", "userfiles"},
+        "store",
+        "userfiles",
+        "view",
+    },
+    "cli.slices": {"cli.common", "client", "core", "core.slices", "errors", "k8s.core", "libraries", "view"},
+    "cli.predict": {"cli.common", "core", "errors", "predict", "view"},
+    "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice", "view"},
+    "cli.jobs": {
+        "cli.cluster",
+        "cli.common",
+        "cli.predict",
+        "cli.slices",
+        "client",
+        "cluster.shell",
+        "core",
+        "core.elastic",
+        "core.jobs",
+        "core.placement",
+        "core.policy",
+        "errors",
+        "simulate",
+        "slurm",
+        "userfiles",
+        "view",
+    },
     "cli.system": {
         "certs",
         "cli.common",
@@ -116,8 +216,11 @@ ALLOWED: dict[str, set[str]] = {
         "libraries",
         "oci",
         "paths",
-    }
-    | {"setup", "simdevice", "store"},
+        "setup",
+        "simdevice",
+        "store",
+        "view",
+    },
 }
 #: library -> the only packages that may import it
 OWNERS = {
@@ -136,7 +239,7 @@ OWNERS = {
 }
 
 
-_GENERATED = ("vgpud.v1", "vgpud.k8s.kubelet_api", "vgpud._shim")
+_GENERATED = ("vgpud.v1alpha1", "vgpud.k8s.kubelet_api", "vgpud._shim")
 
 
 def _modules(*folders: str) -> dict[str, str]:
@@ -248,6 +351,7 @@ def test_few_files_lie_at_the_top() -> None:
 #: packages whose modules may import in functions -> why
 LAZY = {
     "cli": "a command loads only what it uses: `vgpu` must start at once",
+    "view": "as cli, which shows with it",
     "console.login.passwords": "`vgpu console open` passes here, and has no bcrypt",
     "console.main": "the privileged process never loads the web server",
     "client": "programs import it, and pay for gRPC only when they are in a job",
@@ -259,7 +363,7 @@ LAZY = {
     "k8s.main": "a probe runs `vgpud-k8s --check` every half minute, in the memory that the driver has",
 }
 #: where annotations may name what is not imported at run time; environment: `vgpu run` starts without protobuf
-TYPES_ONLY = {"cli", "client", "predict", "libraries.environment"}
+TYPES_ONLY = {"cli", "client", "predict", "view", "libraries.environment"}
 
 
 def _is_in(module: str, packages: Iterable[str]) -> bool:

@@ -148,8 +148,8 @@ def test_runtime_is_at_least_as_new_as_the_generator() -> None:
     """Generated code refuses an older runtime, so our lower bounds must not lie below the generator."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     bounds = dict(d.split(">=") for d in project["dependencies"] if ">=" in d and ";" not in d)
-    grpc = re.search(r"GRPC_GENERATED_VERSION = '([\d.]+)'", (ROOT / "vgpud/v1/vgpud_pb2_grpc.py").read_text())
-    proto = re.search(r"# Protobuf Python Version: (\d+\.\d+)", (ROOT / "vgpud/v1/vgpud_pb2.py").read_text())
+    grpc = re.search(r"GRPC_GENERATED_VERSION = '([\d.]+)'", (ROOT / "vgpud/v1alpha1/vgpud_pb2_grpc.py").read_text())
+    proto = re.search(r"# Protobuf Python Version: (\d+\.\d+)", (ROOT / "vgpud/v1alpha1/vgpud_pb2.py").read_text())
     assert grpc and _version(bounds["grpcio"]) >= _version(grpc.group(1))
     assert proto and _version(bounds["protobuf"]) >= _version(proto.group(1))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = ("vgpud/v1/", "vgpud/k8s/kubelet_api/", "shim/gen/")
+GENERATED = ("vgpud/v1alpha1/", "vgpud/k8s/kubelet_api/", "shim/gen/")
 FOLDERS = ("vgpud", "models", "shim", "tests", "benchmarks", "protos", "tools")
 
 

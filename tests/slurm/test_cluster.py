@@ -17,7 +17,7 @@ import pytest
 from tests.daemon.node import eventually
 from tests.slurm import cluster as slurm
 from tests.slurm.cluster import HAS_LUA, NODES, Cluster
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 GIB = 1 << 30

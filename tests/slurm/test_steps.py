@@ -16,7 +16,7 @@ from benchmarks.engine import install_front
 from tests.attach import client
 from tests.daemon import engine
 from tests.daemon.node import Node, eventually, own_node
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: another user, for a daemon of root
 OTHER = 12345

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS
-from vgpud.slurm import words
+from vgpud.slurm import comment
 
 
 @pytest.mark.parametrize(
     ("given", "seconds"), [("UNLIMITED", 0), ("30:00", 1800), ("1:00:00", 3600), ("2-00:00:01", 172_801), ("soon", 0)]
 )
 def test_spans(given: str, seconds: int) -> None:
-    assert words.span_ns(given) == seconds * SECOND_NS
+    assert comment.span_ns(given) == seconds * SECOND_NS
 
 
 def test_a_span_beyond_all_time() -> None:
-    assert words.span_ns(f"{10**12}-00:00:00") == NEVER_NS - 1
+    assert comment.span_ns(f"{10**12}-00:00:00") == NEVER_NS - 1
 
 
 @pytest.mark.parametrize(
@@ -24,25 +24,25 @@ def test_a_span_beyond_all_time() -> None:
     [(1, "0-00:00:01"), (90 * SECOND_NS, "0-00:01:30"), (26 * 3600 * SECOND_NS + 1, "1-02:00:01")],
 )
 def test_a_span_as_text(given_ns: int, text: str) -> None:
-    assert words.span_text(given_ns) == text
-    assert 0 <= words.span_ns(text) - given_ns < SECOND_NS
+    assert comment.span_text(given_ns) == text
+    assert 0 <= comment.span_ns(text) - given_ns < SECOND_NS
 
 
 def test_comments() -> None:
-    found = words.parse_comment("vgpu: model=vgg16 skew=0.75 duration=2h")
+    found = comment.parse_comment("vgpu: model=vgg16 skew=0.75 duration=2h")
     assert found == {"model": "vgg16", "skew": "0.75", "duration": "2h"}
-    assert words.parse_comment("my vgpu model=x") == words.parse_comment("") == {}
+    assert comment.parse_comment("my vgpu model=x") == comment.parse_comment("") == {}
 
 
 def test_numbers_of_comments() -> None:
-    assert [words.said_ns(text) for text in ("2h", "1.5m", "-1h", "2", "")] == [
+    assert [comment.said_ns(text) for text in ("2h", "1.5m", "-1h", "2", "")] == [
         7200 * SECOND_NS,
         90 * SECOND_NS,
         0,
         0,
         0,
     ]
-    assert [words.said_skew_ppm(text) for text in (".75", "1", "1.0", "0", "2", "much", ".5.0", "0.5.")] == [
+    assert [comment.said_skew_ppm(text) for text in (".75", "1", "1.0", "0", "2", "much", ".5.0", "0.5.")] == [
         750_000,
         *(1_000_000, 1_000_000, 0),
         *[-1] * 4,
@@ -50,4 +50,4 @@ def test_numbers_of_comments() -> None:
 
 
 def test_numbers_beyond_all_bounds() -> None:
-    assert words.span_ns("9" * 5000 + ":00") == words.said_ns("9" * 5000 + "s") == 0
+    assert comment.span_ns("9" * 5000 + ":00") == comment.said_ns("9" * 5000 + "s") == 0

@@ -17,10 +17,10 @@ from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, 
 from vgpud.core.observed import SliceStats
 from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, make_waiting_row, sums
 from vgpud.daemon.jobs.queues import QueueRegistry
-from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.store import database as store_module
 from vgpud.store.database import Store
 from vgpud.store.jobs import JobStore, Request
+from vgpud.store.queue_recorder import Recorder
 from vgpud.store.usage import INTEGER_MAX
 
 S = 1_000_000_000

@@ -22,7 +22,6 @@ from tests.store.test_jobs import S, job, launch
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.model import Policy
 from vgpud.core.queue.record import encode
-from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.errors import DeniedError, ExitCode, StoreError
 from vgpud.host import private_files
 from vgpud.jobs.messages import Attempt, Member, WireError, instructions
@@ -31,7 +30,8 @@ from vgpud.store import backups, environments
 from vgpud.store import database as stores
 from vgpud.store.database import Store
 from vgpud.store.jobs import JobStore
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.store.queue_recorder import Recorder
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: distinctive: it must be found in no file
 SECRET = "sk-7f3a9c-DO-NOT-KEEP"  # noqa: S105

@@ -33,7 +33,7 @@ from vgpud.store import database as stores
 from vgpud.store import flush
 from vgpud.store.database import Store
 from vgpud.store.flush import Flushing
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 LIMITS = client.PAGE + ffi.offsetof("struct vg_control_device", "min_milli")
 #: vgpud on a disk whose flushes last as long as the file of the variable SLOW_DISK exists; one that says so fails them

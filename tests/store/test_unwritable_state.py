@@ -28,7 +28,7 @@ from vgpud.jobs.runner import Jobs, StartError
 from vgpud.store import database as stores
 from vgpud.store import opening
 from vgpud.store.database import Store
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 UNIT = Path(__file__).parents[2] / "vgpud" / "setup" / "vgpud.service"
 
@@ -76,7 +76,7 @@ def refusal(call: Callable[[], object]) -> str:
 
 
 def submit(node: Node) -> None:
-    from vgpud.v1 import vgpud_pb2_grpc as stubs
+    from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
     spec = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=10), command=["true"], directory="/", log="/dev/null")
     stubs.JobServiceStub(node.channel()).SubmitJob(pb.SubmitJobRequest(spec=spec))

@@ -1,7 +1,7 @@
 """Two users of one node: nothing of the one's is readable by the other on disk, by API, in /proc or in logs.
 
 Alice has a job, a job in an image and a slice; Bob is another user with the same rights. What Alice's own programs have
-on their command lines is left out: the kernel shows every user the command lines of all (SECURITY.md).
+on their command lines is left out: the kernel shows every user the command lines of all (docs/security/jobs.md).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from google.protobuf import message_factory
 from tests.api.asker import Asker
 from tests.attach import client
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 from .outsider import content, files_below, look
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 
 ALICE, BOB = 64201, 64202
-JOBS = "/vgpud.v1.JobService/"
+JOBS = "/vgpud.v1alpha1.JobService/"
 #: it holds still in `run`; what it is asked to remove is never there
 ENGINE = '#!/bin/sh\n[ "$1" != run ] || exec sleep 600\n'
 READS = ("Get", "List", "Watch", "Explain")
@@ -89,7 +89,7 @@ class Site:
         request = pb.CreateSliceRequest(
             request_id=str(uuid.uuid4()), name=self.slice_name, spec=pb.SliceSpec(gpus_milli=100)
         )
-        code, message, raw = self.alice.ask("/vgpud.v1.SliceService/CreateSlice", "unary_unary", request)
+        code, message, raw = self.alice.ask("/vgpud.v1alpha1.SliceService/CreateSlice", "unary_unary", request)
         assert code == "OK", message
         socket = pb.CreateSliceResponse.FromString(raw).slice.attach_socket
         env = {**self.system.env, "AS": f"{ALICE}:{ALICE}", "API_KEY": self.secrets["environment"]}

@@ -97,7 +97,7 @@ def test_a_program_and_a_job_run_through_it(host: Host, older: Sources, short_di
             """The program is attached and goes on, and the job runs."""
             before = len(printed.read_text().splitlines())
             eventually(lambda: len(printed.read_text().splitlines()) > before, "a further second of the program")
-            states = [job["state"] for job in host.listed(release, "queue", "ls")]
+            states = [job["state"] for job in host.listed(release, "job", "ls")]
             return bool(host.listed(release, "ps")) and states == ["running"]
 
         eventually(lambda: here(older), "program and job")
@@ -116,7 +116,7 @@ def test_a_program_and_a_job_run_through_it(host: Host, older: Sources, short_di
         eventually(lambda: here(older), "program and job after the way back")
         names = {one["name"] for one in host.listed(older, "slice", "ls")}
         assert "kept" in names and ("later" in names) == (not copies)
-        host.vgpu(older, "queue", "cancel", "1")
+        host.vgpu(older, "job", "cancel", "1")
     finally:
         program.kill()
         program.wait()

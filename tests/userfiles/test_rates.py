@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from vgpud.core.rates import model_key, speed_on
+from vgpud.core.devices.rates import model_key, speed_on
 from vgpud.userfiles import rates
 from vgpud.userfiles.bounded import FileError
 

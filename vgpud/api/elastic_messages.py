@@ -11,7 +11,7 @@ from vgpud.core.jobs.model import Elastic
 from vgpud.core.model import Reason
 from vgpud.core.queue.check import MEMBERS_MAX
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: features of a prediction, so that they cannot fill the store
 FEATURES_MAX = 64

@@ -10,7 +10,7 @@ from vgpud.api.rpc import refuse
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Job, JobSpec
 from vgpud.core.model import Reason
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: fields of SliceSpec that change a job's size
 _SIZES = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")

@@ -20,16 +20,16 @@ from vgpud.api.elastic_messages import elastic_from, elastic_view, prediction_fr
 from vgpud.api.notification_messages import events_from, notice_from, notification_view
 from vgpud.api.rpc import RefusedError, refuse
 from vgpud.api.slice_messages import spec_from, spec_view, timestamp
-from vgpud.core.admit import parts_of
 from vgpud.core.jobs import similarity
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.core.jobs.image_name import image_error
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
-from vgpud.core.machine import REQUEST_ID_BYTES_MAX
 from vgpud.core.model import Denied, Policy, Reason
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
+from vgpud.core.slices.capacity import parts_of
+from vgpud.core.slices.machine import REQUEST_ID_BYTES_MAX
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50
@@ -213,7 +213,7 @@ def _parse_dependencies(job_spec: pb.JobSpec) -> tuple[int, ...]:
         raise _invalid(f"after names {len(job_spec.after)} jobs: at most {AFTER_MAX} are allowed", "after")
     wrong = [job_id for job_id in job_spec.after if job_id <= 0]
     if wrong:
-        raise _invalid(f"after {wrong[0]} is not a job: `vgpu queue ls` lists them", "after")
+        raise _invalid(f"after {wrong[0]} is not a job: `vgpu job ls` lists them", "after")
     return tuple(sorted(set(job_spec.after)))
 
 

@@ -28,8 +28,8 @@ from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, Q
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.placement import registry as placements
 from vgpud.host import processes
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 log = logging.getLogger("vgpud.api")
 
@@ -57,7 +57,7 @@ class JobBackend(WorkerBackend, TerminalBackend, Protocol):
     node: str
 
     def queue_for(self, name: str, asker: Asker) -> str | Denied:
-        """The queue of that name, if the user may use it; the default queue for "" (core/quotas.py)."""
+        """The queue of that name, if the user may use it; the default queue for "" (core/slices/queue_quota.py)."""
         ...
 
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
@@ -167,7 +167,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def _own(self, job_id: int) -> Job:
         job = await self.backend.job(job_id)
         if job is None:
-            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours", "job_id")
+            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu job ls --all` lists yours", "job_id")
         self._allow(job)
         return job
 

@@ -10,7 +10,7 @@ from vgpud.core.jobs.facts import NoticeTo
 from vgpud.core.jobs.model import END, JobSpec
 from vgpud.core.model import Reason
 from vgpud.core.queue.notices import wrong_events
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: of an address, by RFC 5321; of a URL; of a command with its arguments
 MAIL_BYTES_MAX, WEBHOOK_BYTES_MAX, COMMAND_BYTES_MAX = 254, 2000, 4000

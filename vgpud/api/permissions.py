@@ -28,7 +28,7 @@ from vgpud.oci.request import Limits
 
 
 class Who(Enum):
-    """The users who may call a method; the value is the text of SECURITY.md."""
+    """The users who may call a method; the value is the text of docs/security/api.md."""
 
     EVERY_USER = "any user who may connect"
     SLICE_USER = "the slice's owner; any user if the slice is open to every user"
@@ -55,8 +55,10 @@ class Row:
 
 
 _MINE = "their own"
-_NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue"))
-_CLAIM, _TOKEN = "/vgpud.v1.ClaimService/", "/vgpud.v1.TokenService/"
+_NODE, _SLICE, _EVENT, _JOB, _QUEUE = (
+    f"/vgpud.v1alpha1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue")
+)
+_CLAIM, _TOKEN = "/vgpud.v1alpha1.ClaimService/", "/vgpud.v1alpha1.TokenService/"
 _HEALTH = "/grpc.health.v1.Health/"
 #: jobs that one request may name: each is looked up before anything else is done
 JOBS_NAMED_MAX = 10_000

@@ -14,9 +14,9 @@ from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, SECOND_NS, QueueSpec
 from vgpud.core.model import Reason
 from vgpud.core.placement import registry as placements
 from vgpud.core.policy import registry as policies
-from vgpud.core.quotas import member_refusal
+from vgpud.core.slices.queue_quota import member_refusal
 from vgpud.core.units import format_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 WEIGHT_MAX = 10_000
 MEMBERS_MAX = 10_000

@@ -9,7 +9,7 @@ from vgpud.api.slice_messages import timestamp
 from vgpud.core.jobs.model import SECOND_NS, Reservation
 from vgpud.core.model import Reason
 from vgpud.core.units import GPUS_MAX
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: 2100-01-01, in seconds since 1970
 MOMENT_MAX_S = 4_102_444_800

@@ -43,12 +43,12 @@ from vgpud.core.events import (
 )
 from vgpud.core.model import BATCH, Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, TraceEvent
-from vgpud.core.offered import find
+from vgpud.core.slices.offered import find
 from vgpud.host import boot
 from vgpud.host.listeners import API
 from vgpud.oci.request import Limits
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
 #: requests are small; more than this is no request of ours

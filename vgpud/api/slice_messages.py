@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.model import BATCH, Claim, Container, Device, Process, Share, Slice, Spec, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Standing, TraceEvent
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import NEVER_NS, Job, JobState
 from vgpud.core.jobs.terminal import INPUT_BYTES_MAX, SIZE_MAX, Heard, Kind
 from vgpud.core.model import Denied, Reason
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: a call must name its job within this time
 HELLO_S = 10.0
@@ -120,10 +120,10 @@ class Viewing:
             text = f"job {job.job_id} is uid {job.spec.uid}'s: an admin joins another user's terminal with --as-admin,"
             raise refuse(Reason.DENIED, f"{text} which becomes an event of the job", "as_admin")
         if not (isinstance(job.spec.run, Launch) and job.spec.run.terminal):
-            text = f"job {job.job_id} was submitted without --pty: `vgpu queue logs -f {job.job_id}` follows its output"
+            text = f"job {job.job_id} was submitted without --pty: `vgpu job logs -f {job.job_id}` follows its output"
             raise refuse(Reason.PRECONDITION, text, "job_id")
         if job.state.is_final:
-            text = f"job {job.job_id} has ended ({job.state.value}): `vgpu queue logs {job.job_id}` shows its output"
+            text = f"job {job.job_id} has ended ({job.state.value}): `vgpu job logs {job.job_id}` shows its output"
             raise refuse(Reason.PRECONDITION, text, "job_id")
         if who.uid != job.spec.uid:
             self._backend.note_joined(job, f"uid {who.uid}, an admin, joins its terminal")
@@ -177,7 +177,7 @@ class Viewing:
                     missed_s = (missed_s or time.monotonic()) if is_expected else None
                     if missed_s and time.monotonic() - missed_s > GONE_S:
                         text = f"job {job_id} runs, and its terminal is gone (its keeper was ended): "
-                        text += f"`vgpu queue logs -f {job_id}` follows what is in its log"
+                        text += f"`vgpu job logs -f {job_id}` follows what is in its log"
                         raise refuse(Reason.PRECONDITION, text, "job_id")
                     changing = asyncio.create_task(self._change(seen, JOIN_S if is_expected else WAIT_S))
                 if viewer.terminal and hearing is None:

@@ -21,8 +21,8 @@ from vgpud.api.peer_proxy import Peer
 from vgpud.api.rpc import refuse, unary
 from vgpud.core.model import Reason
 from vgpud.host import users
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 log = logging.getLogger("vgpud.api")
 

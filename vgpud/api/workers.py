@@ -20,7 +20,7 @@ from vgpud.core.elastic.worker_group import Membership, ProgressReport
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.model import Denied, Reason
 from vgpud.core.units import PORT_MAX, parse_whole
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: a stream must begin with a message that names its worker within this time
 HELLO_S = 10.0
@@ -145,7 +145,7 @@ class WorkCalls:
         """For a job speak its owner's processes. Raises RefusedError."""
         owner = self.backend.owner(job_id)
         if owner is None:
-            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours", "job_id")
+            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu job ls --all` lists yours", "job_id")
         if not caller().owns(owner):
             text = f"job {job_id} does not belong to uid {caller().uid}: only its own programs may report for it"
             raise refuse(Reason.DENIED, text, "job_id")

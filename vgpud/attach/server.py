@@ -39,9 +39,9 @@ from vgpud.attach.messages import (
     usage_bytes,
 )
 from vgpud.attach.thread import AdmissionThread
-from vgpud.core.attach_rules import Rules
-from vgpud.core.bounds import format_account, which
 from vgpud.core.model import Denied, Device, Process, Slice
+from vgpud.core.slices.attach_rules import Rules
+from vgpud.core.slices.bounds import format_account, which
 from vgpud.host import cgroups, descriptors
 from vgpud.host import processes as host_processes
 from vgpud.host.user_namespaces import account_uid

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from vgpud.attach.messages import ffi, lib, slice_reply
-from vgpud.core.attach_rules import Rules
 from vgpud.core.model import Device, Slice
+from vgpud.core.slices.attach_rules import Rules
 
 #: the thread calls a user by uid, and a container by a number beyond these
 _UIDS = 1 << 32

@@ -17,42 +17,67 @@ from vgpud.errors import ExitCode, VgpudError, missing_part
 #: as a shell has it of a command that Ctrl-C ended
 INTERRUPTED = 130
 
-#: name -> (module:attribute, its line in `vgpu --help`)
-COMMANDS = {
-    "run": ("vgpud.cli.slices.run:run", "Run a command on a slice of the GPUs."),
-    "submit": ("vgpud.cli.jobs.submit:submit", "Queue a job; it starts when enough capacity is free."),
-    "queue": ("vgpud.cli.jobs.queue:queue", "List, show, change, cancel, hold and follow jobs."),
-    "explain": ("vgpud.cli.jobs.explain:explain", "Say why a job waits, runs where it does, and has its size."),
-    "quota": ("vgpud.cli.jobs.quota:quota", "Show and set queues: guarantees, limits, policies."),
-    "reserve": ("vgpud.cli.jobs.reserve:reserve", "Reserve devices for a queue, or for maintenance."),
-    "cluster": ("vgpud.cli.cluster.cluster:cluster", "Run and show the queue over the nodes of a Slurm cluster."),
-    "usage": ("vgpud.cli.jobs.usage:usage", "Show GPU time asked for, granted and used."),
-    "ps": ("vgpud.cli.slices.ps:ps", "List the processes that use a slice."),
-    "status": ("vgpud.cli.slices.status:status", "Show devices, slices and their use on one screen."),
-    "top": ("vgpud.cli.slices.top:top", "Watch shares and memory live."),
-    "trace": ("vgpud.cli.slices.trace:trace", "Record leases, drains and launches for Perfetto."),
-    "alloc": ("vgpud.cli.slices.alloc:alloc", "Create a one-time CDI device of any size for one container."),
-    "claim": ("vgpud.cli.slices.claim:claim", "Print a Kubernetes ResourceClaim for a part of a GPU."),
-    "gpu": ("vgpud.cli.slices.gpu:gpu", "List devices, take them out of use and back."),
-    "slice": ("vgpud.cli.slices.slice:slice_group", "Create, list, show, change and remove slices."),
-    "events": ("vgpud.cli.slices.events:events", "Show what happened to slices, processes and devices."),
-    "context": ("vgpud.cli.system.context:context", "Choose among daemons of several machines."),
-    "cert": ("vgpud.cli.system.cert:cert", "Issue and revoke certificates for users of other machines."),
-    "setup": ("vgpud.cli.system.setup:setup", "Register vgpud with docker, podman, containerd or systemd."),
-    "backup": ("vgpud.cli.system.backup:backup", "Copy the daemon's state to a file while it runs."),
-    "restore": ("vgpud.cli.system.backup:restore", "Put a copy of the state back while no daemon runs."),
-    "doctor": ("vgpud.cli.system.doctor:doctor", "Find what is wrong and how to fix it."),
-    "predict": ("vgpud.cli.predict.predict:predict", "Predict a model's use of a GPU before it runs."),
-    "simulate": ("vgpud.cli.jobs.simulate:simulate", "Replay a trace of jobs under another policy."),
-    "sim": ("vgpud.cli.system.sim:sim", "Simulated devices: start, stop, and run programs on them."),
-    "console": ("vgpud.cli.system.console:console", "Serve and open the console in the browser."),
-    "demo": ("vgpud.cli.demo.demo:demo", "Two training programs share one device, each held to its slice."),
-    "version": ("vgpud.cli.system.version:version", "Show the versions of client, daemon and ABI."),
-    "completion": ("vgpud.cli.system.completion:completion", "Print the completion script of a shell."),
+#: title in `vgpu --help` -> name -> (module:attribute, its line there)
+SECTIONS = {
+    "Programs and slices": {
+        "run": ("vgpud.cli.slices.run:run", "Run a command on a slice of the GPUs."),
+        "status": ("vgpud.cli.slices.status:status", "Show devices, slices and their use on one screen."),
+        "top": ("vgpud.cli.slices.top:top", "Watch shares and memory live."),
+        "ps": ("vgpud.cli.slices.ps:ps", "List the processes that use a slice."),
+        "slice": ("vgpud.cli.slices.slice:slice_group", "Create, list, show, change and remove slices."),
+        "gpu": ("vgpud.cli.slices.gpu:gpu", "List devices, take them out of use and back."),
+        "trace": ("vgpud.cli.slices.trace:trace", "Record leases, drains and launches for Perfetto."),
+        "events": ("vgpud.cli.slices.events:events", "Show what happened to slices, processes and devices."),
+    },
+    "Jobs and queues": {
+        "submit": ("vgpud.cli.jobs.submit:submit", "Queue a job; it starts when enough capacity is free."),
+        "job": ("vgpud.cli.jobs.job:job", "List, show, change, cancel, hold and follow jobs."),
+        "queue": ("vgpud.cli.jobs.queue:queue", "Show and set queues: guarantees, limits, policies."),
+        "explain": ("vgpud.cli.jobs.explain:explain", "Say why a job waits, runs where it does, and has its size."),
+        "usage": ("vgpud.cli.jobs.usage:usage", "Show GPU time asked for, granted and used."),
+        "reserve": ("vgpud.cli.jobs.reserve:reserve", "Reserve devices for a queue, or for maintenance."),
+        "predict": ("vgpud.cli.predict.predict:predict", "Predict a model's use of a GPU before it runs."),
+        "whatif": ("vgpud.cli.jobs.whatif:whatif", "Replay a trace of jobs under another policy."),
+        "cluster": ("vgpud.cli.cluster.cluster:cluster", "Run and show the queue over the nodes of a Slurm cluster."),
+    },
+    "Containers": {
+        "alloc": ("vgpud.cli.slices.alloc:alloc", "Create a one-time CDI device of any size for one container."),
+        "claim": ("vgpud.cli.slices.claim:claim", "Print a Kubernetes ResourceClaim for a part of a GPU."),
+        "setup": ("vgpud.cli.system.setup:setup", "Register vgpud with docker, podman, containerd or systemd."),
+    },
+    "The daemon": {
+        "doctor": ("vgpud.cli.system.doctor:doctor", "Find what is wrong and how to fix it."),
+        "console": ("vgpud.cli.system.console:console", "Serve and open the console in the browser."),
+        "context": ("vgpud.cli.system.context:context", "Choose among daemons of several machines."),
+        "cert": ("vgpud.cli.system.cert:cert", "Issue and revoke certificates for users of other machines."),
+        "backup": ("vgpud.cli.system.backup:backup", "Copy the daemon's state to a file while it runs."),
+        "restore": ("vgpud.cli.system.backup:restore", "Put a copy of the state back while no daemon runs."),
+        "version": ("vgpud.cli.system.version:version", "Show the versions of client, daemon and ABI."),
+    },
+    "Without a GPU": {
+        "demo": ("vgpud.cli.demo.demo:demo", "Two training programs share one device, each held to its slice."),
+        "sim": ("vgpud.cli.system.sim:sim", "Simulated devices: start, stop, and run programs on them."),
+    },
+    "Shells": {
+        "completion": ("vgpud.cli.system.completion:completion", "Print the completion script of a shell."),
+    },
+}
+COMMANDS = {name: entry for commands in SECTIONS.values() for name, entry in commands.items()}
+#: names of before the first release
+RENAMED = {
+    "quota": ("vgpud.cli.jobs.queue:queue", "vgpu queue"),
+    "simulate": ("vgpud.cli.jobs.whatif:whatif", "vgpu whatif"),
 }
 
 
-@click.group("vgpu", cls=LazyGroup, lazy=COMMANDS, epilog=epilog())
+@click.group(
+    "vgpu",
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    sections={title: list(commands) for title, commands in SECTIONS.items()},
+    renamed=RENAMED,
+    epilog=epilog(),
+)
 @click.version_option(vgpud.__version__, prog_name="vgpu")
 def cli() -> None:
     """One GPU shared by several programs, each held to its own slice of SM time and memory.

@@ -105,8 +105,8 @@ class _Reporter:
     def _run(self) -> None:
         from vgpud.client.channel import GONE
         from vgpud.client.grpc_import import grpc
-        from vgpud.v1 import vgpud_pb2 as pb
-        from vgpud.v1 import vgpud_pb2_grpc as stubs
+        from vgpud.v1alpha1 import vgpud_pb2 as pb
+        from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
         ask: Any = stubs.JobServiceStub(self._channel).ReportProgress
         while True:

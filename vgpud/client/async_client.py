@@ -15,7 +15,7 @@ from vgpud.client import calls, model
 from vgpud.client.async_connection import AsyncConnection
 from vgpud.client.messages import read, wall_ns, write
 from vgpud.client.offline import one_model, predict, simulate
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 if TYPE_CHECKING:
     from vgpud.predict.looked import Looked
@@ -232,5 +232,5 @@ class AsyncClient(AsyncConnection):
     async def simulate(
         self, trace: Path, cluster: str, policies: Sequence[str] = ("fifo",), placement: str = ""
     ) -> dict[str, Figures]:
-        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu simulate`."""
+        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu whatif`."""
         return await asyncio.to_thread(simulate, trace, cluster, policies, placement)

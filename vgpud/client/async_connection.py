@@ -20,7 +20,7 @@ from vgpud.client.failures import ClientError, explain
 from vgpud.client.grpc_import import grpc
 from vgpud.client.target import find_target, probe
 from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 T = TypeVar("T")
 C = TypeVar("C", bound="AsyncConnection")

@@ -14,7 +14,7 @@ from vgpud.client import calls, model
 from vgpud.client.connection import Connection
 from vgpud.client.messages import read, wall_ns, write
 from vgpud.client.offline import one_model, predict, simulate
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 if TYPE_CHECKING:
     from vgpud.predict.looked import Looked
@@ -231,5 +231,5 @@ class Client(Connection):
     def simulate(
         self, trace: Path, cluster: str, policies: Sequence[str] = ("fifo",), placement: str = ""
     ) -> dict[str, Figures]:
-        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu simulate`."""
+        """The figures of a trace of jobs on a cluster ("1x8") under each policy: `vgpu whatif`."""
         return simulate(trace, cluster, policies, placement)

@@ -33,12 +33,12 @@ from vgpud.core.policy import registry
 from vgpud.core.queue import quota
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.daemon.jobs.clock import Clock
-from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.errors import ConfigError, VgpudError
 from vgpud.host import private_files
 from vgpud.host.directories import DirectoryLock
 from vgpud.simulate import quotas
 from vgpud.store.cluster import ClusterStore
+from vgpud.store.queue_recorder import Recorder
 
 log = logging.getLogger("vgpu.cluster")
 

@@ -81,7 +81,9 @@ def collect(facts: Facts) -> Collected:
     lost = (f"additional groups {found.gids} are left out: CDI {VERSION} has none",) if found.gids else ()
     gpus = sum(not device.profile for device in facts.devices)  # one MIG instance at a time
     made = sizes(max(1, gpus), facts.gpus_milli_max)
-    named = frozenset(device.uuid for device in facts.devices if device.profile and gpus)  # as core/admit.py places
+    named = frozenset(
+        device.uuid for device in facts.devices if device.profile and gpus
+    )  # as core/slices/capacity.py places
     return Collected(edits, made, nodes, named, (*found.warnings, *lost))
 
 

@@ -31,9 +31,9 @@ from vgpud.containers.messages import Header, WireError
 from vgpud.containers.restarts import Restarts
 from vgpud.containers.steps import StepBackend, Steps, task_variables
 from vgpud.containers.watch import ContainerWatch
-from vgpud.core.claims import pod_of
 from vgpud.core.events import ContainerCreated, ContainerStarted
 from vgpud.core.model import Container, Denied, Slice
+from vgpud.core.slices.claims import pod_of
 from vgpud.errors import VgpudError
 from vgpud.host import cgroups, processes
 from vgpud.host.listeners import RUNTIME

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from vgpud.containers.watch import ContainerWatch
 from vgpud.core.events import ContainerCreated, ContainerStarted, CreateSlice, DeleteSlice
 from vgpud.core.model import Container, Denied, Reason, Slice, Spec
-from vgpud.core.slices import slurm_slice
+from vgpud.core.slices.origin import slurm_slice
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.host import cgroups, processes
 from vgpud.libraries.environment import variables

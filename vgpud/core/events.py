@@ -132,7 +132,7 @@ class ProcessAttached:
 
     `held`: bytes per device UUID that a resuming process claims to hold. `room`: bytes that the slice may still hold
     there according to the arbiter. `is_admitted`: it has its answer, and its places were counted
-    (core/attach_rules.py). `named_uuids`: the devices that it names by UUID, to which a pending slice is bound.
+    (core/slices/attach_rules.py). `named_uuids`: the devices that it names by UUID, to which a pending slice is bound.
     """
 
     process: Process

@@ -15,11 +15,11 @@ from vgpud.config import Config
 from vgpud.containers.cdi import Facts
 from vgpud.containers.server import Site
 from vgpud.core import events as ev
-from vgpud.core import offered
-from vgpud.core.containers import container_of
 from vgpud.core.model import Container, Denied, Reason, Slice, Spec, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.slices import attach_refusal, short
+from vgpud.core.slices import offered
+from vgpud.core.slices.containers import container_of
+from vgpud.core.slices.make import attach_refusal, short
 
 #: the DRA driver reads a claim again in this time, or the container's start fails and kubelet tries again
 POD_S = 5.0

@@ -25,11 +25,11 @@ from vgpud.attach.server import SHARED, Tenants
 from vgpud.config import LIVE_KEYS, Config, arbiter_items, check_arbiter
 from vgpud.containers.server import Containers
 from vgpud.core import events as ev
-from vgpud.core.attach_rules import keeps_rights
-from vgpud.core.machine import request_key, step
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State, Taken
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
-from vgpud.core.snapshot import take_snapshot
+from vgpud.core.slices.attach_rules import keeps_rights
+from vgpud.core.slices.machine import request_key, step
+from vgpud.core.slices.snapshot import take_snapshot
 from vgpud.daemon.cdi import DeviceFiles
 from vgpud.daemon.containers import ContainerBackend
 from vgpud.daemon.event_log import EventLog
@@ -48,7 +48,7 @@ from vgpud.oci.request import Limits
 from vgpud.store.database import Store, saved_ones
 from vgpud.store.flush import Flushing, while_busy
 from vgpud.store.jobs import JobStore
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 log = logging.getLogger("vgpud")
 

@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from vgpud.core import events as ev
-from vgpud.core.enforce import EXCESS, LOG, Act
-from vgpud.core.faults import fault_drain, fault_entry
+from vgpud.core.devices.enforce import EXCESS, LOG, Act
+from vgpud.core.devices.faults import fault_drain, fault_entry
+from vgpud.core.devices.strangers import Running, Strangers, Watch, attached_by_pid
 from vgpud.core.model import ANYONE, Process, State, Taken
 from vgpud.core.observed import Credit, Reading, Seen
-from vgpud.core.strangers import Running, Strangers, Watch, attached_by_pid
 from vgpud.core.units import format_bytes
 from vgpud.devices import enforcement
 from vgpud.devices.arbiters import Arbiters

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from vgpud.attach.messages import uuid_text
 from vgpud.attach.server import Admission, Greeting, Usage
-from vgpud.core import bounds, pending
 from vgpud.core import events as ev
-from vgpud.core.attach_rules import Rules, attach_rules
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import ProcessStats
-from vgpud.core.slices import unknown
+from vgpud.core.slices import bounds, pending
+from vgpud.core.slices.attach_rules import Rules, attach_rules
+from vgpud.core.slices.make import unknown
 from vgpud.daemon.containers import ContainerBackend
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices

@@ -15,9 +15,9 @@ from operator import itemgetter
 from typing import Any
 
 import vgpud._shim as _shim
-from vgpud.core.gangs import Role, roles
 from vgpud.core.model import EVICTED, LATENCY, Device, Share, Slice
 from vgpud.core.observed import SCHEDULING, Credit, ProcessStats, SliceStats, Standing, TraceEvent
+from vgpud.core.slices.gangs import Role, roles
 from vgpud.core.units import MILLI_PER_DEVICE
 
 ffi, lib = _shim.ffi, _shim.lib

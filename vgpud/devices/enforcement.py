@@ -1,4 +1,4 @@
-"""Freezes or ends a program that uses a device past its ledger (DESIGN D10), as core/enforce.py decides.
+"""Freezes or ends a program that uses a device past its ledger (DESIGN D10), as core/devices/enforce.py decides.
 
 A program is held by a pidfd before it is looked at for the last time, so that another process that has got its pid is
 not hit.
@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from vgpud.core.enforce import KILL, Act, freezer_of, why_spared
+from vgpud.core.devices.enforce import KILL, Act, freezer_of, why_spared
 from vgpud.core.observed import Seen
 from vgpud.host import cgroups, processes
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from vgpud.client.channel import GONE, Worker
 from vgpud.client.grpc_import import grpc
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.1, 2.0
 REFUSED_S = 5.0

@@ -6,7 +6,8 @@ holder: the peer credentials of a listener cannot be forged. Names belong to a n
 network namespaces that are visible in /proc are searched as well, after binding: of two daemons that start at the same
 moment in two namespaces at least one sees the other.
 
-Any user can hold the name of any device. That keeps a daemon out, but not without being named; see SECURITY.md.
+Any user can hold the name of any device. That keeps a daemon out, but not without being named; see
+docs/security/listeners.md.
 """
 
 from __future__ import annotations

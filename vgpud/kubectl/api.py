@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpud.cli.common.exits import CliError
-from vgpud.cli.common.text import plain
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
+from vgpud.view.text import plain
 
 #: for one call, beyond what kubectl itself waits for a server
 CALL_S = 60.0

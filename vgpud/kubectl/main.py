@@ -9,14 +9,13 @@ from typing import Any
 import click
 
 from vgpud import __version__
-from vgpud.cli.common.exits import CliError
-from vgpud.cli.common.fit import Grid
 from vgpud.cli.common.options import FORMATS, Settings
 from vgpud.cli.common.output import emit
-from vgpud.cli.common.text import plain
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 from vgpud.kubectl import pods
 from vgpud.kubectl.api import Kubectl
+from vgpud.view.fit import Grid
+from vgpud.view.text import plain
 
 _DRIVER_PODS = "app.kubernetes.io/name=vgpud,app.kubernetes.io/component=driver"
 #: of GPUs with free capacity, and of Events, that `explain` shows
@@ -165,5 +164,5 @@ def _list_free(kubectl: Kubectl) -> list[str]:
     try:
         slices_, claims = kubectl.list_items("resourceslices.resource.k8s.io"), _list_claims(kubectl, "*")
     except CliError as error:
-        return [f"free capacity is not known: {error.format_message()}"]
+        return [f"free capacity is not known: {error.message}"]
     return ["GPUs with most that is free:", *(f"  {line}" for line in pods.free_lines(slices_, claims, _SHOWN))]

@@ -13,7 +13,7 @@ from vgpud.libraries import driver as drivers
 from vgpud.libraries import elf, fit
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: characters at which the loader splits LD_PRELOAD
 _SEPARATORS = " :\t\n"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vgpud.core.admit import parts_of
 from vgpud.core.model import BATCH, Denied, Policy, Spec
+from vgpud.core.slices.capacity import parts_of
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, format_value, parse_bytes, parse_gpus
 
 #: name of the field in a runtime environment, and of the plugin

@@ -13,7 +13,7 @@ from vgpud.client.connection import Connection
 from vgpud.core.units import format_value, parse_whole
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.ray.size import Size
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from vgpud.cli.common import hold_slice
-from vgpud.cli.common.exits import CliError
-from vgpud.errors import ExitCode, VgpudError
+from vgpud.client import held_slice
+from vgpud.errors import CliError, ExitCode, VgpudError
 from vgpud.libraries import environment
 from vgpud.ray import size as sizes
 from vgpud.ray import slices
@@ -43,7 +42,7 @@ def _prepare(size: sizes.Size) -> dict[str, str]:
     variables = environment.for_slice(os.environ, made.node, made.item, made.node.simulated)
     variables["CUDA_VISIBLE_DEVICES"] = slices.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), made.uuids)
     try:
-        held = hold_slice.connect(made.item.attach_socket)
+        held = held_slice.connect(made.item.attach_socket)
     except (OSError, CliError) as error:
         raise VgpudError(f"slice {made.item.name} cannot be held: {error}") from error
     held.set_inheritable(True)

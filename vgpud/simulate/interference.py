@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from vgpud.core.rates import model_key
+from vgpud.core.devices.rates import model_key
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.trace import TraceError, TraceJob
 from vgpud.userfiles.bounded import FileError, read_text

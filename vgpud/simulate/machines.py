@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from vgpud.core.devices.rates import FASTEST_MILLI, Speeds, model_key, speed_on
 from vgpud.core.jobs.model import Node, Placement
-from vgpud.core.rates import FASTEST_MILLI, Speeds, model_key, speed_on
 from vgpud.simulate.interference import FULL
 from vgpud.simulate.trace import TraceJob
 

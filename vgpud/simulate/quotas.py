@@ -1,4 +1,4 @@
-"""Queues to simulate, as `vgpu quota get -o json` shows those of a node: quotas, weights, policies."""
+"""Queues to simulate, as `vgpu queue ls -o json` shows those of a node: quotas, weights, policies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(path: Path, regular: bool = False) -> tuple[QueueSpec, ...]:
         raise TraceError(f"{path} is not JSON: {error}") from error
     listed = data.get("queues") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not listed:
-        raise TraceError(f"{path} has no queues: write `vgpu quota get -o json > {path.name}`")
+        raise TraceError(f"{path} has no queues: write `vgpu queue ls -o json > {path.name}`")
     return tuple(_queue(path, item) for item in listed)
 
 

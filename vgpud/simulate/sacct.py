@@ -19,7 +19,7 @@ from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, SECOND_NS, Ask, JobSp
 from vgpud.core.model import Spec
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, order_jobs
-from vgpud.slurm import words
+from vgpud.slurm import comment
 
 #: what is asked of sacct
 COLUMNS = (
@@ -167,7 +167,7 @@ def _spec(row: Row, queues: Collection[str], users: dict[str, int]) -> JobSpec |
         ask, members, one_per_node = Ask(Spec(MILLI_PER_DEVICE)), -(-milli // MILLI_PER_DEVICE), False
     else:
         ask, members, one_per_node = Ask(Spec(milli // nodes), gpu_models=_model(row)), nodes, nodes > 1
-    said = words.parse_comment(row.text("Comment"))
+    said = comment.parse_comment(row.text("Comment"))
     account = row.text("Account") or DEFAULT_QUEUE
     return JobSpec(
         ask,
@@ -176,9 +176,9 @@ def _spec(row: Row, queues: Collection[str], users: dict[str, int]) -> JobSpec |
         name=row.text("JobID"),
         queue=account if not queues or account in queues else DEFAULT_QUEUE,
         uid=_uid(row, users),
-        duration_ns=words.said_ns(said.get("duration", "")) or words.span_ns(row.text("Timelimit")),
+        duration_ns=comment.said_ns(said.get("duration", "")) or comment.span_ns(row.text("Timelimit")),
         model=said.get("model", ""),
-        skew_ppm=words.said_skew_ppm(said.get("skew", "")),
+        skew_ppm=comment.said_skew_ppm(said.get("skew", "")),
     )
 
 
@@ -219,7 +219,7 @@ def _span_ns(row: Row, column: str) -> int:
         return 0
     if not _SPAN.fullmatch(text):
         raise TraceError(f"{row.where}: {column} is {text!r}: write for example 1-02:03:04 or 02:03:04")
-    return words.span_ns(text.partition(".")[0])
+    return comment.span_ns(text.partition(".")[0])
 
 
 def _moment_ns(row: Row, column: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vgpud.core.model import BATCH, CLASSES, UID_MAX, Spec
-from vgpud.core.slices import slurm_slice
+from vgpud.core.slices.origin import slurm_slice
 from vgpud.core.units import (
     GPUS_MAX,
     MILLI_PER_DEVICE,

@@ -32,7 +32,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE ids (next INTEGER NOT NULL)",
     ),
 )
-#: columns of `vgpu usage -o csv`, which `vgpu simulate` reads, and what is known here besides
+#: columns of `vgpu usage -o csv`, which `vgpu whatif` reads, and what is known here besides
 USAGE_COLUMNS: tuple[str, ...] = (
     "job_id",
     "queue",

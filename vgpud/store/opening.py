@@ -96,7 +96,7 @@ def _check_log(path: Path, notes: list[str]) -> None:
         backups.prune(log, "damaged")
         notes.append(
             f"the newest changes of the state database are lost ({lost}): its log as it was is kept as {aside};"
-            " compare vgpu slice ls and vgpu queue ls with what should be there"
+            " compare vgpu slice ls and vgpu job ls with what should be there"
         )
 
 

@@ -25,7 +25,7 @@ from vgpud.core.model import (
     Slice,
 )
 from vgpud.core.queue.record import decode
-from vgpud.core.slices import name_error
+from vgpud.core.slices.make import name_error
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
 from vgpud.store.jobs import job_of
 

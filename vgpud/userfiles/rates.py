@@ -11,7 +11,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from vgpud.core.rates import Speeds, model_key, relative, words
+from vgpud.core.devices.rates import Speeds, model_key, relative, words
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.userfiles.bounded import read_text
 

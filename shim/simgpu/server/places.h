@@ -1,6 +1,6 @@
 /*
  * places.h - how many connections the simulated device takes: in all, of one user, and how long one may say nothing.
- * docs/security.md shows the numbers beside those of the other listeners (vgpud/host/listeners.py).
+ * docs/security/listeners.md shows the numbers beside those of the other listeners (vgpud/host/listeners.py).
  */
 #ifndef VG_SIM_PLACES_H
 #define VG_SIM_PLACES_H

@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from vgpud.cli.common.fit import Cell, Grid, cells_of, lines_of, wrap_text
+from vgpud.view.fit import Cell, Grid, cells_of, lines_of, wrap_text
 
 REASON = "queue a has reached its limit of 2 GPUs, of which 1.5 are in use by job 3 (1) and job 4 (0.5)"
 

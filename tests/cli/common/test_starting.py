@@ -15,8 +15,8 @@ import pytest
 from vgpud import paths
 from vgpud.cli.common import starting
 from vgpud.cli.common.client import Client
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
+from vgpud.errors import CliError
 
 #: waits for a line on its stdin, then listens and ends when its stdin does; or ends at once
 DAEMON = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vgpud.cli.common.text import duration, natural_key
+from vgpud.view.text import duration, natural_key
 
 
 @pytest.mark.parametrize(

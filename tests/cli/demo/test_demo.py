@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vgpud.cli.common.fit import Cell
 from vgpud.cli.common.options import Settings
 from vgpud.cli.demo import demo_host, demo_measure, demo_programs, demo_view
 from vgpud.cli.demo.demo_host import Mark
 from vgpud.cli.demo.demo_measure import KEPT_TOLERANCE_PP, BusyTail, Row, Trainer, Wanted
 from vgpud.core import units
 from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span
+from vgpud.view.fit import Cell
 
 demo_command = importlib.import_module("vgpud.cli.demo.demo")
 EXACT = Wanted(0.25, 0.25, 0.25, 0.25)

@@ -1,4 +1,4 @@
-"""The pure parts of `vgpu queue attach`: the keys that leave a terminal, and what is done to the user's own."""
+"""The pure parts of `vgpu job attach`: the keys that leave a terminal, and what is done to the user's own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_keys_that_are_refused(text: str, why: str) -> None:
 
 
 def test_the_option(vgpu: Any, daemon: Any) -> None:
-    done = vgpu("queue", "attach", "1", "--detach-keys", "d", host=daemon.host)
+    done = vgpu("job", "attach", "1", "--detach-keys", "d", host=daemon.host)
     assert done.code == 125
     assert "begins with a letter" in done.stderr
 

@@ -1,4 +1,4 @@
-"""`vgpu submit --pty` and `vgpu queue attach` in a real terminal, with the real daemon and real supervisors."""
+"""`vgpu submit --pty` and `vgpu job attach` in a real terminal, with the real daemon and real supervisors."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ pytestmark = [
 ]
 #: the command line as another user, who may not read where it is installed
 AS_USER = (
-    "import os, grpc_status.rpc_status, vgpud.cli.jobs.attach, vgpud.cli.jobs.submit, vgpud.cli.jobs.queue\n"
-    "import vgpud.cli.jobs.tables, textwrap, google.rpc.error_details_pb2, rich.progress\n"
+    "import os, grpc_status.rpc_status, vgpud.cli.jobs.attach, vgpud.cli.jobs.submit, vgpud.cli.jobs.job\n"
+    "import vgpud.view.job_tables, textwrap, google.rpc.error_details_pb2, rich.progress\n"
     "from vgpud.cli.main import main\n"
     "os.setgroups([4]); os.setgid(65534); os.setuid(65534); main()"
 )
@@ -65,9 +65,9 @@ def screens(short_dir: Path, monkeypatch: pytest.MonkeyPatch, system: OwnSystem)
     yield one
     for screen in made:
         screen.end()
-    for job_id in words_of("queue", "ls", "-o", "name").split():
-        words_of("queue", "cancel", job_id)
-        words_of("queue", "wait", "-q", job_id)
+    for job_id in words_of("job", "ls", "-o", "name").split():
+        words_of("job", "cancel", job_id)
+        words_of("job", "wait", "-q", job_id)
 
 
 def words_of(*words: str) -> str:
@@ -98,7 +98,7 @@ def test_a_shell_from_its_first_line_to_its_last(screens: Any) -> None:
     screen.type("exit 42\r")
     assert screen.wait() == 42
     assert f"vgpu: job {job_id} (env) has failed: it ended with exit code 42" in screen.text
-    assert "still-6" in words_of("queue", "logs", job_id)
+    assert "still-6" in words_of("job", "logs", job_id)
     assert screen.settings()[3] & termios.ECHO, "it is as it was before again"
 
 
@@ -107,10 +107,10 @@ def test_left_by_keys_and_joined_again(screens: Any) -> None:
     screen.run("here=$$; printf '\\033[?1049h\\033[?25l'; echo first-$((4 * 2))", "first-8")
     screen.type("\x1cd")
     assert screen.wait() == 0
-    assert f"left: job {job_id} continues, `vgpu queue attach {job_id}` joins it again" in screen.text
+    assert f"left: job {job_id} continues, `vgpu job attach {job_id}` joins it again" in screen.text
     assert screen.output.rpartition(b"\x1b[?1049l")[1] and screen.output.rpartition(b"\x1b[?25h")[1], "as it was"
-    assert words_of("queue", "ls", "-o", "name").split() == [job_id]
-    again = screens("queue", "attach", job_id, size=(20, 70))
+    assert words_of("job", "ls", "-o", "name").split() == [job_id]
+    again = screens("job", "attach", job_id, size=(20, 70))
     again.until(b"first-8")
     again.run("test $here = $$ && stty size", "20 70")
     again.type("exit 0\r")
@@ -132,8 +132,8 @@ def test_a_closed_window_leaves_it_running(screens: Any) -> None:
     screen, job_id = new_shell(screens)
     screen.run("here=$$", "here")
     screen.close_window()
-    assert words_of("queue", "ls", "-o", "name").split() == [job_id]
-    again = screens("queue", "attach", "--detach-keys", "ctrl-a,d", job_id)
+    assert words_of("job", "ls", "-o", "name").split() == [job_id]
+    again = screens("job", "attach", "--detach-keys", "ctrl-a,d", job_id)
     again.run("test $here = $$ && echo same-$((5 * 5))", "same-25")
     again.type("\x01d")
     assert again.wait() == 0
@@ -159,12 +159,12 @@ def test_waiting_and_ctrl_c(screens: Any) -> None:
     second = screens("submit", "--pty", "--gpus", "0.9", "--", "true")
     second.until("pending")
     second.until("no device has 0.9 GPU")
-    ids = words_of("queue", "ls", "-o", "name").split()
+    ids = words_of("job", "ls", "-o", "name").split()
     assert len(ids) == 2
     second.type("\x03")
     assert second.wait() == 130
     assert f"vgpu: job {ids[1]} is cancelled" in second.text
-    assert words_of("queue", "ls", "-o", "name").split() == ids[:1]
+    assert words_of("job", "ls", "-o", "name").split() == ids[:1]
     first.type("exit\r")
     assert first.wait() == 0
 
@@ -173,21 +173,21 @@ def test_joining_a_job_that_waits(screens: Any) -> None:
     """Ctrl-C ends the waiting and not the job; a closed window does not end it either."""
     first = screens("submit", "--pty", "--hold", "--gpus", "0.2", "--", *SHELL)
     first.until("is held")
-    (job_id,) = words_of("queue", "ls", "-o", "name").split()
+    (job_id,) = words_of("job", "ls", "-o", "name").split()
     first.close_window()
-    second = screens("queue", "attach", job_id)
+    second = screens("job", "attach", job_id)
     second.until("is held")
     second.type("\x03")
     assert second.wait() == 130
-    assert f"vgpu: job {job_id} continues: `vgpu queue cancel {job_id}` would end it" in second.text
-    third = screens("queue", "attach", job_id)
+    assert f"vgpu: job {job_id} continues: `vgpu job cancel {job_id}` would end it" in second.text
+    third = screens("job", "attach", job_id)
     third.until("is held")
-    words_of("queue", "release", job_id)
+    words_of("job", "release", job_id)
     third.run("echo at-last-$((5 * 9))", "at-last-45")
     third.type("exit 5\r")
     assert third.wait() == 5
-    ended = screens("queue", "attach", job_id)
-    assert ended.wait() == 125 and f"job {job_id} has ended (failed): `vgpu queue logs {job_id}`" in ended.text
+    ended = screens("job", "attach", job_id)
+    assert ended.wait() == 125 and f"job {job_id} has ended (failed): `vgpu job logs {job_id}`" in ended.text
 
 
 def test_much_output_and_ctrl_c(screens: Any) -> None:
@@ -200,7 +200,7 @@ def test_much_output_and_ctrl_c(screens: Any) -> None:
     screen.until(b"y\r\ny\r\n")
     screen.type("\x1cd")  # left in the middle of it
     assert screen.wait() == 0
-    assert words_of("queue", "ls", "-o", "name").split() == [job_id]
+    assert words_of("job", "ls", "-o", "name").split() == [job_id]
 
 
 def test_ended_from_outside(screens: Any) -> None:
@@ -211,12 +211,12 @@ def test_ended_from_outside(screens: Any) -> None:
     assert screen.wait() == 128 + signal.SIGTERM
     assert f"vgpu: job {job_id} continues" in screen.text
     assert raw[3] & termios.ECHO == 0 and screen.settings()[3] & termios.ECHO
-    assert words_of("queue", "ls", "-o", "name").split() == [job_id]
+    assert words_of("job", "ls", "-o", "name").split() == [job_id]
 
 
 def test_another_viewer_takes_over(screens: Any) -> None:
     first, job_id = new_shell(screens)
-    second = screens("queue", "attach", job_id)
+    second = screens("job", "attach", job_id)
     second.until(PROMPT)
     assert first.wait() == 0
     assert f"has joined the terminal of job {job_id} from elsewhere" in first.text
@@ -239,17 +239,17 @@ def test_a_command_that_is_not_there(screens: Any) -> None:
 def test_other_users_and_admins(screens: Any) -> None:
     """A foreign user is refused; an admin says so, and is an event that the owner sees."""
     mine, job_id = new_shell(screens)
-    other = screens("queue", "attach", job_id, user=AS_USER)
+    other = screens("job", "attach", job_id, user=AS_USER)
     assert other.wait() == 125
     assert f"job {job_id} is another user's" in other.text or f"job {job_id} does not belong" in other.text
-    forced = screens("queue", "attach", "--as-admin", job_id, user=AS_USER)
+    forced = screens("job", "attach", "--as-admin", job_id, user=AS_USER)
     assert forced.wait() == 125
     mine.run("echo untouched-$((2 * 3))", "untouched-6")
 
     theirs, their_id = new_shell(screens, user=AS_USER)
-    refused = screens("queue", "attach", their_id)
+    refused = screens("job", "attach", their_id)
     assert refused.wait() == 125 and "--as-admin" in refused.text
-    admin = screens("queue", "attach", "--as-admin", their_id)
+    admin = screens("job", "attach", "--as-admin", their_id)
     admin.run("id -u", "65534")
     assert theirs.wait() == 0 and f"has joined the terminal of job {their_id}" in theirs.text
     assert "an admin, joins its terminal" in words_of("events", "-o", "json")
@@ -258,7 +258,7 @@ def test_other_users_and_admins(screens: Any) -> None:
 
 
 def test_no_terminal(screens: Any) -> None:
-    for words in (("submit", "--pty", "--gpus", "0.2", "--", "true"), ("queue", "attach", "1")):
+    for words in (("submit", "--pty", "--gpus", "0.2", "--", "true"), ("job", "attach", "1")):
         done = subprocess.run(
             [sys.executable, "-m", "vgpud.cli.main", *words],
             stdin=subprocess.DEVNULL,

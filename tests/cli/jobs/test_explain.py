@@ -11,8 +11,9 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.cli.fake_queue import SUBMITTED_S
-from vgpud.cli.jobs import explain, tables, views
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.cli.jobs import explain
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view import job_tables, jobs
 
 NOT_FOUND, USAGE = 4, 2
 NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, tz=datetime.timezone.utc)
@@ -88,7 +89,7 @@ def test_json_and_name(vgpu: Any, daemon: Any, fake: Any) -> None:
 def test_refusals_are_one_line(vgpu: Any, daemon: Any, fake: Any) -> None:
     unknown = vgpu("explain", "99", host=daemon.host)
     assert (unknown.code, unknown.stdout) == (NOT_FOUND, "")
-    assert unknown.stderr == "vgpu: no job 99: `vgpu queue ls --all` lists yours\n"
+    assert unknown.stderr == "vgpu: no job 99: `vgpu job ls --all` lists yours\n"
     assert vgpu("explain", "x", host=daemon.host).code == USAGE
     assert vgpu("explain", host=daemon.host).code == USAGE
 
@@ -105,7 +106,7 @@ def test_today_has_no_date() -> None:
 
 
 def lines_of(job: pb.Job) -> dict[str, str]:
-    rows = tables.job_lines(views.job_view(job, frozenset()), NOW)[1:]
+    rows = job_tables.job_lines(jobs.job_view(job, frozenset()), NOW)[1:]
     return {row[2:15].strip(): row[16:] for row in rows}
 
 
@@ -115,8 +116,8 @@ def test_views_of_workers(fake: Any) -> None:
     job.spec.elastic.CopyFrom(pb.ElasticSpec(workers_min=1, workers_max=8, heuristic="efficiency(0.2)", batch=64))
     job.spec.prediction.CopyFrom(pb.Prediction(model="net:make", device="h200", utilisation=pb.Range(value=0.54)))
     job.estimated_duration.CopyFrom(Duration(seconds=720))
-    view = views.job_view(job, frozenset())
-    assert tables.gpus_label(view) == "4x0.5[1-8]"
+    view = jobs.job_view(job, frozenset())
+    assert job_tables.gpus_label(view) == "4x0.5[1-8]"
     shown = lines_of(job)
     assert shown["asks for"].startswith("0.5 GPUs for each of 1-8 workers, 4 now")
     assert shown["throughput"] == "1,234.6 samples/s"
@@ -132,15 +133,15 @@ def test_views_of_an_elastic_slice(fake: Any) -> None:
     job = fake.jobs[5]
     job.spec.elastic.gpus_milli_min, job.spec.elastic.gpus_milli_max = 250, 1000
     job.utilisation = 0.5
-    view = views.job_view(job, frozenset())
-    assert tables.gpus_label(view) == "0.5[0.25..1]"
+    view = jobs.job_view(job, frozenset())
+    assert job_tables.gpus_label(view) == "0.5[0.25..1]"
     shown = lines_of(job)
     assert shown["asks for"].startswith("0.25..1 GPUs, 0.5 now")
     assert shown["utilisation"] == "50% of a device, predicted"
 
 
 def test_views_of_what_is_not_known(fake: Any) -> None:
-    view = views.job_view(fake.jobs[5], frozenset())
+    view = jobs.job_view(fake.jobs[5], frozenset())
     unknown = ("samples_per_second", "utilisation", "prediction", "estimated_duration_ns", "workers_max", "heuristic")
     assert [view[key] for key in unknown] == [None] * len(unknown)
     assert not {"throughput", "utilisation", "model", "takes about"} & lines_of(fake.jobs[5]).keys()

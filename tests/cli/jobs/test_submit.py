@@ -15,13 +15,12 @@ import click
 import pytest
 
 from tests.cli.fake_queue import eventually
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
-from vgpud.cli.common.times import format_span, parse_span
 from vgpud.cli.jobs import job_file, submit
 from vgpud.core.queue import check
-from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.errors import CliError, ExitCode
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.spans import format_span, parse_span
 
 GIB = 1 << 30
 USAGE, NOT_FOUND, NO_CAPACITY = 2, 4, 6
@@ -460,11 +459,11 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(daemon: Any) -> None:
     process.wait(30)
     told = process.stderr.read()
     assert process.returncode == 130
-    assert "vgpu queue cancel 1" in told
+    assert "vgpu job cancel 1" in told
     assert daemon.queue.jobs[1].state == "pending"
 
 
-@pytest.mark.parametrize("command", [("submit", "--gpus", "1", "true"), ("queue", "ls"), ("quota", "get"), ("usage",)])
+@pytest.mark.parametrize("command", [("submit", "--gpus", "1", "true"), ("job", "ls"), ("queue", "ls"), ("usage",)])
 def test_without_a_daemon(vgpu: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
     result = vgpu(*command, host=f"unix://{tmp_path}/vgpud.sock")
     assert result.code == 3
@@ -479,7 +478,7 @@ def test_bounds_are_the_queues() -> None:
 def test_help_imports_neither_grpc_nor_protobuf() -> None:
     look = (
         "import sys; from vgpud.cli.main import invoke\n"
-        "for words in (['submit'], ['queue', 'ls'], ['queue', 'wait'], ['quota', 'set'], ['usage']):\n"
+        "for words in (['submit'], ['job', 'ls'], ['job', 'wait'], ['queue', 'set'], ['usage']):\n"
         "    assert invoke([*words, '--help']) == 0\n"
         "sys.exit(', '.join(sorted({m for m in sys.modules if m in ('grpc', 'google.protobuf', 'rich')})) or 0)"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.cli.jobs.quantities import parse_array
+from vgpud.client.arrays import parse_array
 
 
 @pytest.mark.parametrize(

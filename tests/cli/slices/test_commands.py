@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from vgpud.cli.common.users import user_name
 from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.user_names import user_name
 
 GIB = 1 << 30
 
@@ -287,7 +287,7 @@ def test_events_follow_prints_each_as_it_comes(slices: Any) -> None:
 
 def test_version_asks_client_and_daemon(vgpu: Any, daemon: Any) -> None:
     import vgpud
-    from vgpud.cli.common.hold_slice import ABI_VERSION
+    from vgpud.client.held_slice import ABI_VERSION
 
     data = vgpu("version", "-o", "json", host=daemon.host).json
     assert data["client_version"] == vgpud.__version__

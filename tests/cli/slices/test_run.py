@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.cli.common.exits import CliError
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 #: the command line with an environment that preloads nothing
 UNHOOKED = (
@@ -38,11 +37,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
 @pytest.fixture
 def run(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`vgpu run --gpus 0.5 ARGS` in this process."""
-    from vgpud.cli.common import hold_slice
+    from vgpud.client import held_slice
     from vgpud.libraries import environment
 
     monkeypatch.setattr(environment, "for_slice", lambda before, node, item, simulated: dict(before))
-    monkeypatch.setattr(hold_slice, "Holder", lambda path: contextlib.nullcontext())
+    monkeypatch.setattr(held_slice, "Holder", lambda path: contextlib.nullcontext())
     return lambda *args: vgpu("run", "--gpus", "0.5", *args, host=daemon.host)
 
 

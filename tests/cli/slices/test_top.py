@@ -17,12 +17,13 @@ import pytest
 from rich.console import Console
 
 from tests.cli.fake_server import FakeDaemon
-from vgpud.cli.common import figures, views
 from vgpud.cli.common.history import History, Recent
 from vgpud.cli.common.output import blocks_unknown
 from vgpud.cli.slices.top_frame import Line, _got_style, _rooms, frame
 from vgpud.cli.slices.top_keys import HELP, SORTS, Screen, split_keys
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view import figures
+from vgpud.view import slices as views
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 

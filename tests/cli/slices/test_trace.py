@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from vgpud.cli.slices.perfetto import chrome_trace
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 MS = 1_000_000
 BEGIN_NS = 5_000_000_000_000

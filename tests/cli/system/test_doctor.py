@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from vgpud import paths
-from vgpud.cli.common import hold_slice
 from vgpud.cli.common.options import Settings
 from vgpud.cli.system import checks
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.client import held_slice
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def by_check(findings: Any) -> dict[str, checks.Finding]:
@@ -89,7 +89,7 @@ def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:
 
 
 def test_a_foreign_abi_is_a_failure(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vgpud.cli.common.hold_slice.ABI_VERSION", hold_slice.ABI_VERSION + 1)
+    monkeypatch.setattr("vgpud.client.held_slice.ABI_VERSION", held_slice.ABI_VERSION + 1)
     assert by_check(checks.daemon(look(daemon)))["abi-version"].level == "fail"
 
 

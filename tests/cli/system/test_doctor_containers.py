@@ -23,7 +23,7 @@ from vgpud.cli.system import checks_containers, checks_engines
 from vgpud.setup import dockerd, podman
 from vgpud.setup.install import conf_text
 from vgpud.setup.site import Site
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def by_check(findings: Iterator[Finding]) -> dict[str, Finding]:

@@ -27,8 +27,8 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 OTHER = "daemon"  # every system has it
 #: the command line as another user, who may not be able to read where it is installed
 AS_USER = (
-    "import json, os, pwd, grp, socket, grpc_status.rpc_status, vgpud.cli.common.job_client, vgpud.cli.jobs.tables\n"
-    "import vgpud.cli.jobs.submit, vgpud.cli.jobs.queue, vgpud.cli.slices.slice, vgpud.cli.slices.status\n"
+    "import json, os, pwd, grp, socket, grpc_status.rpc_status, vgpud.cli.common.job_client, vgpud.view.job_tables\n"
+    "import vgpud.cli.jobs.submit, vgpud.cli.jobs.job, vgpud.cli.slices.slice, vgpud.cli.slices.status\n"
     "import vgpud.cli.system.context, vgpud.cli.slices.run, vgpud.cli.slices.gpu, vgpud.client.tls, textwrap\n"
     "import google.rpc.error_details_pb2, colorsys, rich.console, rich.table, rich.text\n"
     "from vgpud.cli.main import main\n"
@@ -83,7 +83,7 @@ def test_commands_of_this_machine_and_of_another_see_the_same(site: Site, here: 
     assert near.stdout == far.stdout == by_host.stdout == "far\n"
     (owner,) = [one["owner_uid"] for one in here("slice", "ls", "-o", "json").json["slices"]]
     assert owner == os.geteuid()
-    assert here("status").code == here("doctor").code == here("queue", "ls", "--mine").code == 0
+    assert here("status").code == here("doctor").code == here("job", "ls", "--mine").code == 0
     checks = [one["check"] for one in here("doctor", "-o", "json").json["checks"]]
     assert checks[-1] == "machine", "the files of this machine say nothing of the daemon's"
     assert here("context", "ls", "-o", "json").json["contexts"][0] | {"expires": 0} == {
@@ -95,7 +95,7 @@ def test_a_job_from_another_machine(site: Site, here: Any) -> None:
     made = here("submit", "--gpus", "0.2", "--directory", "/tmp", "--log", "/dev/null", "--wait", "--", "true")
     assert made.code == 0, made
     job = made.stdout.strip()
-    logs = here("queue", "logs", job)
+    logs = here("job", "logs", job)
     assert logs.code == 2
     assert f"the output of job {job} is /dev/null on " in logs.stderr and "log in there to read it" in logs.stderr
     run = here("run", "--gpus", "0.2", "--", "true")
@@ -110,10 +110,10 @@ def test_a_terminal_on_another_machine(site: Site, here: Any) -> None:
     second: Screen | None = None
     try:
         first.run("here=$$; stty size", "30 90")
-        (job_id,) = here("queue", "ls", "-o", "name").stdout.split()
+        (job_id,) = here("job", "ls", "-o", "name").stdout.split()
         first.type("\x1cd")
         assert first.wait() == 0
-        second = Screen("-m", "vgpud.cli.main", "queue", "attach", job_id, size=(20, 70))
+        second = Screen("-m", "vgpud.cli.main", "job", "attach", job_id, size=(20, 70))
         second.run("test $here = $$ && stty size", "20 70")
         second.type("exit 11\r")
         assert second.wait() == 11

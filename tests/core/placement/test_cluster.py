@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.core.placement.world import GIB, ask, at, fresh, job, node, on, state
 from tests.examples import examples
-from vgpud.core import admit
 from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Denied, Policy, Slice, Spec, State
 from vgpud.core.placement import registry
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import Shape
+from vgpud.core.slices import capacity
 
 # ---- properties ----
 
@@ -129,7 +129,7 @@ def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
                 continue
             if shape.named_uuids and {d.uuid for d in chosen} != shape.named_uuids:
                 continue
-            least = [admit.smallest_limit_bytes(d.context_bytes, d.granule_bytes) for d in chosen]
+            least = [capacity.smallest_limit_bytes(d.context_bytes, d.granule_bytes) for d in chosen]
             if any(s.mem_max_bytes < size for s, size in zip(shares, least, strict=True)):
                 continue
             place = Place(n.name, shares, wanted.cpu_milli, wanted.ram_bytes)
@@ -197,7 +197,7 @@ def test_one_node_places_as_admission_does(asks: list[Ask], gpus: int) -> None:
         if not wanted.spec.gpus_milli:
             continue
         placement = cluster.place(job(replace(wanted, gpu_models=())))
-        shares = admit.place(wanted.spec, held)
+        shares = capacity.place(wanted.spec, held)
         assert (placement is None) == isinstance(shares, Denied)
         if placement is None or isinstance(shares, Denied):
             continue

@@ -42,7 +42,7 @@ def test_what_comes_after_a_failed_job_ends_with_it_and_says_so() -> None:
     ("spec", "says", "field"),
     [
         (gpus(1, after=(9,)), "there is no job 9 for it to come after", "after"),
-        (gpus(1, after=(1,)), "job 1, after which it shall come, is cancelled", "after"),
+        (gpus(1, after=(1,)), "the dependency on job 1 cannot be satisfied, it is cancelled", "after"),
         (gpus(5), "5 GPUs are more than there are", "gpus_milli"),
         (gpus(1, members=0), "a gang of 0 members", "members"),
         (gpus(1, members=5), "5 GPUs are more than there are", "gpus_milli"),
@@ -89,7 +89,7 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
 def test_a_held_job_waits_for_its_release() -> None:
     at = shell(1)
     job = at.submit(gpus(1), held=True)
-    assert at.state(job) == "held" and "vgpu queue release 1" in at.reason(job)
+    assert at.state(job) == "held" and "vgpu job release 1" in at.reason(job)
     at.send(Released(job))
     assert at.running == {job}
     other = at.submit(gpus(1))
@@ -195,7 +195,7 @@ def test_wishes_that_cannot_be_granted_are_refused() -> None:
         Held(job): "job 1 is running: only pending jobs can be held",
         Released(waiting): "job 2 is pending: only held jobs can be released",
         Requeued(waiting): "job 2 is pending: it waits already",
-        Cancelled(7, ""): "there is no job 7: see vgpu queue ls",
+        Cancelled(7, ""): "there is no job 7: see vgpu job ls",
     }
     for event, says in refused.items():
         denied = at.machine.refusal(event)  # type: ignore[arg-type]

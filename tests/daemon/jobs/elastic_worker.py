@@ -17,8 +17,8 @@ from pathlib import Path
 
 import grpc
 
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 DIRECTORY = Path(sys.argv[1])
 WORKER = int(os.environ["VGPU_WORKER"])

@@ -13,8 +13,8 @@ from tests.daemon.node import Node, eventually
 from vgpud import paths
 from vgpud.host import processes
 from vgpud.simdevice.process import SimulatedDevice
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 ENDED = ("completed", "failed", "cancelled", "timed_out")
 MISSING = not (paths.sim_lib_dir() / "libcuda.so.1").exists() or not (paths.lib_dir() / "vgpu-job").exists()

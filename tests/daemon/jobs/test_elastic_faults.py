@@ -22,7 +22,7 @@ from vgpud.core.queue import group_record, sizes
 from vgpud.store.database import Store
 from vgpud.store.elastic import ElasticStore
 from vgpud.store.jobs import JobStore
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
 LONG_MS = 3_600_000

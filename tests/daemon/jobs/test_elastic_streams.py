@@ -22,7 +22,7 @@ from vgpud.core.model import Denied
 from vgpud.core.queue import group_record
 from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.errors import StoreError
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 class Jobs:

@@ -150,7 +150,7 @@ def test_a_quota_and_who_is_before_it() -> None:
 def test_a_held_one() -> None:
     desk = Desk()
     job_id = desk.submit(spec(), held=True)
-    assert texts(desk.ask(job_id), "help") == [f"vgpu queue release {job_id} lets it wait for free capacity"]
+    assert texts(desk.ask(job_id), "help") == [f"vgpu job release {job_id} lets it wait for free capacity"]
 
 
 def test_elastic_jobs_give_room_to_who_has_waited() -> None:

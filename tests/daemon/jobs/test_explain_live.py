@@ -10,7 +10,7 @@ import pytest
 
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import Node, eventually
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
 
@@ -65,5 +65,5 @@ def test_who_is_not_there_is_refused(queue: QueueNode) -> None:
         explained(queue, 99)
     assert (caught.value.code(), caught.value.details()) == (
         grpc.StatusCode.NOT_FOUND,
-        "no job 99: `vgpu queue ls --all` lists yours",
+        "no job 99: `vgpu job ls --all` lists yours",
     )

@@ -12,7 +12,7 @@ from vgpud.core.model import Spec
 from vgpud.daemon.jobs.launch import attempt_of
 from vgpud.jobs.image import Engine, containers
 from vgpud.oci.request import OF_JOBS
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 OWN = {
     "VGPU_JOB_ID": "12",

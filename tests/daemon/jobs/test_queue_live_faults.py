@@ -35,7 +35,7 @@ from vgpud.jobs.messages import Result
 from vgpud.store.database import FILE_NAME, Store
 from vgpud.store.flush import Flushing
 from vgpud.store.jobs import JobStore
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
 
@@ -381,11 +381,11 @@ def test_users_make_slices_as_the_site_says_and_jobs_anyway(node: Node) -> None:
         asker = Asker(f"unix:{queue.node.runtime / 'vgpud.sock'}", "64001:64001")
         try:
             asked = pb.CreateSliceRequest(name="mine", spec=pb.SliceSpec(gpus_milli=100))
-            code, text, _ = asker.ask("/vgpud.v1.SliceService/CreateSlice", "unary_unary", asked)
+            code, text, _ = asker.ask("/vgpud.v1alpha1.SliceService/CreateSlice", "unary_unary", asked)
             assert code == "PERMISSION_DENIED"
             assert "vgpu submit" in text
             request = pb.SubmitJobRequest(spec=queue.spec("id -u > who", 500))
-            code, text, raw = asker.ask("/vgpud.v1.JobService/SubmitJob", "unary_unary", request)
+            code, text, raw = asker.ask("/vgpud.v1alpha1.JobService/SubmitJob", "unary_unary", request)
             assert code == "OK", text
         finally:
             asker.close()

@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.daemon.jobs.queue_node import MISSING, queue_node
 from tests.daemon.jobs.test_queue_live import refused
 from tests.daemon.node import Node, eventually
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built")
 

@@ -19,7 +19,7 @@ from google.protobuf.duration_pb2 import Duration
 from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.node import PATIENCE_S, eventually
 from vgpud.client import AsyncClient, Client
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 pytestmark = pytest.mark.skipif(MISSING, reason="the native part is not built: python shim/build_shim.py")
 
@@ -218,7 +218,7 @@ def test_short_jobs_that_nobody_watches(there: QueueNode, submit: Submit) -> Non
     job_id = ids[0]
     code, text = Call(there, job_id).refusal()
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert text == f"job {job_id} has ended (failed): `vgpu queue logs {job_id}` shows its output"
+    assert text == f"job {job_id} has ended (failed): `vgpu job logs {job_id}` shows its output"
 
 
 def test_a_requeued_job_is_joined_again(there: QueueNode, submit: Submit) -> None:
@@ -297,7 +297,7 @@ def test_refused_calls(there: QueueNode, submit: Submit) -> None:
     plain = there.submit("sleep 1000")[0]
     code, text = Call(there, plain).refusal()
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert text == f"job {plain} was submitted without --pty: `vgpu queue logs -f {plain}` follows its output"
+    assert text == f"job {plain} was submitted without --pty: `vgpu job logs -f {plain}` follows its output"
     there.jobs.CancelJob(pb.CancelJobRequest(job_id=plain))
     assert Call(there, 10**6).refusal()[0] is grpc.StatusCode.NOT_FOUND
     job_id = submit()

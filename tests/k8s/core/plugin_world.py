@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from vgpud.core import events as node_events
-from vgpud.core import invariants, machine
 from vgpud.core.model import ALL_DEVICES, Claim, Denied, Device, Policy, Share, Slice
 from vgpud.core.model import State as NodeState
+from vgpud.core.slices import invariants, machine
 from vgpud.k8s.core import plugin_events as ev
 from vgpud.k8s.core.events import EndSlice, Log, MakeSlice, NodeSeen, SliceEnded, SliceMade, Tick
 from vgpud.k8s.core.model import Gpu, Granted, Known

@@ -20,7 +20,12 @@ FORMATS = ("table", "json", "yaml", "name", "csv")
 _SECOND_NS = 1_000_000_000
 
 
-@click.group("cluster", cls=LazyGroup, short_help="Run and show the queue over the nodes of a Slurm cluster.")
+@click.group(
+    "cluster",
+    cls=LazyGroup,
+    renamed={"quota": ("vgpud.cli.cluster.cluster:cluster.queues", "vgpu cluster queues")},
+    short_help="Run and show the queue over the nodes of a Slurm cluster.",
+)
 def cluster() -> None:
     """The queue over many nodes: Slurm starts, kills and accounts, the queue decides who starts when and where.
 
@@ -30,7 +35,7 @@ def cluster() -> None:
     vgpu cluster ls                                          which jobs wait and why, which run where
 
     Jobs are cancelled, held and released by Slurm's own commands (docs/cluster.md). The commands of one node know this
-    queue, too: vgpu submit --cluster, queue ls --cluster, explain --cluster, quota get --cluster, usage --cluster.
+    queue, too: vgpu submit --cluster, job ls --cluster, queue ls --cluster, explain --cluster, usage --cluster.
     """
 
 
@@ -40,7 +45,7 @@ def _file(name: str, text: str) -> Callable[[F], F]:
 
 @cluster.command("run", short_help="Decide for the jobs that Slurm holds in a partition.")
 @click.option("--partition", required=True, metavar="NAME", help="The partition whose jobs vgpu_cluster.lua holds.")
-@_file("--queues", "Queues as `vgpu quota get -o json` shows them; reread when it changes (default: one queue, fifo).")
+@_file("--queues", "Queues as `vgpu queue ls -o json` shows them; reread when it changes (default: one queue, fifo).")
 @state_dir_option()
 @run_dir_option()
 @click.option(
@@ -190,21 +195,21 @@ def explain(settings: Settings, job: str, run_dir: Path | None) -> None:
     listing.explain(settings, run_dir, job)
 
 
-@cluster.command("quota", short_help="Show the queues: guarantees, limits, what their jobs have.")
+@cluster.command("queues", short_help="Show the queues: guarantees, limits, what their jobs have.")
 @run_dir_option()
 @pass_settings
-def quota(settings: Settings, run_dir: Path | None) -> None:
+def queues(settings: Settings, run_dir: Path | None) -> None:
     """Show the queues of the controller: guarantees, limits, what their jobs have. `--queues` of `run` sets them.
 
     \b
-    vgpu cluster quota
+    vgpu cluster queues
     """
     from vgpud.cli.cluster import listing
 
     listing.quota(settings, run_dir)
 
 
-@cluster.command("usage", short_help="Show what ended jobs used, as a trace for `vgpu simulate`.")
+@cluster.command("usage", short_help="Show what ended jobs used, as a trace for `vgpu whatif`.")
 @click.option("--since", type=When(), metavar="TIME", help="Jobs that ended since: 30d, 2026-11-01 (default: all).")
 @state_dir_option()
 @click.option("-o", "--output", "format_", type=click.Choice(FORMATS), help="Output format; csv is a trace.")
@@ -214,7 +219,7 @@ def usage(settings: Settings, since: int | None, state_dir: Path | None, format_
 
     \b
     vgpu cluster usage --since 30d -o csv > month.csv
-    vgpu simulate --trace month.csv --cluster 20x8 --policy fifo --compare '2d-las(3250,7200)'
+    vgpu whatif --trace month.csv --cluster 20x8 --policy fifo --compare '2d-las(3250,7200)'
     """
     from vgpud.cli.cluster import usage as ended
 

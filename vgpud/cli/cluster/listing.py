@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpud.cli.cluster.places import status
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.fit import Grid
+    from vgpud.view.fit import Grid
 
 
 def ls(
@@ -44,7 +43,7 @@ def _is_asked_for(job: dict[str, Any], queue: str, uid: int | None, states: Coll
 def explain(settings: Settings, run_dir: Path | None, key: str) -> None:
     """Says why a job of Slurm's number waits, or where it runs."""
     from vgpud.cli.common.output import dump, print_lines
-    from vgpud.cli.common.text import plain
+    from vgpud.view.text import plain
 
     known = status(run_dir)
     found = next((one for one in [*known["jobs"], *known["refused"]] if one["slurm_id"] == key), None)
@@ -85,13 +84,13 @@ def how_to_set_queues(run_dir: Path | None) -> str:
     if file:
         return f"the cluster's queues are in {file}: change that file, the controller rereads it"
     return (
-        "the controller was started without a file of queues: write `vgpu cluster quota -o json` to a file, change it"
+        "the controller was started without a file of queues: write `vgpu cluster queues -o json` to a file, change it"
         " and start `vgpu cluster run` with --queues FILE"
     )
 
 
 def _grid(jobs: Sequence[dict[str, Any]]) -> Grid:
-    from vgpud.cli.common.fit import Grid
+    from vgpud.view.fit import Grid
 
     titles = ("JOB", "QUEUE", ">UID", ">GPUS", ">NODES", "STATE", "WHERE OR WHY")
     return Grid(titles, [_row(job) for job in jobs], first_to_go=("UID", "NODES"), own_line_columns=("WHERE OR WHY",))
@@ -104,7 +103,7 @@ def _row(job: dict[str, Any]) -> Sequence[str]:
 
 
 def _queues_grid(queues: Sequence[dict[str, Any]]) -> Grid:
-    from vgpud.cli.common.fit import Grid
+    from vgpud.view.fit import Grid
 
     titles = ("QUEUE", "PARENT", ">GUARANTEE", ">LIMIT", ">USED", ">RUNNING", ">WAITING", "POLICY", "PLACEMENT")
     amounts = ("guarantee_milli", "limit_milli", "used_milli")

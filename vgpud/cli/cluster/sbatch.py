@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpud.cli.cluster.places import status
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cluster.shell.sbatch import Submission

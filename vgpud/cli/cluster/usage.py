@@ -15,7 +15,7 @@ from vgpud.cli.common.options import Settings
 from vgpud.core.units import MILLI_PER_DEVICE
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.fit import Grid
+    from vgpud.view.fit import Grid
 
 Row = dict[str, Any]
 #: amounts of `vgpu usage` that are known here; what of its GPUs a job used, the nodes know
@@ -34,7 +34,7 @@ class Asked:
 
 
 def show(settings: Settings, state_dir: Path | None, query: Asked) -> None:
-    """In any of the four formats, or as csv: that of single jobs is a trace for `vgpu simulate`."""
+    """In any of the four formats, or as csv: that of single jobs is a trace for `vgpu whatif`."""
     from vgpud.cli.common.output import emit
     from vgpud.core.jobs.model import NEVER_NS
     from vgpud.store import cluster as store
@@ -74,7 +74,7 @@ def _sums(items: Sequence[Row], key: str) -> list[Row]:
 
 
 def _jobs_grid(items: Sequence[Row]) -> Grid:
-    from vgpud.cli.common.fit import Grid
+    from vgpud.view.fit import Grid
 
     titles = ("JOB", "QUEUE", ">UID", ">GPUS", ">NODES", ">RAN (s)", "STATE")
     names = ("slurm_id", "queue", "uid", "gpus_milli", "members", "duration_s", "state")
@@ -83,9 +83,9 @@ def _jobs_grid(items: Sequence[Row]) -> Grid:
 
 
 def _sums_grid(rows: Sequence[Row], key: str) -> Grid:
-    from vgpud.cli.common.fit import Grid
-    from vgpud.cli.common.text import gpu_time
-    from vgpud.cli.common.users import user_name
+    from vgpud.view.fit import Grid
+    from vgpud.view.text import gpu_time
+    from vgpud.view.user_names import user_name
 
     def line(row: Row) -> list[str]:
         name = user_name(row[key]) if key == "uid" else row[key]

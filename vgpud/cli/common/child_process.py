@@ -13,8 +13,7 @@ import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from vgpud.cli.common.exits import CliError
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 #: passed on to the child; SIGTSTP, SIGTTIN and SIGTTOU stop vgpu as usual, SIGKILL and SIGSTOP cannot be caught
 FORWARDED = frozenset(

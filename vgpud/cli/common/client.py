@@ -9,27 +9,19 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import say
 from vgpud.cli.common.starting import wait_for_starting_daemon
-from vgpud.cli.common.users import named_users
 from vgpud.client import calls
 from vgpud.client.calls import Call, Watched
 from vgpud.client.connection import Connection
 from vgpud.client.failures import ClientError
 from vgpud.client.target import find_target, probe
 from vgpud.errors import ExitCode, VgpudError
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.errors import make_cli_error
 
 T = TypeVar("T")
-
-
-def make_cli_error(error: VgpudError, remote: bool = False) -> CliError:
-    """The error as a user gets it. `remote`: the uids in it are another machine's."""
-    found = CliError(str(error) if remote else named_users(str(error)), ExitCode(error.exit_code))
-    found.is_unanswered = isinstance(error, ClientError) and error.is_unanswered
-    return found
 
 
 def _is_starting(settings: Settings) -> bool:

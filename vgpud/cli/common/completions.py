@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpud.cli.common.options import Settings
+from vgpud.errors import CliError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -25,7 +26,7 @@ def complete_slice(ctx: click.Context, param: click.Parameter, incomplete: str) 
     try:
         with Client(_quiet(ctx)) as client:
             return [item.name for item in client.slices() if item.name.startswith(incomplete)]
-    except click.ClickException:
+    except CliError:
         return []
 
 
@@ -36,7 +37,7 @@ def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str)
     try:
         with Client(_quiet(ctx)) as client:
             return [str(device.index) for device in client.devices() if str(device.index).startswith(incomplete)]
-    except click.ClickException:
+    except CliError:
         return []
 
 
@@ -50,7 +51,7 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     try:
         with JobClient(_quiet(ctx)) as client:
             jobs = [job for job in client.jobs(include_ended=True) if str(job.job_id).startswith(begun)]
-    except click.ClickException:
+    except CliError:
         return []
     return [CompletionItem(f"{before}{comma}{job.job_id}", help=f"{job.spec.name} {job.state}") for job in jobs]
 
@@ -62,5 +63,5 @@ def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) 
     try:
         with JobClient(_quiet(ctx)) as client:
             return [queue.name for queue in client.queues() if queue.name.startswith(incomplete)]
-    except click.ClickException:
+    except CliError:
         return []

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from vgpud.errors import ExitCode, VgpudError
+from vgpud.errors import CliError, ExitCode, VgpudError
 
 #: code -> what it says to a script; the table of docs/cli.md has the same words
 EXIT_CODES: dict[ExitCode, str] = {
@@ -26,20 +26,9 @@ EXIT_CODES: dict[ExitCode, str] = {
 RUN_CODES = (
     "vgpu run and vgpu sim run exit with the command's own code, 128+N if signal N ended it; 125 if vgpu itself failed "
     "(nothing was started), 126 if the command cannot be executed, 127 if it was not found. vgpu submit --wait and "
-    "--pty, vgpu queue wait and attach exit with the job's code, for several jobs with the greatest; a job without a "
+    "--pty, vgpu job wait and attach exit with the job's code, for several jobs with the greatest; a job without a "
     "code gives 124 if it reached its time limit and 130 if it was cancelled; 125 if vgpu itself failed."
 )
-
-
-class CliError(click.ClickException):
-    """Ends a command with one line (the value and the remedy) and an exit code."""
-
-    #: whether the daemon may have carried the request out although no answer arrived
-    is_unanswered = False
-
-    def __init__(self, message: str, exit_code: ExitCode = ExitCode.OTHER) -> None:
-        super().__init__(message)
-        self.exit_code = int(exit_code)  # type: ignore[misc]  # click declares it on the class
 
 
 @contextmanager
@@ -50,6 +39,10 @@ def failures_are_125(but: Collection[int] = ()) -> Iterator[None]:
     except click.ClickException as error:
         if error.exit_code not in but:
             error.exit_code = int(ExitCode.ENGINE)  # type: ignore[misc]  # click declares it on the class
+        raise
+    except CliError as error:
+        if error.exit_code not in but:
+            error.exit_code = ExitCode.ENGINE
         raise
     except (VgpudError, OSError) as error:
         raise CliError(str(error), ExitCode.ENGINE) from error

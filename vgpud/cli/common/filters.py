@@ -14,7 +14,7 @@ from vgpud.cli.common.users import User
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 Command = Callable[..., Any]
 #: as vgpud.core.jobs.model.JobState has them, whose import would take longer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vgpud.cli.common.options import Settings
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @dataclass

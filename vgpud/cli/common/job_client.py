@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from vgpud.cli.common.client import Client
 from vgpud.client import calls
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 class JobClient(Client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +75,7 @@ class _WithGlobals(click.Command):
         """The help; also examples, which click never breaks, keep within the width of the terminal."""
         import shutil
 
-        from vgpud.cli.common.fit import INDENT_CELLS, wrap_text
+        from vgpud.view.fit import INDENT_CELLS, wrap_text
 
         width = min(_HELP_CELLS, shutil.get_terminal_size((_HELP_CELLS, 24)).columns)
         lines: list[str] = []
@@ -83,9 +84,13 @@ class _WithGlobals(click.Command):
             lines += wrap_text(line, width, " " * indent) if len(line) > width else [line]
         return "\n".join(lines)
 
+    def option_sections(self, ctx: click.Context) -> list[tuple[str, list[click.Parameter]]]:
+        """(title, options) of the help, without the global ones."""
+        return [("Options", [p for p in self.get_params(ctx) if p not in self._globals])]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own = [p for p in self.get_params(ctx) if p not in self._globals]
-        for title, params in (("Options", own), ("Global options", self._globals)):
+        sections = [*self.option_sections(ctx), ("Global options", list[click.Parameter](self._globals))]
+        for title, params in sections:
             records = [r for r in (p.get_help_record(ctx) for p in params) if r is not None]
             if records:
                 with formatter.section(title):
@@ -93,27 +98,55 @@ class _WithGlobals(click.Command):
 
 
 class VgpuCommand(_WithGlobals):
-    """A command of `vgpu`."""
+    """A command of `vgpu`. `sections`: title -> names of the options that its help shows below it; others come last."""
+
+    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sections = sections or {}
+
+    def option_sections(self, ctx: click.Context) -> list[tuple[str, list[click.Parameter]]]:
+        ((title, own),) = super().option_sections(ctx)
+        found = [(name, [p for p in own if p.name in names]) for name, names in self.sections.items()]
+        placed = [param for _, params in found for param in params]
+        return [*found, ("Other options" if found else title, [param for param in own if param not in placed])]
 
 
 class LazyGroup(_WithGlobals, click.Group):
-    """A group whose commands are imported when they are invoked: name -> (module:attribute, one-line help)."""
+    """A group whose commands are imported when they are invoked.
 
-    def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+    lazy: name -> (module:attribute, one-line help).
+    sections: title -> commands that the help shows below it; without any all are below "Commands".
+    renamed: old name -> (module:attribute, the command line that replaces it). No help or completion shows these.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy: dict[str, tuple[str, str]] | None = None,
+        sections: Mapping[str, Sequence[str]] | None = None,
+        renamed: Mapping[str, tuple[str, str]] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy or {}
+        self.sections = sections or {}
+        self.renamed = renamed or {}
         self.command_class = VgpuCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.lazy, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.lazy:
+        place, _ = self.lazy.get(cmd_name) or self.renamed.get(cmd_name) or ("", "")
+        if not place:
             return super().get_command(ctx, cmd_name)
         import importlib
 
-        module, _, attribute = self.lazy[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        module, _, path = place.partition(":")
+        names = path.split(".")
+        command: Any = getattr(importlib.import_module(module), names[0])
+        for name in names[1:]:  # a command of that group
+            command = command.commands[name]
         assert isinstance(command, click.Command)
         return command
 
@@ -121,6 +154,9 @@ class LazyGroup(_WithGlobals, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if name in self.renamed and not ctx.resilient_parsing:
+            old_path, new_path = f"{ctx.command_path} {name}", self.renamed[name][1]
+            click.echo(f"vgpu: `{old_path}` is `{new_path}` now, and goes with the next release", err=True)
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
         meant = [f"`{ctx.command_path} {path}`" for path in self._resembling(ctx, name)]
@@ -140,10 +176,11 @@ class LazyGroup(_WithGlobals, click.Group):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, text) for name, (_, text) in self.lazy.items()]
-        rows += [(name, command.get_short_help_str(90)) for name, command in self.commands.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        rows = {name: text for name, (_, text) in self.lazy.items()}
+        rows |= {name: command.get_short_help_str(90) for name, command in self.commands.items()}
+        for title, names in (self.sections or {"Commands": list(rows)}).items():
+            with formatter.section(title):
+                formatter.write_dl([(name, rows[name]) for name in names])
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

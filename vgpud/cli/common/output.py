@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from vgpud.cli.common.fit import INDENT_CELLS, Grid, Line, lines_of, wrap_text
 from vgpud.cli.common.options import Settings
-from vgpud.cli.common.text import plain
 from vgpud.core.units import finite
+from vgpud.view.fit import INDENT_CELLS, Grid, Line, lines_of, wrap_text
+from vgpud.view.text import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

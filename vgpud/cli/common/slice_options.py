@@ -13,7 +13,7 @@ from vgpud.core.model import CLASSES, PRIORITY_MAX, WEIGHT_MAX
 from vgpud.core.units import GPUS_MAX
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: for commands that create a slice
 queue_option = click.option(
@@ -88,7 +88,7 @@ def _add(function: F, rows: dict[str, tuple[str, Any, str | None, str]]) -> F:
 
 def build_spec(option_values: Given, **spec_fields: Any) -> pb.SliceSpec:
     """The API's spec from these options. Raises UsageError if two of them contradict each other."""
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     asked = {name: value for name, value in option_values.items() if value is not None}
     _check(asked)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
 from vgpud.client.contexts import Context
 from vgpud.client.target import find_target
-from vgpud.errors import ExitCode, VgpudError
+from vgpud.errors import CliError, ExitCode, VgpudError
 
 
 def find_daemon(settings: Settings) -> tuple[str, Context | None]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vgpud.cli.common.figures import sparkline
-from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.demo.demo_measure import Row, Wanted
 from vgpud.core.units import format_bytes
+from vgpud.view.figures import sparkline
+from vgpud.view.fit import Cell, Grid
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

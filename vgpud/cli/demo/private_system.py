@@ -194,7 +194,7 @@ class OwnSystem:
         wait_for("the daemon", lambda: self._alive(self.daemon) and self._answers())
 
     def _answers(self) -> bool:
-        from vgpud.cli.common.exits import CliError
+        from vgpud.errors import CliError
 
         try:
             with self.client() as client:

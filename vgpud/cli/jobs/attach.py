@@ -16,17 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import say
-from vgpud.cli.common.users import named_users
 from vgpud.cli.jobs import detach_keys
-from vgpud.cli.jobs.views import ENDED, exit_code
 from vgpud.cli.jobs.wait import AWAY_S, Progress, show_log, words
 from vgpud.cli.jobs.window import Window
-from vgpud.errors import ExitCode
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.errors import CliError, ExitCode
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.jobs import ENDED, exit_code
+from vgpud.view.user_names import named_users
 
 _INTERRUPTED = 128 + signal.SIGINT
 
@@ -107,7 +106,7 @@ class _Session:
     def _handle_join(self) -> None:
         self._progress.stop()
         if not self.has_joined and not self._options.quiet:
-            again = f"`vgpu queue attach {self.job_id}` joins it again"
+            again = f"`vgpu job attach {self.job_id}` joins it again"
             self.window.say(f"job {self.job_id} is running; {self.leaves} leaves its terminal, {again}")
         self.window.give()
         self._is_connected = True  # before this is said: what is typed then must arrive
@@ -127,7 +126,7 @@ class _Session:
             if passed and self._is_connected:
                 self._requests.put(pb.AttachJobRequest(input=passed))
             if leaves:
-                self.leave(0, f"left: job {self.job_id} continues, `vgpu queue attach {self.job_id}` joins it again")
+                self.leave(0, f"left: job {self.job_id} continues, `vgpu job attach {self.job_id}` joins it again")
         self.leave(128 + signal.SIGHUP)
 
     def leave(self, code: int, text: str = "") -> None:
@@ -157,7 +156,7 @@ class _Session:
         if self._options.is_new and not self.has_joined:
             threading.Thread(target=self._cancel, daemon=True).start()  # grpc is in the middle of a call here
         else:
-            self.leave(_INTERRUPTED, f"job {self.job_id} continues: `vgpu queue cancel {self.job_id}` would end it")
+            self.leave(_INTERRUPTED, f"job {self.job_id} continues: `vgpu job cancel {self.job_id}` would end it")
 
     def _cancel(self) -> None:
         try:
@@ -216,7 +215,7 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
             if not is_known or error.exit_code != ExitCode.UNREACHABLE:
                 raise
             session.report_outage(error.message)
-        except OSError:  # no process reads what the job prints: `vgpu queue attach 7 | head`
+        except OSError:  # no process reads what the job prints: `vgpu job attach 7 | head`
             session.leave_on_signal(signal.SIGPIPE)
         finally:
             session.close()

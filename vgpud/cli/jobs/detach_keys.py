@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.quantities import AnyParam
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 DEFAULT = "ctrl-\\,d"
 _KEY = re.compile(r"ctrl-([a-z@\[\\\]^_])|([\x21-\x7e])", re.IGNORECASE)
@@ -68,7 +67,7 @@ def check_terminal() -> None:
     """Raises CliError where no keys can be typed."""
     if not sys.stdin.isatty():
         text = (
-            "stdin is not a terminal, so nothing could be typed into the job's: use `vgpu queue logs -f` for its output"
+            "stdin is not a terminal, so nothing could be typed into the job's: use `vgpu job logs -f` for its output"
         )
         raise CliError(text, ExitCode.USAGE)
 

@@ -12,7 +12,7 @@ from vgpud.cli.common.quantities import AnyParam, Gpus, Whole
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: as in vgpud.core.queue.check and vgpud.api.elastic_messages

@@ -12,24 +12,13 @@ import click
 from vgpud.cli.common import cluster_option
 from vgpud.cli.common.completions import complete_job
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
-from vgpud.cli.common.views import View
 from vgpud.cli.jobs.quantities import JobIdOrSlurms
+from vgpud.view.job_tables import LABELS
+from vgpud.view.slices import View
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-#: kind of a fact -> its label; a kind from a later daemon is shown as it is
-LABELS = {
-    "queue": "why",
-    "help": "would help",
-    "anomaly": "WRONG",
-    "device": "device",
-    "neighbour": "beside it",
-    "size": "size",
-    "resize": "resized",
-    "prediction": "predicted",
-    "estimate": "estimate",
-}
 _LABEL_CELLS = 12
 #: maximum length of lines on a wide terminal: longer ones are hard to read
 _WIDTH_MAX = 100
@@ -54,17 +43,17 @@ def explain(settings: Settings, job_id: int | str, run_dir: Path | None, over_cl
 
         listing.explain(settings, run_dir, str(job_id))
         return
-    from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import dump
-    from vgpud.cli.jobs.views import job_view
+    from vgpud.view import slice_tables
+    from vgpud.view.jobs import job_view
 
     with JobClient(settings) as client:
         answer = client.explain(int(job_id))
         job = job_view(answer.job, client.find_simulated_indices())
     facts = [_view(fact) for fact in answer.facts]
     if settings.output == "table":
-        print("\n".join(_lines(job, facts, tables.now_utc(), _width())))
+        print("\n".join(_lines(job, facts, slice_tables.now_utc(), _width())))
     elif settings.output == "name":
         print(job_id)
     else:
@@ -84,8 +73,8 @@ def _width() -> int:
 def _lines(job: View, facts: Sequence[View], now: datetime.datetime, width: int) -> Iterator[str]:
     import textwrap
 
-    from vgpud.cli.common.text import plain
-    from vgpud.cli.jobs import tables as job_tables
+    from vgpud.view import job_tables
+    from vgpud.view.text import plain
 
     runs = job["state"] == "running" and job["device_indices"]
     where = f" on device {job_tables.devices_label(job)}" if runs else ""
@@ -101,7 +90,7 @@ def _lines(job: View, facts: Sequence[View], now: datetime.datetime, width: int)
 
 
 def _since(job: View, now: datetime.datetime) -> str:
-    from vgpud.cli.jobs.tables import span_between
+    from vgpud.view.job_tables import span_between
 
     if job["ended_at"]:
         return f"{span_between(job['ended_at'], now)} ago"
@@ -112,7 +101,7 @@ def _since(job: View, now: datetime.datetime) -> str:
 
 def _moment(stamp: str | None, now: datetime.datetime) -> str:
     """The time on the local clock, with the date if it is not today."""
-    from vgpud.cli.common.tables import parse_time
+    from vgpud.view.slice_tables import parse_time
 
     if stamp is None:
         return ""

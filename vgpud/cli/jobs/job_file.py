@@ -13,8 +13,7 @@ from typing import Any
 
 import click
 
-from vgpud.cli.common.exits import CliError
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 from vgpud.userfiles import bounded, toml
 
 #: key of read()'s results in the command's ctx.meta

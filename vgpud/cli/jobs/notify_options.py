@@ -13,7 +13,7 @@ import click
 from vgpud.cli.common.quantities import AnyParam
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: as vgpud.core.jobs.model.NOTICES
 EVENTS = ("start", "end", "failure")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
 from vgpud.cli.predict.run import look, model_options
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.predict.run import Looked
@@ -96,7 +95,7 @@ def _memory(result: Looked, option_values: dict[str, Any]) -> str:
 
 def _short(model: str) -> str:
     """The name as the daemon keeps it: printable; only the end of a path that is too long."""
-    from vgpud.cli.common.text import plain
+    from vgpud.view.text import plain
 
     text = plain(model)
     if len(text.encode()) > _MODEL_BYTES:
@@ -106,7 +105,7 @@ def _short(model: str) -> str:
 
 def message(result: Looked) -> Any:
     """The prediction as the daemon keeps it."""
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     low, value, high = result.memory_range()
     made = pb.Prediction(

@@ -10,55 +10,10 @@ from typing import Any
 import click
 
 from vgpud.cli.common.quantities import AnyParam, IntParam
+from vgpud.client.arrays import ARRAY_JOBS_MAX, parse_array
 
-#: 128 as in vgpud.core.machine
+#: 128 as in vgpud.core.slices.machine
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-
-
-#: as vgpud.core.queue.check.ARRAY_JOBS_MAX; the largest index as a number of the API
-ARRAY_JOBS_MAX, INDEX_MAX = 10_000, (1 << 32) - 1
-_ARRAY_PART = re.compile(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?")
-
-
-def parse_array(text: str) -> tuple[tuple[int, ...], int]:
-    """(indices in order, how many run at once, 0 = all) of 1-10, 1,3,5, 1-9:2 or 1-10%2. Raises ValueError, one
-    line with the remedy."""
-    listed, percent, most = text.strip().partition("%")
-    if percent and not re.fullmatch(r"[1-9]\d{0,4}", most):
-        raise ValueError(f"{text!r} has no number of jobs at once behind its %: write for example 1-10%2")
-    found: list[int] = []
-    for part in listed.split(","):
-        match = _ARRAY_PART.fullmatch(part.strip())
-        if not match:
-            raise ValueError(f"{part!r} of the array {text!r} is not a range: write for example 1-8, 1,3,5 or 1-9:2")
-        first = int(match[1])
-        last, step = int(match[2] or first), int(match[3] or 1)
-        if last < first:
-            raise ValueError(f"{part!r} of the array {text!r} is an empty range: the last must not be below the first")
-        if not step or last > INDEX_MAX:
-            wrong = f"step {step}" if not step else f"index {last}"
-            fix = "write 1 or more" if not step else f"write {INDEX_MAX} or less"
-            raise ValueError(f"{wrong} of the array {text!r} is out of range: {fix}")
-        if len(found) + (last - first) // step + 1 > ARRAY_JOBS_MAX:
-            raise ValueError(f"the array {text!r} has more than {ARRAY_JOBS_MAX} jobs: submit it in parts")
-        found += range(first, last + 1, step)
-    indices = tuple(sorted(set(found)))
-    if len(indices) < len(found):
-        twice = next(index for index, other in zip(sorted(found), sorted(found)[1:], strict=False) if index == other)
-        raise ValueError(f"the array {text!r} has index {twice} twice: name each once")
-    return indices, int(most or 0)
-
-
-def format_array(indices: Sequence[int], limit: int) -> str:
-    """The same as text, as Slurm takes it: 1-8,10%2."""
-    parts: list[list[int]] = []
-    for index in indices:
-        if parts and index == parts[-1][1] + 1:
-            parts[-1][1] = index
-        else:
-            parts.append([index, index])
-    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-    return f"{text}%{limit}" if limit else text
 
 
 class Array(AnyParam):
@@ -93,7 +48,7 @@ class JobIds(AnyParam):
         for word in str(value).split(","):
             match = _JOBS.fullmatch(word.strip())
             if not match:
-                self.fail(f"{word.strip()!r} is not a job: write its number, as `vgpu queue ls` shows it", param, ctx)
+                self.fail(f"{word.strip()!r} is not a job: write its number, as `vgpu job ls` shows it", param, ctx)
             first, last = int(match[1]), int(match[2] or match[1])
             if not 0 <= last - first < ARRAY_JOBS_MAX:
                 text = f"{word.strip()!r} is no array's jobs: write the lower number first, {ARRAY_JOBS_MAX} at most"

@@ -1,304 +1,255 @@
-"""`vgpu queue`: shows jobs and why they wait; cancels, holds, requeues and follows them."""
+"""`vgpu queue`: the queues, their guarantees, limits and rules."""
 
 from __future__ import annotations
 
-import os
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.common import cluster_option, filters
-from vgpud.cli.common.completions import complete_job, complete_queue
-from vgpud.cli.common.exits import CliError
-from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
-from vgpud.cli.common.quantities import Number
-from vgpud.cli.jobs.detach_keys import check_terminal, detach_keys_option
-from vgpud.cli.jobs.quantities import ArrayOrJob, JobId
-from vgpud.cli.slices.run import RunningCommand
-from vgpud.errors import ExitCode
+from vgpud.cli.common import cluster_option
+from vgpud.cli.common.completions import complete_queue
+from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.quantities import DEFAULT, AnyParam, Bytes, OrDefault, Whole
+from vgpud.cli.common.times import Span
+from vgpud.cli.jobs.quantities import Cpus
+from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_gpus
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.job_client import JobClient
-    from vgpud.cli.common.views import View
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
-_TWO_USERS = "--mine and --user name different users: leave one out"
-_ENDED = "ended jobs are shown by `sacct`, or by `vgpu usage --cluster --by job`"
-#: options of `ls` that make no sense over a cluster -> what to write instead
-_INSTEAD = {"ended": _ENDED, "since": _ENDED}
-_PRESENT = ("pending", "held", "running")
-#: more jobs than this have a progress bar
-_MANY = 20
+#: keyword of set_() -> field of the API's queue
+_FIELDS = {
+    "guarantee": "guarantee_milli",
+    "limit": "limit_milli",
+    "weight": "weight",
+    "policy": "policy",
+    "placement": "placement",
+    "parent": "parent",
+    "min_run": "min_run",
+    "elastic_wait": "elastic_wait",
+    "elastic_idle": "elastic_idle",
+    "elastic_eager": "elastic_eager",
+    "cpus": "cpu_limit_milli",
+    "ram": "ram_limit_bytes",
+    "strict": "strict",
+    "backfill": "backfill",
+    "spread": "spread",
+    "members": "members",
+}
+_SPANS = ("min_run", "elastic_wait", "elastic_idle")
+_MEMBER = "uid:1000, gid:1000, a user's name or @GROUP"
 
 
-#: in modules of their own
-_LAZY = {"set": ("vgpud.cli.jobs.queue_set:set_", "Change priority, time limit, queue or size of jobs.")}
+class Gpus(AnyParam):
+    """GPUs of a whole cluster, at most three decimals; becomes milli-GPU."""
+
+    name = "gpus"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        whole, point, part = str(value).strip().partition(".")
+        try:  # a cluster may have more whole devices than parse_gpus() lets a node have
+            rest = parse_gpus(f"0.{part}" if point else "0", zero=True)
+        except UnitError as error:
+            self.fail(str(error), param, ctx)
+        if not (whole.isascii() and whole.isdigit() and len(whole) <= 6):
+            self.fail(f"{str(value)!r} is not a number of GPUs: write for example 0, 0.5 or 16", param, ctx)
+        return int(whole) * MILLI_PER_DEVICE + rest
 
 
-@click.group("queue", cls=LazyGroup, lazy=_LAZY, short_help="List, show, change, cancel, hold and follow jobs.")
+class Member(AnyParam):
+    """A user or group whose default queue it is, as the API has it: uid:1000 or gid:1000."""
+
+    name = "member"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        import grp
+        import pwd
+
+        text = str(value)
+        kind, colon, number = text.partition(":")
+        if text == DEFAULT or (colon and kind in ("uid", "gid") and number.isascii() and number.isdigit()):
+            return text
+        try:
+            if text.startswith("@"):
+                return f"gid:{grp.getgrnam(text[1:]).gr_gid}"
+            return f"uid:{pwd.getpwnam(text).pw_uid}"
+        except KeyError:
+            self.fail(f"there is no user or group {text!r}: write {_MEMBER}", param, ctx)
+
+
+#: names of before the first release
+RENAMED = {
+    name: (f"vgpud.cli.jobs.job:job.{name}", f"vgpu job {name}")
+    for name in ("show", "cancel", "hold", "release", "requeue", "logs", "attach", "wait", "top")
+}
+RENAMED["get"] = ("vgpud.cli.jobs.queue:queue.ls", "vgpu queue ls")
+
+
+@click.group("queue", cls=LazyGroup, renamed=RENAMED, short_help="Show and set queues: guarantees, limits, policies.")
 def queue() -> None:
-    """List, show, change, cancel, hold and follow jobs of `vgpu submit`."""
+    """Show and set queues. Users see the queues that they may use; admins create and change them."""
 
 
-#: in a command's meta: of each word that names jobs, the first: that of the array
-_FIRSTS = "vgpud.firsts"
+def _show(settings: Settings, queues: Sequence[Any], many: bool) -> None:
+    from vgpud.cli.common.output import emit
+    from vgpud.view import job_tables
+    from vgpud.view.jobs import queue_view
+
+    rows = [queue_view(item) for item in queues]
+    data: dict[str, Any] = {"queues": rows} if many else {"queue": rows[0]}
+    emit(settings, data, [row["name"] for row in rows], lambda: job_tables.queues_grid(rows))
 
 
-def job_ids_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    argument = click.argument(
-        "job_ids",
-        nargs=-1,
-        required=True,
-        type=ArrayOrJob(),
-        metavar="JOB...",
-        shell_complete=complete_job,
-        callback=_all_jobs,
-    )
-    return argument(command)
-
-
-def _all_jobs(ctx: click.Context, _param: click.Parameter, words: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    ctx.meta[_FIRSTS] = tuple(dict.fromkeys(word[0] for word in words))
-    return tuple(dict.fromkeys(job_id for word in words for job_id in word))
-
-
-def _views(client: JobClient, jobs: Sequence[pb.Job]) -> list[View]:
-    from vgpud.cli.jobs.views import job_view
-
-    simulated = client.find_simulated_indices()
-    return [job_view(job, simulated) for job in jobs]
-
-
-@queue.command("ls", short_help="List jobs, and why they wait.")
-@click.option("-a", "--all", "ended", is_flag=True, help="Include jobs that have ended.")
-@click.option(
-    "--queue", "queue_name", default="", metavar="NAME", shell_complete=complete_queue, help="Only jobs of this queue."
-)
-@filters.user_option("Only jobs of this user (users other than admins see their own only).")
-@click.option("--mine", is_flag=True, help="Only your own (admins see those of all users).")
-@filters.state_option(filters.JOB_STATES, "Only jobs in this state")
-@filters.since_option(
-    "Jobs that waited or ran at some time since, also those that have ended: 1h (ago), 2026-11-01T08:00."
-)
-@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N jobs.")
-@cluster_option.with_run_dir("Jobs of the queue over a Slurm cluster, of all users")
+@queue.command("ls", cls=VgpuCommand, short_help="Show queues, their quotas and their use.")
+@click.argument("name", required=False, metavar="[QUEUE]", shell_complete=complete_queue)
+@cluster_option.with_run_dir("Queues over a Slurm cluster")
 @pass_settings
-def ls(
-    settings: Settings,
-    run_dir: Path | None,
-    over_cluster: bool,
-    ended: bool,
-    queue_name: str,
-    uid: int | None,
-    mine: bool,
-    states: tuple[str, ...],
-    since: int | None,
-    last: int | None,
-) -> None:
-    """List your waiting and running jobs: for how long, on which device, or why they wait.
+def ls(settings: Settings, name: str | None, run_dir: Path | None, over_cluster: bool) -> None:
+    """Show the queues that you may use, or QUEUE: guarantee, limit, present use and rules.
 
-    \b
-    vgpu queue ls --state failed,timed_out --since 7d     what went wrong in the last week
-    vgpu queue ls --cluster --mine                        your jobs of the queue over a Slurm cluster
+    GPU-TIME is past use, halved every half-life: shares beyond the guarantees depend on it.
     """
-    if cluster_option.check(_INSTEAD):
-        if set(states).difference(_PRESENT):
-            raise click.UsageError(f"--state with --cluster: {_ENDED}; the states there are {', '.join(_PRESENT)}")
-        if mine and uid not in (None, os.getuid()):
-            raise click.UsageError(_TWO_USERS)
+    if cluster_option.check({}):
         from vgpud.cli.cluster import listing
 
-        listing.ls(settings, run_dir, queue_name, os.getuid() if mine else uid, states, last)
+        listing.quota(settings, run_dir, name)
         return
-    from vgpud.cli.common import tables
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.cli.common.output import emit
-    from vgpud.cli.jobs import tables as job_tables
+    from vgpud.errors import CliError, ExitCode
 
     with JobClient(settings) as client:
-        if mine and uid not in (None, client.own_uid):
-            raise click.UsageError(_TWO_USERS)
-        uid = client.own_uid if mine else uid
-        rows = _views(client, client.jobs(ended, queue_name, uid, states, since))
-    rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
-    emit(settings, {"jobs": rows}, [r["job_id"] for r in rows], lambda: job_tables.jobs_grid(rows, tables.now_utc()))
+        queues = client.queues()
+    if name is not None:
+        names = [item.name for item in queues]
+        if name not in names:
+            text = f"no queue {name!r} that you may use: there are {', '.join(names)}"
+            raise CliError(text, ExitCode.NOT_FOUND)
+        queues = [item for item in queues if item.name == name]
+    _show(settings, queues, many=name is None)
 
 
-@queue.command("show", short_help="Show everything about a job.")
-@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
+def _rules() -> str:
+    """All policies and placements (\\b: click keeps the lines)."""
+    from vgpud.core.placement import registry as placements
+    from vgpud.core.policy import registry as policies
+
+    def table(title: str, names: dict[str, str]) -> str:
+        return "\n".join([f"\b\n{title}:", *(f"{name:<10}  {line}" for name, line in names.items())])
+
+    return table("Policies", policies.NAMES) + "\n\n" + table("Placements", placements.NAMES)
+
+
+@queue.command("set", short_help="Create or change a queue.", epilog=_rules())
+@click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
+@click.option(
+    "--guarantee", type=OrDefault(Gpus()), metavar="GPUS", help="Guaranteed GPUs, reclaimed by preemption (default: 0)."
+)
+@click.option("--limit", type=OrDefault(Gpus()), metavar="GPUS", help="Hard limit in GPUs (default: none).")
+@click.option(
+    "--weight",
+    type=OrDefault(Whole(1, 10_000)),
+    metavar="N",
+    help="Share of capacity beyond the guarantees (default: 1).",
+)
+@click.option("--policy", metavar="POLICY", help="Order of jobs: fifo, '2d-las(3250,7200)', ...")
+@click.option("--placement", metavar="RULE", help="Choice of devices: best-fit, fgd, 'colocate(120,2)', ...")
+@click.option("--parent", metavar="QUEUE", shell_complete=complete_queue, help="Parent queue (default: none).")
+@click.option(
+    "--min-run", type=OrDefault(Span(zero=True)), metavar="TIME", help="No job is preempted earlier (default: 60s)."
+)
+@click.option(
+    "--elastic-wait",
+    type=OrDefault(Span(zero=True)),
+    metavar="TIME",
+    help="Elastic jobs shrink for a job that has waited longer (default: 30s).",
+)
+@click.option(
+    "--elastic-idle",
+    type=OrDefault(Span(zero=True)),
+    metavar="TIME",
+    help="Elastic jobs grow when nothing has changed for this long (default: 60s).",
+)
+@click.option(
+    "--elastic-eager/--no-elastic-eager",
+    default=None,
+    help="Elastic jobs take all they can use before jobs behind them start; otherwise those start first.",
+)
+@click.option("--cpus", type=OrDefault(Cpus()), metavar="N", help="Limit of processors (default: none).")
+@click.option("--ram", type=OrDefault(Bytes()), metavar="SIZE", help="Limit of the host's memory (default: none).")
+@click.option("--strict/--no-strict", default=None, help="The first job that does not fit keeps the others waiting.")
+@click.option("--backfill/--no-backfill", default=None, help="With --strict: jobs that end in time may overtake it.")
+@click.option("--spread/--pack", default=None, help="Spread jobs over many devices, or pack them (default: pack).")
+@click.option(
+    "--member", "members", type=Member(), multiple=True, metavar="WHO", help=f"Only for these users: {_MEMBER}."
+)
+@cluster_option.with_run_dir("A queue over a Slurm cluster: says which file to change")
 @pass_settings
-def show(settings: Settings, job_id: int) -> None:
-    """Show everything about JOB: its request, why it waits or where it runs, and its usage."""
-    from vgpud.cli.common import tables
+def set_(settings: Settings, /, name: str, run_dir: Path | None, over_cluster: bool, **option_values: Any) -> None:
+    """Create QUEUE, or change it while its jobs wait and run; other values stay.
+
+    \b
+    vgpu queue set vision --guarantee 2 --limit 4 --weight 3 --member @vision
+    vgpu queue set vision-ann --parent vision --limit 1 --member ann
+    vgpu queue set vision --policy '2d-las(3250,7200)' --min-run 5m
+    vgpu queue set vision --limit default                as if --limit had never been given
+
+    "default" resets any value. A queue is the default queue of its members, and only they may use it; all users may
+    use a queue without members.
+    """
+    _check_over_cluster(run_dir)
+    asked = {key: value for key, value in option_values.items() if value not in (None, ())}
+    if not asked:
+        raise click.UsageError("specify a value: for example --limit 4")
+    low, high = asked.get("guarantee", DEFAULT), asked.get("limit", DEFAULT)
+    if DEFAULT not in (low, high) and low > high:
+        text = f"--guarantee {format_gpus(low)} is more than --limit {format_gpus(high)}"
+        raise click.UsageError(f"{text}: lower --guarantee or raise --limit")
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.cli.common.output import dump, print_lines
-    from vgpud.cli.jobs import tables as job_tables
-    from vgpud.cli.jobs.views import job_view
 
     with JobClient(settings) as client:
-        found = client.job(job_id)
-        row = job_view(found, client.find_simulated_indices())
-    if settings.output == "table":
-        print_lines(job_tables.job_lines(row, tables.now_utc()), job_tables.FURTHER)
-    elif settings.output == "name":
-        print(job_id)
-    else:
-        dump(settings, {"job": {**row, "environment": dict(sorted(found.spec.environment.items()))}})
+        _show(settings, [client.set_queue(_message(name, asked), [_FIELDS[key] for key in asked])], many=False)
 
 
-def each_job(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], object], done: str) -> None:
-    """Acts on each job; a refusal is printed and does not stop the rest; the first one is the exit code."""
+def _check_over_cluster(run_dir: Path | None) -> None:
+    """Queues over a cluster are in a file. Raises UsageError that names it."""
+    if cluster_option.check({}):
+        from vgpud.cli.cluster import listing
+
+        raise click.UsageError(listing.how_to_set_queues(run_dir))
+
+
+def _message(name: str, option_values: dict[str, Any]) -> pb.Queue:
+    """The fields with a value; fields that are reset to their default are left out."""
+    from google.protobuf.duration_pb2 import Duration
+
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
+
+    queue = pb.Queue(name=name)
+    for key, value in option_values.items():
+        if value == DEFAULT or value == (DEFAULT,):
+            continue
+        if key == "members":
+            queue.members.extend(value)
+        elif key in _SPANS:
+            getattr(queue, key).CopyFrom(Duration(seconds=value // 10**9, nanos=value % 10**9))
+        else:
+            setattr(queue, _FIELDS[key], value)
+    return queue
+
+
+@queue.command("rm", short_help="Remove empty queues.")
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...", shell_complete=complete_queue)
+@cluster_option.with_run_dir("A queue over a Slurm cluster: says which file to change")
+@pass_settings
+def rm(settings: Settings, names: tuple[str, ...], run_dir: Path | None, over_cluster: bool) -> None:
+    """Remove queues that no job, slice or other queue is in."""
+    _check_over_cluster(run_dir)
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import say
 
-    refusal: CliError | None = None
     with JobClient(settings) as client:
-        for job_id in _track_jobs(settings, job_ids):
-            try:
-                act(client, job_id)
-                if len(job_ids) <= _MANY:
-                    say(f"job {job_id} {done}")
-            except CliError as error:
-                if len(job_ids) == 1 or error.exit_code == ExitCode.UNREACHABLE:
-                    raise
-                say(error.message)
-                refusal = refusal or error
-    if refusal:
-        raise CliError("some jobs were refused: see above", ExitCode(refusal.exit_code))
-
-
-def _track_jobs(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
-    if len(job_ids) <= _MANY or not sys.stderr.isatty():
-        yield from job_ids
-        return
-    from rich.progress import track
-
-    from vgpud.cli.common.output import console
-
-    yield from track(job_ids, "jobs", console=console(settings, stderr=True), transient=True)
-
-
-@queue.command("cancel", short_help="End running jobs, remove waiting ones.")
-@job_ids_argument
-@click.option("--array", is_flag=True, help="All jobs of the arrays whose first jobs these are.")
-@click.pass_context
-@pass_settings
-def cancel(settings: Settings, ctx: click.Context, /, job_ids: tuple[int, ...], array: bool) -> None:
-    """End running jobs with all their processes, and remove waiting ones from the queue."""
-    job_ids = ctx.meta[_FIRSTS] if array else job_ids
-    each_job(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
-
-
-@queue.command("hold", short_help="Keep waiting jobs from starting.")
-@job_ids_argument
-@pass_settings
-def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """Keep waiting jobs from starting until they are released."""
-    each_job(settings, job_ids, lambda client, job_id: client.hold(job_id), "held")
-
-
-@queue.command("release", short_help="Let held jobs start.")
-@job_ids_argument
-@pass_settings
-def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """Let held jobs start as soon as enough capacity is free."""
-    each_job(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
-
-
-@queue.command("requeue", short_help="Restart running jobs from the beginning.")
-@job_ids_argument
-@pass_settings
-def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """End running jobs and queue them again: they start from the beginning, with their old place in the queue.
-
-    A job that has ended cannot be requeued, because its environment was deleted at its end: submit it again.
-    """
-    each_job(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
-
-
-@queue.command("logs", short_help="Show a job's output.")
-@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
-@click.option("-f", "--follow", is_flag=True, help="Follow the output until the job has ended.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N lines.")
-@click.option(
-    "--member", type=click.IntRange(min=0), default=0, metavar="N", help="Output of this member of a gang, from 0."
-)
-@pass_settings
-def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, member: int) -> None:
-    """Show the output of JOB, if you may read its file; -f follows it, also when the job is started again."""
-    from vgpud.cli.jobs.wait import show_log
-
-    show_log(settings, job_id, follow, lines, member)
-
-
-@queue.command("attach", cls=RunningCommand, short_help="Join the terminal of a job of `vgpu submit --pty`.")
-@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
-@click.option("--as-admin", is_flag=True, help="Join another user's terminal (admins only); it is an event of the job.")
-@detach_keys_option
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but the job's output.")
-@pass_settings
-def attach(settings: Settings, job_id: int, as_admin: bool, detach_keys: bytes, quiet: bool) -> int:
-    """Join the terminal of JOB, waiting for its start if need be; whoever had joined it before leaves it.
-
-    Ctrl-\\ d, or a closed window, leaves the job running. Exits with the job's code when it ends, with 0 when it was
-    left; 125 means that vgpu itself failed. Joining continues across a restart of the daemon.
-    """
-    from vgpud.cli.jobs.attach import Options
-    from vgpud.cli.jobs.attach import attach as join
-
-    check_terminal()
-    return join(settings, job_id, Options(detach_keys, as_admin=as_admin, quiet=quiet))
-
-
-@queue.command("wait", cls=RunningCommand, short_help="Wait until jobs have ended.")
-@job_ids_argument
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
-@pass_settings
-def wait(settings: Settings, job_ids: tuple[int, ...], quiet: bool) -> int:
-    """Wait until all JOBs have ended, and exit with the greatest of their codes.
-
-    A job without a code of its own gives 124 if it reached its time limit and 130 if it was cancelled; 125 means that
-    vgpu itself failed. Waiting continues across a restart of the daemon. Ctrl-C leaves the jobs alone.
-    """
-    from vgpud.cli.jobs.wait import wait_for
-
-    return wait_for(settings, job_ids, quiet)
-
-
-@queue.command("top", short_help="Watch the queue live.")
-@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between updates.")
-@click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after this many updates.")
-@pass_settings
-def top(settings: Settings, interval: float, count: int | None) -> None:
-    """Watch queues and jobs live; end with Ctrl-C. Into a pipe, each update is printed below the last."""
-    from vgpud.cli.jobs.top import watch
-
-    with suppress(KeyboardInterrupt):  # the way to end it
-        watch(settings, _samples(settings, interval, count), count)
-
-
-def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[dict[str, Any] | str]:
-    """A view of queues and jobs per interval; while the daemon is away, the problem as a message."""
-    from vgpud.cli.common.job_client import JobClient
-    from vgpud.cli.jobs.views import queue_view
-
-    number = 0
-    while True:
-        try:
-            with JobClient(settings) as client:
-                while True:
-                    yield {"queues": [queue_view(q) for q in client.queues()], "jobs": _views(client, client.jobs())}
-                    number += 1
-                    if number == count:
-                        return
-                    time.sleep(interval_s)
-        except CliError as error:
-            if not number or error.exit_code != ExitCode.UNREACHABLE:
-                raise
-            yield error.message
-        time.sleep(interval_s)
+        for name in names:
+            client.delete_queue(name)
+            say(f"queue {name} removed")

@@ -1,4 +1,4 @@
-"""`vgpu simulate --replay FILE`: a recorded queue decided again, of a daemon or of `vgpu cluster run`."""
+"""`vgpu whatif --replay FILE`: a recorded queue decided again, of a daemon or of `vgpu cluster run`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, global_names
+from vgpud.errors import CliError
 
 #: steps that differ: so many are named one by one
 NAMED_MAX = 20
@@ -18,10 +18,10 @@ _FAULTS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, A
 
 def show(settings: Settings, path: Path) -> None:
     """Prints whether the commands are the same. Raises CliError where they are not, TraceError, UsageError."""
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit, say
     from vgpud.simulate import replay
     from vgpud.simulate.trace import TraceError
+    from vgpud.view.fit import Grid
 
     _check_alone()
     try:

@@ -12,10 +12,10 @@ from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.times import Begin, Span
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.cli.common.views import View
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
+    from vgpud.view.fit import Grid
+    from vgpud.view.slices import View
 
 
 @click.group("reserve", cls=LazyGroup, short_help="Reserve devices for a queue, or for maintenance.")
@@ -67,7 +67,7 @@ def create(
     import time
 
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     end_ns = end if span_ns is None else (begin or time.time_ns()) + span_ns
     if begin is not None and end_ns is not None and end_ns <= begin:
@@ -106,7 +106,7 @@ def rm(settings: Settings, names: tuple[str, ...]) -> None:
 
 def _show(settings: Settings, client: JobClient, reservations: Sequence[pb.Reservation]) -> None:
     from vgpud.cli.common.output import emit
-    from vgpud.cli.common.tables import device_label
+    from vgpud.view.slice_tables import device_label
 
     labels = {device.uuid: device_label(device.index, device.simulated) for device in client.devices()}
     rows: list[View] = [
@@ -125,8 +125,8 @@ def _show(settings: Settings, client: JobClient, reservations: Sequence[pb.Reser
 
 
 def _grid(rows: Sequence[View], labels: dict[str, str]) -> Grid:
-    from vgpud.cli.common.fit import Grid
-    from vgpud.cli.common.tables import parse_time
+    from vgpud.view.fit import Grid
+    from vgpud.view.slice_tables import parse_time
 
     titles = ("RESERVATION", "DEVICES", "BEGIN", "END", "QUEUE", "REASON")
     grid = Grid(titles, first_to_go=("QUEUE",), own_line_columns=("REASON",))

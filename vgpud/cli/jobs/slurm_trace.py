@@ -1,4 +1,4 @@
-"""`vgpu simulate --from-slurm`: the jobs that Slurm has accounted, from sacct itself or from a file with its output."""
+"""`vgpu whatif --from-slurm`: the jobs that Slurm has accounted, from sacct itself or from a file with its output."""
 
 from __future__ import annotations
 

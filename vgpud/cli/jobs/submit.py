@@ -13,7 +13,7 @@ import click
 
 from vgpud.cli.common import cluster_option
 from vgpud.cli.common.completions import complete_job, complete_queue
-from vgpud.cli.common.exits import CliError, failures_are_125
+from vgpud.cli.common.exits import failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number, Whole
 from vgpud.cli.common.slice_options import build_spec, spec_options
@@ -23,11 +23,12 @@ from vgpud.cli.jobs.detach_keys import check_pty, detach_keys_option
 from vgpud.cli.jobs.notify_options import fill_notification, notify_options
 from vgpud.cli.jobs.predicted_options import fill, predict_options
 from vgpud.cli.jobs.quantities import Array, Cpus, JobIds, RequestId, Variable, jobs_text
-from vgpud.errors import ExitCode
+from vgpud.client.arrays import set_array
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.job_client import JobClient
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: variables that --no-env keeps
 _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR")
@@ -45,9 +46,28 @@ class SubmitCommand(VgpuCommand):
             return super().invoke(ctx)
 
 
+#: title in `vgpu submit --help` -> names of its options' parameters
+_SECTIONS = {
+    "Size": (
+        *("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "gang", "cpus", "ram", "devices", "spread"),
+        *("service_class", "weight", "skew"),
+    ),
+    "Order and time": (
+        *("queue", "priority", "time_limit", "begin", "expected", "hold", "after", "after_any", "array", "retries"),
+        "no_preempt",
+    ),
+    "What runs, and where": ("image", "directory", "log", "env", "no_env", "name", "pty", "detach_keys"),
+    "Elastic jobs": ("workers", "heuristic", "utility", "batch", "batch_max"),
+    "Sizes that are predicted": ("predict", "optimizer", "precision", "dims", "predictor"),
+    "Notifications": ("notify", "notify_mail", "notify_webhook", "notify_command"),
+    "Over a Slurm cluster": ("over_cluster", "run_dir", "partition", "gpu_model", "model", "dry_run"),
+}
+
+
 @click.command(
     "submit",
     cls=SubmitCommand,
+    sections=_SECTIONS,
     short_help="Queue a job; it starts when enough capacity is free.",
     context_settings={"allow_interspersed_args": False},
 )
@@ -104,7 +124,7 @@ class SubmitCommand(VgpuCommand):
     metavar="1-8",
     help="One job for each index, its VGPU_ARRAY_INDEX: 1-8; 1,3,5; 0-9:2 (every second); 1-10%2 (two at once).",
 )
-@click.option("--hold", is_flag=True, help="Wait for `vgpu queue release`.")
+@click.option("--hold", is_flag=True, help="Wait for `vgpu job release`.")
 @click.option("--image", metavar="IMAGE", help="Run in a container of this image, with --env's variables.")
 @click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Working directory (default: this one).")
 @click.option("--log", metavar="PATH", help="Output file; %j: the job's number, %a: its index (default: vgpu-%j.log).")
@@ -117,7 +137,12 @@ class SubmitCommand(VgpuCommand):
 )
 @click.option("--no-env", is_flag=True, help="Pass on only HOME, PATH, LANG and the like of your environment.")
 @notify_options
-@click.option("--skew", type=Number(0, 1), metavar="0..1", help="Part of the largest tensor in a gang's traffic.")
+@click.option(
+    "--skew",
+    type=Number(0, 1),
+    metavar="0..1",
+    help="Fraction of a gang's traffic that the largest tensor makes up (placement tiresias).",
+)
 @click.option("--no-preempt", is_flag=True, help="Never preempt the job.")
 @click.option(
     "--request-id",
@@ -163,7 +188,7 @@ def submit(
     whether the job was queued, the exit code is 3 or 7 (125 with --wait), and the ID is printed: repeat the command
     with --request-id ID.
 
-    `vgpu queue ls` shows jobs and why they wait, `vgpu queue logs -f JOB` their output, `vgpu queue cancel JOB` ends
+    `vgpu job ls` shows jobs and why they wait, `vgpu job logs -f JOB` their output, `vgpu job cancel JOB` ends
     one. docs/queue.md describes the job file.
     """
     from_file = ctx.meta.get(job_file.META, {})
@@ -218,7 +243,7 @@ def _spec(
     """The API's message, except the devices. `remote`: for a daemon of another machine."""
     from google.protobuf.duration_pb2 import Duration
 
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
     share = {name: option_values.get(name) for name in _SHARE} | {"gpus": elastic_options.least_gpus(option_values)}
     spec = pb.JobSpec(slice=build_spec(share), members=option_values["gang"] or 1, umask=_umask())
@@ -255,18 +280,6 @@ def _spec(
     for name, value in _texts({**inherited, **named}).items():
         spec.environment[name] = value
     return spec
-
-
-def set_array(spec: pb.JobSpec, indices: Sequence[int], limit: int) -> None:
-    """An array of these indices, `limit` of them at once (0: all).
-
-    Consecutive indices from 1 on are given as first and last, as older daemons take them.
-    """
-    spec.array_limit = limit
-    if indices and indices[0] and indices[-1] - indices[0] == len(indices) - 1:
-        spec.array_first, spec.array_last = indices[0], indices[-1]
-    else:
-        spec.array_indices.extend(indices)
 
 
 _SHARE = ("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
@@ -336,21 +349,21 @@ def _fetch_state(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
 def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
     """Prints the number on stdout (of an array: the first and the last), and the job's state on stderr."""
     from vgpud.cli.common.output import dump, say
-    from vgpud.cli.jobs import tables, views
+    from vgpud.view import job_tables, jobs
 
     if settings.output == "name":
         print("\n".join(map(str, ids)), flush=True)
         return
     if settings.output != "table":
         if not wait:  # with --wait there is one document, at the end
-            found = _fetch_state(lambda: views.job_view(client.job(ids[0]), client.find_simulated_indices()))
+            found = _fetch_state(lambda: jobs.job_view(client.job(ids[0]), client.find_simulated_indices()))
             dump(settings, {"job_ids": list(ids), "job": found})
         return
     print(jobs_text(ids), flush=True)
-    job = _fetch_state(lambda: views.job_view(client.job(ids[0]), frozenset()))
-    if job is None or quiet or (wait and job["state"] in views.ENDED):
+    job = _fetch_state(lambda: jobs.job_view(client.job(ids[0]), frozenset()))
+    if job is None or quiet or (wait and job["state"] in jobs.ENDED):
         return
     if len(ids) > 1:
-        say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel {jobs_text(ids)}` would end all")
-    text = f"job {ids[0]} ({tables.name_label(job)}) {tables.state_words(job['state'], job['reason'])}"
+        say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu job cancel {jobs_text(ids)}` would end all")
+    text = f"job {ids[0]} ({job_tables.name_label(job)}) {job_tables.state_words(job['state'], job['reason'])}"
     say(text if job["reason"] else f"{text}, its output goes to {job['log']}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from vgpud.cli.common.cluster_option import with_run_dir
-from vgpud.cli.jobs.quantities import format_array
+from vgpud.client.arrays import format_array
 
 if TYPE_CHECKING:
     from vgpud.cluster.shell.sbatch import Submission
@@ -97,7 +97,7 @@ def _options(option_values: Mapping[str, Any], exported_names: Sequence[str]) ->
     """Of sbatch. --vgpu-max and the like are the plugin's of integrations/slurm. exported_names: with --no-env."""
     from vgpud.cluster.shell.sbatch import FLAG
     from vgpud.core.units import format_gpus
-    from vgpud.slurm.words import span_text
+    from vgpud.slurm.comment import span_text
 
     after = ":".join(map(str, option_values["after"] or ()))
     whether = "afterany" if option_values["after_any"] else "afterok"

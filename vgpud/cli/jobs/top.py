@@ -1,4 +1,4 @@
-"""The screen of `vgpu queue top`: a line per queue, then the jobs, running ones first, as many as fit."""
+"""The screen of `vgpu job top`: a line per queue, then the jobs, running ones first, as many as fit."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vgpud.cli.common import figures, tables
-from vgpud.cli.common.fit import Grid, Line, lines_of, wrap_text
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import blocks_unknown, console, dump, print_grid, say, to_rich
-from vgpud.cli.common.text import plain
-from vgpud.cli.common.views import View
-from vgpud.cli.jobs import tables as job_tables
 from vgpud.core.units import format_gpus
+from vgpud.view import figures, job_tables, slice_tables
+from vgpud.view.fit import Grid, Line, lines_of, wrap_text
+from vgpud.view.slices import View
+from vgpud.view.text import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -39,7 +38,7 @@ def watch(settings: Settings, samples: Iterator[Sample | str], count: int | None
             print(" ".join(str(job["job_id"]) for job in sample["jobs"]), flush=True)
         elif settings.output == "table":
             print_grid(settings, queues_grid(sample["queues"], ascii_only=True))
-            print_grid(settings, job_tables.jobs_grid(_sort_jobs(sample["jobs"]), tables.now_utc()))
+            print_grid(settings, job_tables.jobs_grid(_sort_jobs(sample["jobs"]), slice_tables.now_utc()))
             sys.stdout.flush()
         else:
             dump(settings, sample, line=True)
@@ -85,7 +84,7 @@ def frame(terminal: Console, sample: Sample, at: str, problem: str = "") -> Rend
     shown, lines = _fitting(jobs, width, left)
     parts += [Text(""), *to_rich(lines)]
     if len(jobs) > shown:
-        parts.append(Text(f"and {len(jobs) - shown} more: `vgpu queue ls`"))
+        parts.append(Text(f"and {len(jobs) - shown} more: `vgpu job ls`"))
     return Group(*parts)
 
 
@@ -93,7 +92,7 @@ def _fitting(jobs: Sequence[View], width: int, height: int) -> tuple[int, list[L
     """How many jobs have all their lines within this height, at least one; and these lines, the titles first."""
     count = min(len(jobs), height)
     while True:
-        lines = lines_of(job_tables.jobs_grid(jobs[:count], tables.now_utc()), True, width)
+        lines = lines_of(job_tables.jobs_grid(jobs[:count], slice_tables.now_utc()), True, width)
         if len(lines) <= height + 1 or count <= 1:
             return count, lines
         count = max(1, min(count - 1, count * height // len(lines)))

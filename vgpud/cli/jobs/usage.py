@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,10 @@ import click
 from vgpud.cli.common import cluster_option, filters
 from vgpud.cli.common.options import FORMATS, Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.times import When
+from vgpud.view.usage_csv import POD_COLUMNS, csv_rows
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.views import View
-
-#: columns that the simulator reads (`vgpu simulate --trace`), and the GPU time
-_JOB_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "started_s", "ended_s", "gpus_milli", "members", "duration_s")
-_SUM_COLUMNS = ("queue", "uid", "jobs")
-_POD_COLUMNS = ("namespace", "pod")
-_AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
+    from vgpud.view.slices import View
 
 
 @click.command("usage", cls=VgpuCommand, short_help="Show GPU time asked for, granted and used.")
@@ -60,7 +55,7 @@ def usage(
     GRANTED   GPUs of the job x the time that it had them
     USED      device time, as the arbiters counted it
 
-    `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`, and so it is with --cluster, where GPU time used is
+    `vgpu usage --since 30d -o csv` is a trace for `vgpu whatif`, and so it is with --cluster, where GPU time used is
     not known: the nodes count it. Its lines without a job are slices of containers and of `vgpu run`, which the
     simulator passes over.
 
@@ -74,7 +69,7 @@ def usage(
     if states and by != "job":
         raise click.UsageError("--state is for single jobs: add --by job")
     if cluster_option.check({}, only=("state_dir",)):
-        if by in _POD_COLUMNS:
+        if by in POD_COLUMNS:
             raise click.UsageError(f"--by {by} is for claims of Kubernetes, and --cluster for jobs of Slurm: drop one")
         from vgpud.cli.cluster import usage as ended
 
@@ -82,17 +77,17 @@ def usage(
         return
     from vgpud.cli.common.job_client import JobClient
     from vgpud.cli.common.output import emit
-    from vgpud.cli.jobs import tables, views
+    from vgpud.view import job_tables, jobs
 
     with JobClient(settings) as client:
         found = client.usage(since, until, by, uid)
-    rows = [views.usage_view(row) for row in found if not states or row.state in states]
+    rows = [jobs.usage_view(row) for row in found if not states or row.state in states]
     if settings.output == "csv":
         _csv(rows, by, settings.headers)
         return
     key = {"job": "job_id", "user": "uid"}.get(by, by)
     names = [row.get(key) or row.get("slice") for row in rows]
-    emit(settings, {"by": by, "usage": rows}, names, lambda: tables.usage_grid(rows, by))
+    emit(settings, {"by": by, "usage": rows}, names, lambda: job_tables.usage_grid(rows, by))
 
 
 def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
@@ -100,28 +95,3 @@ def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
     if not headers:
         next(lines)
     csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
-
-
-def csv_rows(rows: Sequence[View], by: str) -> Iterator[Sequence[object]]:
-    """The header and the lines of a report. Slices that are no jobs' (of containers, of `vgpu run`) have a state of
-    their own and no number: `vgpu simulate` passes over them, since they were not queued."""
-    sums = _POD_COLUMNS if by in _POD_COLUMNS else _SUM_COLUMNS
-    columns = (*_JOB_COLUMNS, "state", *_AMOUNTS, "slice") if by == "job" else (*sums, *_AMOUNTS)
-    yield columns
-    for row in rows:
-        of_slice = {"state": "slice"} if by == "job" and "job_id" not in row else {}
-        flat = {**row, **_seconds(row), **of_slice}
-        yield ["" if flat.get(name) is None else flat[name] for name in columns]
-
-
-def _seconds(row: View) -> View:
-    """The times of a job in seconds since 1970, if set."""
-    from vgpud.cli.common.tables import parse_time
-
-    found: View = {}
-    for name in ("submitted", "started", "ended"):
-        stamp = row.get(f"{name}_at")
-        found[f"{name}_s"] = f"{parse_time(stamp).timestamp():.6f}" if stamp else None
-    if "ran_ns" in row:
-        found["duration_s"] = f"{row['ran_ns'] / 1e9:.6f}"
-    return found

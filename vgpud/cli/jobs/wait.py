@@ -13,16 +13,15 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.output import console, dump, remark, say
-from vgpud.cli.jobs.tables import state_words
-from vgpud.cli.jobs.views import ENDED, exit_code, job_view
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
+from vgpud.view.job_tables import state_words
+from vgpud.view.jobs import ENDED, exit_code, job_view
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: intervals of reconnecting to the daemon, of reading a log, and of asking for its job's state
 AWAY_S, READ_S, ASK_S = 0.5, 0.1, 0.5
@@ -42,7 +41,7 @@ def leaving(job_ids: Sequence[int], tidy: Callable[[], object] = lambda: None) -
         who = f"job {job_ids[0]} continues" if len(job_ids) == 1 else f"{len(job_ids)} jobs continue"
         named = " ".join(map(str, job_ids[:_NAMED_MAX])) + (" ..." if len(job_ids) > _NAMED_MAX else "")
         sys.stderr.write("\n" if sys.stderr.isatty() else "")
-        say(f"{who}: `vgpu queue cancel {named}` would end {'it' if len(job_ids) == 1 else 'them'}")
+        say(f"{who}: `vgpu job cancel {named}` would end {'it' if len(job_ids) == 1 else 'them'}")
         sys.stderr.flush()
         os._exit(128 + signal.SIGINT)
 

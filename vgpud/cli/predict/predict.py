@@ -10,9 +10,9 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.predict.run import batch_option, look, model_options
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.fit import Grid
     from vgpud.predict.looked import Looked
     from vgpud.predict.model import Interval
+    from vgpud.view.fit import Grid
 
 #: the word that names a subcommand in the place of MODEL
 TRAIN = "train"
@@ -96,8 +96,8 @@ def _part(part: Interval | None, is_in_range: bool) -> dict[str, float] | None:
 
 def grid(result: Looked) -> Grid:
     """The three figures; none for a model out of range."""
-    from vgpud.cli.common.fit import Grid
     from vgpud.core.units import format_bytes
+    from vgpud.view.fit import Grid
 
     made = Grid(("WHAT", ">PREDICTED", ">FROM", ">TO", "BY"))
     for title, name in (("utilisation", "utilisation"), ("SM activity", "sm_activity")):

@@ -12,7 +12,7 @@ import click
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.fit import Grid
+    from vgpud.view.fit import Grid
 
 _WORDS = {"utilisation": "utilisation", "sm_activity": "SM activity", "memory_bytes": "memory"}
 
@@ -66,7 +66,7 @@ def train(settings: Settings, data: tuple[Path, ...], out: Path, note: str) -> N
 
 
 def _grid(document: Mapping[str, Any]) -> Grid:
-    from vgpud.cli.common.fit import Grid
+    from vgpud.view.fit import Grid
 
     grid = Grid(("PREDICTED", ">ROWS", "ERROR", "SHIPPED MODEL"), [])
     for each in document["errors"]:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings
 from vgpud.cli.common.quantities import AnyParam, Whole
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.predict.looked import Looked as Looked
@@ -95,7 +94,7 @@ def _device(settings: Settings, device_names: Collection[str] | None) -> str:
         with Client(settings) as client:
             there = client.devices()
     except CliError as error:
-        text = f"the daemon did not name its device ({error.format_message()}): give one with --gpu, as in --gpu h200"
+        text = f"the daemon did not name its device ({error.message}): give one with --gpu, as in --gpu h200"
         raise CliError(text, ExitCode.UNREACHABLE) from error
     meant = [one for one in there if not device_names or one.uuid in device_names or str(one.index) in device_names]
     names = sorted({device.name for device in meant})

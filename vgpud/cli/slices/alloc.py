@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Gpus
 from vgpud.cli.common.slice_options import build_spec, queue_option, spec_options
+from vgpud.errors import CliError
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 def _numbers(device: pb.SliceDevice) -> str:
     """A slice's share of one device, minimum to maximum."""
-    from vgpud.cli.common.tables import four_numbers, span
+    from vgpud.view.slice_tables import four_numbers, span
 
-    views = {name: getattr(device, name) for name in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")}
-    low, high, mem_low, mem_high = four_numbers(views)
+    slices = {name: getattr(device, name) for name in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")}
+    low, high, mem_low, mem_high = four_numbers(slices)
     return f"device {device.device_index}: SM time {span(low, high)}, memory {span(mem_low, mem_high)}"
 
 
@@ -41,9 +41,9 @@ def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **option_valu
     podman run --device $(vgpu alloc 0.35) IMAGE
     """
     spec = build_spec({"gpus": gpus, **option_values})
-    from vgpud.cli.common import views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import dump, say
+    from vgpud.view import slices
 
     with Client(settings) as client:
         item = client.create_slice(name, spec, ephemeral=True, owner_uid=client.own_uid, cdi_device=True, queue=queue)
@@ -56,5 +56,5 @@ def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **option_valu
                 numbers = "; ".join(_numbers(d) for d in item.devices)
                 say(f"slice {item.name} ({numbers}); use it once: podman run --device {item.cdi_device} IMAGE")
             return
-        view = views.slice_view(item, views.simulated_uuids(client.devices()))
+        view = slices.slice_view(item, slices.simulated_uuids(client.devices()))
         dump(settings, {"device": item.cdi_device, "slice": view})

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Gpus
 from vgpud.cli.common.slice_options import build_spec, spec_options
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.command("claim", cls=VgpuCommand, short_help="Print a Kubernetes ResourceClaim for a part of a GPU.")
@@ -51,8 +50,8 @@ def _default_name(gpus_milli: int) -> str:
 
 
 def _wish(spec: pb.SliceSpec, device_memory: int | None, settings: Settings) -> Any:
-    from vgpud.core.admit import parts_of
     from vgpud.core.model import BATCH, Denied, Policy, Spec
+    from vgpud.core.slices.capacity import parts_of
     from vgpud.core.units import MILLI_PER_DEVICE
     from vgpud.k8s.core.manifest import Wish
 

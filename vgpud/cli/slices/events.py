@@ -13,7 +13,7 @@ from vgpud.cli.common import filters
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.command("events", cls=VgpuCommand, short_help="Show what happened to slices, processes and devices.")
@@ -36,9 +36,9 @@ def events(
     since: int | None,
 ) -> None:
     """Show events: slices created and changed, processes attached and ended, refusals."""
-    from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
+    from vgpud.view import slice_tables, slices
 
     def is_selected(event: pb.Event) -> bool:
         if slice_name not in (None, event.slice) or uid not in (None, event.owner_uid):
@@ -46,14 +46,19 @@ def events(
         return event.kind.startswith(f"{kind}.") or kind in ("", event.kind)
 
     with Client(settings) as client:
-        label = tables.node_label(client.node()) if settings.output == "table" else ""
+        label = slice_tables.node_label(client.node()) if settings.output == "table" else ""
         past = client.events()
         after = max((event.sequence for event in past), default=0)
-        rows = [views.event_view(e) for e in past if is_selected(e) and filters.is_since(e.at, since)]
+        rows = [slices.event_view(e) for e in past if is_selected(e) and filters.is_since(e.at, since)]
         if last is not None:
             rows = rows[len(rows) - min(last, len(rows)) :]
         if not follow:
-            emit(settings, {"events": rows}, [row["sequence"] for row in rows], lambda: tables.events_grid(rows, label))
+            emit(
+                settings,
+                {"events": rows},
+                [row["sequence"] for row in rows],
+                lambda: slice_tables.events_grid(rows, label),
+            )
             return
         # A KeyboardInterrupt raised in one of grpc's callbacks can get lost; nothing here needs an orderly end.
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
@@ -61,20 +66,20 @@ def events(
             _line(settings, row, label)
         for event in client.watch_events(after):
             if is_selected(event):
-                _line(settings, views.event_view(event), label)
+                _line(settings, slices.event_view(event), label)
 
 
 def _line(settings: Settings, row: dict[str, object], label: str) -> None:
     """One event of a stream: a line of text, a line of json or a yaml document."""
-    from vgpud.cli.common import tables
-    from vgpud.cli.common.fit import INDENT_CELLS
     from vgpud.cli.common.output import dump, print_lines
-    from vgpud.cli.common.text import plain
+    from vgpud.view import slice_tables
+    from vgpud.view.fit import INDENT_CELLS
+    from vgpud.view.text import plain
 
     if settings.output in ("json", "yaml"):
         dump(settings, {"event": row}, line=True)
     elif settings.output == "name":
         print(row["sequence"], flush=True)
     else:
-        print_lines(["  ".join(plain(cell) for cell in tables.event_row(row, label)[1:])], " " * INDENT_CELLS)
+        print_lines(["  ".join(plain(cell) for cell in slice_tables.event_row(row, label)[1:])], " " * INDENT_CELLS)
         sys.stdout.flush()

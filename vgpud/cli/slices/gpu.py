@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpud.cli.common.completions import complete_device
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
-from vgpud.cli.common.times import Span, format_span
-from vgpud.errors import ExitCode
+from vgpud.cli.common.times import Span
+from vgpud.errors import CliError, ExitCode
+from vgpud.view.spans import format_span
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
@@ -30,13 +30,13 @@ def gpu() -> None:
 def gpu_ls(settings: Settings) -> None:
     """List the devices: utilisation, the sum of slices' minima, the rest that is free for further minima, and whether
     slices are placed there: OFFERED says why not, or which other programs use the device."""
-    from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
+    from vgpud.view import slice_tables, slices
 
     with Client(settings) as client:
-        rows = [views.device_view(d) for d in client.devices()]
-    emit(settings, {"devices": rows}, [row["uuid"] for row in rows], lambda: tables.devices_grid(rows))
+        rows = [slices.device_view(d) for d in client.devices()]
+    emit(settings, {"devices": rows}, [row["uuid"] for row in rows], lambda: slice_tables.devices_grid(rows))
 
 
 _GPU = click.argument("devices", nargs=-1, required=True, metavar="GPU...", shell_complete=complete_device)
@@ -91,15 +91,15 @@ def _wait_for_programs(client: Client, uuids: set[str], deadline_ns: int | None)
 
 def _still_there(client: Client, uuids: set[str]) -> list[str]:
     """A sentence for each slice with programs there."""
-    from vgpud.cli.common import tables, views
-    from vgpud.cli.common.users import user_name
+    from vgpud.view import slice_tables, slices
+    from vgpud.view.user_names import user_name
 
     lines = []
     for item in client.slices():
         on = sorted(device.device_index for device in item.devices if device.device_uuid in uuids)
         if not on or not item.processes:
             continue
-        holder = tables.holder_label(views.slice_view(item, frozenset()))
+        holder = slice_tables.holder_label(slices.slice_view(item, frozenset()))
         made_for = "" if holder == "-" else f" for {holder}"
         programs = f"{item.processes} program{'s' if item.processes > 1 else ''}"
         where = f"device{'s' if len(on) > 1 else ''} {', '.join(map(str, on))}"
@@ -115,7 +115,7 @@ def undrain(settings: Settings, devices: tuple[str, ...]) -> None:
     """Offer drained GPUs (index or UUID) again, whether an admin or a fault drained them. For admins."""
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
-    from vgpud.cli.common.tables import not_offered
+    from vgpud.view.slice_tables import not_offered
 
     with Client(settings) as client:
         for device in devices:

@@ -24,9 +24,10 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 @pass_settings
 def ps(settings: Settings, slice_name: str, uid: int | None, states: tuple[str, ...], since: int | None) -> None:
     """List the processes that use a slice, with the four limits on each device."""
-    from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import emit
+    from vgpud.view import slice_tables
+    from vgpud.view import slices as views
 
     with Client(settings) as client:
         slices = [client.get_slice(slice_name)] if slice_name else client.slices()
@@ -40,5 +41,5 @@ def ps(settings: Settings, slice_name: str, uid: int | None, states: tuple[str, 
         settings,
         {"processes": rows},
         [row["pid"] for row in rows],
-        lambda: tables.processes_grid(rows, limits, tables.now_utc()),
+        lambda: slice_tables.processes_grid(rows, limits, slice_tables.now_utc()),
     )

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.common.completions import complete_slice
-from vgpud.cli.common.exits import CliError, failures_are_125
+from vgpud.cli.common.exits import failures_are_125
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.slice_options import build_spec, queue_option, spec_options
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: for a daemon that is being started
 _START_S = 3.0
@@ -94,10 +94,10 @@ def _slice(
     settings: Settings, name: str, spec: pb.SliceSpec | None, queue: str
 ) -> Iterator[tuple[pb.Node, pb.Slice, frozenset[str]]]:
     """The node, the slice (created from a spec, and then removed at the end), the simulated devices' UUIDs."""
-    from vgpud.cli.common import views
+    from vgpud.view import slices
 
     with _connect_client(settings) as (client, node):
-        simulated = views.simulated_uuids(client.devices())
+        simulated = slices.simulated_uuids(client.devices())
         if spec is None:
             item = client.get_slice(name)
             _check_owner(item)
@@ -134,7 +134,7 @@ def _check_owner(item: pb.Slice) -> None:
     """Raises early the refusal that the attach would get."""
     uid = os.getuid()
     if item.owner_uid not in (-1, uid) and uid != 0:
-        from vgpud.cli.common.users import user_name
+        from vgpud.view.user_names import user_name
 
         owner = user_name(item.owner_uid)
         raise CliError(
@@ -175,7 +175,7 @@ def _run_in(
     from contextlib import nullcontext
 
     from vgpud.cli.common import child_process
-    from vgpud.cli.common.hold_slice import Holder
+    from vgpud.client.held_slice import Holder
     from vgpud.libraries import environment
 
     is_simulated = any(d.device_uuid in simulated_device_uuids for d in item.devices)
@@ -212,10 +212,10 @@ def _looker(pid: int, item: pb.Slice, sim_dir: str) -> Callable[[], None]:
 
 
 def _announce(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> None:
-    from vgpud.cli.common import tables, views
     from vgpud.cli.common.output import say
+    from vgpud.view import slice_tables, slices
 
-    for device in views.slice_view(item, simulated_device_uuids)["devices"]:
-        low, high, mem_min, mem_max = tables.four_numbers(device)
-        label = tables.device_label(device["device_index"], device["simulated"])
+    for device in slices.slice_view(item, simulated_device_uuids)["devices"]:
+        low, high, mem_min, mem_max = slice_tables.four_numbers(device)
+        label = slice_tables.device_label(device["device_index"], device["simulated"])
         say(f"slice {item.name} device {label}: SM time min {low} max {high}, memory min {mem_min} max {mem_max}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 
-from vgpud.cli.common import figures, tables
-from vgpud.cli.common.text import plain
-from vgpud.cli.common.users import user_name
-from vgpud.cli.common.views import View
 from vgpud.cli.slices.top_frame import REGIMES
 from vgpud.core.units import format_bytes
+from vgpud.view import figures, slice_tables
+from vgpud.view.slices import View
+from vgpud.view.text import plain
+from vgpud.view.user_names import user_name
 
 NO_PROGRAM = "- (no program)"
 #: meanings of a gate's states
@@ -55,10 +55,10 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
     pairs = [
         (
             "created",
-            f"{tables.age(item['created_at'], now)} ago for {user_name(item['owner_uid'])}, ends {ends}",
+            f"{slice_tables.age(item['created_at'], now)} ago for {user_name(item['owner_uid'])}, ends {ends}",
         ),
         ("class", f"{item['class']}, priority {item['priority']}, weight {item['weight'] or 'by the minimum'}"),
-        ("queue", item["queue"] + (f", for job {tables.job_label(item)}" if item["job_id"] else "")),
+        ("queue", item["queue"] + (f", for job {slice_tables.job_label(item)}" if item["job_id"] else "")),
         ("programs", str(item["processes"])),
     ]
     if claim:
@@ -76,7 +76,7 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
 
 
 def _limits(device: View) -> Pairs:
-    low, high, mem_min, mem_max = tables.four_numbers(device)
+    low, high, mem_min, mem_max = slice_tables.four_numbers(device)
     used, peak = format_bytes(device["mem_used_bytes"]), format_bytes(device["mem_peak_bytes"])
     memory = f"{used} in use of {mem_max} (guaranteed {mem_min}), peak {peak}, {device['mem_denied']} refused"
     pairs = [("SM time", f"minimum {low}, maximum {high}"), ("memory", memory)]
@@ -101,8 +101,8 @@ def _describe_usage(device: View) -> Pairs:
     return [
         ("shared", shared),
         ("gate", GATES.get(device["gate"], str(device["gate"]))),
-        ("due now", tables.percent(device["entitlement_milli"] / 1000) if device["gate"] else NO_PROGRAM),
-        ("got", ", ".join(f"{tables.percent(device[name])} in {span}" for span, name in spans)),
+        ("due now", slice_tables.percent(device["entitlement_milli"] / 1000) if device["gate"] else NO_PROGRAM),
+        ("got", ", ".join(f"{slice_tables.percent(device[name])} in {span}" for span, name in spans)),
         ("balance", figures.short_time(abs(lag_ns)) + whose if device["gate"] else NO_PROGRAM),
         ("device time", f"{_seconds(charged_ns)}, of which {borrowed}"),
         ("launches", str(device["launches"])),
@@ -114,7 +114,7 @@ def _seconds(span_ns: int) -> str:
 
 
 def _part(part: int, total: int) -> str:
-    return f" ({tables.percent(part / total)})" if total else ""
+    return f" ({slice_tables.percent(part / total)})" if total else ""
 
 
 def _turns(device: View) -> Pairs:

@@ -15,7 +15,7 @@ from vgpud.cli.common.users import Owner
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")
@@ -24,13 +24,13 @@ def slice_group() -> None:
 
 
 def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool) -> None:
-    from vgpud.cli.common import tables, views
     from vgpud.cli.common.output import emit
+    from vgpud.view import slice_tables, slices
 
-    simulated = views.simulated_uuids(client.devices())
-    rows = [views.slice_view(item, simulated) for item in items]
+    simulated = slices.simulated_uuids(client.devices())
+    rows = [slices.slice_view(item, simulated) for item in items]
     data: dict[str, Any] = {"slices": rows} if many else {"slice": rows[0]}
-    emit(settings, data, [row["name"] for row in rows], lambda: tables.slices_grid(rows, tables.now_utc()))
+    emit(settings, data, [row["name"] for row in rows], lambda: slice_tables.slices_grid(rows, slice_tables.now_utc()))
 
 
 @slice_group.command("create", short_help="Create a slice that stays until it is removed.")
@@ -101,12 +101,12 @@ def show(settings: Settings, name: str) -> None:
         if settings.output != "table":
             _show(settings, client, [item], many=False)
             return
-        from vgpud.cli.common import tables, views
         from vgpud.cli.common.output import blocks_unknown, console, print_lines
         from vgpud.cli.slices import show
+        from vgpud.view import slice_tables, slices
 
-        view = views.slice_view(item, views.simulated_uuids(client.devices()))
-        print_lines(show.slice_lines(view, tables.now_utc(), blocks_unknown(console(settings))), show.FURTHER)
+        view = slices.slice_view(item, slices.simulated_uuids(client.devices()))
+        print_lines(show.slice_lines(view, slice_tables.now_utc(), blocks_unknown(console(settings))), show.FURTHER)
 
 
 @slice_group.command("set", short_help="Change a slice while its programs run.")
@@ -196,9 +196,6 @@ def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> Non
         for name in names:
             client.resume_slice(name, deadline_s)
             say(f"slice {name} resumed")
-
-
-slice_group.add_command(resume, "restore")
 
 
 def _suspend(settings: Settings, names: tuple[str, ...], *, evict: bool, deadline_s: float) -> None:

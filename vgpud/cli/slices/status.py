@@ -11,9 +11,10 @@ from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 @pass_settings
 def status(settings: Settings) -> None:
     """Show the node, its devices, its slices and what they use on one screen."""
-    from vgpud.cli.common import tables, views
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import dump, print_grid, print_lines
+    from vgpud.view import slice_tables
+    from vgpud.view import slices as views
 
     with Client(settings) as client:
         node = views.node_view(client.node())
@@ -29,14 +30,14 @@ def status(settings: Settings) -> None:
         for row in slice_rows:
             print(row["name"])
         return
-    now = tables.now_utc()
+    now = slice_tables.now_utc()
     kind = "SIMULATED devices, " if node["simulated"] else ""
-    print_lines([f"node {node['node']}: {kind}vgpud {node['version']}, up {tables.age(node['started_at'], now)}"])
+    print_lines([f"node {node['node']}: {kind}vgpud {node['version']}, up {slice_tables.age(node['started_at'], now)}"])
     print()
-    print_grid(settings, tables.devices_grid(device_rows))
+    print_grid(settings, slice_tables.devices_grid(device_rows))
     print()
     if slice_rows:
-        print_grid(settings, tables.slices_grid(slice_rows, now))
+        print_grid(settings, slice_tables.slices_grid(slice_rows, now))
     else:
         text = "no slices: create one with `vgpu slice create NAME --gpus 0.5`, or use `vgpu run --gpus 0.5 -- COMMAND`"
         print_lines([text])

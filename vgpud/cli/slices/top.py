@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.interrupts import ended_by_interrupt
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 #: time before the first view
 _BEFORE_S = 1.0
 
 if TYPE_CHECKING:
-    from vgpud.cli.common.views import View
+    from vgpud.view.slices import View
 
     Sample = dict[str, list[View]]
 
@@ -63,19 +62,19 @@ def _samples(
     settings: Settings, interval_s: float, count: int | None, with_processes: Callable[[], bool] = lambda: False
 ) -> Iterator[Sample | str]:
     """A view per sample; while the daemon is away (it may be restarting) the problem, as a message."""
-    from vgpud.cli.common import views
     from vgpud.cli.common.client import Client
+    from vgpud.view import slices
 
     number, problem = 0, ""
     while True:
         try:
             with Client(settings) as client:
                 for answer in client.watch_slices(int(interval_s * 1000)):
-                    simulated = views.simulated_uuids(list(answer.devices))
-                    devices = [views.device_view(d) for d in answer.devices]
-                    sample = {"devices": devices, "slices": [views.slice_view(s, simulated) for s in answer.slices]}
+                    simulated = slices.simulated_uuids(list(answer.devices))
+                    devices = [slices.device_view(d) for d in answer.devices]
+                    sample = {"devices": devices, "slices": [slices.slice_view(s, simulated) for s in answer.slices]}
                     if with_processes():
-                        sample["processes"] = [views.process_view(p, simulated) for p in client.processes()]
+                        sample["processes"] = [slices.process_view(p, simulated) for p in client.processes()]
                     yield sample
                     number, problem = number + 1, ""
                     if number == count:
@@ -126,9 +125,9 @@ def _read_first_sample(settings: Settings) -> Sample:
 
 
 def _now() -> str:
-    from vgpud.cli.common import tables
+    from vgpud.view import slice_tables
 
-    return tables.now_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return slice_tables.now_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _live(settings: Settings, interval_s: float, count: int | None) -> None:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpud.cli.common import figures, tables
-from vgpud.cli.common.fit import Cell, Grid
 from vgpud.cli.common.history import History, Recent
 from vgpud.cli.common.output import blocks_unknown
-from vgpud.cli.common.text import natural_key, plain
-from vgpud.cli.common.users import user_name
-from vgpud.cli.common.views import View
 from vgpud.cli.slices.top_keys import HELP, Screen
 from vgpud.core.units import format_bytes, format_gpus
+from vgpud.view import figures, slice_tables
+from vgpud.view.fit import Cell, Grid
+from vgpud.view.slices import View
+from vgpud.view.text import natural_key, plain
+from vgpud.view.user_names import user_name
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -99,8 +99,8 @@ def _drain(line: Line) -> str:
 COLUMNS = (
     Column("USER", 8, 7, lambda line: user_name(line.item["owner_uid"])[:8]),
     Column("QUEUE", 10, 18, lambda line: (line.item["queue"] or "-")[:10]),
-    Column("FOR", 12, 13, lambda line: tables.holder_label(line.item)[:12]),
-    Column("LIMITS", 10, 12, lambda line: tables.span(*tables.four_numbers(line.share)[:2])),
+    Column("FOR", 12, 13, lambda line: slice_tables.holder_label(line.item)[:12]),
+    Column("LIMITS", 10, 12, lambda line: slice_tables.span(*slice_tables.four_numbers(line.share)[:2])),
     Column("DUE%", 5, 1, _due),
     Column("GOT%", 5, 0, lambda line: _percent(line.share["share_ratio"]), _got_style),
     Column("10s%", 5, 13, lambda line: _percent(line.share["share_10s_ratio"])),
@@ -274,7 +274,7 @@ def grid(sample: Sample, history: History) -> Grid:
     """The same as a table of all columns, for output that is not a terminal."""
     table = Grid(("SLICE", "DEVICE", *(f">{column.title}" for column in COLUMNS)))
     for device in sample["devices"]:
-        label = tables.device_label(device["index"], device["simulated"])
+        label = slice_tables.device_label(device["index"], device["simulated"])
         for line in lines_of(sample, device, history):
             cells = (Cell(column.text(line), column.style(line)) for column in COLUMNS)
             table.rows.append((line.item["name"], label, *cells))
@@ -286,9 +286,9 @@ def _device_line(device: View, lines: Sequence[Line], width: int) -> Text:
 
     regime = next((line.share["regime"] for line in lines if line.share["regime"]), "" if lines else "idle")
     head = f"device {device['index']}  "
-    name = plain(tables.full_name(device["name"], device["simulated"]))
+    name = plain(slice_tables.full_name(device["name"], device["simulated"]))
     pieces = [
-        f"  busy {tables.percent(device['utilization_ratio'])}",
+        f"  busy {slice_tables.percent(device['utilization_ratio'])}",
         f"  reserved {format_gpus(device['reserved_milli'])}",
     ]
     words = f": {REGIMES[regime]}" if regime in REGIMES else ""

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from vgpud.cli.common.completions import complete_slice
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Number
+from vgpud.errors import CliError
 
 if TYPE_CHECKING:
     from vgpud.cli.common.client import Client
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: some 300 MB of memory here, and 20 MB of a file
 EVENTS_MAX = 300_000
@@ -48,14 +48,14 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
     process; its tracks are the regime and the slices. Bars show when a slice's gate was open, its drains, and other
     slices' work during a drain (overlap); counters show launches, outstanding work, waiting threads and device time.
     """
-    from vgpud.cli.common import tables
     from vgpud.cli.common.client import Client
     from vgpud.cli.common.output import say
     from vgpud.cli.slices.perfetto import chrome_trace
+    from vgpud.view import slice_tables
 
     with Client(settings) as client:
         client.get_slice(name)  # before the file is created
-        devices = {d.index: f"device {d.index} {tables.full_name(d.name, d.simulated)}" for d in client.devices()}
+        devices = {d.index: f"device {d.index} {slice_tables.full_name(d.name, d.simulated)}" for d in client.devices()}
         path = path or f"{name}.trace.json"
         with _report_write_errors(path), _open_output(path) as file:
             begin_s = time.monotonic()

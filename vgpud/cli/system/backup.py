@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.config import Config
@@ -120,8 +119,8 @@ def _config(settings: Settings, state_dir: Path | None, config_path: Path | None
 
 def _show(settings: Settings, copy: Path, contents: Contents, extra_fields: dict[str, Any]) -> None:
     from vgpud.certs.register import stamp, when
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit
+    from vgpud.view.fit import Grid
 
     made_s = contents.made_wall_ns / 1e9
     data: dict[str, Any] = {

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
     from vgpud.certs.register import Issued, Register
@@ -85,8 +84,8 @@ def init(settings: Settings, names: tuple[str, ...], renew: bool, days: int, tls
     Without --name the latter is for this host's names and the loopback addresses. Keep a backup of the directory:
     whoever has its authority.key can issue certificates, but the daemon admits only those that its list has.
     """
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit, say
+    from vgpud.view.fit import Grid
 
     register = _register(tls_dir)
     chosen = names if names or renew else tuple(dict.fromkeys((socket.getfqdn(), socket.gethostname(), *_LOOPBACK)))
@@ -111,9 +110,9 @@ def user(settings: Settings, name: str, credentials: Path | None, days: int, tls
 
     Whoever has the file may do what NAME may do here: send it where only NAME reads, and delete your copy.
     """
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit, say
     from vgpud.host import users
+    from vgpud.view.fit import Grid
 
     found = users.find(name)
     if found is None:
@@ -131,8 +130,8 @@ def user(settings: Settings, name: str, credentials: Path | None, days: int, tls
 @pass_settings
 def ls(settings: Settings, tls_dir: Path | None) -> None:
     """List all certificates that were issued, the newest last."""
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit
+    from vgpud.view.fit import Grid
 
     found = sorted(_register(tls_dir).read_certificates().values(), key=lambda issued: issued.not_before_s)
     data = {"certificates": [_view(issued) for issued in found]}
@@ -148,8 +147,8 @@ def revoke(settings: Settings, what: str, tls_dir: Path | None) -> None:
 
     No connection with it begins from now on, and open ones end within seconds; the daemon need not be told.
     """
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit
+    from vgpud.view.fit import Grid
 
     found = _register(tls_dir).revoke(what, time.time_ns() / 1e9)
     data = {"certificates": [_view(issued) for issued in found]}

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 
 import vgpud
 from vgpud import paths
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.findings import Check, Finding, Look
 from vgpud.cli.common.options import Settings
-from vgpud.cli.common.tables import not_offered
 from vgpud.cli.system import checks_containers, checks_engines
-from vgpud.errors import VgpudError
+from vgpud.errors import CliError, VgpudError
+from vgpud.view.slice_tables import not_offered
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 _SCHEDULING = {"fifo": "SCHED_FIFO", "nice": "a nice value of its own", "normal": "normal priority"}
 #: linux/fcntl.h; not in the fcntl module before Python 3.13
@@ -163,7 +162,7 @@ def _arbiter(arbiter: pb.ArbiterThread) -> Iterator[Finding]:
 
 
 def _versions(node: pb.Node) -> Iterator[Finding]:
-    from vgpud.cli.common.hold_slice import ABI_VERSION
+    from vgpud.client.held_slice import ABI_VERSION
 
     if node.abi_version != ABI_VERSION:
         text = f"vgpud speaks ABI {node.abi_version}, this libvgpu.so {ABI_VERSION}: programs cannot attach"

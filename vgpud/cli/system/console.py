@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
-from vgpud.errors import DeniedError, ExitCode
+from vgpud.errors import CliError, DeniedError, ExitCode
 
 _PATH = click.Path(path_type=Path)
 
@@ -40,7 +39,7 @@ def serve(settings: Settings, /, runtime_dir: Path | None, **option_values: obje
     """Serve the console until Ctrl-C. Started by root it is for every user, otherwise for you alone.
 
     Every page is made with the rights of its user: the daemon sees that user at its socket. Other machines reach it
-    over TLS only. docs/console.md says how to log in, and SECURITY.md what it protects.
+    over TLS only. docs/console.md says how to log in, and docs/security/console.md what it protects.
     """
     from vgpud import paths
     from vgpud.cli.common.output import say

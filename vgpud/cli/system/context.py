@@ -76,10 +76,10 @@ def rm(name: str) -> None:
 
 
 def _emit(settings: Settings, user_contexts: list[Context]) -> None:
-    from vgpud.cli.common.fit import Cell, Grid
     from vgpud.cli.common.output import emit
-    from vgpud.cli.common.text import duration
     from vgpud.client import contexts
+    from vgpud.view.fit import Cell, Grid
+    from vgpud.view.text import duration
 
     used, now_s = contexts.current_name(), time.time_ns() / 1e9
 

@@ -17,9 +17,9 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 def doctor(settings: Settings) -> int:
     """Find what is wrong and how to fix it. Changes nothing; exit code 1 if a line says fail."""
     from vgpud.cli.common.findings import Finding
-    from vgpud.cli.common.fit import Cell, Grid
     from vgpud.cli.common.output import emit
     from vgpud.cli.system.checks import all_findings
+    from vgpud.view.fit import Cell, Grid
 
     findings: list[Finding] = []
     for finding in all_findings(settings):

@@ -13,12 +13,11 @@ from pathlib import Path
 import click
 
 from vgpud import paths
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.common.quantities import Bytes
 from vgpud.cli.slices.run import RunningCommand
 from vgpud.cli.system.sim_load import load
-from vgpud.errors import ExitCode
+from vgpud.errors import CliError, ExitCode
 from vgpud.simdevice.control import MODES
 
 #: files of the server about itself, and the configuration that `start` writes
@@ -185,11 +184,11 @@ def status(settings: Settings, folder: Path) -> None:
 def _show(settings: Settings, folder: Path) -> None:
     from dataclasses import asdict
 
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit
-    from vgpud.cli.common.tables import device_label, full_name
     from vgpud.core.units import format_bytes
     from vgpud.simdevice import state_page
+    from vgpud.view.fit import Grid
+    from vgpud.view.slice_tables import device_label, full_name
 
     page = state_page.read(folder / state_page.PAGE_NAME)
     devices = [{"index": i, "simulated": True, **asdict(d)} for i, d in enumerate(page.devices)]
@@ -276,9 +275,9 @@ def mode(folder: Path, device: int, mode: str) -> None:
 @pass_settings
 def coverage(settings: Settings, missing: bool) -> None:
     """List the driver's entry points and whether they are simulated; if not, they return CUDA_ERROR_NOT_SUPPORTED."""
-    from vgpud.cli.common.fit import Grid
     from vgpud.cli.common.output import emit, say
     from vgpud.simdevice import coverage as sim_coverage
+    from vgpud.view.fit import Grid
 
     try:
         found = sim_coverage.coverage()

@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.common.quantities import Bytes, Number
-from vgpud.errors import DriverError, ExitCode
+from vgpud.errors import CliError, DriverError, ExitCode
 from vgpud.simdevice.load import SHAPES, Program, Step
 
 #: between two lines

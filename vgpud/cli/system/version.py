@@ -10,7 +10,7 @@ import vgpud
 from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
 
 if TYPE_CHECKING:
-    from vgpud.v1 import vgpud_pb2 as pb
+    from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 
 @click.command("version", cls=VgpuCommand, short_help="Show the versions of client, daemon and ABI.")
@@ -21,10 +21,10 @@ def version(settings: Settings, client_only: bool) -> None:
 
     Without a daemon the client's versions are shown all the same, with the exit code of a daemon that does not answer.
     """
-    from vgpud.cli.common.exits import CliError
-    from vgpud.cli.common.fit import Grid
-    from vgpud.cli.common.hold_slice import ABI_VERSION
     from vgpud.cli.common.output import emit
+    from vgpud.client.held_slice import ABI_VERSION
+    from vgpud.errors import CliError
+    from vgpud.view.fit import Grid
 
     data: dict[str, object] = {"client_version": vgpud.__version__, "client_abi_version": ABI_VERSION}
     rows = [("client", vgpud.__version__), ("client abi", str(ABI_VERSION))]

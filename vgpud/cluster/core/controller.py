@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vgpud.cluster.core import rooms
+from vgpud.cluster.core import capacity
 from vgpud.cluster.core.dependencies import Ends
-from vgpud.cluster.core.mistaken import Mistaken
 from vgpud.cluster.core.model import (
     CANCELLED,
     Binding,
@@ -32,7 +31,8 @@ from vgpud.cluster.core.model import (
 )
 from vgpud.cluster.core.pauses import DEFERRED_NS, FORGOTTEN_NS, SETTLE_NS, Pauses
 from vgpud.cluster.core.registrations import Registrations
-from vgpud.cluster.core.runs import Runs
+from vgpud.cluster.core.reruns import Mistaken
+from vgpud.cluster.core.seen_runs import Runs
 from vgpud.cluster.core.translate import NotOurs, node_of, objection, queue_of, spec_of
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState, Placement, QueueSpec
@@ -97,7 +97,7 @@ class Controller:
         self._nodes: dict[str, SlurmNode] = {}
         self._makes: tuple[object, ...] | None = None  # what the machine knows of the nodes' make
         self._rooms: dict[str, qe.RoomChanged] = {}
-        self._others: rooms.Held = {}  # what jobs that are not the queue's have
+        self._others: capacity.Held = {}  # what jobs that are not the queue's have
         self._ends = Ends(())
         self._wake_ns = NEVER_NS
         self._began_ns = self._now_ns = 0
@@ -230,14 +230,14 @@ class Controller:
         self._nodes = {node.name: node for node in used}
         ours = {job.spec.name for job in self._running()}
         others = (one for job in jobs if job.key not in ours for one in job.devices)
-        self._others = rooms.foreign(others, self._nodes)
+        self._others = capacity.foreign(others, self._nodes)
         makes = tuple((node.name, node.gpus, node.gpu_model, node.cpus, node.memory_bytes) for node in used)
         if makes != self._makes:
             self._makes = makes
             self._rooms.clear()
             self.refusal_reasons.clear()
             changed = qe.NodesChanged(tuple(node_of(node, self._settings) for node in used))
-            self._tell([changed, *self._rooms_changed(rooms.held_by(self._placements(), self._nodes))], now_ns)
+            self._tell([changed, *self._rooms_changed(capacity.held_by(self._placements(), self._nodes))], now_ns)
 
     def _as_known(self, node: SlurmNode) -> SlurmNode:
         """slurmctld does not know what a node has before it has registered."""
@@ -251,12 +251,12 @@ class Controller:
     def _placements(self) -> list[Placement]:
         return [job.placement for job in self._running()]
 
-    def _rooms_changed(self, held: rooms.Held) -> list[qe.Event]:
+    def _rooms_changed(self, held: capacity.Held) -> list[qe.Event]:
         """Of the nodes where something has changed."""
         found: list[qe.Event] = []
         for name, node in self._nodes.items():
             offered = node.is_schedulable and name not in self._registrations.unsure
-            room = rooms.room_of(node, held[name], self._others[name], offered)
+            room = capacity.room_of(node, held[name], self._others[name], offered)
             if self._rooms.get(name) != room:
                 self._rooms[name] = room
                 found.append(room)
@@ -270,10 +270,10 @@ class Controller:
         elsewhere = {event.job_id for event in self._requests if isinstance(event, qe.Located)}
         running = [job for job in held if job.stop_to is None and self._runs(job, by_key)]
         running = [job for job in running if job.job_id not in elsewhere and not by_key[job.spec.name].devices]
-        settled = rooms.settle(running, self._nodes)
+        settled = capacity.settle(running, self._nodes)
         for job_id, placement in settled.items():
             self._requests.append(qe.Located(job_id, self.machine.jobs[job_id].attempt, placement))
-        sums = rooms.held_by([settled.get(job.job_id, job.placement) for job in held], self._nodes)
+        sums = capacity.held_by([settled.get(job.job_id, job.placement) for job in held], self._nodes)
         self._requests += self._rooms_changed(sums)
 
     def _runs(self, job: Job, by_key: Mapping[str, SlurmJob]) -> bool:
@@ -440,7 +440,7 @@ class Controller:
             binding.told_ns = -1
             self._mark_binding_changed(binding)
         if job.stop_to is None:
-            placement = rooms.on_devices(rooms.on_nodes(job.placement, slurm_job.node_names), slurm_job.devices)
+            placement = capacity.on_devices(capacity.on_nodes(job.placement, slurm_job.node_names), slurm_job.devices)
             if placement != job.placement:
                 self._requests.append(qe.Located(job.job_id, job.attempt, placement))
         elif slurm_job.state != "COMPLETING" and self._may_tell(binding, now_ns):

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 
-from vgpud.core.rates import Speeds
+from vgpud.core.devices.rates import Speeds
 
 
 class Phase(Enum):

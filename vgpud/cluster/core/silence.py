@@ -1,7 +1,7 @@
 """Nodes that do not respond, or are asked to register, which has the same effect.
 
 Slurm starts jobs there all the same, sometimes, and sends such a start 10 s later. So jobs are released to them later
-(pauses.py), and one that was requeued meanwhile must not run when its former start is sent (mistaken.py).
+(pauses.py), and one that was requeued meanwhile must not run when its former start is sent (reruns.py).
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection
 
 from vgpud.cluster.core.model import Settings, SlurmJob, SlurmNode
+from vgpud.core.devices.rates import model_key
 from vgpud.core.jobs.model import DEFAULT_QUEUE, NEVER_NS, Ask, JobSpec, Node
 from vgpud.core.jobs.similarity import broad_classes
 from vgpud.core.model import Device, Spec
 from vgpud.core.queue.check import ARRAY_JOBS_MAX
-from vgpud.core.rates import model_key
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
-from vgpud.slurm import words
+from vgpud.slurm import comment
 
 #: Slurm does not say how much memory a device has: of this assumed one a job takes in proportion to its share, so that
 #: it decides nothing; sentences have what the node publishes, or nothing (Node.told_bytes)
@@ -36,7 +36,7 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         if not 0 < gpus_milli <= MILLI_PER_DEVICE:
             most = settings.shards_per_device
             raise NotOurs(f"--gres=shard:{count} is not a part of one device: write 1 to {most}, or --gres=gpu:N")
-    said = words.parse_comment(job.comment)
+    said = comment.parse_comment(job.comment)
     profile = said.get("model", "")
     ask = Ask(
         Spec(gpus_milli),
@@ -51,12 +51,12 @@ def spec_of(job: SlurmJob, queues: Collection[str], settings: Settings) -> JobSp
         name=job.key,
         queue=queue_of(job, queues),
         uid=job.uid,
-        duration_ns=words.said_ns(said.get("duration", "")) or job.time_limit_ns,
+        duration_ns=comment.said_ns(said.get("duration", "")) or job.time_limit_ns,
         # Slurm's number of the array, not the queue's: it stays when its first element has ended
         array=job.number[0] if job.array_limit else 0,
         array_limit=min(job.array_limit or 0, ARRAY_JOBS_MAX),
         model=profile,
-        skew_ppm=words.said_skew_ppm(said.get("skew", "")),
+        skew_ppm=comment.said_skew_ppm(said.get("skew", "")),
         preemptible=job.requeues,
         kinds=broad_classes(job.uid, gpus_milli, job.nodes),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.slurm.words import COMMENT_WORD
+from vgpud.slurm.comment import COMMENT_WORD
 
 #: option without a value
 FLAG = "yes"

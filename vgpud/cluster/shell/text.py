@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from vgpud.cluster.core.model import SlurmJob, SlurmNode
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.slurm import words
+from vgpud.slurm import comment
 
 #: field of squeue -O -> width, see TEXTS
 JOB_COLUMNS = {
@@ -112,7 +112,7 @@ def jobs(text: str) -> Iterator[SlurmJob]:
             gres=row["tres-per-node"],
             nodes=max(1, _number(row["NumNodes"].partition("-")[0])),
             cpus=max(1, _number(row["NumCPUs"])),
-            time_limit_ns=words.span_ns(row["TimeLimit"]),
+            time_limit_ns=comment.span_ns(row["TimeLimit"]),
             node_names=tuple(host_names(row["NodeList"])),
             dependency=row["Dependency"],
             requeues="0" not in (row["Requeue"], row["BatchFlag"]),  # Slurm requeues scripts only
@@ -144,7 +144,7 @@ def nodes(text: str) -> Iterator[SlurmNode]:
             shards,
             _number(row["CPUs"]),
             used_milli(row["GresUsed"], gpus),
-            _number(words.parse_comment(row["Comment"]).get("memory", "")),
+            _number(comment.parse_comment(row["Comment"]).get("memory", "")),
             registered=bool(row["FreeMem"]),  # slurmctld does not save it, and has it from the node
             reason=row["Reason"],
         )

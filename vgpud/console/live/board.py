@@ -11,10 +11,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from vgpud.cli.common.exits import CliError
 from vgpud.console.live.data import Api
 from vgpud.console.live.history import STEP_S, History
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.errors import CliError
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: interval of the stream while a window is open, and while only the curves are recorded
 SHOWN_MS, RECORDED_MS = 1000, STEP_S * 1000

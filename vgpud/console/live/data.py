@@ -1,4 +1,4 @@
-"""The API for one user: vgpud.client's connection and calls, with errors as vgpud.cli.common.exits.CliError."""
+"""The API for one user: vgpud.client's connection and calls, with errors as vgpud.errors.CliError."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 
-from vgpud.cli.common.client import make_cli_error
 from vgpud.client import calls
 from vgpud.client.async_connection import AsyncConnection
 from vgpud.client.calls import Call, Listed, Watched
 from vgpud.client.failures import ClientError
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.errors import make_cli_error
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from vgpud.cli.common.tables import not_offered
 from vgpud.core.units import format_bytes
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.slice_tables import not_offered
 
 #: events that someone should look at -> how bad
 EVENTS = {

@@ -6,9 +6,9 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpud.cli.common.text import natural_key
 from vgpud.core.units import MILLI_PER_DEVICE
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.text import natural_key
 
 COLORS = 8
 #: a name is written into a part that is at least this wide, at this width of a letter

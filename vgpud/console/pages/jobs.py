@@ -11,14 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from vgpud.cli.common import tables
-from vgpud.cli.common.text import plain
-from vgpud.cli.common.times import parse_span
-from vgpud.cli.common.users import user_name
-from vgpud.cli.common.views import View, slice_view
-from vgpud.cli.jobs import tables as job_tables
-from vgpud.cli.jobs.explain import LABELS
-from vgpud.cli.jobs.views import job_view
 from vgpud.console.live.board import ENDED, Board
 from vgpud.console.live.data import span
 from vgpud.console.login import wire
@@ -27,7 +19,14 @@ from vgpud.console.pages import bars, slices
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of, user_of
 from vgpud.core.units import parse_bytes, parse_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view import job_tables, slice_tables
+from vgpud.view.job_tables import LABELS
+from vgpud.view.jobs import job_view
+from vgpud.view.slices import View, slice_view
+from vgpud.view.spans import parse_span
+from vgpud.view.text import plain
+from vgpud.view.user_names import user_name
 
 PER_PAGE = 50
 #: of a log's end
@@ -92,7 +91,7 @@ def _make_list_values(board: Board, job_filter: Filter, jobs: Sequence[pb.Job]) 
         found.sort(key=lambda job: (_RANK.get(job.state, 4), job.position or job.job_id, job.job_id))
     pages = max(1, -(-len(found) // PER_PAGE))
     number = min(job_filter.page, pages)
-    now = tables.now_utc()
+    now = slice_tables.now_utc()
     rows = []
     for job in found[(number - 1) * PER_PAGE : number * PER_PAGE]:
         view = job_view(job, board.simulated_indices)
@@ -168,7 +167,7 @@ async def _job(board: Board, job_id: int) -> dict[str, object]:
     parts = [found for name in job["slices"] if (found := board.slice(name))]
     return {
         "job": job,
-        "lines": job_tables.job_lines(job, tables.now_utc())[1:],
+        "lines": job_tables.job_lines(job, slice_tables.now_utc())[1:],
         "facts": _facts(answer),
         "milestones": _milestones(job),
         "slices": [slice_view(part, board.simulated_uuids) for part in parts],

@@ -9,13 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from vgpud.cli.common.text import natural_key
-from vgpud.cli.common.views import device_view
 from vgpud.console.live.board import Board
 from vgpud.console.pages import alerts, bars
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.slices import device_view
+from vgpud.view.text import natural_key
 
 #: shown of the events page at once
 EVENTS_SHOWN = 200

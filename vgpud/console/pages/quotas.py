@@ -12,10 +12,6 @@ from google.protobuf.duration_pb2 import Duration
 from starlette.requests import Request
 from starlette.responses import Response
 
-from vgpud.cli.common.exits import CliError
-from vgpud.cli.common.times import parse_span
-from vgpud.cli.jobs.usage import csv_rows
-from vgpud.cli.jobs.views import queue_view, usage_view
 from vgpud.console.live.data import span
 from vgpud.console.pages import commands
 from vgpud.console.web.site import Form, act, board_of, get, page, post
@@ -23,7 +19,11 @@ from vgpud.core.model import WEIGHT_MAX
 from vgpud.core.placement import registry as placements
 from vgpud.core.policy import registry as policies
 from vgpud.core.units import MILLI_PER_DEVICE, parse_gpus, parse_whole
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.errors import CliError
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.jobs import queue_view, usage_view
+from vgpud.view.spans import parse_span
+from vgpud.view.usage_csv import csv_rows
 
 SPANS = ("1d", "7d", "30d", "90d", "all")
 BY = ("user", "queue", "job")
@@ -163,7 +163,7 @@ async def run_whatif(request: Request, form: Form) -> Response:
 
 
 async def _simulate_jobs(request: Request, form_values: dict[str, str]) -> dict[str, object]:
-    """What `vgpu simulate` says of the user's jobs of the last month; of all users' for admins."""
+    """What `vgpu whatif` says of the user's jobs of the last month; of all users' for admins."""
     if not parse_whole(form_values["devices"], 4096):
         raise ValueError(f"{form_values['devices'][:40]!r} is not a number of devices: write for example 8")
     rows = [usage_view(row) for row in await board_of(request).api.usage(since_ns(WHATIF_SINCE), "job")]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from vgpud.cli.common import figures
-from vgpud.cli.common.views import View, process_view, slice_view
 from vgpud.console.live.board import Board
 from vgpud.console.pages import bars
 from vgpud.console.web import sse
 from vgpud.console.web.site import Form, act, board_of, get, page, post, site_of
 from vgpud.core.units import MILLI_PER_DEVICE, parse_bytes, parse_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view import figures
+from vgpud.view.slices import View, process_view, slice_view
 
 _BAR_CELLS = 100
 

@@ -15,17 +15,17 @@ import click
 from starlette.requests import Request
 from starlette.responses import Response
 
-from vgpud.cli.common.exits import CliError
-from vgpud.cli.common.times import Begin, parse_span
+from vgpud.cli.common.times import Begin
 from vgpud.cli.jobs.notify_options import Events
-from vgpud.cli.jobs.quantities import parse_array
-from vgpud.cli.jobs.submit import set_array
+from vgpud.client.arrays import parse_array, set_array
 from vgpud.console.live.data import span
 from vgpud.console.login.client import RefusedError, User
 from vgpud.console.pages import commands
 from vgpud.console.web.site import Form, back_to, board_of, get, page, post, site_of, user_of
 from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.errors import CliError
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.view.spans import parse_span
 
 #: a model that is copied for the prediction
 MODEL_BYTES_MAX = 2 << 30

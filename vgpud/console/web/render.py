@@ -9,12 +9,11 @@ from typing import Any
 
 import jinja2
 
-from vgpud.cli.common import tables
-from vgpud.cli.common.text import duration, gpu_time, plain
-from vgpud.cli.common.times import format_span
-from vgpud.cli.common.users import user_name
-from vgpud.cli.jobs import tables as job_tables
 from vgpud.core.units import format_bytes, format_gpus
+from vgpud.view import job_tables, slice_tables
+from vgpud.view.spans import format_span
+from vgpud.view.text import duration, gpu_time, plain
+from vgpud.view.user_names import user_name
 
 #: (path, title, key) of the pages in the header
 NAV = (
@@ -33,26 +32,26 @@ def _local(stamp: str | None) -> str:
     """An RFC 3339 time on the node's clock, with the date if it is not today."""
     if not stamp:
         return "-"
-    at = tables.parse_time(stamp).astimezone()
-    return at.strftime("%H:%M:%S" if at.date() == tables.now_utc().astimezone().date() else "%Y-%m-%d %H:%M:%S")
+    at = slice_tables.parse_time(stamp).astimezone()
+    return at.strftime("%H:%M:%S" if at.date() == slice_tables.now_utc().astimezone().date() else "%Y-%m-%d %H:%M:%S")
 
 
 def _zone() -> dict[str, object]:
     """The node's clock, which all times are of: how it is called, and how far it is ahead of UTC."""
-    now = tables.now_utc().astimezone()
+    now = slice_tables.now_utc().astimezone()
     offset_s = int((now.utcoffset() or datetime.timedelta()).total_seconds())
     sign, minutes = "-" if offset_s < 0 else "+", abs(offset_s) // 60
     return {"name": f"UTC{sign}{minutes // 60:02d}:{minutes % 60:02d}" if minutes else "UTC", "offset_s": offset_s}
 
 
 def _ago(stamp: str | None) -> str:
-    return tables.age(stamp, tables.now_utc())
+    return slice_tables.age(stamp, slice_tables.now_utc())
 
 
 def _until(stamp: str | None) -> str:
     if not stamp:
         return "-"
-    left_s = (tables.parse_time(stamp) - tables.now_utc()).total_seconds()
+    left_s = (slice_tables.parse_time(stamp) - slice_tables.now_utc()).total_seconds()
     return f"in {duration(left_s)}" if left_s > 0 else "soon"
 
 
@@ -61,7 +60,7 @@ def _seconds(span_ns: float) -> str:
 
 
 def _hours(seconds: float | None) -> str:
-    """Seconds below three hours, then hours, as `vgpu simulate` prints them."""
+    """Seconds below three hours, then hours, as `vgpu whatif` prints them."""
     if seconds is None:
         return "-"
     return f"{seconds:.1f} s" if seconds < 10_800 else f"{seconds / 3600:.1f} h"
@@ -76,7 +75,7 @@ FILTERS = {
     "job_gpus": job_tables.gpus_label,
     "job_name": job_tables.name_label,
     "local": _local,
-    "percent": tables.percent,
+    "percent": slice_tables.percent,
     "plain": plain,
     "seconds": _seconds,
     "span": format_span,

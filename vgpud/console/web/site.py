@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from vgpud.cli.common.exits import CliError
 from vgpud.console.live.board import Board
 from vgpud.console.live.boards import Boards
 from vgpud.console.login.client import Broker, RefusedError, User
 from vgpud.console.web.render import Templates
+from vgpud.errors import CliError
 
 #: sessions that messages wait for, and messages of one
 FLASHES_MAX, EACH_MAX = 1024, 4

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from vgpud.core.devices.rates import Speeds
 from vgpud.core.model import DEFAULT_QUEUE as DEFAULT_QUEUE
 from vgpud.core.model import Device, Share, Spec
-from vgpud.core.rates import Speeds
 
 NEVER_NS = 1 << 62
 #: events of a job that its user can be notified of: the start of an attempt, any end, and an end that is a failure

@@ -1,4 +1,5 @@
-"""Best fit: where least is left afterwards, so that what is whole stays whole. Devices as core/admit.py takes them."""
+"""Best fit: where least is left afterwards, so that what is whole stays whole. Devices as
+core/slices/capacity.py takes them."""
 
 from __future__ import annotations
 

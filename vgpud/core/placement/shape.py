@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vgpud.core.admit import Part, parts_of, smallest_limit_bytes
 from vgpud.core.jobs.model import Ask, Node, Place, Resident
 from vgpud.core.model import Denied, Device, Policy
+from vgpud.core.slices.capacity import Part, parts_of, smallest_limit_bytes
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: of a part that a device could never give, however empty

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from vgpud.core import admit
 from vgpud.core.jobs.model import Ask, JobSpec, Node, Placement
 from vgpud.core.model import Denied, Policy, State
 from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.placement.choose import choose, room
 from vgpud.core.placement.memory import with_memory
 from vgpud.core.placement.shape import NEVER_BYTES, Shape
+from vgpud.core.slices import capacity
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
@@ -94,7 +94,7 @@ def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
         return f"{why}: it places nothing on MIG instances, where `vgpu slice create --device N` makes slices"
     if ask.spec.gpus_milli:
         state = State(policy=policy, devices={device.uuid: device for device in nearest.devices})
-        refusal = admit.place(ask.spec, state)
+        refusal = capacity.place(ask.spec, state)
         if isinstance(refusal, Denied):
             return refusal.message
     most_cpu, most_ram = max(node.cpu_milli for node in nodes), max(node.ram_bytes for node in nodes)

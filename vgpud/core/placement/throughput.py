@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from vgpud.core.devices.rates import FASTEST_MILLI, Speeds, speed_on
 from vgpud.core.jobs.model import Ask, JobSpec, Node
 from vgpud.core.placement.base import Rank, Rule
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.rates import FASTEST_MILLI, Speeds, speed_on
 
 #: % of its highest speed that a job may lose to leave a faster model to others
 DEFAULT_LOSS_PERCENT = 20

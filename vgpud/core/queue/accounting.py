@@ -13,8 +13,8 @@ from typing import Any
 from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.model import Slice
-from vgpud.core.quotas import width_milli
-from vgpud.core.slices import pod_of_claim
+from vgpud.core.slices.origin import pod_of_claim
+from vgpud.core.slices.queue_quota import width_milli
 
 #: a row is no longer than this, so that sums since a time are right to a few minutes
 ROW_NS = 3600 * 1_000_000_000
@@ -39,7 +39,7 @@ class Row:
     requested_service: int
     granted: int
     used: int
-    namespace: str = ""  # of the slice of a Kubernetes claim, and its pod: core/slices.py: pod_of_claim
+    namespace: str = ""  # of the slice of a Kubernetes claim, and its pod: core/slices/make.py: pod_of_claim
     pod: str = ""
 
     def get_amounts_between(self, since_ns: int, until_ns: int) -> tuple[int, int, int]:

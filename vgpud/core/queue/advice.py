@@ -1,4 +1,4 @@
-"""What would let a waiting job start: smaller requests, tried against the present free capacity, for `vgpu queue
+"""What would let a waiting job start: smaller requests, tried against the present free capacity, for `vgpu job
 explain`."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEMORY_STEPS_MAX = 1 << 10
 def advice(world: QueueState, job: Job, now_ns: int) -> list[str]:
     """One sentence for each change that would help; each has been tried."""
     if job.state is JobState.HELD:
-        return [f"vgpu queue release {job.job_id} lets it wait for free capacity"]
+        return [f"vgpu job release {job.job_id} lets it wait for free capacity"]
     if not world.waits(job) or world.is_pinned(job):
         return []
     line = world.line(job)

@@ -122,8 +122,8 @@ def _check_after(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
             )
         if other.state.is_final and other.state is not JobState.COMPLETED and not spec.after_any:
             return _invalid(
-                f"job {job_id}, after which it shall come, is {other.state.value}: leave it out, or say that any end"
-                " will do",
+                f"the dependency on job {job_id} cannot be satisfied, it is {other.state.value}: leave it out, or"
+                " accept any end (--after-any)",
                 "after",
             )
     return None
@@ -135,7 +135,7 @@ def refusal(world: QueueState, event: Event) -> Denied | None:
         return None
     job = world.jobs.get(event.job_id)
     if job is None:
-        return Denied(Reason.NOT_FOUND, f"there is no job {event.job_id}: see vgpu queue ls")
+        return Denied(Reason.NOT_FOUND, f"there is no job {event.job_id}: see vgpu job ls")
     if isinstance(event, Changed):
         return _refuse_change(world, job, event)
     state = job.state
@@ -167,7 +167,7 @@ def _refuse_change(world: QueueState, job: Job, event: Changed) -> Denied | None
         sized = running_size.resize_spec(job, event.spec) if other else job.spec
         if event.spec != replace(sized, time_limit_ns=limit_ns):
             text = f"job {job.job_id} is {state.value}: only its time limit and GPUs can be changed, the rest while it"
-            return Denied(Reason.PRECONDITION, f"{text} waits (vgpu queue requeue, then hold)")
+            return Denied(Reason.PRECONDITION, f"{text} waits (vgpu job requeue, then hold)")
         if limit_ns > job.spec.time_limit_ns and not event.by_admin:
             text = f"job {job.job_id} is {state.value}: only admins raise the time limit of a job that has started"
             return Denied(Reason.DENIED, f"{text}, its user may lower it", field="time_limit")

@@ -106,7 +106,7 @@ def reason(world: QueueState, job: Job, now_ns: int) -> str:
     if job.state is JobState.RUNNING:
         return ""
     if job.state is JobState.HELD:
-        return f"it is held: release it with vgpu queue release {job.job_id}"
+        return f"it is held: release it with vgpu job release {job.job_id}"
     if job.job_id in world.unmet:
         what = "to end" if job.spec.after_any else "to complete"
         return f"it waits for {_jobs(sorted(world.unmet[job.job_id]))} {what}"

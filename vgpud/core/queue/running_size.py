@@ -54,7 +54,7 @@ def _no_room(world: QueueState, job: Job, wanted_milli: int, by_admin: bool) -> 
     if more_milli <= 0:
         return ""
     if wanted_milli > MILLI_PER_DEVICE:
-        return "runs on one device: queue it again (vgpu queue requeue, then hold) for more"
+        return "runs on one device: queue it again (vgpu job requeue, then hold) for more"
     account, more = world.line(job).account, sizes.with_size(job.spec, more_milli)
     over = account.limit_for_amount(more_milli, 0, 0) or account.limit_for_amount(more_milli, 0, 0, standing=True)
     if over is not None:

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from vgpud.core import events as ev
-from vgpud.core import quotas
 from vgpud.core.elastic.worker_group import has_workers
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.counts import JobCounts
@@ -29,6 +28,7 @@ from vgpud.core.observed import JobWaits, QueueSample
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
+from vgpud.core.slices import queue_quota
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs.changes import Changes
 from vgpud.daemon.jobs.clock import FILE_NAME, Clock
@@ -39,7 +39,6 @@ from vgpud.daemon.jobs.notices import Notifier
 from vgpud.daemon.jobs.past import Past
 from vgpud.daemon.jobs.progress import ProgressMonitor
 from vgpud.daemon.jobs.queues import QueueRegistry
-from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.daemon.jobs.reservations import ReservationRegistry
 from vgpud.daemon.jobs.slices import Host, JobSlices
 from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
@@ -49,6 +48,7 @@ from vgpud.jobs.runner import Found, Jobs, StartError
 from vgpud.store.elastic import ElasticStore, Noted
 from vgpud.store.flush import while_busy
 from vgpud.store.jobs import JobStore, Request, forget_environment
+from vgpud.store.queue_recorder import Recorder
 
 log = logging.getLogger("vgpud")
 
@@ -256,7 +256,7 @@ class JobController:
 
     def samples(self) -> tuple[QueueSample, ...]:
         """For a scrape."""
-        used = quotas.used_milli(self.host.state)
+        used = queue_quota.used_milli(self.host.state)
         rows = self.counts.rows()
         return tuple(
             QueueSample(
@@ -282,13 +282,13 @@ class JobController:
         workers that it does not count for their job."""
         state = self.host.state
         direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
-        held = quotas.used_milli(state, jobs=False)
+        held = queue_quota.used_milli(state, jobs=False)
         borrowed = self.elastic.find_borrowed_slices()
         for made in state.slices.values():
             if (made.job_id and made.name not in borrowed) or made.name in state.waiting:
                 continue
             if made.job_id:
-                held[made.queue] = held.get(made.queue, 0) + quotas.width_milli(made)
+                held[made.queue] = held.get(made.queue, 0) + queue_quota.width_milli(made)
             for share in made.shares:
                 direct[share.device_uuid][0] += share.min_milli * made.keeps_time
                 direct[share.device_uuid][1] += share.mem_min_bytes * made.keeps_memory

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any
 
 from vgpud.api.workers import Mailbox
-from vgpud.core import admit
 from vgpud.core.elastic import members
 from vgpud.core.elastic import worker_events as we
 from vgpud.core.elastic.live_group import LiveGroup
@@ -28,6 +27,7 @@ from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import Job, JobState, Place, Placement
 from vgpud.core.model import Denied, Reason
 from vgpud.core.queue import group_record
+from vgpud.core.slices import capacity
 from vgpud.daemon.jobs.launch import LaunchError
 from vgpud.daemon.jobs.ports import WorkerPort
 from vgpud.daemon.jobs.slices import JobSlices
@@ -393,14 +393,16 @@ class ElasticController:
     def _find_other_place(self, job: Job, place: Place) -> Place | None:
         """Where there is as much for a while, on another device if possible; None: nowhere."""
         state = self._jobs.host.state
-        named = job.spec.ask.spec.device_uuids or [device.uuid for device in admit.list_default_devices(state)]
+        named = job.spec.ask.spec.device_uuids or [device.uuid for device in capacity.list_default_devices(state)]
         found = [place]
         if len(place.shares) == 1:
             (share,) = place.shares
             others = [uuid for uuid in state.devices if uuid in named and uuid != share.device_uuid]
             found = [*(replace(place, shares=(replace(share, device_uuid=uuid),)) for uuid in others), place]
         for one in found:
-            if self._jobs.machine.may_borrow(job.job_id, one) and not isinstance(admit.put(one.shares, state), Denied):
+            if self._jobs.machine.may_borrow(job.job_id, one) and not isinstance(
+                capacity.put(one.shares, state), Denied
+            ):
                 return one
         return None
 

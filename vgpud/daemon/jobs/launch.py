@@ -14,7 +14,7 @@ from vgpud.core.jobs.model import Job
 from vgpud.jobs.messages import Attempt, Member
 from vgpud.libraries import environment
 from vgpud.oci.request import OF_JOBS
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 #: what the daemon says in environments; taken out of the submitter's, which may be another job
 _OURS = {"VGPU_DRIVER", "VGPU_NVML", "VGPU_SOCKET", "VGPU_SIM_DIR", "VGPU_MODE"} | OF_JOBS

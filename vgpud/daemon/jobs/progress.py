@@ -15,9 +15,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from vgpud.core import faults
 from vgpud.core.colocate.usage import FIRST_LOOK_NS, utilisation_milli
 from vgpud.core.colocate.watch import Seen, Watch
+from vgpud.core.devices import faults
 from vgpud.core.elastic.autoscaler import Autoscaler
 from vgpud.core.elastic.worker_group import ProgressReport, has_workers
 from vgpud.core.jobs import events as qe

@@ -1,6 +1,6 @@
 """The part of the composition root that knows queues: their users, what they hold, and the accounting.
 
-Made by JobController; the machine decides on jobs, core/quotas.py on slices that are made otherwise.
+Made by JobController; the machine decides on jobs, core/slices/queue_quota.py on slices that are made otherwise.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Protocol
 
 from vgpud.api.turns import breathe
 from vgpud.core import events as ev
-from vgpud.core import quotas
 from vgpud.core.jobs.facts import UsageRow
 from vgpud.core.jobs.model import Job, JobState, QueueSpec
 from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice, State
 from vgpud.core.observed import SliceStats
 from vgpud.core.queue.accounting import Ledger, Row, Sums, make_waiting_row
+from vgpud.core.slices import queue_quota
 from vgpud.store.jobs import JobStore, Kept
 from vgpud.store.usage import INTEGER_MAX
 
@@ -73,12 +73,12 @@ class QueueRegistry:
 
     def choose(self, name: str, asker: Asker) -> str | Denied:
         """The queue of that name if the user may use it, or the user's default queue for ""."""
-        return quotas.choose(self._host.state.quotas, name, asker)
+        return queue_quota.choose(self._host.state.quotas, name, asker)
 
     def with_queue(self, spec: QueueSpec, members: Sequence[str]) -> tuple[QueueSpec, ...] | Denied:
         """All queues as they would be, for the machine to check."""
         for member in members:
-            if wrong := quotas.member_refusal(member):
+            if wrong := queue_quota.member_refusal(member):
                 return Denied(Reason.INVALID, wrong, field="members")
             for other, (_, theirs) in self._queues.items():
                 if other != spec.name and member in theirs:

@@ -27,10 +27,10 @@ from vgpud.core.jobs.events import (
 from vgpud.core.jobs.facts import Fact, Facts, JobFilter, Launch, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import Job, JobSpec, JobState, QueueSpec, Reservation
 from vgpud.core.model import Asker, Denied, Reason
-from vgpud.core.offered import find, with_uuids
 from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.quota import HISTORY_BITS
-from vgpud.core.quotas import used_milli
+from vgpud.core.slices.offered import find, with_uuids
+from vgpud.core.slices.queue_quota import used_milli
 from vgpud.core.units import format_bytes
 from vgpud.daemon.jobs.arrays import PART_JOBS, Arrays
 from vgpud.daemon.jobs.controller import JobController

@@ -16,8 +16,8 @@ from vgpud.core import events as ev
 from vgpud.core.jobs.model import Job
 from vgpud.core.model import EVICTED, Denied, Device, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.slices import job_slice
-from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.core.slices.origin import job_slice
+from vgpud.v1alpha1 import vgpud_pb2 as pb
 
 log = logging.getLogger("vgpud")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vgpud.core.claims import POD_NAME
+from vgpud.core.slices.claims import POD_NAME
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Offer, Ref, Result, Words
 from vgpud.k8s.core.names import CAPACITIES, DRIVER, FIXED_MILLI, FREE, MEMORY, MEMORY_MAX, MONITOR, SM, SM_MAX

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpud.core.admit import split
 from vgpud.core.model import BATCH, LATENCY
+from vgpud.core.slices.capacity import split
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.k8s.core.names import API, CONFIG_API, CONFIG_KIND, DRIVER, MEMORY, MEMORY_MAX, SM, SM_MAX
 from vgpud.k8s.core.quantities import format_memory

@@ -1,9 +1,9 @@
 """The device plugin's single entry point: step(state, event, now_ns) -> [command]. No IO, no clock, no randomness.
 
 As with the DRA driver, vgpud keeps what must outlive a crash, and decides which container a set of devices is for
-(vgpud/core/allocations.py). Unlike it, kubelet asks once per container and does not repeat a call that failed: the pod
-has failed then, and its controller makes another. So a vgpud that does not answer is waited for, but only briefly:
-kubelet admits no other pod meanwhile.
+(vgpud/core/slices/allocations.py). Unlike with claims, kubelet asks once per container and does not repeat a call that
+failed: the pod has failed then, and its controller makes another. So a vgpud that does not answer is waited for, but
+only briefly: kubelet admits no other pod meanwhile.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vgpud.core.admit import smallest_limit_bytes
 from vgpud.core.model import SLICES_MAX
+from vgpud.core.slices.capacity import smallest_limit_bytes
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.k8s.core.claims import fixed_memory
 from vgpud.k8s.core.model import Gpu, Offer

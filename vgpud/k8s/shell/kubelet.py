@@ -12,7 +12,7 @@ import contextlib
 import datetime
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from vgpud.k8s.core.names import DRIVER
 from vgpud.k8s.kubelet_api import (
     dra_v1_pb2,
     dra_v1_pb2_grpc,
-    dra_v1beta1_pb2,
-    dra_v1beta1_pb2_grpc,
     health_pb2,
     health_pb2_grpc,
     registration_pb2,
@@ -77,40 +75,44 @@ class Calls:
             waiting.set_result(reply)
 
 
-def service(calls: Calls, pb: Any, base: type) -> Any:
-    """The DRA service in one version of its messages."""
+class Dra(dra_v1_pb2_grpc.DRAPluginServicer):
+    """kubelet's calls about claims."""
 
-    async def all_(request: Any, ending: bool) -> Sequence[Answer]:
-        refs = [Ref(claim.uid, claim.namespace, claim.name) for claim in request.claims]
-        return await asyncio.gather(*(calls.ask(ref, ending) for ref in refs))
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
-    async def prepare(self: Any, request: Any, context: Any) -> Any:
-        answer = pb.NodePrepareResourcesResponse()
-        for given in await all_(request, ending=False):
-            one = answer.claims[given.uid]
-            one.error = given.error
-            names = [result.request for result in given.results]
-            for number, result in enumerate(given.results):
+    async def _ask(self, claims: Iterable[dra_v1_pb2.Claim], ending: bool) -> Sequence[Answer]:
+        refs = [Ref(claim.uid, claim.namespace, claim.name) for claim in claims]
+        return await asyncio.gather(*(self._calls.ask(ref, ending) for ref in refs))
+
+    async def NodePrepareResources(
+        self, request: dra_v1_pb2.NodePrepareResourcesRequest, context: Any
+    ) -> dra_v1_pb2.NodePrepareResourcesResponse:
+        response = dra_v1_pb2.NodePrepareResourcesResponse()
+        for answer in await self._ask(request.claims, ending=False):
+            one = response.claims[answer.uid]
+            one.error = answer.error
+            names = [result.request for result in answer.results]
+            for number, result in enumerate(answer.results):
                 first = number == 0
                 device = one.devices.add(
                     # a container that names any request of the claim gets the ids, and gets them once
                     request_names=dict.fromkeys(names) if first else [result.request],
                     pool_name=result.pool,
                     device_name=result.device,
-                    cdi_device_ids=given.cdi_devices if first else [],
+                    cdi_device_ids=answer.cdi_devices if first else [],
                 )
                 if result.share_id:
                     device.share_id = result.share_id
-        return answer
+        return response
 
-    async def unprepare(self: Any, request: Any, context: Any) -> Any:
-        answer = pb.NodeUnprepareResourcesResponse()
-        for given in await all_(request, ending=True):
-            answer.claims[given.uid].error = given.error
-        return answer
-
-    methods = {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
-    return type("Service", (base,), methods)()
+    async def NodeUnprepareResources(
+        self, request: dra_v1_pb2.NodeUnprepareResourcesRequest, context: Any
+    ) -> dra_v1_pb2.NodeUnprepareResourcesResponse:
+        response = dra_v1_pb2.NodeUnprepareResourcesResponse()
+        for answer in await self._ask(request.claims, ending=True):
+            response.claims[answer.uid].error = answer.error
+        return response
 
 
 def _wall_s() -> int:
@@ -162,7 +164,7 @@ class Registration(registration_pb2_grpc.RegistrationServicer):
         self._registered, self._refused = on_registration, on_refusal
 
     async def GetInfo(self, request: registration_pb2.InfoRequest, context: Any) -> registration_pb2.PluginInfo:
-        versions = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
+        versions = ["v1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
         return registration_pb2.PluginInfo(
             type="DRAPlugin", name=DRIVER, endpoint=str(self._endpoint), supported_versions=versions
         )
@@ -209,10 +211,7 @@ class Sockets:
         """Raises OSError where a socket cannot be made."""
         self._paths.endpoint.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         serving = make_server()
-        v1 = service(self._calls, dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginServicer)
-        v1beta1 = service(self._calls, dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginServicer)
-        dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(v1, serving)
-        dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(v1beta1, serving)
+        dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(Dra(self._calls), serving)
         health_pb2_grpc.add_DRAResourceHealthServicer_to_server(self._health, serving)
         await self._listen(serving, self._paths.endpoint)
         registering = make_server()

@@ -14,8 +14,8 @@ import grpc
 from vgpud.k8s.core.events import NodeLost, NodeSeen, PodUnknown, SliceEnded, SliceMade
 from vgpud.k8s.core.model import Asked, Gpu, Granted, Known
 from vgpud.k8s.core.quantities import memory_unit_bytes
-from vgpud.v1 import vgpud_pb2 as pb
-from vgpud.v1 import vgpud_pb2_grpc as stubs
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+from vgpud.v1alpha1 import vgpud_pb2_grpc as stubs
 
 log = logging.getLogger("vgpud.k8s")
 

@@ -1,0 +1,110 @@
+"""What must hold after every step; check() raises AssertionError naming the promise that is broken."""
+
+from __future__ import annotations
+
+from vgpud.core.model import LATENCY, State
+from vgpud.core.slices.capacity import smallest_limit_bytes
+from vgpud.core.slices.make import in_use
+from vgpud.core.units import MILLI_PER_DEVICE
+
+
+def check(state: State) -> None:
+    """All promises of the core. Cheap enough for tests to call after each step."""
+    _check_devices(state)
+    _check_slices(state)
+    _check_processes(state)
+    _check_containers(state)
+    _check_graces(state)
+
+
+def _require(holds: bool, promise: str) -> None:
+    if not holds:
+        raise AssertionError(promise)
+
+
+def _check_devices(state: State) -> None:
+    for device in state.devices.values():
+        milli, size = state.reserved(device.uuid)
+        _require(0 <= milli <= MILLI_PER_DEVICE, f"minima on {device.uuid} add up to {milli} milli-GPU")
+        _require(0 <= size <= device.memory_bytes, f"memory minima on {device.uuid} add up to {size} bytes")
+
+
+def _check_slices(state: State) -> None:
+    for name, made in state.slices.items():
+        _require(made.name == name, f"slice {name} is filed under its name")
+        uuids = [s.device_uuid for s in made.shares]
+        _require(len(uuids) == len(set(uuids)), f"slice {name} has each device once")
+        others = made.job_id or made.claim or made.cdi_device or made.suspended or name in state.waiting
+        _require(not made.pending or (made.ephemeral and not others), f"pending slice {name} is for programs alone")
+        instance = any(d.profile for uuid in uuids if (d := state.devices.get(uuid)))
+        _require(len(uuids) < 2 or not instance, f"slice {name} has a MIG instance alone")
+        for share in made.shares:
+            _require(0 <= share.min_milli <= share.max_milli <= MILLI_PER_DEVICE, f"{name}: min <= max <= device")
+            _require(share.max_milli > 0, f"{name}: every device has something")
+            is_latency = made.spec.service_class == LATENCY
+            _require(share.min_milli > 0 or not is_latency, f"{name}: a guarantee that is served first is there")
+            _require(0 <= share.mem_min_bytes <= share.mem_max_bytes, f"{name}: mem min <= mem max")
+            if name in state.waiting:
+                continue
+            device = state.devices[share.device_uuid]
+            _require(share.mem_max_bytes <= device.memory_bytes, f"{name}: memory fits the device")
+            least = smallest_limit_bytes(device.context_bytes, device.granule_bytes)
+            _require(share.mem_max_bytes >= least, f"{name}: a context fits the limit")
+            _require(share.mem_max_bytes % device.granule_bytes == 0, f"{name}: limit in granules")
+    _require(state.waiting <= state.slices.keys(), "only slices wait")
+    serials = [s.serial for s in state.slices.values()]
+    _require(len(serials) == len(set(serials)), "serials are unique")
+    _require(all(serial < state.next_serial for serial in serials), "serials are never given again")
+    _require(len({s.uid for s in state.slices.values()}) == len(state.slices), "uids are unique")
+    _require(len(state.slices) <= state.policy.slices_max, "slices are bounded")
+    _require(len(state.requests) <= state.policy.requests_max, "remembered requests are bounded")
+
+
+def _check_processes(state: State) -> None:
+    counts: dict[str, int] = {}
+    for process_id, process in state.processes.items():
+        _require(process.process_id == process_id, f"process {process_id} is filed under its id")
+        _require(process.slice_name in state.slices, f"process {process_id} has a slice")
+        counts[process.slice_name] = counts.get(process.slice_name, 0) + (not process.disconnected_ns)
+    limit = state.policy.processes_per_slice_max
+    _require(all(count <= limit for count in counts.values()), "processes per slice are bounded")
+
+
+def _check_containers(state: State) -> None:
+    cgroups = [c.cgroup for c in state.containers.values() if c.cgroup]
+    _require(len(cgroups) == len(set(cgroups)), "a cgroup belongs to one container")
+    _require(len(state.containers) <= state.policy.containers_max, "containers are bounded")
+    own = [c.slice_name for c in state.containers.values() if c.own_slice]
+    _require(len(own) == len(set(own)), "a slice was made for one container")
+    for container_id, container in state.containers.items():
+        _require(container.container_id == container_id, f"container {container_id} is filed under its id")
+        _require(container.slice_name in state.slices, f"container {container_id} has a slice")
+        _require(
+            container.started or not container.cgroup, f"container {container_id} has a cgroup once it has started"
+        )
+    _require(state.restarts.keys() <= state.containers.keys(), "only containers are started again")
+    for process in state.processes.values():
+        made = state.slices[process.slice_name]
+        _require(process.holder or not made.pending, f"process {process.process_id} is in a slice with devices")
+        if process.container_id:
+            inside = state.containers.get(process.container_id)
+            same = inside is not None and inside.slice_name == process.slice_name
+            _require(same, f"process {process.process_id} is in its container's slice")
+    for made in state.slices.values():
+        _require(not made.cdi_used or made.cdi_device, f"{made.name}: only a CDI device is used up")
+        if made.claim:
+            guaranteed = any(share.min_milli or share.mem_min_bytes for share in made.shares)
+            _require(not made.claim.lent or not guaranteed, f"{made.name}: what is lent is another slice's")
+            _require(made.cdi_device and not made.ephemeral, f"{made.name}: a claim's slice ends with the claim")
+            continue
+        _require(not made.cdi_device or made.ephemeral, f"{made.name}: a CDI device's slice ends with its container")
+        _require(not made.cdi_device or len(state.containers_of(made.name)) <= 1, f"{made.name}: is for one container")
+
+
+def _check_graces(state: State) -> None:
+    for name in state.grace_ns:
+        _require(name in state.slices and state.slices[name].ephemeral, f"grace of {name} is for an ephemeral slice")
+        _require(not in_use(state, name), f"{name} waits for its first user while it has one")
+    for made in state.slices.values():
+        ends = not made.ephemeral or in_use(state, made.name) or made.name in state.grace_ns
+        _require(ends, f"ephemeral slice {made.name} will end some time")

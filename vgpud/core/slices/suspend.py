@@ -1,0 +1,105 @@
+"""Suspending a slice: paused (its gates are closed), or evicted (its device memory is moved to the host as well). Pure.
+
+What a suspended slice gives up is offered to other slices: of a paused one its share of time, of an evicted one its
+memory, too. So resuming needs free capacity again, on the same devices. The steps in between are saved before they are
+carried out: a daemon that finds `evicting` or `restoring` after a crash asks the driver how far it got.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vgpud.core.events import Answer, ApplySlice, Command, Log, SaveSlice, SuspendSlice
+from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Reason, Slice, State
+from vgpud.core.slices import pending, queue_quota
+from vgpud.core.slices.make import unknown
+from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+
+#: from where one may go where
+STEPS = {
+    "": {PAUSED, EVICTING},
+    PAUSED: {"", EVICTING},
+    EVICTING: {"", PAUSED, EVICTED},
+    EVICTED: {RESTORING},
+    RESTORING: {"", EVICTED},
+}
+_DONE = {"": "is resumed", PAUSED: "is paused", EVICTED: "is evicted: its memory is on the host"}
+
+
+def on_suspend(state: State, event: SuspendSlice, now_ns: int) -> list[Command]:
+    """One step of it. The answer is the slice as it is then; a step that changes nothing is answered as well."""
+    old = state.slices.get(event.name)
+    if old is None:
+        return [Answer(unknown(event.name))]
+    if event.to == old.suspended:
+        return [Answer(old)]
+    wrong = _step_refusal(old, event) or _eviction_refusal(state, old, event.to) or _room_refusal(state, old, event.to)
+    if wrong:
+        return [Answer(wrong)]
+    new = replace(old, suspended=event.to, revision=old.revision + 1)
+    state.slices[new.name] = new
+    said = _DONE.get(event.to)
+    log: list[Command] = []
+    if said and (old.suspended, event.to) != (EVICTING, ""):
+        text = f"slice {new.name} {said}" + (f": {event.why}" if event.why else "")
+        log.append(Log(f"slice.{'resumed' if not event.to else event.to}", text, new.name))
+    return [SaveSlice(new), ApplySlice(new), *log, Answer(new)]
+
+
+def attach_refusal(slice_: Slice) -> Denied | None:
+    """Why no further program may join: its memory would be a part that is not away. A paused slice's waits."""
+    if slice_.suspended not in (EVICTING, EVICTED, RESTORING):
+        return None
+    text = f"slice {slice_.name} is evicted: `vgpu slice resume {slice_.name}` first"
+    return Denied(Reason.PRECONDITION, text)
+
+
+def _step_refusal(old: Slice, event: SuspendSlice) -> Denied | None:
+    if old.job_id != event.job_id and old.job_id:
+        text = f"slice {old.name} is that of job {old.job_id}: the queue decides when it runs"
+        return Denied(Reason.PRECONDITION, text)
+    if old.pending:
+        return pending.change_refusal(old)
+    if event.to in STEPS[old.suspended]:
+        return None
+    if old.suspended in (EVICTING, RESTORING):
+        text = f"slice {old.name} is being {'evicted' if old.suspended == EVICTING else 'restored'}: wait for its end"
+    elif event.to in (PAUSED, EVICTING):
+        text = f"slice {old.name} is {old.suspended} already"
+    else:
+        text = f"slice {old.name} is {old.suspended or 'not suspended'}: there is nothing to restore"
+    return Denied(Reason.PRECONDITION, text)
+
+
+def _eviction_refusal(state: State, old: Slice, to: str) -> Denied | None:
+    """The driver moves one process at a time, and one that waits for a locked one hangs (DESIGN D11)."""
+    if to != EVICTING:
+        return None
+    running = state.processes_of(old.name)
+    if len(running) > 1:
+        text = f"slice {old.name} has {len(running)} programs, and only a single one can be evicted: pause it instead"
+        return Denied(Reason.PRECONDITION, text)
+    return None
+
+
+def _room_refusal(state: State, old: Slice, to: str) -> Denied | None:
+    """Others may have taken what it gave up."""
+    needs_time = to in ("", RESTORING) and old.suspended != RESTORING
+    if not needs_time or old.name in state.waiting:
+        return None
+    for share in old.shares:
+        device = state.devices[share.device_uuid]
+        milli, size = state.reserved(share.device_uuid, excluded_slice=old.name)
+        left_milli, left_bytes = MILLI_PER_DEVICE - milli, device.memory_bytes - size
+        if share.min_milli <= left_milli and share.mem_min_bytes <= left_bytes:
+            continue
+        wanted = format_gpus(share.min_milli)
+        has = format_gpus(max(0, left_milli))
+        if to == RESTORING:
+            wanted += f" and memory {format_bytes(share.mem_min_bytes)}"
+            has += f" and {format_bytes(max(0, left_bytes))}"
+        text = f"slice {old.name} needs {wanted} of device {device.index} to resume, which has {has} left now:"
+        text += " lower its minimum, or end or pause another slice there"
+        return Denied(Reason.NO_CAPACITY, text, subject=share.device_uuid)
+    width_milli = sum(share.min_milli for share in old.shares)
+    return None if old.job_id else queue_quota.limit_refusal(state, old.queue, width_milli, excluded_slice=old.name)

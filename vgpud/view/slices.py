@@ -1,0 +1,197 @@
+"""The API's messages as plain dictionaries: the stable field names of `-o json` and `-o yaml`.
+
+Integers for bytes, milli-GPU and nanoseconds (units in the names), ratios 0..1 as numbers, times RFC 3339. Fields are
+added, never renamed, within one SCHEMA_VERSION.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from vgpud.core.observed import wait_ends_ns
+from vgpud.v1alpha1 import vgpud_pb2 as pb
+
+View = dict[str, Any]
+
+
+def _time(stamp: Timestamp) -> str | None:
+    return stamp.ToJsonString() if stamp.seconds or stamp.nanos else None
+
+
+def node_view(node: pb.Node) -> View:
+    return {
+        "node": node.name,
+        "version": node.version,
+        "driver_version": node.driver_version,
+        "abi_version": node.abi_version,
+        "simulated": node.simulated,
+        "mode": node.mode,
+        "started_at": _time(node.started_at),
+        "runtime_dir": node.runtime_dir,
+        "runtime_socket": node.runtime_socket,
+        "cdi_dir": node.cdi_dir or None,
+    }
+
+
+def device_view(device: pb.Device) -> View:
+    return {
+        "node": device.node,
+        "index": device.index,
+        "uuid": device.uuid,
+        "name": device.name,
+        "simulated": device.simulated,
+        "pci_bus_id": device.pci_bus_id,
+        "sm_count": device.sm_count,
+        "reserved_milli": device.milli_reserved,
+        "utilization_ratio": None if device.profile else round(device.utilization_ratio, 4),  # NVML has none
+        "memory_total_bytes": device.memory_total_bytes,
+        "memory_used_bytes": device.memory_used_bytes,
+        "memory_reserved_bytes": device.memory_reserved_bytes,
+        "context_bytes": device.context_bytes,
+        "granule_bytes": device.granule_bytes,
+        "drained": device.drained,
+        "drained_by_fault": device.drained_by_fault,
+        "taken_by": device.taken_by,
+        "offered": device.offered,
+        "kubernetes": device.kubernetes,
+        "temperature_celsius": device.temperature_celsius if device.HasField("temperature_celsius") else None,
+        "power_milliwatts": device.power_milliwatts if device.HasField("power_milliwatts") else None,
+        "power_limit_milliwatts": device.power_limit_milliwatts if device.HasField("power_limit_milliwatts") else None,
+        "xids": device.xids,
+        "last_xid": device.last_xid or None,
+        "parent_uuid": device.parent_uuid or None,
+        "profile": device.profile or None,
+        "nvlink_group": device.nvlink_group if device.HasField("nvlink_group") else None,
+    }
+
+
+def slice_device_view(device: pb.SliceDevice, is_simulated: bool) -> View:
+    return {
+        "node": device.node,
+        "device_index": device.device_index,
+        "device_uuid": device.device_uuid,
+        "simulated": is_simulated,
+        "min_milli": device.min_milli,
+        "max_milli": device.max_milli,
+        "mem_min_bytes": device.mem_min_bytes,
+        "mem_max_bytes": device.mem_max_bytes,
+        "mem_used_bytes": device.mem_used_bytes,
+        "mem_unattributed_bytes": device.mem_unattributed_bytes,
+        "mem_over_limit_bytes": max(0, device.mem_used_bytes - device.mem_max_bytes),
+        "mem_peak_bytes": device.mem_peak_bytes,
+        "mem_denied": device.mem_denied,
+        "entitlement_milli": device.entitlement_milli,
+        "share_ratio": round(device.share_ratio, 4),
+        "share_10s_ratio": round(device.share_10s_ratio, 4),
+        "share_60s_ratio": round(device.share_60s_ratio, 4),
+        "lag_ns": device.lag_ns,
+        "charged_ns": device.charged_ns,
+        "borrowed_ns": device.borrowed_ns,
+        "throttled_ns": device.throttled_ns,
+        "wait_counts": list(device.wait_counts),
+        "wait_below_ns": list(wait_ends_ns()),
+        "launches": device.launches,
+        "grants": device.grants,
+        "early_releases": device.early_releases,
+        "overruns": device.overruns,
+        "drains": device.drains,
+        "drain_total_ns": device.drain_total_ns,
+        "drain_max_ns": device.drain_max_ns,
+        "gate": device.gate or None,
+        "regime": device.regime or None,
+    }
+
+
+def container_view(container: pb.Container) -> View:
+    return {
+        "node": container.node,
+        "id": container.id,
+        "name": container.name or None,
+        "pid": container.pid or None,
+        "cgroup": container.cgroup or None,
+        "created_at": _time(container.created_at),
+    }
+
+
+def claim_view(claim: pb.Claim) -> View:
+    """The ResourceClaim of Kubernetes that a slice is for. pods: the uids of those that may use it."""
+    return {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid, "pods": list(claim.pod_uids)}
+
+
+def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
+    """simulated_device_uuids: of the simulated devices."""
+    return {
+        "node": item.node,
+        "name": item.name,
+        "uid": item.uid,
+        "ephemeral": item.ephemeral,
+        "owner_uid": item.owner_uid,
+        "gpus_milli": item.spec.gpus_milli,
+        "weight": item.spec.weight,
+        "priority": item.spec.priority,
+        "class": item.spec.service_class or "batch",
+        "processes": item.processes,
+        "attach_socket": item.attach_socket,
+        "created_at": _time(item.created_at),
+        "revision": item.revision,
+        "cdi_device": item.cdi_device or None,
+        "queue": item.queue,
+        "job_id": item.job_id or None,
+        "job_name": item.job_name or None,
+        "suspended": item.suspended or None,
+        "claim": claim_view(item.claim) if item.HasField("claim") else None,
+        "containers": [container_view(c) for c in item.containers],
+        "devices": [slice_device_view(d, d.device_uuid in simulated_device_uuids) for d in item.devices],
+    }
+
+
+def process_view(process: pb.Process, simulated_device_uuids: frozenset[str]) -> View:
+    """simulated_device_uuids: of the simulated devices."""
+    return {
+        "node": process.node,
+        "slice": process.slice,
+        "pid": process.pid,
+        "uid": process.uid,
+        "program": process.program,
+        "process_id": process.process_id,
+        "attached_at": _time(process.attached_at),
+        "resumed": process.resumed,
+        "container": process.container or None,
+        "container_name": process.container_name or None,
+        "devices": [
+            {
+                "node": d.node,
+                "device_index": d.device_index,
+                "device_uuid": d.device_uuid,
+                "simulated": d.device_uuid in simulated_device_uuids,
+                "mem_used_bytes": d.mem_used_bytes,
+                "mem_unattributed_bytes": d.mem_unattributed_bytes,
+                "mem_peak_bytes": d.mem_peak_bytes,
+                "mem_held_bytes": d.mem_held_bytes,
+                "launches": d.launches,
+                "throttled_ns": d.throttled_ns,
+                "denied": d.denied,
+            }
+            for d in process.devices
+        ],
+    }
+
+
+def event_view(event: pb.Event) -> View:
+    return {
+        "node": event.node,
+        "sequence": event.sequence,
+        "at": _time(event.at),
+        "kind": event.kind,
+        "slice": event.slice or None,
+        "device_uuid": event.device_uuid or None,
+        "process_id": event.process_id or None,
+        "owner_uid": event.owner_uid if event.owner_uid >= 0 else None,
+        "message": event.message,
+    }
+
+
+def simulated_uuids(devices: list[pb.Device]) -> frozenset[str]:
+    return frozenset(d.uuid for d in devices if d.simulated)

@@ -1,0 +1,29 @@
+"""Names of users in texts. The daemon has numbers only: a lookup may ask a network."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+_UID = re.compile(r"\buid (\d{1,10})\b")
+
+
+@functools.lru_cache(maxsize=1024)
+def _name(uid: int) -> str:
+    """The name of the user, "" for one without."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return ""
+
+
+def user_name(uid: int) -> str:
+    """One word: ann, uid:1000 for a user without a name, or anyone."""
+    return "anyone" if uid < 0 else _name(uid) or f"uid:{uid}"
+
+
+def named_users(text: str) -> str:
+    """A sentence of the daemon with the names of users instead of their numbers: `uid 1000` is `user ann`."""
+    return _UID.sub(lambda found: f"user {name}" if (name := _name(int(found[1]))) else found[0], text)
