@@ -118,7 +118,7 @@ static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *
                                                           void **kernelParams, void **extra, bool per_thread) {
   __typeof__(&cuLaunchKernelEx) launch = per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx);
   if (!config || vg_gate_solo_launch())
-    return launch(config, f, kernelParams, extra); /* before cuInit it may be wild */
+    return launch(config, f, kernelParams, extra); /* before cuInit config may be invalid */
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);
   struct vg_work *again = vg_gate_enter_short(config->hStream, per_thread, f, threads);

@@ -56,7 +56,7 @@ class _Formatter(logging.Formatter):
 
 
 def notify(message: str) -> None:
-    """Tells the service manager (sd_notify); nothing without one."""
+    """Notifies the service manager (sd_notify); nothing without one."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Releases the jobs that wait for a controller of `vgpu cluster` that has gone: Slurm's own order goes on.
+# Releases the jobs that wait for a controller of `vgpu cluster` that has gone: Slurm's own order continues.
 # Called by vgpu-cluster-release.timer every minute, or as slurm.conf's EpilogSlurmctld. Needs no vgpu, and never fails:
 # an EpilogSlurmctld that did would be noise in Slurm's log.
 #

@@ -124,7 +124,7 @@ static void become(int out, char **args, char **env) {
   _exit(127);
 }
 
-/* Whether a child has ended before the deadline. A program may close its output and go on. */
+/* Whether a child has ended before the deadline. A program may close its output and continue. */
 static bool has_ended(pid_t child, uint64_t deadline, int *ret_status) {
   for (;;) {
     pid_t found = waitpid(child, ret_status, WNOHANG);

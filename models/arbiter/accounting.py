@@ -80,13 +80,13 @@ def fill_buckets(device: Device, s: Slice, passed_ns: int, active_ns: int) -> No
 
 
 def accrue_lag(device: Device, s: Slice, passed_ns: int) -> None:
-    """What it is due for the time that passed."""
+    """Adds its entitlement for the time that passed."""
     if s.saturating:
         if not s.was_active:  # the entitlement of an idle slice is not saved up
             s.virtual_ns += passed_ns
         return
     depth_ns = parts(device.params.guarantee_depth_ns, s.entitlement_ppm)
-    if s.active:  # the slot has had what it lacks, since the work of saturating slices cannot be taken back
+    if s.active:  # the slot has used what it lacks, since the work of saturating slices cannot be taken back
         depth_ns = max(depth_ns, -device.slot_lag_ns)
     # A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more.
     ppm = s.entitlement_ppm * 101 // 100 if s.params.latency else s.entitlement_ppm
@@ -133,7 +133,7 @@ def charge_free(device: Device, s: Slice, contexts: int, passed_ns: int, now_ns:
         ahead_ns = max(0, s.alone_ns // 2 - reported_ns)
         more_ns = reported_ns + ahead_ns - s.provisional_ns
         used_ns += more_ns
-        if s.beside_slot:  # what it has had more, the slot has had less
+        if s.beside_slot:  # what it has used more, the slot has used less
             device.free_used_ns += more_ns
         s.beside_slot = False
         s.provisional_ns = s.outstanding_ns = s.alone_ns = 0

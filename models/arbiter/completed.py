@@ -114,7 +114,7 @@ def remit(device: Device, reports: list[int], passed_ns: int) -> None:
 
 def weigh(device: Device, passed_ns: int, now_ns: int) -> None:
     """Compares the time in which several slices ran, or one while another one waited, with the work that they report.
-    The difference is unexplained time, see doubted()."""
+    The difference is unexplained time, see take_unexplained_ns()."""
     ran = [s for s in device.slices if s.contexts]
     reports = [note_reported(device, s, len(ran), now_ns) for s in device.slices]
     reported_ns = sum(reports)

@@ -44,7 +44,7 @@ def lag_of(device: Device, s: Slice) -> int:
 
 
 def is_short(device: Device, s: Slice) -> bool:
-    """A free slice that wants to run and has had less than its entitlement."""
+    """A free slice that wants to run and has used less than its entitlement."""
     return not s.saturating and s.active and s.free_lag_ns > SHORT_NS and may_run(device, s)
 
 

@@ -49,7 +49,7 @@ IDLE_NS = 50 * MS
 #: demand, in parts of a million, above which a free slice becomes saturating, and below which it becomes free again
 SATURATING_PPM, FREE_PPM = 970_000, 930_000
 #: lag from which a slice is short; how much further behind than another one it must be, each by its own entitlement,
-#: for the other one to begin waiting for it, and to go on waiting
+#: for the other one to begin waiting for it, and to keep waiting
 SHORT_NS = MS
 AHEAD_NS, BACK_NS = 4 * MS, 2 * MS
 #: least cost of a turn that keeps others waiting: what the hand-over takes; and if the slice reported little work for
@@ -164,7 +164,7 @@ class Slice:
     virtual_ns: int = 0
     unpaid_ns: int = 0  # half of the completed work that it reports, less what it has been charged
     over_cap_ns: int = 0  # all of it, less what its maximum has been charged
-    # what a free slice is owed, and what that gives it
+    # a free slice's deficit, and what that gives it
     free_lag_ns: int = 0  # entitlement minus usage; what a slice that leaves the slot takes along
     owed_ns: int = 0  # minimum minus usage
     overdrawn: bool = False  # latency class: it has used more than its guarantee and has no precedence

@@ -7,8 +7,8 @@ A slice is *free* or *saturating*, by what it does. Free: it leaves gaps, or is 
 hardware time-slices between it and whatever else runs; it is charged for completed work. Saturating: it always wants
 the device; such slices take turns in one slot by leases, the smallest virtual time first (start-time fair queueing,
 Goyal et al., SIGCOMM 1996), and are charged the time that free slices have left. Entitlements follow from
-water-filling all demands into minima, priorities, weights and maxima. A slice that has had more than its entitlement
-waits as long as a free slice that wants to run has had less. Maxima are token buckets (HTB's ceiling).
+water-filling all demands into minima, priorities, weights and maxima. A slice that has used more than its entitlement
+waits as long as a free slice that wants to run has used less. Maxima are token buckets (HTB's ceiling).
 
 Reading order: step() below, then device, lags, free_slices, slot, gates and outputs for the gates; accounting, charges,
 completed and entitlements for what slices are charged and due.

@@ -22,7 +22,7 @@
 #define VG_WAIT_BUCKETS 16
 #define VG_RUNS_SHOWN 64
 
-/* What a device is, which its 16 bytes of UUID do not tell: how CUDA_VISIBLE_DEVICES and NVML name it. */
+/* What a device is, which its 16 bytes of UUID do not say: how CUDA_VISIBLE_DEVICES and NVML name it. */
 #define VG_DEVICE_GPU 0 /* GPU-... */
 #define VG_DEVICE_MIG 1 /* MIG-..., an instance of a GPU; of these a process sees one */
 
@@ -215,7 +215,7 @@ struct vg_report_device {
   uint64_t active_since_ns;   /* not 0: active since then */
   /* how long threads waited at the closed gate: bucket i counts waits below 2^i * 16 us, the last one all others */
   uint32_t wait_counts[VG_WAIT_BUCKETS];
-  uint64_t overdue_ns;    /* of a gang, under a closed word: when its work was last seen not to get on, though by the
+  uint64_t overdue_ns;    /* of a gang, under a closed word: when its work was last seen without progress, though by the
                            * estimates it should have; 0 = it does */
   uint32_t passed_serial; /* the last pass_serial with which a launch passed the closed gate */
   uint64_t run_count;     /* so many runs have been shown; a process that shows none leaves it 0 */

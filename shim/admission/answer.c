@@ -53,8 +53,8 @@ static bool is_foreign(const struct vg_attach_request *request, ssize_t length) 
   return length > 0 && (length < (ssize_t)sizeof request->magic || request->magic != VG_ABI_MAGIC);
 }
 
-/* Python takes half a millisecond to say what is wrong with a message, and who sends them without end would keep it
- * from others' work, and the listeners from accepting: then they are closed without a reason. */
+/* Python takes half a millisecond to say what is wrong with a message, and a peer that sends them without end would
+ * keep it from others' work, and the listeners from accepting: then they are closed without a reason. */
 static bool are_many_handed(struct vg_admission *admission) {
   pthread_mutex_lock(&admission->mutex);
   bool many = admission->queue.handed >= VG_FOREIGN_HANDED_MAX;

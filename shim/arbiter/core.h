@@ -91,7 +91,7 @@ struct vg_core_slice {
     int64_t unpaid_ns;   /* half of the completed work that it reports, less what it has been charged */
     int64_t over_cap_ns; /* all of it, less what its maximum has been charged */
   } slot;
-  /* What a free slice is owed and what that gives it, written in each step. */
+  /* A free slice's deficit and what that gives it, written in each step. */
   struct {
     int64_t lag_ns;       /* entitlement minus usage; what a slice that leaves the slot takes along */
     int64_t owed_ns;      /* minimum minus usage */

@@ -1,15 +1,16 @@
 /*
  * gang.h - gangs: slices with several shared devices. Their kernels may wait for each other across devices, so a gang
- * has to have all its devices at once (DESIGN D6; vgpud/core/slices/gangs.py chooses the leader). The arbiters of a process
- * share one board, under a lock of its own that is held for a few loads and stores: the leader's arbiter posts that it
- * has the slot, the followers' that work waits there. An arbiter for which there is news is woken by its eventfd.
+ * has to have all its devices at once (DESIGN D6; vgpud/core/slices/gangs.py chooses the leader). The arbiters of a
+ * process share one board, under a lock of its own that is held for a few loads and stores: the leader's arbiter posts
+ * that it has the slot, the followers' that work waits there. An arbiter for which there is news is woken by its
+ * eventfd.
  *
  * When a lease ends, the gates of the devices close a moment apart, and the processes have not launched equally far: a
  * collective kernel may run on one device while its partner waits at the gate of another, and would spin there until
  * the next lease. So the shims count launches of collectives, and for a moment a device that is behind lets launches
  * through its closed gate until it has as many as the others. Collectives are known by their names
  * (gate/collectives.c). Kernels of other names that spin like this are known by drains that do not end while threads
- * wait at closed gates: the devices let launches through, few at first, until the drains get on
+ * wait at closed gates: the devices let launches through, few at first, until the drains make progress
  * (docs/design/sharing.md).
  */
 #ifndef VG_ARBITER_GANG_H
@@ -25,7 +26,7 @@ struct vg_gang_part { /* posted by a device's arbiter after each round */
   bool wants;           /* a thread waits at its closed gate */
   bool outstanding;     /* work is on the device */
   uint32_t collectives; /* launched there by all processes that are attached now */
-  uint64_t overdue_ns;  /* when its work was last seen not to get on, under a closed gate; 0: it does */
+  uint64_t overdue_ns;  /* when its work was last seen without progress, under a closed gate; 0: it does */
 };
 
 struct vg_gang_others {    /* the parts on the other devices, together */

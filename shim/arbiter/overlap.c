@@ -86,8 +86,8 @@ static void lose_excess(struct vg_lane *lane) {
   for (struct vg_process *process = lane->first; process; process = process->next) process->unshown_ns = 0;
 }
 
-/* Takes the overlap off what the clock did not have, and then, as far as there is credit, off what it had. Returns what
- * is left of that. */
+/* Takes the overlap off what the clock did not have, and then, as far as there is credit, off what it had. Returns the
+ * rest of that. */
 static uint64_t take_off(struct vg_lane *lane, uint64_t clock_ns) {
   uint64_t beyond_ns = vg_core_least(lane->overlap_ns, lane->excess_ns);
   lane->excess_ns -= beyond_ns;

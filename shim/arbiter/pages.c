@@ -397,7 +397,7 @@ void vg_pages_wake(struct vg_arbiter *arbiter, struct vg_process *process, uint6
   if (!process->is_unread) return;
   vg_pages_beat_soon(arbiter, now_ns);
   process->is_unread = false;
-  VG_STORE(&process->control->heartbeat_ns, now_ns); /* it is owed one from here on */
+  VG_STORE(&process->control->heartbeat_ns, now_ns); /* it is due one from here on */
   VG_STORE(&process->control->unread, 0);
 }
 

@@ -21,7 +21,7 @@
 #define VG_RECORD_VALUES 11
 
 /*
- * The kinds of records, and their values in order:
+ * The types of records, and their values in order:
  * PARAMS  quantum_ns, quantum_min_ns, bound_ns, open_bound_ns, overrun_ns, latency_bound_ns, lookahead_ns,
  *         guarantee_depth_ns, cap_depth_ns
  * SET     min_milli, max_milli, weight, priority, latency, gang, paused

@@ -5,7 +5,7 @@
 
 #define STOPPED_NS (50ull * VG_CORE_MS) /* a process that has not noticed its closed gate for this long is stopped */
 #define CARRIED_MAX_NS (20 * VG_CORE_MS)
-/* A slice that reports completed work more seldom than this is silent: it does not say which slice had the device. */
+/* A slice that reports completed work less often than this is silent: it does not say which slice had the device. */
 #define SILENT_NS (10ull * VG_CORE_MS)
 /* Run time after which the reported part of a slice's time is known. */
 #define REPORTED_NS (50ull * VG_CORE_MS)
@@ -154,7 +154,7 @@ void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice) {
   slice->turn.used_ns = 0;
   slice->turn.least_ns = has_credit ? TURN_LEAST_NS : TURN_IDLE_NS;
   charge_share(core, slice, slice->turn.least_ns);
-  if (!has_credit) /* its page reports no work: its maximum bounds how often others wait in vain */
+  if (!has_credit) /* its page reports no work: its maximum bounds how often others wait without result */
     slice->bucket.cap_ns = vg_core_max(slice->bucket.cap_ns - slice->turn.least_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
@@ -505,7 +505,7 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   /* A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more. */
   uint32_t ppm = slice->params.latency ? slice->out.entitlement_ppm * 101 / 100 : slice->out.entitlement_ppm;
   deepest_ns = vg_core_max(part(params->guarantee_depth_ns, slice->out.entitlement_ppm), slice->free.lag_ns);
-  if (vg_core_active(slice)) /* the slot has had what it is short of, since launched work cannot be taken back */
+  if (vg_core_active(slice)) /* the slot has used what it is short of, since launched work cannot be taken back */
     deepest_ns = vg_core_max(deepest_ns, -core->slot_lag_ns);
   slice->free.lag_ns = vg_core_min(slice->free.lag_ns + part(passed_ns, ppm), deepest_ns);
   if (!vg_core_may_begin_turn(slice)) /* it is not owed what it does not take */

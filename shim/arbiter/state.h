@@ -27,7 +27,7 @@
 /* Then it is read twice more: a change that it made without having seen that is there by then. */
 #define VG_REST_BEATS (VG_CALM_BEATS + 2)
 
-/* Where all processes rest, none is owed a heartbeat: rounds and heartbeats are so many times as far apart. The core
+/* Where all processes rest, none is due a heartbeat: rounds and heartbeats are so many times as far apart. The core
  * must still be stepped more often than every 100 ms: a longer step is taken for one in which the host stood still, and
  * no debt would be paid off by idle time. */
 #define VG_REST_PERIODS 4

@@ -3,7 +3,7 @@
  * these functions a newer symbol version when they moved into libc.so, or another name for C23; the old one still
  * exists and does the same. A preloaded library that needs a version which a container's glibc lacks would kill every
  * process in it, so the libraries need none newer than 2.17 (tests/test_package.py checks it and names what is missing
- * here). Functions that old glibcs lack altogether are system calls in prim.c.
+ * here). Functions that old glibcs do not have at all are system calls in prim.c.
  */
 #ifndef VG_GLIBC_FLOOR_H
 #define VG_GLIBC_FLOOR_H

@@ -47,7 +47,7 @@ void vg_prim_eventfd_drain_shared(int fd);
 int vg_prim_stat(const char *path, struct stat *ret_status);           /* 0 or -errno */
 int vg_prim_read_file(const char *path, char *ret_text, size_t bytes); /* its beginning, which a 0 ends */
 int vg_prim_fstat(int fd, struct stat *ret_status);                    /* 0 or -errno */
-/* Whether something is mounted at the path itself; a kernel that cannot tell (before Linux 5.8, a filter) means yes. */
+/* Whether something is mounted at the path itself; unknown (before Linux 5.8, a filter) means yes. */
 bool vg_prim_may_be_mount_point(const char *path);
 int vg_prim_memfd(const char *name, bool sealable); /* a close-on-exec descriptor or -errno */
 int vg_prim_pidfd(int pid);                         /* a close-on-exec descriptor or -errno */

@@ -1,6 +1,6 @@
 /*
  * run_time.h - a set of times in which work ran, as far as they are not settled yet: disjoint, in order, and few. Where
- * more come than there is room for, the shortest pause between two counts as running.
+ * more come than there is space for, the shortest pause between two counts as running.
  */
 #ifndef VG_BASE_RUN_TIME_H
 #define VG_BASE_RUN_TIME_H

@@ -88,9 +88,9 @@ bool vg_resolve_has(enum vg_entry entry, void **slots); /* resolve.c, which lies
 def simulated_entries(surface: Surface) -> str:
     """gen/simgpu/simgpu_entries.c: the simulated driver's entry points as programs see them.
 
-    Each asks for a planned fault (entries/fault.h) and goes on to its body, sim_cuX; a body that no file defines is a
-    weak one that says CUDA_ERROR_NOT_SUPPORTED. A table tells the two apart (simdevice/coverage.py): the distances to
-    body and weak body, which are the same place if there is no other.
+    Each asks for a planned fault (entries/fault.h) and continues with its body, sim_cuX; a body that no file defines is
+    a weak one that says CUDA_ERROR_NOT_SUPPORTED. A table distinguishes the two (simdevice/coverage.py): the distances
+    to body and weak body, which are the same place if there is no other.
     """
     out = [NOTICE.format(what="Simulated driver: its entry points, and the bodies of those that it lacks.")]
     out += ['#include "simgpu/entries/fault.h"', '#include "simgpu/entries/table.h"', ""]

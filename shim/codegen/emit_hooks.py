@@ -84,7 +84,7 @@ def _parameter_of_type(entry: EntryPoint, type_text: str, absent: str) -> str:
 
 
 def _threads(entry: EntryPoint) -> str:
-    """How much work: the elements of a fill, 0 where the arguments do not tell."""
+    """How much work: the elements of a fill, 0 where the arguments do not say."""
     names = [p.name for p in entry.parameters]
     if "Width" in names and "Height" in names:
         return "(uint64_t)Width * Height"

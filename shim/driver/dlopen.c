@@ -123,7 +123,7 @@ static const char *route_driver(const char *file, int mode, const void *caller) 
   return vg_resolve_driver() == NULL ? not_there(file) : self;
 }
 
-/* libvgpu-ml.so, if it is loaded, answers for NVML; its marker tells which real library it stands for. */
+/* libvgpu-ml.so, if it is loaded, answers for NVML; its marker says which real library it stands for. */
 static const char *route_nvml(const char *file, const void *caller) {
   void *(*real_dlopen)(const char *, int) = vg_resolve_next("dlopen");
   void *loaded = real_dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NOLOAD);

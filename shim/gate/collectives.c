@@ -8,7 +8,7 @@
  * with commas between them). Drivers before 12.3 have no names. How many are in a graph: hooks/graph_memory.c.
  *
  * Kernels of all other names are known by what they do: their drain does not end, and their forecast moves on with the
- * clock. The arbiter is told, and lets launches through closed gates, one at first, until the drain gets on
+ * clock. The arbiter is notified, and lets launches through closed gates, one at first, until the drain makes progress
  * (arbiter/gang.c). It does not matter which of the kernels it was, so a launch of any kind is such a one.
  */
 #define _GNU_SOURCE

@@ -76,10 +76,10 @@ uint64_t vg_gate_bound(const struct vg_device *device) {
 }
 
 /* How much is launched into a stream between two markers: an eighth of the bound, 2.5 ms and 128 launches like this one
- * at most, so that a thread that lost its processor is told from one that launches short kernels. What threads have
- * launched since their markers must not fill the bound together, since nothing shows its end: the second thread has
- * half of that, the third one a third, which sums up to less than the bound for a thousand. But none has to record an
- * event more often than at every 128 launches like this one, or 32 us of work, beside which an event costs little. */
+ * at most, so that a thread that lost its processor is distinguished from one that launches short kernels. What threads
+ * have launched since their markers must not fill the bound together, since nothing shows its end: the second thread
+ * has half of that, the third one a third, which sums up to less than the bound for a thousand. None has to record an
+ * event more often than at every 128 launches like this one, or 32 us of work, beside which that costs little. */
 static uint64_t mark_after(const struct vg_work *work, const struct vg_stream *stream, uint64_t bound_ns,
                            uint64_t cost_ns) {
   if (stream->programmatic) return bound_ns;

@@ -50,7 +50,7 @@ static bool is_solo(const struct vg_device *device) {
   return VG_LOAD_RELAXED(&device->solo_word) != VG_GATE_NO_WORD;
 }
 
-/* May a launch go on under the word that is accepted? Behind a wait it does not run yet: what it makes of the device is
+/* May a launch pass under the word that is accepted? Behind a wait it does not run yet: what it makes of the device is
  * seen afterwards (count.c), or by the helper. */
 static bool may_launch(const struct vg_ticket *ticket) {
   struct vg_device *device = ticket->device;

@@ -32,14 +32,14 @@ _Static_assert(sizeof(struct vg_estimate) == 64, "a power of two");
 /* A tally (thread_work.h) counts time and launches in one number, and a launch takes its charge from it at once: ns in
  * the upper bits, launches in the lower ones. Each takes 1 ns at least, so a full tally has fewer than 2^24. */
 #define VG_TALLY_LAUNCH_BITS 24
-#define VG_TALLY_MOST_NS (1ll << (VG_TALLY_LAUNCH_BITS - 1)) /* that a tally has room for */
+#define VG_TALLY_MOST_NS (1ll << (VG_TALLY_LAUNCH_BITS - 1)) /* that a tally has space for */
 
 static inline uint64_t vg_estimate_limited(const struct vg_estimate *estimate, uint64_t cost_ns) {
   uint64_t most_ns = estimate->most_us * 1000ull;
   return most_ns && cost_ns > most_ns ? most_ns : cost_ns;
 }
 
-/* What takes as long as that, is unknown (0) or waits inside, finds no room in any tally. Launching threads look at
+/* What takes as long as that, is unknown (0) or waits inside, fits in no tally. Launching threads look at
  * both numbers without the lock. */
 static inline void vg_estimate_set_cost(struct vg_estimate *estimate, uint64_t cost_ns) {
   cost_ns = vg_estimate_limited(estimate, cost_ns);

@@ -50,7 +50,7 @@ static bool start_probe(struct vg_device *device) {
   return allowed;
 }
 
-/* Sleeps until a moment before the forecast, then polls; the later it is, the more seldom. */
+/* Sleeps until a moment before the forecast, then polls; the later it is, the less often. */
 static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
   uint64_t remaining_ns = vg_gate_reap(device, now_ns);
   remaining_ns -= remaining_ns < device->gate->waiting_ns ? remaining_ns : device->gate->waiting_ns;

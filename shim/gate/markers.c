@@ -152,7 +152,7 @@ bool vg_work_is_over(CUevent event) {
   return vg_event_query(event) == CUDA_SUCCESS;
 }
 
-/* For how long it runs what is before it, at the most. Of a graph it is known how long its kernels take on their own, a
+/* How long what is before the wait runs, at most. Of a graph it is known how long its kernels take on their own, a
  * quarter more here; what another thread, or another stream that this one is ordered with, may have launched before the
  * wait can take longer than by the estimates. */
 static uint64_t longest_run(const struct vg_stream *stream, bool graph, uint64_t before_ns) {
@@ -162,7 +162,7 @@ static uint64_t longest_run(const struct vg_stream *stream, bool graph, uint64_t
   return VG_STALE_LEAST_NS + VG_STALE_FACTOR * before_ns;
 }
 
-/* What was launched before the wait has had its time. */
+/* Whether what was launched before the wait must have run by now. */
 static bool has_come_to_wait(const struct vg_stream *stream, uint64_t now_ns) {
   const struct vg_marker *oldest = stream->head != stream->tail ? vg_stream_oldest(stream) : NULL;
   uint64_t before_ns = oldest ? oldest->cost_ns : stream->unmarked_ns;

@@ -1,4 +1,5 @@
-/* progress.c - see thread_work.h: which streams of a thread get on, which wait, and what is left, by its markers. */
+/* progress.c - see thread_work.h: which streams of a thread make progress, which wait, and what is left, by its
+ * markers. */
 #include "gate/event.h"
 #include "gate/stream_books.h"
 
@@ -14,8 +15,8 @@ static bool begun(const struct vg_marker *marker) {
   return marker->timing_begin && !marker->row && !vg_event_is_pending(marker->timing_begin);
 }
 
-/* Streams that share the device with others get on more slowly. So a stream is stuck if none of the process has got on
- * for a multiple of what all have outstanding together, or this one alone for a multiple of that. */
+/* Streams that share the device with others make slower progress. So a stream is stuck if none of the process has made
+ * progress for a multiple of what all have outstanding together, or this one alone for a multiple of that. */
 static void review_stale(struct vg_work *work, struct vg_stream *stream, const struct vg_together *together,
                          uint64_t now_ns) {
   if (stream->head == stream->tail) return;

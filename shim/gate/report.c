@@ -12,7 +12,7 @@
 
 #define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
 
-/* What the slice's other processes ran at the same time counts once, which only the arbiter can tell. */
+/* What the slice's other processes ran at the same time counts once, which only the arbiter knows. */
 static void show_run(struct vg_report_device *report, uint64_t begin_ns, uint64_t end_ns) {
   if (end_ns <= begin_ns) return;
   uint64_t count = report->run_count;
@@ -169,7 +169,7 @@ void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now
 
 void vg_gate_settle(struct vg_device *device, uint64_t sure_ns) {
   struct vg_gate_state *gate = device->gate;
-  bool passed = VG_LOAD_RELAXED(&gate->solo_dirty); /* of such launches nobody knows when they run */
+  bool passed = VG_LOAD_RELAXED(&gate->solo_dirty); /* when such launches run is unknown */
   if (sure_ns > gate->settled_ns && !passed) {
     struct vg_report_device *report = page_of(device, vg_prim_now_ns());
     bool busy = gate->busy.since_ns != 0;

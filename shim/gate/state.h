@@ -98,7 +98,7 @@ enum vg_admission {
 };
 enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device);
 /* Until what is outstanding has come down to the bound, or twice that time has passed. In a slice that is alone only
- * while its work gets on, see vg_work_review_stale(). Returns how much of what is outstanding has run. */
+ * while its work makes progress, see vg_work_review_stale(). Returns how much of what is outstanding has run. */
 uint64_t vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
                                 uint64_t bound_ns);
 /* Of the function's first launch; for a second at most. */
@@ -122,7 +122,7 @@ uint32_t vg_gate_wait_count(const struct vg_device *device, const struct vg_stre
 /* Before a launch: has the stream begun to wait since the last one, or does it wait? */
 bool vg_gate_is_behind_wait(const struct vg_ticket *ticket);
 /* Paces launches behind a wait that lasts: no more is queued there than a multiple of the time for which it has lasted,
- * since it may be for a thread that has had no processor meanwhile, and what is queued cannot be taken back. */
+ * since it may be for a thread that got no processor meanwhile, and what is queued cannot be taken back. */
 void vg_gate_pace_behind_wait(const struct vg_ticket *ticket);
 void vg_gate_mark_wait_end(const struct vg_ticket *ticket); /* if it has: a marker between the wait and the launch */
 void vg_gate_begin_measuring(struct vg_device *device); /* when work runs, if that is not done yet; takes the mutex */

@@ -119,7 +119,7 @@ bool vg_gate_is_behind_wait(const struct vg_ticket *ticket) {
   return behind;
 }
 
-/* 0: the launch may go on; else when to look again. */
+/* 0: the launch may pass; else when to look again. */
 static uint64_t next_look(const struct vg_ticket *ticket, uint64_t now_ns) {
   const struct vg_gate_state *gate = ticket->device->gate;
   vg_work_lock(ticket->work);

@@ -39,7 +39,7 @@ struct vg_marker {
 struct vg_stream {
   bool used;
   bool per_thread;     /* the default stream of one thread (handle is its owner's line) */
-  bool programmatic;   /* has had programmatic launches: a marker between two of them would end their overlap */
+  bool programmatic;   /* some launches were programmatic: a marker between two of them would end their overlap */
   bool stale;          /* makes no progress: waits for something outside the device */
   bool shared;         /* by all streams beyond VG_WORK_STREAMS; handle is that of the last launch */
   bool blocking;       /* the legacy default stream and this one wait for each other */
@@ -64,8 +64,8 @@ struct vg_stream {
   uint32_t head, tail;
 };
 
-/* Launches that the thread has counted without the lock (short_path.h): each takes its charge (estimate.h) from what is
- * left of the tally, which only the thread writes. The books have the difference to what was left of it in the first
+/* Launches that the thread has counted without the lock (short_path.h): each takes its charge (estimate.h) from the
+ * rest of the tally, which only the thread writes. The books have the difference to what was left of it in the first
  * place up to taken; whoever takes the lock takes the rest. */
 struct vg_tally {
   struct vg_estimate *estimate; /* of the launch on its way */
@@ -157,7 +157,7 @@ struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *func
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
 
 /* What is in the books and what the tally has counted since; for other threads, without the lock, an approximation: the
- * tally may be opened anew in between. */
+ * tally may be opened again in between. */
 static inline uint64_t vg_work_outstanding(const struct vg_work *work) {
   int64_t taken = VG_LOAD(&work->tally.taken), left = VG_LOAD(&work->tally.left);
   uint64_t added_ns = taken > left ? (uint64_t)(taken - left) >> VG_TALLY_LAUNCH_BITS : 0;
@@ -203,7 +203,7 @@ bool vg_work_is_over(CUevent event);                   /* of the program */
 void vg_work_mark_before_wait(struct vg_work *work, struct vg_stream *stream);
 void vg_work_mark_wait_end(struct vg_work *work, struct vg_stream *stream);
 /* By the helper, where streams that wait may hide that all others are done: markers behind what has none yet. Nothing
- * has been launched since since_ns, and no stream captures; of another thread's default stream the time tells. Not
+ * has been launched since since_ns, and no stream captures; of another thread's default stream the time shows it. Not
  * within a launch, which may take long: a marker would be behind a part of it. */
 void vg_work_mark_tails(struct vg_work *work, uint64_t since_ns, uint64_t now_ns);
 /* What is outstanding in streams that wait for something else, as of the last reap; *ret_counts: of it what counts as

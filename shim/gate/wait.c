@@ -158,7 +158,7 @@ static uint64_t bound_for(uint64_t bound_ns, const struct vg_estimate *estimate)
 }
 
 /* In a slice that is alone the launch of a thread that has little outstanding itself does not wait for the others, and
- * none waits for streams that do not get on. */
+ * none waits for streams without progress. */
 static bool may_pass_alone(const struct vg_device *device, const struct vg_work *work) {
   uint64_t part_ns = VG_SOLO_BOUND_NS / (VG_LOAD(&device->gate->works)->place + 1);
   return vg_work_outstanding(work) < part_ns || VG_LOAD(VG_LOAD(&device->gate_word)) != VG_LOAD(&device->open_word);

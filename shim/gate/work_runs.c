@@ -57,9 +57,8 @@ static uint64_t begin_of(const struct vg_stream *stream, uint64_t until_ns, uint
 /*
  * When a graph that waits inside ran is not known, where it took longer than its kernels do: before it waited, behind
  * that, or both. Graphs that wait at the same time have run one after the other: as long as one is pending it counts as
- * running from when it could begin, and the next one behind it, each for what its kernels take. What is left of one
- * that has completed, since others were before it, counts as the last before that; then these have not run yet in that
- * time.
+ * running from when it could begin, and the next one behind it, each for what its kernels take. The rest of one that
+ * has completed, since others were before it, counts as the last before that; then these have not run yet in that time.
  */
 static void give_back(struct vg_marker *marker, struct vg_graph_runs *graphs) {
   uint64_t back_ns = marker->served_ns < graphs->again_ns ? marker->served_ns : graphs->again_ns;

@@ -122,8 +122,8 @@ static bool in_use(const struct pool *pool) {
   return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 1) != 0;
 }
 
-/* A pool lives until its last allocation is freed, but cannot be queried any more once the driver has been told to
- * destroy it: so the driver is told when nothing of it is in use. */
+/* A pool lives until its last allocation is freed, but cannot be queried any more once the driver was asked to destroy
+ * it: so that call is made when nothing of it is in use. */
 static void destroy_unused(struct pool *pool) {
   if (pool->under_way || in_use(pool)) return;
   relaxed(REAL(cuMemPoolDestroy), pool->handle);

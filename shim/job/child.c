@@ -41,7 +41,7 @@ static rlim_t lower(rlim_t a, rlim_t b) {
   return a < b ? a : b;
 }
 
-/* A limit above our own takes CAP_SYS_RESOURCE, which a daemon in a container may lack: then it is our own. */
+/* A limit above our own takes CAP_SYS_RESOURCE, which a daemon in a container may not have: then it is our own. */
 static int set_limits(const struct vj_launch *launch) {
   for (int i = 0; i < (int)RLIM_NLIMITS; i++) {
     struct rlimit wanted = launch->limits[i], own;
@@ -82,7 +82,7 @@ static struct failure open_output(const char *log, int null_fd) {
 static struct failure open_terminal(const struct vj_launch *launch, const char *log, int null_fd) {
   int master_fd, slave_fd, error;
   if (launch->terminal_fd < 0) return (struct failure){STEP_TERMINAL, -launch->terminal_fd};
-  int log_fd = open_log(log, null_fd, O_NONBLOCK); /* a pipe that nobody reads holds nothing up */
+  int log_fd = open_log(log, null_fd, O_NONBLOCK); /* a pipe that no process reads holds nothing up */
   if (log_fd < 0) return (struct failure){STEP_LOG, errno};
   if ((error = vj_terminal_open(&master_fd, &slave_fd))) return (struct failure){STEP_TERMINAL, error};
   if ((error = vj_terminal_keep(launch, master_fd, slave_fd, log_fd, null_fd)))

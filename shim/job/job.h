@@ -176,10 +176,10 @@ int vj_terminal_listen(const char *directory);
 /* Makes terminal_fd and running_fds of a launch with a terminal, in an attempt's directory. */
 void vj_terminal_prepare(struct vj_launch *launch, const char *directory);
 
-/* Leaves them to the keeper, once the member has been started: the socket of a keeper that is gone answers nobody. */
+/* Leaves them to the keeper, once the member has been started: the socket of a keeper that is gone does not answer. */
 void vj_terminal_hand_over(const struct vj_launch *launch);
 
-/* Tells the keeper that the member's first process has ended. */
+/* Notifies the keeper that the member's first process has ended. */
 void vj_terminal_end(const struct vj_launch *launch);
 
 /* Opens both sides, as the present effective user. 0 or an error number. */

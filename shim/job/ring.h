@@ -22,7 +22,7 @@ uint64_t vj_ring_begin(const struct vj_ring *ring);
 /* The bytes from a position on that lie side by side; 0 at the end. */
 size_t vj_ring_at(const struct vj_ring *ring, uint64_t position, const char **ret_bytes);
 
-/* Where a viewer begins who joins late: at the first whole line, since the oldest byte may be within a character or a
+/* Where a viewer that joins late begins: at the first whole line, since the oldest byte may be within a character or a
  * control sequence. */
 uint64_t vj_ring_first_line(const struct vj_ring *ring);
 

@@ -41,7 +41,7 @@
 #define FLUSH_NS (2 * VJ_NS_PER_S)
 /* From the start: for a first viewer to come, also if the programs have ended. */
 #define LINGER_NS (3 * VJ_NS_PER_S)
-#define ROWS 24 /* before anybody has said the size of a window */
+#define ROWS 24 /* before a viewer has sent the size of a window */
 #define COLUMNS 80
 #define BACKLOG 8
 #define LOWEST_FREE_FD 8 /* above those of keep_only: a job may have few */
@@ -54,7 +54,7 @@ struct keeper {
   uid_t daemon_uid;
   bool was_viewed, is_replaying, is_sized, is_stalled, has_ended;
   uint64_t sent, replay_until; /* positions in the output: the viewer has it up to there */
-  uint64_t lost;               /* bytes left out that the viewer has not been told of */
+  uint64_t lost;               /* bytes left out that were not reported to the viewer */
   uint64_t began_ns, progress_ns, deadline_ns;
   size_t input_at, input_end;
   char input[INPUT_BYTES_MAX];
@@ -163,7 +163,7 @@ static void read_output(struct keeper *keeper) {
 
 /* ---- from the viewer ---- */
 
-/* A terminal that is joined again is to be drawn anew: a program does that when the size changes. */
+/* A terminal that is joined again is to be redrawn: a program does that when the size changes. */
 static void set_size(struct keeper *keeper, unsigned short rows, unsigned short columns) {
   struct winsize now = {0}, size = {.ws_row = rows, .ws_col = columns};
   if (!rows || !columns) return;

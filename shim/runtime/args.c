@@ -12,7 +12,7 @@ static const char *const global_valued[] = {"log",  "log-format",     "log-level
 static const char *const global_plain[] = {"debug", "systemd-cgroup", "help", "h", "version", "v", "V", "usage", NULL};
 static const char *const create_valued[] = {
     "bundle", "b", "config", "f", "console-socket", "pid-file", "pidfd-socket", "preserve-fds", NULL};
-/* Commands of runc and crun: tells a command from the value of an option that we do not know. */
+/* Commands of runc and crun: distinguishes a command from the value of an option that we do not know. */
 static const char *const commands[] = {"checkpoint", "create", "delete", "events", "exec",  "features", "help",
                                        "init",       "kill",   "list",   "mounts", "pause", "ps",       "restore",
                                        "resume",     "run",    "spec",   "start",  "state", "update",   NULL};

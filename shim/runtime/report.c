@@ -94,7 +94,7 @@ static void append_to_log(const struct vr_call *call, const char *text) {
   if (!path || !*path) return;
   if (!strncmp(path, "journald:", 9) || !strncmp(path, "syslog:", 7)) return; /* crun's; stderr has the line as well */
   if (!strncmp(path, "file:", 5)) path += 5;
-  /* Not blocking: a pipe that nobody reads must not hold us. */
+  /* Not blocking: a pipe that no process reads must not hold us. */
   int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
   if (fd < 0) return;
   char record[6 * VR_TEXT_BYTES + 128];

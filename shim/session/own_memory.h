@@ -1,7 +1,7 @@
 /*
- * own_memory.h - what the ledger of this process tells libvgpu-ml.so, which may be loaded beside it: memory as of now,
- * without a query to the daemon. Defined by ledger/own_memory.c; a weak reference in the NVML shim, which may also be
- * in a process without the ledger.
+ * own_memory.h - what the ledger of this process reports to libvgpu-ml.so, which may be loaded beside it: memory as of
+ * now, without a query to the daemon. Defined by ledger/own_memory.c; a weak reference in the NVML shim, which may also
+ * be in a process without the ledger.
  */
 #ifndef VG_OWN_MEMORY_H
 #define VG_OWN_MEMORY_H

@@ -65,7 +65,7 @@ int vg_visible_select(const struct vg_slice_device *devices, int count, const ch
   }
 }
 
-/* ---- what the daemon is told ---- */
+/* ---- what is reported to the daemon ---- */
 
 static int hex_value(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';

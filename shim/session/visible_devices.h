@@ -1,7 +1,7 @@
 /*
  * visible_devices.h - which of the slice's devices the program sees, and in which order: the user's
  * CUDA_VISIBLE_DEVICES applied within the slice. Pure; used by attach/attach.c (order of vg_session.devices),
- * hooks/device.c (the driver's CUDA_VISIBLE_DEVICES), attach/pages.c and nvml/slice.c (what the daemon is told).
+ * hooks/device.c (the driver's CUDA_VISIBLE_DEVICES), attach/pages.c and nvml/slice.c (what is reported to the daemon).
  */
 #ifndef VG_VISIBLE_H
 #define VG_VISIBLE_H

@@ -87,12 +87,12 @@ struct sim_page_process {
   int32_t pid;       /* as the server sees it; 0 = free entry */
   uint32_t contexts; /* how many it has on this device */
   uint64_t used_bytes;
-  uint64_t busy_ns; /* SM time it has had */
+  uint64_t busy_ns; /* SM time it has used */
   char program[32];
 };
 
 struct sim_page_device {
-  uint32_t sequence; /* odd while the server writes: read again when it is odd or has changed */
+  uint32_t sequence; /* odd while the server writes: read again when odd or changed */
   uint32_t sm_count;
   char name[64];
   uint8_t uuid[16];

@@ -17,7 +17,7 @@ class Caller:
     gids: tuple[int, ...]  # further groups
     pid: int  # 0 = it has ended, or lives where we cannot see it
     admin: bool
-    start_ticks: int = 0  # of that process: peers.open_process(pid, started) never is another one
+    start_ticks: int = 0  # of that process: processes.open_process(pid, start_ticks) never is another one
     remote: bool = False  # connected over TLS: there is no process of the caller's on this machine
     certificate: str = ""  # SHA-256 of the certificate of the connection, "" on the unix socket
     token: str = ""  # id of the token that the call came with

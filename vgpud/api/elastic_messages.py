@@ -148,9 +148,8 @@ def _text(text: str, field: str, limit_bytes: int = TEXT_BYTES_MAX) -> None:
 
 def _range(predicted_range: pb.Range, field: str, high: float) -> tuple[float, float, float]:
     """Value, low, high."""
-    if (
-        not 0 <= predicted_range.low <= predicted_range.value <= predicted_range.high <= high
-    ):  # false of what is no number, too
+    # false for what is no number, too
+    if not 0 <= predicted_range.low <= predicted_range.value <= predicted_range.high <= high:
         text = f"prediction of {field} {predicted_range.low:g} <= {predicted_range.value:g} <= {predicted_range.high:g}"
         text += f" is out of range: 0 to {high:g}"
         raise _invalid(text, f"prediction.{field}")

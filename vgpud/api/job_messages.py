@@ -34,7 +34,7 @@ from vgpud.v1alpha1 import vgpud_pb2 as pb
 CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50
 NAME_BYTES_MAX = 100
-#: of who says nothing of it: what a job writes, its log as well, is for its user alone
+#: of a job that names none: what a job writes, its log as well, is for its user alone
 PRIVATE_UMASK = 0o077
 PATH_BYTES_MAX = 4_000  # below PATH_MAX with what %j and %a become
 #: environment and command together: what fits a message and execve(2)
@@ -333,7 +333,7 @@ def _limits(
 def cap_limits(
     limits: Mapping[str, tuple[int, int]], upper_limits: Mapping[str, tuple[int, int]]
 ) -> dict[str, tuple[int, int]]:
-    """The limits by name, soft and hard, each no higher than in `most`."""
+    """The limits by name, soft and hard, each no higher than in `upper_limits`."""
     pairs = {name: (both, upper_limits.get(name, both)) for name, both in limits.items()}
     return {
         name: (min(a[0], b[0], key=_limit_sort_key), min(a[1], b[1], key=_limit_sort_key))
@@ -349,8 +349,8 @@ def _limit_sort_key(limit: int) -> float:
 
 
 def job_view(job: Job, facts: Facts, node: str, *, has_details: bool, own: bool) -> pb.Job:
-    """A job as a user sees it; `whole`: with environment, limits and the like, which lists leave out. `own`: for its
-    owner: admins see the job, and not its owner's passwords."""
+    """A job as a user sees it; `has_details`: with environment, limits and the like, which lists leave out. `own`: for
+    its owner: admins see the job, and not its owner's passwords."""
     spec = job.spec
     launch = spec.run
     assert isinstance(launch, Launch)

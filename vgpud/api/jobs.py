@@ -92,11 +92,11 @@ class JobBackend(WorkerBackend, TerminalBackend, Protocol):
     async def change_job(self, job_id: int, spec: JobSpec, *, by_admin: bool) -> Denied | None: ...
 
     def jobs_changed(self, change_number: int) -> tuple[int, Sequence[int]]:
-        """The number of the last change of any job, and the jobs that have changed since number `after`."""
+        """The number of the last change of any job, and the jobs that have changed since `change_number`."""
         ...
 
     async def wait_job_change(self, change_number: int, timeout_s: float) -> None:
-        """Until there is a change with a number above `after`."""
+        """Until there is a change later than `change_number`."""
         ...
 
     def queues(self) -> Sequence[QueueSpec]: ...
@@ -178,7 +178,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
             )
 
     def _view(self, job: Job, *, has_details: bool = False) -> pb.Job:
-        """The only way to a message about a job: what is its owner's alone is left out for everybody else."""
+        """The only way to a message about a job: what only its owner may see is left out for all others."""
         own = caller().uid == job.spec.uid
         return views.job_view(job, self.backend.facts(job), self.backend.node, has_details=has_details, own=own)
 

@@ -57,7 +57,7 @@ class Peer:
     gid: int
     gids: tuple[int, ...]  # further groups
     pid: int  # 0 = it has ended already, or is in a pid namespace that we cannot see
-    start_ticks: int  # its start time: processes.open_process(pid, started) is never another process
+    start_ticks: int  # its start time: processes.open_process(pid, start_ticks) is never another process
     certificate: str = ""  # SHA-256 of the certificate of a connection over TLS
     refusal: str = ""  # why all its calls are refused, one sentence
 
@@ -356,7 +356,7 @@ class PeerProxy:
         self, identify: Identify, on_admit: Callable[[asyncio.Transport, Peer], None]
     ) -> asyncio.Protocol:
         """The protocol of a connection over TLS, when its handshake has succeeded; `identify` says whose it is, and
-        `admitted` gets it when it is forwarded."""
+        `on_admit` gets it when it is forwarded."""
 
         def accept(client: _ClientSide, close_future: asyncio.Future[None]) -> None:
             assert client.transport

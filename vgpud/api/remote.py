@@ -31,7 +31,7 @@ from vgpud.host.listeners import REMOTE
 
 log = logging.getLogger("vgpud.api")
 
-#: account of everybody whose certificate is not known yet, or not valid. A handshake is paid by who makes it
+#: account of all callers whose certificate is not known yet, or not valid. A handshake is charged to its caller
 STRANGER = -2
 #: of sources
 ACCOUNTS = 256
@@ -308,7 +308,7 @@ class RemoteListener:
             log.warning("the server's certificate expires in %d days: run `vgpu cert init --renew`", days)
 
     def _log(self, text: str) -> None:
-        """A line in the log, rate-limited since anybody who reaches the port causes it."""
+        """A line in the log, rate-limited, since any client that reaches the port can cause it."""
         now_s = time.monotonic()
         if not self._logged_s or now_s - self._logged_s > LOG_EVERY_S:
             self._logged_s = now_s
@@ -326,8 +326,8 @@ def _has_gone(sock: socket.socket) -> bool:
 
 def _account(source: int | str) -> int:
     """A user of this machine has one for all: with several a user alone would use up what all users have together. Not
-    root, who has none and may be a proxy. Others are below STRANGER, and few: who has many addresses could push users'
-    accounts out."""
+    root, who has none and may be a proxy. Others are below STRANGER, and few: a caller with many addresses could push
+    users' accounts out."""
     if isinstance(source, int) and source > 0:
         return source
     return STRANGER - 1 - zlib.crc32(_words(source).encode()) % ACCOUNTS

@@ -1,7 +1,7 @@
 """AttachJob: joins the terminal of a job, from the first line of waiting to the job's end.
 
 A call is one viewer. Keys go to the job while it runs, its output comes back; what the queue does with the job
-meanwhile is said as well. Neither the end of a call nor that of the daemon touches the job: its terminal is held by a
+meanwhile is shown as well. Neither the end of a call nor that of the daemon touches the job: its terminal is held by a
 process of its own (jobs/terminal.py).
 """
 
@@ -28,7 +28,7 @@ HELLO_S = 10.0
 JOIN_S, WAIT_S = 0.1, 60.0
 #: after this time without the terminal of a job that runs, its keeper is not there any more
 GONE_S = 10.0
-#: at most so often is it told that the job has changed
+#: least time between two looks at a job that may have changed
 REPORT_INTERVAL_S = 0.1
 
 
@@ -187,7 +187,7 @@ class Viewing:
                 if hearing and hearing.done():
                     heard, hearing = hearing.result(), None
                     if heard.kind is Kind.ENDED and self._viewers.get(job_id, viewer) is not viewer:
-                        heard = Heard(Kind.TAKEN)  # a viewer that was late has not been told
+                        heard = Heard(Kind.TAKEN)  # a viewer that was late has not been notified
                     if heard.kind is Kind.ENDED:
                         viewer.leave()
                         changing.cancel()  # the terminal of the next attempt may be there already

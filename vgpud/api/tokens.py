@@ -35,7 +35,7 @@ _HEADER, _SCHEME = "authorization", "Bearer "
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Times are of two clocks: the wall's is shown, the monotonic one decides, which nobody can set back."""
+    """Times are of two clocks: wall time is shown; the monotonic one, which cannot be set back, decides."""
 
     token_id: str
     peer: Peer  # the user that it stands for

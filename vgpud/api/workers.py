@@ -34,7 +34,7 @@ STORE_BYTES_MAX = 300
 
 
 class Mailbox:
-    """What one worker is still to be told: only the newest message counts."""
+    """What is still to be sent to one worker: only the newest message counts."""
 
     def __init__(self, job_id: int, worker: int) -> None:
         self.job_id = job_id

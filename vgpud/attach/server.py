@@ -3,7 +3,7 @@
 A further socket is shared by containers that cannot be given a slice's own directory; there the cgroup determines the
 slice. The identity of a peer comes from the kernel (SO_PEERCRED, a pidfd and the cgroup), never from the message.
 A native thread (thread.py) accepts, and answers plain first attaches by rules that the core has made. It hands every
-other connection over to this module, which is told of the attachments afterwards.
+other connection over to this module, which is notified of the attachments afterwards.
 
 Nothing here waits for a peer: every socket is non-blocking, a silent peer is dropped at a deadline, and each table has
 a maximum. A process is gone when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as
@@ -180,7 +180,7 @@ class Tenants:
         self._listeners: dict[str, Listener] = {}
         self._by_name: dict[int, tuple[str, Listener]] = {}
         self._peers: dict[int, Peer] = {}
-        # process_ids are unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see
+        # process ids are unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see
         # 65536 processes
         self._thread = AdmissionThread(node, (time.monotonic_ns() // 1_000_000) << 16, backend.arbiter)
         self._loop.add_reader(self._thread.news_fd(), self._hear)
@@ -446,9 +446,8 @@ class Tenants:
     def _usage(self, asker: Peer, admission: Admission) -> bytes:
         """Present usage of the slice and its attached processes: the second message to a peer that only asks."""
         now = self._backend.usage(admission)
-        rows: dict[
-            tuple[int, int, int], list[tuple[int, int]]
-        ] = {}  # a pid may have several lives here: one row for all
+        # a pid may have several lives here: one row for all
+        rows: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for process_id, device, used_bytes, ledger_bytes in now.processes:
             other = self._peers.get(process_id)
             pid = other.pid_for(asker) if other else 0
@@ -562,7 +561,7 @@ class Tenants:
             self._backend.note_process_end(peer.process_id)
 
     def dead(self) -> list[int]:
-        """process_ids of processes that have ended and are kept, since a child holds their socket. From any thread."""
+        """The ids of processes that have ended and are kept, since a child holds their socket. From any thread."""
         return [peer.process_id for peer in list(self._peers.values()) if peer.dead]
 
     def drop(self, process_id: int) -> None:

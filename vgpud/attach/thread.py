@@ -1,6 +1,6 @@
 """The native thread that accepts connections and answers plain first attaches (shim/admission/), and the rules for it.
 
-Everything else it hands over unread, and of each attachment it tells afterwards. Used by server.py alone.
+Everything else it hands over unread, and each attachment it reports afterwards. Used by server.py alone.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Certificates of remote use: who has which one, in files that the daemon reads, and how they are made."""
+"""Certificates of remote use: which user has which one, in files that the daemon reads, and how they are made."""

@@ -101,7 +101,7 @@ def user(register: Register, who: User, days: int, file: Path) -> Issued:
         with register.changing() as listed:
             listed[issued.sha256] = issued
     except BaseException:
-        file.unlink(missing_ok=True)  # a certificate that is not listed is nobody's
+        file.unlink(missing_ok=True)  # a certificate that is not listed belongs to no user
         raise
     return issued
 

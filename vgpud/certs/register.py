@@ -1,8 +1,8 @@
 """The list of all certificates that were issued, with their users and whether they are revoked.
 
 The daemon takes a caller's identity from this list, by the certificate's SHA-256, never from what the certificate says
-of itself: a certificate that is not listed is nobody's, whoever signed it. Standard library only: the daemon makes no
-certificates.
+of itself: a certificate that is not listed belongs to no user, whoever signed it. Standard library only: the daemon
+makes no certificates.
 """
 
 from __future__ import annotations

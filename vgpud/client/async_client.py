@@ -125,8 +125,8 @@ class AsyncClient(AsyncConnection):
         states: Sequence[str] = (),
         since: datetime | None = None,
     ) -> list[model.Job]:
-        """The user's jobs, for admins those of all; `ended`: with those that have; `states`: only in one of them;
-        `since`: only those that were active at some time since."""
+        """The user's jobs, for admins those of all; `include_ended`: with those that have; `states`: only in one of
+        them; `since`: only those that were active at some time since."""
         listed = calls.jobs(include_ended, queue, uid, states, wall_ns(since))
         return [read(model.Job, one) for one in await self.all(listed)]
 
@@ -169,7 +169,7 @@ class AsyncClient(AsyncConnection):
     async def attach_job(
         self, job_id: int, keystrokes: AsyncIterator[bytes], *, rows: int = 24, columns: int = 80
     ) -> AsyncIterator[bytes]:
-        """What a job prints at its terminal, its last output of before first; `typed` is typed there, at most 4096
+        """What a job prints at its terminal, its last output of before first; `keystrokes` is typed there, at most 4096
         bytes at a time. Waits for the job's start, ends with the job or when another viewer joins; a job that has
         ended is an error. Closing the iterator leaves the job running."""
 
@@ -209,7 +209,7 @@ class AsyncClient(AsyncConnection):
     # ---- tokens ----
 
     async def create_token(self, user: str = "", *, ttl_s: float = 3600.0, note: str = "") -> tuple[model.Token, str]:
-        """A token for the caller, admins may name another user; and its secret, which is told once."""
+        """A token for the caller, admins may name another user; and its secret, which is shown once."""
         answer = await self.send(calls.create_token(user, ttl_s, note))
         return read(model.Token, answer.token), answer.secret
 

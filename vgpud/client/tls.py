@@ -1,4 +1,4 @@
-"""Why a daemon of another machine is not reached: one handshake, since gRPC does not tell."""
+"""Why a daemon of another machine is not reached: one handshake, since gRPC does not say."""
 
 from __future__ import annotations
 

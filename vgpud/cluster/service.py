@@ -1,4 +1,4 @@
-"""The controller's process: look at Slurm, decide, save, tell Slurm. One thread, one loop.
+"""The controller's process: look at Slurm, decide, save, send orders to Slurm. One thread, one loop.
 
 The order is always the same: what was decided is on the disk before Slurm hears of it. A look that fails, because
 slurmctld is being restarted for example, changes nothing: what is not seen is not gone.
@@ -155,8 +155,8 @@ class Service:
             published.beat(self._options.run, published.now_s())
 
     def _changed_queues(self) -> tuple[QueueSpec, ...]:
-        """Those of the file, if they are others and may be. What cannot be yet is tried again with each look: a queue
-        that is in use is removed when its jobs have ended."""
+        """Those of the file, if they differ and are valid. What is not possible yet is tried again at each look: a
+        queue that is in use is removed when its jobs have ended."""
         before = self._queues_fault
         if self._watched and self._watched.has_changed():
             try:

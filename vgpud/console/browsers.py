@@ -1,5 +1,5 @@
-"""uvicorn's HTTP with deadlines: it waits without end for a request that has begun, and for who reads no answer. Each
-request knows whose connection it has come over: request.state.source."""
+"""uvicorn's HTTP with deadlines: it waits without end for a request that has begun, and for a client that reads no
+answer. Each request knows whose connection it has come over: request.state.source."""
 
 from __future__ import annotations
 

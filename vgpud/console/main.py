@@ -56,8 +56,8 @@ def link_socket_path(runtime: Path) -> Path:
 def _make_inner(runtime: Path) -> Path:
     """A folder for the web server's own sockets, inside of one that only this user may enter.
 
-    Many processes have the web server's uid where that is nobody: they cannot get there. The web server reaches it by a
-    descriptor that it opens before it gives its rights up. Raises VgpudError.
+    Where services share the web server's uid, many processes have it: they cannot get there. The web server reaches it
+    by a descriptor that it opens before it gives its rights up. Raises VgpudError.
     """
     outer = runtime / "console"
     inner = outer / "sockets"

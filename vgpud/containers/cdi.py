@@ -57,7 +57,7 @@ class Collected:
     edits: Edits
     sizes: tuple[str, ...]
     nodes: dict[str, frozenset[str]] = field(default_factory=dict)  # device UUID -> paths that not all have
-    uuids_without_size: frozenset[str] = frozenset()  # UUIDs of devices that nobody gets by a size
+    uuids_without_size: frozenset[str] = frozenset()  # UUIDs of devices that no request by size gets
     warnings: tuple[str, ...] = ()
 
 

@@ -452,8 +452,8 @@ class Containers:
             await self._work("noting its mount points", mount_points.note_for, *arguments)
 
     async def _admit_container(self, event: ContainerCreated) -> Slice | Denied:
-        """The container's slice. A pod that has been added to a Kubernetes claim is known once the DRA driver, told by
-        the refusal's event, has read the claim again: kubelet does not tell it of further pods."""
+        """The container's slice. A pod that has been added to a Kubernetes claim is known once the DRA driver, notified
+        by the refusal's event, has read the claim again: kubelet does not report further pods to it."""
         made = await self._backend.create_container(event)
         if not isinstance(made, Denied) or made.field != "pod" or self._pod_waits >= POD_WAITS_MAX:
             return made

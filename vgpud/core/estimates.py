@@ -116,7 +116,7 @@ def _estimate(class_name: str, job_class: _Class, at_ns: int) -> Estimate:
 def quantiles(
     durations: Collection[tuple[int, bool]], wanted_ppm: Sequence[int], running: Collection[tuple[int, bool]] = ()
 ) -> list[int]:
-    """Quantiles of durations. `seen`: oldest first, each ended or cut off; `wanted_ppm` rises; `running` count as new.
+    """Quantiles of `durations`: oldest first, each ended or cut off; `wanted_ppm` rises; `running` count as new.
 
     0 = not known.
     """

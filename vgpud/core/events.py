@@ -131,9 +131,8 @@ class ProcessAttached:
     """A validated attach message.
 
     `held`: bytes per device UUID that a resuming process claims to hold. `room`: bytes that the slice may still hold
-    there according to the arbiter. `placed`: it has its answer, and its places were counted
-    (core/slices/attach_rules.py).
-    `named`: the devices that it names by UUID, to which a pending slice is bound.
+    there according to the arbiter. `is_admitted`: it has its answer, and its places were counted
+    (core/slices/attach_rules.py). `named_uuids`: the devices that it names by UUID, to which a pending slice is bound.
     """
 
     process: Process
@@ -303,7 +302,7 @@ class SaveRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApplySlice:
-    """The arbiters of the slice's devices shall know these numbers; `dropped`: devices it no longer has."""
+    """The arbiters of the slice's devices shall know these numbers; `dropped_uuids`: devices it no longer has."""
 
     slice: Slice
     dropped_uuids: tuple[str, ...] = ()

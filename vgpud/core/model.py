@@ -275,7 +275,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What others than slices have of a device: all of it (`whole`), or so much memory. `lost`: it is not there."""
+    """What others than slices have of a device: all of it, or so much memory. `is_lost`: it is not there."""
 
     device_uuid: str
     why: str
@@ -399,7 +399,7 @@ class State:
         return taken.memory_bytes if taken else 0
 
     def reserved(self, device_uuid: str, excluded_slice: str = "") -> tuple[int, int]:
-        """(milli, bytes) of all minima on a device, without the slice `without`, waiting slices, and what suspended
+        """(milli, bytes) of all minima on a device, without `excluded_slice`, waiting slices, and what suspended
         slices gave up."""
         counted = [s for s in self.slices.values() if s.name != excluded_slice and s.name not in self.waiting]
         held = [(made, share) for made in counted if (share := made.find_reserved_share(device_uuid))]

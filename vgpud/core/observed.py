@@ -24,7 +24,7 @@ class SliceStats:
     share_ratio: float = 0.0  # device time in the last second, 0..1
     share_10s_ratio: float = 0.0
     share_60s_ratio: float = 0.0
-    entitlement_milli: int = 0  # what it is due now, by the limits, weights and demands of all
+    entitlement_milli: int = 0  # due to it now, by the limits, weights and demands of all
     lag_ns: int = 0  # entitlement minus usage; negative: overdrawn
     charged_ns: int = 0  # at the solo gate by the driver's reading of the device
     borrowed_ns: int = 0  # of charged_ns, beyond the guarantee

@@ -50,7 +50,7 @@ def _decimal(text: str) -> Fraction | None:
 
 
 def parse_whole(text: str, max_value: int) -> int | None:
-    """The whole number from 0 to `most` that these digits are; None for anything else.
+    """The whole number from 0 to `max_value` that these digits are; None for anything else.
 
     int() takes signs, blanks, underscores and the digits of all scripts as well, and fails in a way of its own at more
     than 4,300 digits: what users write is read by this.
@@ -62,7 +62,7 @@ def parse_whole(text: str, max_value: int) -> int | None:
 
 
 def format_value(value: Any) -> str:
-    """What somebody gave instead of a quantity, in a message. It may be too long for a text, or nested too deeply."""
+    """What a user gave instead of a quantity, in a message. It may be too long for a text, or nested too deeply."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):

@@ -14,7 +14,7 @@ from vgpud.core.observed import ADMINS, Entry
 NOISY_PER_S = 10
 #: deleted slices whose owner is remembered: later events about them are for that user
 OWNERS_MAX = 4096
-#: entries that after() returns at once
+#: entries that entries_after() returns at once
 AFTER_MAX = 500
 _NS = 1_000_000_000
 

@@ -73,7 +73,7 @@ class UsageMonitor:
         self._charged: dict[tuple[str, str], int] = {}
         self._xids: dict[str, dict[int, int]] = {}  # by device: how often each fault, the latest last
         self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
-        #: what _attached() was made of, and what it was: lists made again each time keep the garbage collector busy
+        #: argument and result of _attached_processes(): lists made each time keep the garbage collector busy
         self._attachments: tuple[tuple[list[Process], set[int]], dict[int, list[Process]]] = ([], set()), {}
         self._holders: dict[str, str] = {}  # of whole devices
         self._newcomers: frozenset[str] = frozenset()  # devices that have come since the start
@@ -242,7 +242,7 @@ class UsageMonitor:
             self._host.devices_taken(tuple(taken))
 
     def _begin(self, act: Act) -> None:
-        """Not while the same is being done: a slow driver must not make a queue of what is asked with each reading."""
+        """Not while the same is being done: with a slow driver, what each reading asks for would pile up."""
         key = act.device_uuid, act.pid
         if key not in self._acting:
             self._acting.add(key)

@@ -117,7 +117,7 @@ class SuspendController:
         await self._save_outcome(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
 
     async def _undone(self, name: str, old_state: str, job_id: int, move_result: Moved) -> Denied:
-        """The driver refused or failed; the slice becomes what the process is, or `back` where that is unknown."""
+        """The driver refused or failed; the slice becomes what the process is, or `old_state` where that is unknown."""
         wholly = move_result.state in (AWAY, RUNS)
         now = EVICTED if move_result.state == AWAY else "" if wholly and old_state == EVICTED else old_state
         came = await self._save_outcome(name, now, job_id)

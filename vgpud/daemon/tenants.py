@@ -125,8 +125,8 @@ class AttachBackend:
     def look(
         self, slice_name: str, uid: int, cgroups: tuple[str, ...], named_uuids: tuple[bytes, ...] | None = None
     ) -> Admission | Denied:
-        """The slice's numbers for a program that only reads them. named: the devices that it names; a pending slice is
-        shown as it would be on them, and not at all on none. None: they are not asked for."""
+        """The slice's numbers for a program that only reads them. named_uuids: the devices that it names; a pending
+        slice is shown as it would be on them, and not at all on none. None: they are not asked for."""
         found = self._host.state.slices.get(slice_name)
         if found is None:
             return unknown(slice_name)

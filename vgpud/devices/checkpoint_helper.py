@@ -4,7 +4,7 @@ A program of its own, run by path and killed when it takes too long: the driver 
 must not. One JSON object on stdout says how far it got. Nothing but the standard library, and no import of ours: it
 starts as fast as the interpreter, and no hook is in it.
 
-The driver's steps: lock (the process's calls block, what it has submitted comes to its end), checkpoint, restore,
+The driver's steps: lock (the process's calls block, what it has submitted completes), checkpoint, restore,
 unlock. `evict` is the first two, `restore` the last two, and a failure is undone as far as the driver allows.
 """
 

@@ -23,7 +23,7 @@ AWAY, RUNS, UNKNOWN = "checkpointed", "running", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """`state`: of the process, as the driver reports it at the end. `refused`: why it is not the requested one, "" = it
+    """`state`: of the process, as the driver reports it at the end. `refusal`: why it is not the requested one, "" = it
     is."""
 
     state: str

@@ -37,7 +37,7 @@ def is_stopped(pid: int) -> bool:
 def carry_out(act: Act, is_still: Callable[[], bool], attached_pids: Collection[int]) -> str:
     """Does it, and returns what was done, or why not; "" when the process has ended. May wait for the driver.
 
-    `is_still`: whether the decision still applies to the process that has the pid now; `attached`: pids of all attached
+    `is_still`: whether the decision still applies to the process that has the pid now; `attached_pids`: of all attached
     programs.
     """
     try:

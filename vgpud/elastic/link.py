@@ -79,7 +79,7 @@ class Link:
         return newest is not None and newest.generation > generation and (bool(newest.store) or not newest.workers)
 
     def wait(self, last_generation: int, tell: Callable[[str], None]) -> Membership:
-        """The first membership later than generation `after` that can be acted upon. Raises RefusedError."""
+        """The first membership later than `last_generation` that can be acted upon. Raises RefusedError."""
         begin_s, is_reported = time.monotonic(), False
         with self._changed:
             while True:

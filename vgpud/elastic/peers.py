@@ -1,4 +1,4 @@
-"""Who works together: alone, a fixed number under torchrun, or workers that come and go as the daemon says."""
+"""Which workers work together: alone, a fixed number under torchrun, or workers that come and go as the daemon says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vgpud.elastic import group
 from vgpud.elastic.link import Link, Membership
 from vgpud.elastic.state import Stateful, agree, check
 
-#: times in a row that a group fails before a step is completed though nobody is gone: it is the program then
+#: times in a row that a group fails before a step is completed though no worker is gone: then it is the program
 FAILURES_MAX = 3
 
 
@@ -34,13 +34,14 @@ class Peers(Protocol):
         """Whether this one is to say that the others change after this step."""
 
     def change(self, state: Sequence[Stateful], completed: int, failed: RuntimeError | None) -> None:
-        """Goes on with whom the daemon has named, from a state that all have. Raises SystemExit for who is not."""
+        """Continues with the workers that the daemon has named, from a state that all have. Raises SystemExit in the
+        others."""
 
     def step_done(self, samples: int, batch: int, seconds: float, waited_s: float) -> None:
         """What this one has done in a step, and all together."""
 
     def end(self, completed: bool) -> None:
-        """After the last step, or before an exception goes on."""
+        """After the last step, or before an exception propagates."""
 
 
 def find(env: Mapping[str, str], timeout_s: float) -> Peers:
@@ -131,7 +132,7 @@ class Elastic:
                 self._say(f"leaves after {max(completed, 0)} steps: {membership.reason}")
                 raise SystemExit(0)
             if not set(self._tried) <= set(membership.workers):
-                self._failures = 0  # somebody was gone indeed
+                self._failures = 0  # a worker was gone indeed
             self._generation, self._tried = membership.generation, membership.workers
             try:
                 if self._meet(membership):
@@ -165,7 +166,7 @@ class Elastic:
         return True
 
     def _strike(self, error: RuntimeError) -> None:
-        """The group has failed, most likely as somebody is gone. Raises the error where that cannot be the reason."""
+        """The group has failed, most likely as a worker is gone. Raises the error where that cannot be the reason."""
         self._failures += 1
         if self._failures >= FAILURES_MAX:
             raise error

@@ -8,7 +8,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """A UUID; "" where the kernel tells none."""
+    """A UUID; "" where the kernel has none."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

@@ -88,7 +88,7 @@ class DirectoryLock:
         self._fd = fd
 
     def repair(self) -> bool:
-        """Takes the lock anew when its file was removed; whether it was. Raises as at first."""
+        """Takes the lock again when its file was removed; whether it was. Raises as at first."""
         held = os.fstat(self._fd)
         locked = self._directory if stat.S_ISDIR(held.st_mode) else self._directory / LOCK_NAME
         try:

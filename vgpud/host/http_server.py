@@ -1,6 +1,6 @@
 """A small HTTP server in a thread of its own, for answers that a program polls: one request per connection.
 
-It is bounded as vgpud/host/listeners.py says, and an answer's time is charged to who asked for it: who asks without end
+It is bounded as vgpud/host/listeners.py says, and an answer's time is charged to its client: one that asks without end
 has PART of one processor, and waits for the rest.
 """
 
@@ -58,7 +58,7 @@ Answering = Callable[[Request], Answer]
 
 
 class Account:
-    """Who must wait, and for how long: time is paid for at the rate PART. Pure."""
+    """Which clients must wait, and for how long: time is paid for at the rate PART. Pure."""
 
     def __init__(self) -> None:
         self._free_s: dict[Hashable, float] = {}
@@ -101,7 +101,7 @@ class _Connection(asyncio.Protocol):
             self._wait()
 
     def _wait(self) -> None:
-        """Until it is the turn of who asks; another answer to them may have been made meanwhile."""
+        """Until it is the client's turn; another answer to them may have been made meanwhile."""
         wait_s = self._server.account.wait_s(self._who, time.monotonic())
         if wait_s > 0:
             self._set_timer(wait_s, self._wait)

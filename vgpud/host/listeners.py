@@ -104,7 +104,8 @@ def source_between(peer: tuple[str, int], own: tuple[str, int]) -> int | str:
 
 
 def _network(host: str) -> str:
-    """An address, of IPv6 its network. This machine's own are one: who closes at once has no uid, and many of them."""
+    """An address, of IPv6 its network. This machine's own are one: a client that closes at once has no uid, and many of
+    them."""
     host = host.partition("%")[0]
     if is_loopback(host):
         return LOOPBACK

@@ -1,4 +1,4 @@
-"""What is left of an attempt whose supervisor was killed: its processes are found, killed, and their cgroups removed.
+"""Leftovers of an attempt whose supervisor was killed: its processes are found, killed, and their cgroups removed.
 
 By the cgroups that the attempt's directory names; where none could be made, by a variable of the environment that the
 supervisor gave to all of them. All of this reads and waits: not for the loop.

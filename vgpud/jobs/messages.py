@@ -80,7 +80,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The attempt has not begun. `again`: it may go well later."""
+    """The attempt has not begun. `may_retry`: it may go well later."""
 
     why: str
     may_retry: bool
@@ -102,7 +102,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an attempt ended. `exit_code` as a shell says it; `lost`: its supervisor could not say, so it is unknown."""
+    """How an attempt ended. `exit_code`: as a shell reports it; `is_lost`: unknown, as its supervisor could not say."""
 
     exit_code: int
     signal: int = 0

@@ -3,7 +3,7 @@ $VGPU_NOTICE_BODY: whoever has the address can post there, and arguments are eve
 
 Everything is imported before it becomes the job's user, who may not be able to read the interpreter; the connection is
 made as that user. The other side is trusted with nothing: its status is looked at, what else it sends is not read, and
-a redirect, which is an address that nobody has asked for, is a refusal.
+a redirect, which is an address that the user did not give, is a refusal.
 """
 
 from __future__ import annotations

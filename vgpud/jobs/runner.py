@@ -70,7 +70,7 @@ GIVEN_UP = "exit_code 126\nsignal 0\ncpu_ns 0\nram_peak_bytes 0\nbegan_wall_ns 0
 
 
 class Backend(Protocol):
-    """Whom the shell tells."""
+    """What the shell reports to."""
 
     def job_ended(self, job_id: int, attempt: int, result: Result) -> None:
         """All processes of the attempt have gone. Called once for each that was started or adopted as running."""
@@ -88,7 +88,7 @@ class Found(Enum):
 
 
 class StartError(VgpudError):
-    """Nothing of the attempt runs. `again`: it may go well later."""
+    """Nothing of the attempt runs. `may_retry`: it may go well later."""
 
     def __init__(self, message: str, may_retry: bool) -> None:
         super().__init__(message)
@@ -107,7 +107,7 @@ class _Watched:
 
 
 class Jobs:
-    """All attempts that run. `directory` is private to the daemon; `activated`: systemd's socket, if there is one.
+    """All attempts that run. `directory` is private to the daemon; `activation_socket`: systemd's, if there is one.
 
     `engine`: of jobs in containers; None: there is none here.
     """
@@ -198,7 +198,7 @@ class Jobs:
         return Started(begun.pid, begun.start, begun.note)
 
     async def _settle(self, key: Key, problem: str) -> Started:
-        """Nobody answered, which does not say that nothing runs: we take the attempt's place before its supervisor
+        """No answer came, which does not say that nothing runs: we take the attempt's place before its supervisor
         can, or see that it has. Raises StartError."""
         if await asyncio.to_thread(self._take_place, key):
             raise StartError(problem, may_retry=True)

@@ -92,7 +92,7 @@ class Terminal:
             await self._send(wire.encode_keys(keys[at : at + wire.INPUT_BYTES_MAX]))
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Sets the size of the window; the first time after joining, the program draws it anew."""
+        """Sets the size of the window; the first time after joining, the program redraws it."""
         await self._send(wire.encode_size(rows, columns))
 
     async def _send(self, message: bytes) -> None:

@@ -32,8 +32,8 @@ REPLACED_S = 600.0
 
 
 class Driver:
-    """One node's driver. connect: makes a client of the API server; lock: of the driver that publishes; ended: called
-    with the reason when it cannot go on."""
+    """One node's driver. connect: makes a client of the API server; lock: of the driver that publishes; on_failure:
+    called with the reason when it cannot continue."""
 
     def __init__(
         self,

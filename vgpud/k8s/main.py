@@ -108,8 +108,8 @@ def main(
 
     With --device-plugin it counts GPUs instead, for clusters without ResourceClaims. A node has one of the two.
 
-    Exit codes: 0 stopped, 1 it could not go on, 2 usage, 5 no permission, 8 another driver runs on this node. A service
-    manager should try again after 1 and 8.
+    Exit codes: 0 stopped, 1 it could not continue, 2 usage, 5 no permission, 8 another driver runs on this node. A
+    service manager should try again after 1 and 8.
     """
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -206,7 +206,7 @@ def _plugin(
 
 
 async def _serve(make_server: Callable[[grpc.aio.Channel, Ended], Server], kubelet_dir: Path, host: str) -> None:
-    """Until it is told to stop. Raises VgpudError where it cannot begin, or go on."""
+    """Until a signal stops it. Raises VgpudError where it cannot begin, or continue."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)

@@ -31,7 +31,7 @@ CLEAR_AGAIN_S = 30.0
 
 class DevicePlugin:
     """One node's plugin. kubelet_dir: kubelet's; api: where ResourceSlices of a DRA driver that ran before may be;
-    ended: called with the reason when it cannot go on."""
+    on_failure: called with the reason when it cannot continue."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class DevicePlugin:
             self.post(seen)
             self.post(Tick())
             if seen.serving:
-                self._files.write(is_ready=True)  # kubelet is told of it when vgpud is there
+                self._files.write(is_ready=True)  # kubelet gets it when vgpud is there
             await asyncio.sleep(TICK_S)
 
     async def _clear_pool(self, api: ApiServer) -> None:

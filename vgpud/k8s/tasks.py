@@ -15,7 +15,7 @@ E = TypeVar("E")
 
 
 class Tasks:
-    """ended: called with the reason when it cannot go on."""
+    """on_failure: called with the reason when it cannot continue."""
 
     def __init__(self, on_failure: Callable[[str], None]) -> None:
         self._running: set[asyncio.Task[Any]] = set()

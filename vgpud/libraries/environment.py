@@ -44,7 +44,7 @@ def remove_shim(old_environment: Mapping[str, str]) -> dict[str, str]:
 def real_drivers(
     old_environment: Mapping[str, str], daemon_drivers: tuple[str, str], is_simulated: bool
 ) -> tuple[Path, Path | None]:
-    """libcuda and libnvidia-ml behind the shim; the latter may be missing. `named`: the daemon's own.
+    """libcuda and libnvidia-ml behind the shim; the latter may be missing. `daemon_drivers`: the daemon's own.
 
     The simulated ones only for a simulated device. Raises DriverError.
     """
@@ -103,7 +103,7 @@ def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
 def for_slice(old_environment: Mapping[str, str], node: pb.Node, item: pb.Slice, is_simulated: bool) -> dict[str, str]:
     """The environment of a program in this slice. Raises VgpudError, DriverError, DeniedError.
 
-    A CUDA_VISIBLE_DEVICES of `before` counts the node's devices: in the slice they have other numbers, so it goes.
+    CUDA_VISIBLE_DEVICES of `old_environment` counts the node's devices: the slice has other numbers, so it goes.
     """
     found = real_drivers(old_environment, (node.driver, node.nvml), is_simulated)
     sim_dir = node.sim_dir or old_environment.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim" if is_simulated else ""
@@ -115,9 +115,9 @@ def for_slice(old_environment: Mapping[str, str], node: pb.Node, item: pb.Slice,
 def variables(
     old_environment: Mapping[str, str], driver_paths: tuple[Path, Path | None], socket: str, mode: str, sim_dir: str
 ) -> dict[str, str]:
-    """The variables that a program in a slice has beside, or in place of, those of `before`.
+    """The variables that a program in a slice has beside, or in place of, those of `old_environment`.
 
-    found: libcuda and libnvidia-ml behind the shim; sim_dir: "" on real devices. Raises VgpudError, DeniedError.
+    driver_paths: libcuda and libnvidia-ml behind the shim; sim_dir: "" on real devices. Raises VgpudError, DeniedError.
     """
     driver, nvml = driver_paths
     shims = fitted_shims(driver, nvml, fit_dir())

@@ -218,7 +218,8 @@ def remove_gpu_nodes(config: Config, own: Collection[Config]) -> list[str]:
     mounts[:] = [m for m in mounts if posixpath.normpath(str(m.get("destination"))) not in gone]
     nodes = objects(config, "linux", "devices")
     numbers = [(n.get("major"), n.get("minor")) for n in nodes if n.get("path") in gone]
-    # capabilities have whatever major the kernel gave; who has a MIG instance would reach its GPU's others by them
+    # capabilities have whatever major the kernel gave; a container with a MIG instance would reach its GPU's others by
+    # them
     majors = [n.get("major") for n in (*own, *nodes) if str(n.get("path")).startswith(_CAPABILITY)]
     capabilities = {major for major in majors if isinstance(major, int)}
     every = {_GPU_MAJOR: "GPUs"} | dict.fromkeys(capabilities, "capabilities (MIG)")

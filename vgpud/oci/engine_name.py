@@ -1,5 +1,5 @@
-"""The name that a container has for people, which an engine does not tell its runtime: docker and podman keep it beside
-the bundle, containerd's and CRI-O's Kubernetes side and nerdctl put it into the annotations.
+"""The name that a container has for people, which an engine does not pass to its runtime: docker and podman keep it
+beside the bundle, containerd's and CRI-O's Kubernetes side and nerdctl put it into the annotations.
 
 Shown, never relied on: an image may bring annotations, and engines rename containers. restart_policy.py reads more of
 what docker keeps.

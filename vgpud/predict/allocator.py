@@ -166,10 +166,8 @@ class _Run:
         if not self.ops:
             return made
         last = len(self.ops) - 1
-        loss, once = (
-            self._take_output(last, batch),
-            self._take_output(last, batch),
-        )  # log-probabilities and their gradient
+        # log-probabilities and their gradient
+        loss, once = self._take_output(last, batch), self._take_output(last, batch)
         flowing = self._take_output(last, batch)
         self._give(once, loss)
         for number in range(last, -1, -1):

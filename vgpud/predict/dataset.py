@@ -24,7 +24,7 @@ from vgpud.userfiles.bounded import FileError, read_text
 
 #: what a row says of its job besides features: strings
 TEXTS = ("device", "family", "architecture")
-#: what is measured, and the largest value that can be meant, also as nine digits: shares of a device are 0 to 1
+#: what is measured, and the largest valid value, also as nine digits: shares of a device are 0 to 1
 MEASURED = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": 2e15, "step_ns": 1e15}
 #: and what is never 0
 POSITIVE = ("memory_bytes", "step_ns")

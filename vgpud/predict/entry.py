@@ -1,6 +1,6 @@
 """Reading MODEL in a separate process, with limits of time and memory and without a device.
 
-Nothing of a model file is executed. An entry point is the user's own code and runs as the user, as his training would;
+Nothing of a model file is executed. An entry point is the user's own code and runs as the user, as the training would;
 its model computes nothing, as its tensors have shapes only.
 """
 

@@ -127,12 +127,12 @@ class Op:
     outputs: tuple[str, ...]
     flops: int = 0
     in_place: bool = False
-    steps: int = 1  # of a recurrence: its kernels are launched so often
+    steps: int = 1  # of a recurrence: its kernels are launched so many times
 
 
 @dataclass(slots=True)
 class Graph:
-    """A model. `scaled`: the tensors that grow with the batch, as they come from an input.
+    """A model. `batch_scaled_names`: the tensors that grow with the batch, as they come from an input.
 
     `roots`: views and what was written in place -> the tensor whose memory they are in.
     """

@@ -23,7 +23,7 @@ _WORDS = {
 _SCORES_AWAY = 8
 #: with half precision, autocast keeps these in 32 bits
 _FULL = (graph.LAYER_NORM, graph.SOFTMAX)
-#: names of unknown operations that are told
+#: names of unknown operations that are listed
 UNKNOWN_SHOWN_MAX = 8
 
 

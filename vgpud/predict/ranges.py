@@ -9,7 +9,7 @@ from typing import Any
 
 from vgpud.predict.features import FEATURES, Features
 
-#: features that count kinds of operations: a model that never saw one knows nothing of it
+#: features that count types of operations: a model that never saw one knows nothing of it
 COUNTED_FEATURES = {
     "convolutions": "convolutions",
     "attentions": "attention layers",
@@ -50,7 +50,7 @@ class Trained:
     ranges: Mapping[str, tuple[float, float]]  # by feature: least and most
 
     def judge(self, job_features: Features) -> Judged:
-        """The first thing that is outside decides the sentence: kinds of operations, then sizes, then the device."""
+        """The first thing that is outside decides the sentence: types of operations, then sizes, then the device."""
         seen = _join_names(self.families)
         for name, words in COUNTED_FEATURES.items():
             if name in self.ranges and self.ranges[name][1] == 0 and job_features.values.get(name, 0.0) > 0:

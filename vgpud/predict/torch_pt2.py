@@ -135,7 +135,7 @@ class _Reader:
         return max(1, self._size(first[0]))
 
     def _settle(self, name: str, index: int, size: Mapping[str, Any]) -> None:
-        """Refuses a size that nobody has given, naming its dimension."""
+        """Refuses a size that was not given, naming its dimension."""
         if "as_expr" not in size:
             return
         missing = sorted(graph_sizes.symbols(size["as_expr"]["expr_str"]) - set(self.sizes))

@@ -26,7 +26,7 @@ FOLDS = 5
 INNER_FOLDS = 3
 #: as often a measured value is to lie in its interval, in percent
 COVERAGE = 90
-#: parts by size of the prediction, each with an interval of its own: small utilisations are told less exactly
+#: parts by size of the prediction, each with an interval of its own: small utilisations are predicted less exactly
 PARTS = 4
 #: of which the best for the training rows is taken
 SETTINGS = (
@@ -154,7 +154,7 @@ def cross_validate(
 ) -> Judged:
     """Leaves out each group in turn; tuned, grown and given intervals without it.
 
-    `asked`: the same rows as somebody knows them who asks, if that is less.
+    `query_rows`: the same rows as the asking user knows them, if that is less.
     """
     import numpy as np
 

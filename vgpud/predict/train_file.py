@@ -69,7 +69,7 @@ def train_model(rows: Sequence[Row], card: Mapping[str, Any], tell: Callable[[st
 
 
 def error_name(target: str) -> str:
-    """How the error of a target is told."""
+    """The measure in which the error of a target is reported."""
     return "mape_percent" if target == "memory_bytes" else "rmsle"
 
 

@@ -24,7 +24,7 @@ from vgpud.ray.size import FIELD, Size
 
 
 def worker_executable(old_executable: str, size: Size) -> str:
-    """The shell words that start a worker in a slice; before: those that start it without."""
+    """The shell words that start a worker in a slice; old_executable: those that start it without."""
     words = [sys.executable, "-m", "vgpud.ray.worker", json.dumps(size.as_field(), sort_keys=True)]
     return f"{shlex.join(words)} {old_executable}"
 

@@ -33,8 +33,8 @@ def options(
         @ray.remote(**vgpud.ray.options(0.5, max=1, mem="20G"))
 
     `gpus` is what Ray counts and the slice is guaranteed; the other words are those of `vgpu run`. `runtime_env` is
-    what else the environment has, `more` goes to Ray as it is. A function is to be decorated with it: Ray's .options()
-    leaves max_calls at 0, and the process of a task would keep its slice. Raises SizeError.
+    what else the environment has, `ray_options` goes to Ray as it is. A function is to be decorated with it: Ray's
+    .options() leaves max_calls at 0, and the process of a task would keep its slice. Raises SizeError.
     """
     if "num_gpus" in ray_options:
         raise SizeError(f"num_gpus {format_value(ray_options['num_gpus'])}: it is set to gpus, leave it out")

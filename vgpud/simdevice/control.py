@@ -10,9 +10,9 @@ from pathlib import Path
 from vgpud.errors import DriverError
 from vgpud.simdevice import state_page
 
-#: magic, version, kind, device, context, reserved, bytes; the rest is of other kinds
+#: magic, version, kind, device, context, reserved, bytes; the rest is for other requests
 REQUEST = struct.Struct("=IIIIIIQ32x")
-#: magic, status (0 or -errno); the rest is of other kinds
+#: magic, status (0 or -errno); the rest is for other requests
 REPLY = struct.Struct("=Ii56x")
 XID, MODE = 13, 19  # SIM_REQUEST_XID, SIM_REQUEST_MODE
 #: what can have a whole device, as enum sim_mode counts them

@@ -14,7 +14,7 @@ from vgpud import paths
 from vgpud.libraries import elf
 
 MARK = b"vgpu-sim-entries"
-#: their bodies only tell the program why they are not supported
+#: their bodies only report to the program why they are not supported
 _REFUSALS = ("cuGetExportTable",)
 
 

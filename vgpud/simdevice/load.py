@@ -134,7 +134,7 @@ class Program:
         self._call("cuEventRecord", event, self._stream)
 
     def steps(self, may_continue: Callable[[], bool]) -> Iterator[Step]:
-        """Runs while more() says so; gives each step when the device has completed it."""
+        """Runs while `may_continue` says so; gives each step when the device has completed it."""
         shape = self.shape
         queued: deque[tuple[int, ctypes.c_void_p]] = deque()
         begun_ns = due_ns = time.monotonic_ns()

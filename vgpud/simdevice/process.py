@@ -133,7 +133,8 @@ class SimulatedDevice:
         return environment(self.directory, base, self.lib_dir)
 
     def busy_log(self, device: int = 0) -> list[Span]:
-        """Who had the SMs when (CLOCK_MONOTONIC), as far as written: at most some 10 ms behind, complete when idle."""
+        """Which process had the SMs when (CLOCK_MONOTONIC), as far as written: at most some 10 ms behind, complete when
+        idle."""
         return read_busy_log(self.directory / f"busy-{device}.log")
 
     def cpu_seconds(self) -> float:

@@ -22,7 +22,7 @@ from vgpud.simulate.sharing_monitor import Resident, SharingMonitor
 from vgpud.simulate.trace import TraceJob
 from vgpud.simulate.worker_groups import WorkerGroups
 
-#: what happens first in an instant: room becomes free, jobs come, jobs are looked at and report, a time has come
+#: what happens first in an instant: capacity becomes free, jobs come, jobs are looked at and report, a time has come
 _FREED, _RESIZED, _SENT, _LOOKED, _REPORTED, _WOKEN = range(6)
 KILLED = 143  # exit code: 128 + SIGTERM
 
@@ -34,7 +34,7 @@ class Costs:
     start_ns: int = 0  # from the decision until its program works
     suspend_ns: int = 0  # to give its devices up: a checkpoint, or the grace of a signal
     resume_ns: int = 0  # to go on: the checkpoint read back
-    resize_ns: int = 0  # to become larger or smaller: its members find each other anew
+    resize_ns: int = 0  # to become larger or smaller: its members find each other again
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Outcome:
     refused_jobs: list[tuple[TraceJob, str]] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     decisions: int = 0
-    resizes: int = 0  # how often a job was told to become larger or smaller
+    resizes: int = 0  # how often a job was ordered to become larger or smaller
     longest_wait_ns: int = 0  # of any job, at one time
-    spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): who had its devices when
+    spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): when jobs had their devices
     starts_on_several_nodes: list[frozenset[str]] = field(default_factory=list)  # which ones, also when it is resumed
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """The true state of a job. `left` is work in ns x FULL: what remains at full speed."""
+    """The true state of a job. `remaining_work`: in ns x FULL, at full speed."""
 
     job_id: int
     job: TraceJob
@@ -81,7 +81,7 @@ class _Run:
     leaves: events.Event | None = None  # it is being stopped: what is said when it has gone
     waits_since_ns: int = -1  # -1 = it does not
     attempt: int = 0
-    stops: int = 0  # how often it has been told to give its room up
+    stops: int = 0  # how often it had to give its capacity up
     resizes: int = 0  # and to become larger or smaller
     reports_ns: int = NEVER_NS  # when its workers report next
 
@@ -104,7 +104,7 @@ class Simulation:
         """`monitor`: measures how jobs share devices, as the daemon does. `scalers`: how they scale. `machines`: how
         fast they are where.
 
-        `wakes`: the machine is woken when it asks for it; else only when it is told (tell(at, Woken())).
+        `wakes`: the machine is woken when it asks for it; else only by tell(at, Woken()).
         """
         self._machine = machine
         self._costs = costs or Costs()
@@ -117,7 +117,7 @@ class Simulation:
         self._looks: dict[str, tuple[int, int]] = {}  # by device: its number, when it is looked at next
         self._listener = listener
         self._wakes = wakes
-        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in what is told)
+        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in _told)
         self._sent_events: list[events.Event] = []
         self._work: dict[int, TraceJob] = {}
         self._serial = 0
@@ -125,7 +125,7 @@ class Simulation:
         self._wake_ns = -1
         self._runs: dict[int, _Run] = {}
         self._known: dict[int, Job] = {}
-        self._on: dict[str, list[_Run]] = {}  # by device, who runs there: for the interference
+        self._on: dict[str, list[_Run]] = {}  # by device, which jobs run there: for the interference
         self._taken: dict[str, int] = {}  # by device, milli of those that are shared
         self._held_milli = self._waiting = self._fragmented_milli = 0
         self.outcome = Outcome(capacity_milli)
@@ -334,7 +334,7 @@ class Simulation:
     # ---- work ----
 
     def _compute_speed_alone(self, run: _Run) -> int:
-        """Its speed at its size on its devices, if nobody is beside it."""
+        """Its speed at its size on its devices, if no job is beside it."""
         job = run.job
         here = self._machines.speed(job, run.placement) if self._machines else FULL
         if job.scaling is None:
@@ -354,7 +354,7 @@ class Simulation:
         self._push(run.ends_ns, _FREED, run.job_id)
 
     def _neighbours(self, run: _Run, arrives: bool) -> None:
-        """It comes to its devices or leaves them: who shares one of them gets another speed."""
+        """It arrives on its devices or leaves them: a job that shares one of them gets another speed."""
         if self._interference is None and self._monitor is None:
             return
         uuids = _devices(run.placement)

@@ -56,7 +56,7 @@ class Summed:
 class Pairs:
     """By the models of each pair of jobs, as Gavel's table has them; of several neighbours, their product.
 
-    A model is called as in the table, or by its family: resnet50 is the mean of all sizes of ResNet-50. Who has no
+    A model is called as in the table, or by its family: resnet50 is the mean of all sizes of ResNet-50. A job without a
     model in the table costs others what the summed utilisations say.
     """
 

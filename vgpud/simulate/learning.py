@@ -14,7 +14,7 @@ from vgpud.simulate.trace import TraceJob
 
 
 def untold(trace: Sequence[TraceJob], *, learn: bool) -> list[TraceJob]:
-    """The same jobs, without the durations that policies are told; `learn`: with classes."""
+    """The same jobs, without the durations that policies get; `learn`: with classes."""
 
     def spec(job: TraceJob) -> JobSpec:
         return replace(job.spec, duration_ns=0, kinds=similarity_classes(job.spec) if learn else ())

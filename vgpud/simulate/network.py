@@ -1,4 +1,4 @@
-"""The network of a simulated cluster: the switches above its nodes, and who had to go beyond one."""
+"""The network of a simulated cluster: the switches above its nodes, and which jobs had to go beyond one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Online profiling, which prediction is compared with: each job first runs on a reserved device, alone, for a minute.
 
-What it uses is known then, and it goes on elsewhere, packed by that. Profiles are taken one after the other, so in a
+What it uses is known then, and it continues elsewhere, packed by that. Profiles are taken one after the other, so in a
 burst jobs wait for theirs; what a job does meanwhile is not lost.
 """
 

@@ -1,4 +1,4 @@
-"""Reading traces: Tiresias and Muri, Philly, Alibaba's openb, and what `vgpu usage` exports; the header tells which.
+"""Reading traces: Tiresias and Muri, Philly, Alibaba's openb, and what `vgpu usage` exports; the header shows which.
 
 An invalid row is refused with its line; nothing is skipped silently.
 """

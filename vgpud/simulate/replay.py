@@ -2,8 +2,8 @@
 to the simulation.
 
 Both must decide as the daemon did. Given the same events, the machine gives the same commands in the same order. Given
-only the external events, the clock included, and jobs that run and take to give way as long as they did, the simulation
-starts and stops the same jobs in the same order.
+only the external events, the clock included, and jobs that take as long to run and to give way as they did, the
+simulation starts and stops the same jobs in the same order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILE_BYTES_MAX = 512 << 20
 
 #: events that the simulation makes by itself
 MADE = (events.JobEnded, events.JobSuspended)
-#: how much longer a job would have run that was stopped: nobody knows, and it must only be more than nothing
+#: how much longer a stopped job would have run: that is unknown, and must only be more than nothing
 MORE_NS = SECOND_NS
 
 
@@ -136,7 +136,7 @@ Decision = tuple[Any, ...]
 
 
 def decisions(commands: Iterable[Plain]) -> list[Decision]:
-    """Who is started, stopped and resized, in order."""
+    """Which jobs are started, stopped and resized, in order."""
     found: list[Decision] = []
     for command in commands:
         if command["type"] in ("StartJob", "ResizeJob"):
@@ -164,7 +164,7 @@ def simulated_decisions(recording: Recording) -> list[Decision]:
 
 
 def _from_outside(recording: Recording) -> Iterator[tuple[int, events.Event]]:
-    """What the simulation does not make by itself; a size that nobody asked for is a job's own doing."""
+    """What the simulation does not make by itself; a size that was not requested is a job's own doing."""
     asked: set[int] = set()
     for step in recording.steps:
         for event in step.events:
@@ -201,7 +201,7 @@ def _find_submissions(recording: Recording) -> dict[int, tuple[int, JobSpec]]:
 
 
 def _attempts(recording: Recording, job_id: int) -> Iterator[tuple[int, int]]:
-    """(ns that it worked, exit code) of each start from the beginning; one that was stopped would have gone on."""
+    """(ns that it worked, exit code) of each start from the beginning; one that was stopped would have continued."""
     worked_ns, since_ns = 0, -1  # -1: it does not work
     for step in recording.steps:
         for event in step.events:
@@ -223,7 +223,7 @@ def _attempts(recording: Recording, job_id: int) -> Iterator[tuple[int, int]]:
 
 
 def _stops(recording: Recording, job_id: int) -> Iterator[tuple[int, How | None, int]]:
-    """(ns until it had gone, how in the end, its exit code if it ended) of each time that it was told to make room."""
+    """(ns until it had gone, how in the end, its exit code if it ended) of each order to free its capacity."""
     order_ns = -1
     for step in recording.steps:
         for event in step.events:
@@ -238,7 +238,7 @@ def _stops(recording: Recording, job_id: int) -> Iterator[tuple[int, How | None,
 
 
 def _resizes(recording: Recording, job_id: int) -> Iterator[tuple[int, Placement]]:
-    """(ns until it said what it had, and that) of each time that it was told; where it never said so, for ever."""
+    """(ns until it said what it had, and that) of each such order; where it never said so, for ever."""
     order_ns = -1
     for step in recording.steps:
         for event in step.events:

@@ -1,10 +1,10 @@
 """Jobs that Slurm has accounted, as a trace: what `sacct -P` prints, by the names of its columns.
 
-Users' texts (comments, accounts) may have line breaks in them, and behind one a whole line. So that it is no job, the
-separator must be one that no user could know: then what follows a line break has too few columns. A file with a usual
-separator is read where its columns have no such texts.
+Users' texts (comments, accounts) may have line breaks in them, and behind one a whole line. So that it is not taken for
+a job, the separator must be one that no user could know: then what follows a line break has too few columns. A file
+with a usual separator is read where its columns have no such texts.
 
-Left out are steps, jobs without GPUs and jobs that never ran. Policies are told of a job's duration what `vgpu cluster`
+Left out are steps, jobs without GPUs and jobs that never ran. Policies know of a job's duration what `vgpu cluster`
 would know: what its comment says, or its time limit.
 """
 
@@ -30,7 +30,7 @@ COLUMNS = (
 NEEDED = ("JobID", "Submit", "Start", "Elapsed", "NNodes", "AllocTRES")
 #: of a file whose header does not show another
 SEPARATOR = "|"
-#: characters of a separator that nobody guesses
+#: characters of a separator that no user guesses
 SECRET_LENGTH = 16
 #: columns that may have any text of a user in them, and others that have none
 _TEXTS = ("Account", "Comment")

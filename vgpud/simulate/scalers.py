@@ -23,7 +23,7 @@ class Scalers:
         self._steps: dict[int, int] = {}  # what is reported next is about so many
 
     def set_workers(self, job_id: int, job: TraceJob, members: int, now_ns: int) -> bool:
-        """So many workers begin to work now. Whether anybody asks what they do."""
+        """So many workers begin to work now. Whether they report what they do."""
         elastic = job.spec.elastic
         if elastic is None or not elastic.most_members or job.scaling is None:
             return False

@@ -44,7 +44,7 @@ class Scenario:
     costs: Costs = field(default_factory=Costs)
     interference: Interference | None = None
     machines: Machines | None = None
-    has_autoscalers: bool = False  # elastic workers are as many as their autoscalers wish; else all that have room
+    has_autoscalers: bool = False  # elastic workers are as many as their autoscalers request; else all that fit
 
 
 def make_policy(text: str) -> Policy:
@@ -71,8 +71,7 @@ def run(
     monitor: SharingMonitor | None = None,
 ) -> Outcome:
     """The trace replayed on fresh nodes. `make`: of policies that have no name. `monitor`: to be asked afterwards, of
-
-    placements that go by who shares a device.
+    placements that depend on which jobs share a device.
     """
     cluster = make_cluster(nodes, scenario, trace)
     if not (scenario.by_queue or scenario.queues):

@@ -28,7 +28,7 @@ class TraceError(VgpudError):
 class TraceJob:
     """One job: when it comes, how long it runs alone, what it asks for (spec.name is its name in the trace).
 
-    `spec.duration_ns` is what policies are told of its duration.
+    `spec.duration_ns` is what policies know of its duration.
     """
 
     submitted_ns: int  # since the first job of the trace
@@ -40,17 +40,17 @@ class TraceJob:
     attempts: tuple[tuple[int, int], ...] = ()  # (ns that it runs, exit code) of each start from the beginning
     scaling: Curve | None = None  # how its speed goes by its size, where it is elastic; None: it does not
     scaled_from: int = 0  # the size that duration_ns is for
-    #: (ns that it takes, how in the end or None: it ended, exit code then) of each time that it is told to make room
+    #: (ns that it takes, how in the end or None: it ended, exit code then) of each order to free its capacity
     stops: tuple[tuple[int, How | None, int], ...] = ()
-    #: (ns until it said what it has, and that) of each time that it is told to become larger or smaller
+    #: (ns until it said what it has, and that) of each order to become larger or smaller
     resizes: tuple[tuple[int, Placement], ...] = ()
 
     def stop(self, number: int) -> tuple[int, How | None, int] | None:
-        """None of stops that are not told."""
+        """None of stops that are not listed."""
         return self.stops[number] if number < len(self.stops) else None
 
     def attempt(self, number: int) -> tuple[int, int]:
-        """(ns that it runs, exit code); of attempts that are not told: all of its duration, and success."""
+        """(ns that it runs, exit code); of attempts that are not listed: all of its duration, and success."""
         return self.attempts[number - 1] if 0 < number <= len(self.attempts) else (self.duration_ns, 0)
 
 
@@ -66,7 +66,7 @@ class Row:
         return (self.values.get(column) or "").strip()
 
     def number(self, column: str, maximum: int = SECONDS_MAX) -> Decimal:
-        """A number from 0 to `most`."""
+        """A number from 0 to `maximum`."""
         text = self.text(column)
         try:
             value = Decimal("NaN" if "_" in text else text)  # a number in Python only
@@ -85,14 +85,14 @@ class Row:
         return int(self.number(column) * SECOND_NS)
 
     def whole_number(self, column: str, maximum: int = GPUS_MAX) -> int:
-        """A whole number from 0 to `most`."""
+        """A whole number from 0 to `maximum`."""
         value = self.number(column, maximum)
         if value != int(value):
             raise TraceError(f"{self.where}: {column} is {self.text(column)}: it must be a whole number")
         return int(value)
 
     def positive(self, column: str, maximum: int = GPUS_MAX) -> int:
-        """A whole number from 1 to `most`."""
+        """A whole number from 1 to `maximum`."""
         value = self.whole_number(column, maximum)
         if not value:
             raise TraceError(f"{self.where}: {column} is 0: it must be 1 or more")

@@ -23,7 +23,8 @@ from vgpud.core.units import (
 )
 
 KEYS = ("job", "step", "uid", "stepd", "gpus", "shards", "max", "mem", "class", "total")
-#: total=ask: who asks for a slice can find out what the whole job has here; and the answer when that is needed
+#: total=ask: a process that asks for a slice can find out what the whole job has here; and the answer when that is
+#: needed
 ASK, ASKED = "ask", b"ask=total\n"
 #: steps that have all of the job's devices on their node; further steps join their slice
 WHOLE_JOB = ("batch", "interactive")

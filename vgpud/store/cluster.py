@@ -73,7 +73,7 @@ class ClusterStore:
             private_files.create(self._path)
             self._db = connect(self._path)
             self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")  # what Slurm is told has been decided for good
+            self._db.execute("PRAGMA synchronous = FULL")  # an order to Slurm has been decided for good
             self._migrate()
 
     def _migrate(self) -> None:

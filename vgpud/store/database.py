@@ -131,9 +131,9 @@ def _set_up(db: sqlite3.Connection) -> None:
 class Store:
     """The database of one daemon. All methods raise StoreError with a one-line message.
 
-    unflushed: something was written that must outlive a crash of the machine, or the log is long. The caller of flush()
-    clears it. unwritable: why nothing is written (the disk was full or read-only at the start); "" while it can be.
-    notes: sentences about the start, for the operator.
+    needs_flush: something was written that must outlive a crash of the machine, or the log is long. The caller of
+    flush() clears it. unwritable: why nothing is written (the disk was full or read-only at the start); "" while it can
+    be. notes: sentences about the start, for the operator.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -316,7 +316,7 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
-    # ---- what store_jobs.JobStore needs ----
+    # ---- what jobs.JobStore needs ----
 
     def write(self, work: Callable[[Any], object], *, outlive: bool = True) -> None:
         """One transaction. `outlive`: a crash of the machine may not take it back once it is flushed."""

@@ -41,7 +41,7 @@ class Recorder:
         jobs: Sequence[Job],
         past: Mapping[str, object] | None = None,
     ) -> None:
-        """`jobs`: those of a former process; `past`: what else the machine was told of former times, and when."""
+        """`jobs`: those of a former process; `past`: what else the machine got of former times, and when."""
         given: dict[str, object] = {"queues": queues, "nodes": nodes, "policy": policy, "hows": hows}
         given |= {"jobs": jobs} if jobs else {}
         self._write({name: encode(value) for name, value in given.items()} | dict(past or {}))

@@ -30,7 +30,7 @@ _OTHERS_WRITE = 0o022
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """replaced: what was there before, None if nothing was."""
+    """old_copy: what was there before, None if nothing was."""
 
     contents: Contents
     old_copy: Path | None
@@ -75,7 +75,7 @@ def _copy(file: Path, new: Path) -> None:
 
 
 def _check_owner(file: Path, info: os.stat_result) -> None:
-    """Jobs in it run as whom it says: who could write it could run anything as anybody."""
+    """Jobs in it run as the users that it names: a user who could write it could run anything as any user."""
     if not stat.S_ISREG(info.st_mode):
         raise StoreError(f"{file} is not a file: name a copy of the state")
     if info.st_uid not in (0, os.geteuid()) or info.st_mode & _OTHERS_WRITE:

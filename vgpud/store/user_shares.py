@@ -2,7 +2,7 @@
 
 Below state_bytes_max nothing is forgotten before its time. Above it, what is oldest of the users who have most goes
 first, so that whoever writes without end forgets their own past, and no other's. Of usage only the detail goes: a
-user's rows of a queue and a day become one, so that no one loses the sums by writing more.
+user's rows of a queue and a day become one, so that no user loses the sums by writing more.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def used_bytes(db: Any) -> int:
 
 
 def sum_bytes(db: Any) -> dict[int, int]:
-    """What each user fills it with, by uid; to be called in a transaction that writes. Summed up once: anew each second
-    it would take as long as there are rows."""
+    """What each user fills it with, by uid; to be called in a transaction that writes. Summed up once: each second it
+    would take longer the more rows there are."""
     if not db.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'user_bytes'").fetchone():
         _begin_sums(db)
     return dict(db.execute("SELECT uid, bytes FROM user_bytes").fetchall())

@@ -34,8 +34,8 @@ class Grid:
     """Contents of a table: titles (">" in front: right-aligned) and rows of texts.
 
     On a terminal that is too narrow the columns of `first_to_go` are left out, in this order, and the last columns,
-    those of `below`, have lines of their own where a row has too little space for them. Before that the texts of
-    `names` are shortened, each to no less than most names need: one long name costs no other row a column.
+    those of `own_line_columns`, have lines of their own where a row has too little space for them. Before that the
+    texts of `names` are shortened, each to no less than most names need: one long name costs no other row a column.
     """
 
     titles: Sequence[str]
@@ -58,7 +58,7 @@ def cells_of(text: str) -> int:
 
 
 def wrap_text(text: str, width: int, subsequent_indent: str = "") -> list[str]:
-    """The text in lines of at most this width, broken between words only. further: indent from the second line on."""
+    """The text in lines of at most this width, broken between words only. subsequent_indent: from line 2 on."""
     lines, line = [], ""
     for gap, word in re.findall(r"(\s*)(\S+)", text):
         if line.strip() and cells_of(line + gap + word) > width:
@@ -123,7 +123,7 @@ def _shorten_names(
 
 
 def _note(title: str, text: str, has_label: bool, width: int) -> list[str]:
-    """A text on lines of its own; named: with its column's title, because it is not the row's first text."""
+    """A text on lines of its own; has_label: with its column's title, because it is not the row's first text."""
     label = f"{title.lower()}: " if has_label else ""
     indent = " " * min(INDENT_CELLS, max(0, width - 1))
     return wrap_text(indent + label + text, width, indent)

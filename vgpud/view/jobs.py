@@ -28,7 +28,7 @@ def _ns(span: Duration) -> int:
 
 
 def job_view(job: pb.Job, simulated_indices: frozenset[int]) -> View:
-    """simulated: the indices of the simulated devices."""
+    """simulated_indices: of the simulated devices."""
     spec = job.spec
     share = spec.slice
     return {

@@ -121,7 +121,7 @@ def claim_view(claim: pb.Claim) -> View:
 
 
 def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
-    """simulated: the UUIDs of the simulated devices."""
+    """simulated_device_uuids: of the simulated devices."""
     return {
         "node": item.node,
         "name": item.name,
@@ -148,7 +148,7 @@ def slice_view(item: pb.Slice, simulated_device_uuids: frozenset[str]) -> View:
 
 
 def process_view(process: pb.Process, simulated_device_uuids: frozenset[str]) -> View:
-    """simulated: the UUIDs of the simulated devices."""
+    """simulated_device_uuids: of the simulated devices."""
     return {
         "node": process.node,
         "slice": process.slice,

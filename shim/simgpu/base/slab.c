@@ -1,6 +1,6 @@
 /*
  * slab.c - handles of the simulated driver: objects of one kind lie in one reserved range, so that any value a program
- * hands in can be told to be a live object or not without following it.
+ * hands in is known to be a live object or not without following it.
  */
 #include "simgpu/base/slab.h"
 #include "simgpu/base/strict.h"

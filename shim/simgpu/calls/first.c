@@ -1,7 +1,7 @@
 /*
  * first.c - the first interface of memory, of 32-bit addresses. Its allocations lie below 4 GiB, where nothing else is
- * put, so that it is whole for a program that uses nothing newer; an address that does not fit is not told. All else
- * is what the second interface does with the same arguments.
+ * put, so that it is whole for a program that uses nothing newer; an address that does not fit is not reported. All
+ * else is what the second interface does with the same arguments.
  */
 #include "simgpu/alloc/alloc.h"
 #include "simgpu/calls/calls.h"

@@ -1,7 +1,7 @@
 /*
  * sticky.c - errors that a context keeps: once a kernel has faulted, every call in that context answers the fault's
  * code until the context is destroyed or the primary one reset; whatever it had queued is dropped, other contexts and
- * processes go on. Called where a kernel faults (streams/agent.c) and for faults on request (entries/fault.c).
+ * processes continue. Called where a kernel faults (streams/agent.c) and for faults on request (entries/fault.c).
  */
 #include "simgpu/contexts/context.h"
 #include "simgpu/process/process.h"

@@ -1,6 +1,6 @@
 /*
  * graph_node.h - how the entry points of one kind of node are written: adding, reading, setting, setting in an
- * executable. Used by the graph_*.c files that hold kinds of nodes.
+ * executable. Used by the graph_*.c files that hold types of nodes.
  */
 #ifndef VG_SIM_GRAPH_NODE_H
 #define VG_SIM_GRAPH_NODE_H

@@ -1,7 +1,7 @@
 /*
  * module.h - modules, libraries, kernels and functions of the simulated driver, and how a launch is made from them.
  * Used inside shim/simgpu/cuda/ only. A CUkernel is a struct sim_function without a module (it belongs to a library and
- * to no context); so both kinds of handle may be launched, as with the real driver.
+ * to no context); so handles of both types may be launched, as with the real driver.
  */
 #ifndef VG_SIM_MODULE_H
 #define VG_SIM_MODULE_H

@@ -3,7 +3,7 @@
  * Most answer CUDA_ERROR_NOT_INITIALIZED whatever their arguments are. Those that look at an argument first, or clear
  * an output first, have a row here: its steps in their order, the parameters named as in gen/abi/cuda_abi.h; a row
  * without steps leaves the answer to the body. Observed on drivers 535.261.03, 550.163.01 and 555.58.02, which need no
- * device for it; of newer entry points the documentation tells. A handle that is not NULL cannot be valid here: it is
+ * device for it; of newer entry points the documentation says it. A handle that is not NULL cannot be valid here: it is
  * not followed, which those drivers do.
  */
 #ifndef VG_SIM_BEFORE_INIT_H

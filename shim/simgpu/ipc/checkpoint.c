@@ -1,7 +1,7 @@
 /*
  * checkpoint.c - cuCheckpointProcess*: another process, or this one, is locked (its calls block, what it has submitted
- * comes to its end), its device memory moved to the host, moved back, and the process let go. The server keeps the
- * states. Must hold: nothing here blocks because this very process is locked.
+ * completes), its device memory moved to the host, moved back, and the process let go. The server keeps the states.
+ * Must hold: nothing here blocks because this very process is locked.
  */
 #include "simgpu/process/process.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * share.c - what several processes hold: memory, physical allocations, events, pools. The server keeps each under a key
- * and knows who holds it; the contents are a part of its maker's arena, which an opener maps. Called by all files that
- * share something or open what is shared, and at the end of shared memory by charge.c.
+ * and knows which processes hold it; the contents are a part of its maker's arena, which an opener maps. Called by all
+ * files that share something or open what is shared, and at the end of shared memory by charge.c.
  */
 #define _GNU_SOURCE
 #include "simgpu/memory/share.h"

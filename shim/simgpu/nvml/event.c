@@ -52,7 +52,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, u
 NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
   struct sim_page_device state;
   nvmlReturn_t result = sim_nvml_device(device, &state);
-  if (result == NVML_SUCCESS) result = sim_nvml_gpu(device); /* what happens on its instances is told for the GPU */
+  if (result == NVML_SUCCESS) result = sim_nvml_gpu(device); /* events of its instances are reported for the GPU */
   if (result != NVML_SUCCESS) return result;
   if (set == NULL || set->magic != SET_MAGIC) return NVML_ERROR_INVALID_ARGUMENT;
   if ((types & ~EVENT_KNOWN) != 0) return NVML_ERROR_NOT_SUPPORTED;

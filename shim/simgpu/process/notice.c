@@ -1,5 +1,5 @@
 /*
- * notice.c - what a program is told on stderr, each once: that CUDA's runtime does not start on this device, and that
+ * notice.c - messages to a program on stderr, each once: that CUDA's runtime does not start on this device, and that
  * its kernels compute nothing. Otherwise it only sees an error without a reason, or results without sense.
  */
 #include "simgpu/process/notice.h"

@@ -1,5 +1,5 @@
 /*
- * notice.h - what a program is told once. Called where a launch is made.
+ * notice.h - messages to a program, each once. Called where a launch is made.
  */
 #ifndef VG_SIM_NOTICE_H
 #define VG_SIM_NOTICE_H

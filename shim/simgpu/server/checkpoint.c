@@ -60,7 +60,7 @@ static int restore(struct process *target, uint64_t *ret_bytes) {
     if (target->parked_bytes[i] > server.devices[i].memory_bytes - server.devices[i].used_bytes) return -ENOMEM;
   for (uint32_t i = 0; i < server.config.device_count; i++) {
     *ret_bytes += target->parked_bytes[i];
-    target->used_bytes[i] += target->parked_bytes[i]; /* it may have come to pay for what it holds with others */
+    target->used_bytes[i] += target->parked_bytes[i]; /* it may pay by now for what it holds with others */
     server.devices[i].used_bytes += target->parked_bytes[i];
     target->parked_bytes[i] = 0;
     report_crowd(&server.devices[i]);

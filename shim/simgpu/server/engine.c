@@ -3,7 +3,7 @@
  * that comes late continues each engine where its decided time ended, so that the server's own wake-ups never make a
  * device idle. Never decided: which context gets the SMs at a time later than now + LOOK_AHEAD_NS. Once a context has
  * its slice, its queued kernels are decided up to the end of the slice, because nothing can come between; but for
- * kernels that meet (meet.c): these stop their device's clock until all devices concerned have come to them.
+ * kernels that meet (meet.c): these stop their device's clock until all devices concerned have reached them.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"

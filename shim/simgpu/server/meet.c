@@ -1,14 +1,14 @@
 /*
  * meet.c - kernels that run only together, as those of a collective (NCCL) do: each has the SMs of its device and spins
- * until one of each device runs, and they get on only while all of them do. Called by engine.c.
+ * until one of each device runs, and they make progress only while all of them do. Called by engine.c.
  *
  * Which meet: kernels of one process group, by the order of their launches in their contexts: the first such kernel of
  * a context meets the first ones of contexts on other devices, and so on. One that is alone in having the SMs (its
  * partner is not launched, waits in its stream, or another context has that device's slice) keeps spinning: that is
  * busy time of its context, and no other stream of the context runs meanwhile.
  *
- * Time: a device that has come to such a kernel stops deciding. When all devices of the meeting have come to theirs,
- * they go on together up to the first end of a slice or of the kernel. When nothing else is left to decide, all that
+ * Time: a device that has reached such a kernel stops deciding. When all devices of the meeting have reached theirs,
+ * they run together up to the first end of a slice or of the kernel. When nothing else is left to decide, all that
  * spin do so up to the first end of a slice, or up to now: a device that does not spin and has nothing to run can begin
  * something at any time from now on, and a device that spins can begin something else only when a slice ends.
  */

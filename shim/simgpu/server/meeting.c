@@ -1,5 +1,5 @@
 /*
- * meeting.c - the list of meetings: which kernels take part in which. Called by ready.c when a kernel comes to the SMs'
+ * meeting.c - the list of meetings: which kernels take part in which. Called by ready.c when a kernel enters the SMs'
  * queue or leaves it.
  */
 #include "simgpu/server/meeting.h"

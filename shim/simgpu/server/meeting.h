@@ -1,5 +1,5 @@
 /*
- * meeting.h - kernels that run only together: which of them have come to the SMs' queue. meeting.c keeps the list,
+ * meeting.h - kernels that run only together: which of them have entered the SMs' queue. meeting.c keeps the list,
  * meet.c decides when those of a meeting run.
  */
 #ifndef VG_SIM_MEETING_H
@@ -11,7 +11,7 @@ struct meeting {
   pid_t group;
   uint32_t number;
   uint32_t size;  /* how many it takes */
-  uint32_t count; /* how many have come to the SMs' queue */
+  uint32_t count; /* how many have entered the SMs' queue */
   struct stream *members[SIM_DEVICES_MAX];
   uint64_t left_ns;
 };

@@ -1,6 +1,6 @@
 /*
- * places.c - who holds the connections of the simulated device. Called by client.c at each accept and end, and by
- * main.c. Processes are counted where they are listed: there are a few thousand at most, and they come rarely.
+ * places.c - which processes hold the connections of the simulated device. Called by client.c at each accept and end,
+ * and by main.c. Processes are counted where they are listed: there are a few thousand at most, and they come rarely.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/places.h"

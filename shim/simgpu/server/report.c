@@ -1,6 +1,6 @@
 /*
- * report.c - what vgpu-simd tells the outside: one busy log per device and the state page (read by the client library
- * and NVML). Called by engine.c for every portion of SM time and by main.c after every round.
+ * report.c - what vgpu-simd reports to the outside: one busy log per device and the state page (read by the client
+ * library and NVML). Called by engine.c for every portion of SM time and by main.c after every round.
  */
 #define _GNU_SOURCE
 #include "simgpu/server/server.h"

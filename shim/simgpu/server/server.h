@@ -22,7 +22,7 @@
 #define ROUND_MIN_NS 20000ull         /* shortest, while a process waits for something undecided */
 #define LATE_MAX_NS 2000000000ull     /* how far back a time stamp is believed: this process may have been stopped */
 #define COST_MAX_NS 86400000000000ull /* a day */
-#define LINGER_NS 4000000ull          /* rounds go on so long after the last command before the server sleeps */
+#define LINGER_NS 4000000ull          /* from the last command until the server stops its rounds and sleeps */
 #define DOZE_NS 100000000ull          /* a process without commands for so long is not looked at any more */
 #define BUSY_JOIN_NS 1000000ull       /* spans of one context within this become one record of the busy log */
 #define BUSY_GAP_NS 200000ull         /* ... when they are not further apart than this */

@@ -1,5 +1,5 @@
 /*
- * sm.c - what a decision about a device's SMs does: the running context has had them up to a time, or the kernel that
+ * sm.c - what a decision about a device's SMs does: the running context has used them up to a time, or the kernel that
  * runs is done. Called by engine.c and meet.c.
  */
 #include "simgpu/server/server.h"

@@ -77,7 +77,7 @@ static uint64_t seq_of_launch(const struct slot *slot, uint64_t launch) {
 }
 
 /* The 1025th launch blocks until the first is done. A blocked thread looks again only after a while, as a driver does
- * that finds its ring full; the device has a thousand launches to go on with. */
+ * that finds its ring full; the device has a thousand launches to run. */
 static void wait_for_launch(uint32_t index) {
   struct slot *slot = &slots[index];
   uint64_t launches = VG_LOAD_RELAXED(&slot->launches), done = VG_LOAD_RELAXED(&slot->launches_done);

@@ -15,7 +15,7 @@
 #define ELEMENT_STRIDE_MAX 8u
 #define MAP_MAGIC 0x544d4150u
 
-/* What all kinds are made from. */
+/* What all types are made from. */
 struct tensor {
   CUtensorMapDataType type;
   unsigned rank;

@@ -32,7 +32,7 @@ def cluster() -> None:
     \b
     vgpu cluster run --partition gpu --queues queues.json    beside slurmctld, as SlurmUser or root
     sbatch --partition=gpu --gres=shard:500 train.sh         as always
-    vgpu cluster ls                                          who waits, why, and who runs where
+    vgpu cluster ls                                          which jobs wait and why, which run where
 
     Jobs are cancelled, held and released by Slurm's own commands (docs/cluster.md). The commands of one node know this
     queue, too: vgpu submit --cluster, job ls --cluster, queue ls --cluster, explain --cluster, usage --cluster.

@@ -45,8 +45,8 @@ def with_run_dir(text: str) -> Callable[[F], F]:
 
 
 def check(alternatives: Mapping[str, str], only: Collection[str] = ("run_dir",)) -> bool:
-    """Whether --cluster was given. `instead`: keyword of an option that makes no sense there -> what to write instead;
-    `only`: those that make sense nowhere else. Raises UsageError for one that was given."""
+    """Whether --cluster was given. `alternatives`: keyword of an option that makes no sense there -> what to write
+    instead; `only`: those that make sense nowhere else. Raises UsageError for one that was given."""
     ctx, remedies = click.get_current_context(), {**_ALWAYS, **alternatives}
     over_cluster = bool(ctx.params["over_cluster"])
     for option in _find_given_options(ctx):

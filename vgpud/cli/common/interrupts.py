@@ -16,7 +16,7 @@ def by_interrupt(error: BaseException) -> bool:
 
 @contextmanager
 def ended_by_interrupt() -> Iterator[None]:
-    """For a command that goes on until Ctrl-C: that is no failure."""
+    """For a command that runs until Ctrl-C: that is no failure."""
     try:
         yield
     except BaseException as error:

@@ -70,7 +70,7 @@ _FIELDS = {
 
 
 def spec_options(function: F, *, excluded_names: Collection[str] = ()) -> F:
-    """Adds --gpus, --min, --max, --mem... and --class, --priority...; `without`: except these."""
+    """Adds --gpus, --min, --max, --mem... and --class, --priority...; `excluded_names`: except these."""
     return _add(function, {name: row for name, row in _OPTIONS.items() if name not in excluded_names})
 
 

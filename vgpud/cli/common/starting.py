@@ -11,7 +11,7 @@ from vgpud.host import processes
 
 #: a daemon answers within a second of its start, or several on a busy machine; one that is older has another reason
 STARTS_S = 20.0
-#: a user who waits for longer is told why
+#: after this time the user is shown why it takes so long
 SILENT_S = 1.0
 _LOOK_S = 0.05
 #: of a daemon that may be another one, with another socket

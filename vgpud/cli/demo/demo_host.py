@@ -21,8 +21,8 @@ _US_NS = 1000
 
 @dataclass(frozen=True)
 class Mark:
-    """Sums up to a moment, in nanoseconds. waited, ran: of all threads of the parts; used: all processors, by whomever;
-    stolen: by the hypervisor; throttled: by the quota."""
+    """Sums up to a moment. waited_ns, ran_ns: of all threads of the parts; used_ns: all processors, by any program;
+    stolen_ns: by the hypervisor; throttled_ns: by the quota."""
 
     at_ns: int
     waited_ns: int
@@ -65,7 +65,7 @@ class HostWatch:
                 self._threads[pid, int(task.name)] = (ran, waited)
 
     def mark(self) -> Mark | None:
-        """The sums up to now; None where the kernel does not tell."""
+        """The sums up to now; None where the kernel does not say."""
         try:
             fields = (self._proc / "stat").read_text().split("\n", 1)[0].split()[1:]
             user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])

@@ -118,7 +118,7 @@ def plot(
     phases: Sequence[tuple[str, float, float]],
     guarantees: Sequence[tuple[float, float, float]],
 ) -> None:
-    """Writes the PNG. phases: (name, begin_s, end_s); wanted: (begin_s, end_s, share), dashed, over the lines."""
+    """Writes the PNG. phases: (name, begin_s, end_s); guarantees: (begin_s, end_s, share), dashed, over the lines."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""Joins the terminal of a job: waits for its start, passes keys and output on, and leaves it running when told so.
+"""Joins the terminal of a job: waits for its start, passes keys and output on, and leaves it running on request.
 
 One call of the API lasts as long as the daemon; it is made again when that is restarted, and the job does not notice.
 """
@@ -215,7 +215,7 @@ def _until_end(session: _Session, is_new: bool) -> pb.Job | None:
             if not is_known or error.exit_code != ExitCode.UNREACHABLE:
                 raise
             session.report_outage(error.message)
-        except OSError:  # nobody reads what the job prints: `vgpu job attach 7 | head`
+        except OSError:  # no process reads what the job prints: `vgpu job attach 7 | head`
             session.leave_on_signal(signal.SIGPIPE)
         finally:
             session.close()

@@ -33,7 +33,7 @@ def predict_options(function: F) -> F:
 
 
 def fill(settings: Settings, option_values: dict[str, Any]) -> str:
-    """Sets gpus and mem of `given` if they are None, and "prediction" to the API message (or None).
+    """Sets gpus and mem of `option_values` if they are None, and "prediction" to the API message (or None).
 
     Removes the options of predict_options. Returns the line to be printed, empty without --predict. Raises errors of
     one line: a model that cannot be read, or that does not fit on the device.

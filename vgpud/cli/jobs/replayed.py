@@ -12,7 +12,7 @@ from vgpud.errors import CliError
 
 #: steps that differ: so many are named one by one
 NAMED_MAX = 20
-#: of a machine that is told what never happened
+#: of a machine that gets events which never happened
 _FAULTS = (AssertionError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 

@@ -102,7 +102,7 @@ class Modes:
 
 
 def shown_again(replay: bytes, previous_output: bytes) -> bytes:
-    """What is to be shown of a terminal's last output: without questions, and without what ends with `shown`, which is
-    there already."""
+    """What is to be shown of a terminal's last output: without questions, and without what ends with `previous_output`,
+    which is there already."""
     _, found, rest = replay.rpartition(previous_output) if previous_output else (b"", b"", replay)
     return _QUESTIONS.sub(b"", rest if found or not previous_output else replay)

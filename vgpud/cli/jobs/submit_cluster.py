@@ -64,7 +64,7 @@ def submission(
     file_env: Sequence[tuple[str, str]],
     inherited_names: Sequence[str],
 ) -> Submission:
-    """kept: variables that --no-env passes on. Raises UsageError."""
+    """inherited_names: variables that --no-env passes on. Raises UsageError."""
     from vgpud.cluster.shell.sbatch import Submission
     from vgpud.core.units import format_gpus
 
@@ -94,7 +94,7 @@ def submission(
 
 
 def _options(option_values: Mapping[str, Any], exported_names: Sequence[str]) -> list[tuple[str, str]]:
-    """Of sbatch. --vgpu-max and the like are the plugin's of integrations/slurm. exported: variables, with --no-env."""
+    """Of sbatch. --vgpu-max and the like are the plugin's of integrations/slurm. exported_names: with --no-env."""
     from vgpud.cluster.shell.sbatch import FLAG
     from vgpud.core.units import format_gpus
     from vgpud.slurm.comment import span_text

@@ -74,7 +74,7 @@ class Window:
             yield keys
 
     def show(self, output: bytes) -> None:
-        """Raises OSError where nobody reads it any more."""
+        """Raises OSError where no process reads it any more."""
         self._modes.see(output)
         self._shown = (self._shown + output)[-SHOWN_BYTES:]
         self._write(output)

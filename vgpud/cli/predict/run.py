@@ -68,7 +68,7 @@ def model_options(function: F) -> F:
 
 
 def look(settings: Settings, model: str, option_values: Mapping[str, Any]) -> Looked:
-    """Reads the model and predicts. given: model_options', batch, and gpu or devices. Raises errors of one line."""
+    """Reads the model and predicts. option_values: model_options', batch, gpu or devices. Raises errors of one line."""
     from vgpud.predict import looked
 
     gpu = option_values.get("gpu") or _device(settings, option_values.get("devices"))

@@ -83,7 +83,7 @@ def _due(line: Line) -> str:
 
 
 def _balance(line: Line) -> str:
-    """With its sign: + is owed to the slice, - is overdrawn."""
+    """With its sign: + is a deficit, - an overdraft."""
     if not line.share["gate"]:
         return "-"
     text = figures.short_time(line.share["lag_ns"])

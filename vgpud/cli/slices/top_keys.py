@@ -93,7 +93,7 @@ def split_keys(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def reading(screen: Screen, on_change: Callable[[], None]) -> Iterator[None]:
-    """Reads keys in a thread while the block runs; changed() is called after each. Without a keyboard: nothing."""
+    """Reads keys in a thread while the block runs; `on_change` is called after each. Without a keyboard: nothing."""
     try:
         terminal = sys.stdin.fileno()
         before = termios.tcgetattr(terminal)

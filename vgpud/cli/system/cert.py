@@ -81,8 +81,8 @@ def _issuing() -> Any:
 def init(settings: Settings, names: tuple[str, ...], renew: bool, days: int, tls_dir: Path | None) -> None:
     """Make this site's authority, which is valid for ten years, and the server's certificate.
 
-    Without --name the latter is for this host's names and the loopback addresses. Keep a backup of the directory: who
-    has its authority.key can issue certificates, but the daemon admits only those that its list has.
+    Without --name the latter is for this host's names and the loopback addresses. Keep a backup of the directory:
+    whoever has its authority.key can issue certificates, but the daemon admits only those that its list has.
     """
     from vgpud.cli.common.output import emit, say
     from vgpud.view.fit import Grid

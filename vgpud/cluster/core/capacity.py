@@ -1,7 +1,7 @@
-"""Which devices Slurm has given to whom, beside what the queue believes of its own jobs.
+"""Which jobs have which devices in Slurm, beside what the queue believes of its own jobs.
 
-Slurm places on nodes as it is told, and chooses the devices there itself. Where it says which devices a job has, the
-queue's books follow. Where it does not, but shows how much of each device is used, only these sums matter to a
+Slurm places jobs on the nodes that it is given, and chooses the devices there itself. Where it says which devices a job
+has, the queue's books follow. Where it does not, but shows how much of each device is used, only these sums matter to a
 placement: the queue's jobs are moved, in its books, until they are no more on any device than Slurm has given there.
 What is left is others'.
 """
@@ -110,7 +110,7 @@ def _move_place(place: Place, node: str, to: Mapping[int, int]) -> Place:
 def make_capacity_event(
     node: SlurmNode, held: Sequence[int], others: Sequence[int], is_schedulable: bool
 ) -> RoomChanged:
-    """What others have of a node, and whether anything is placed there (`offered`). `held`: what the queue has
+    """What others have of a node, and whether anything is placed there (`is_schedulable`). `held`: what the queue has
     reserved; `others`: what others are known to have, which counts where the node shows no sums."""
     names = [device_name(node.name, i) for i in range(node.gpus)]
     if len(node.used_milli) == node.gpus:

@@ -1,4 +1,4 @@
-"""The controller's single entry point: step(seen, now_ns) -> what is to be saved and what Slurm is to be told.
+"""The controller's single entry point: step(snapshot, now_ns) -> what is to be saved, and orders to Slurm.
 
 What the queue's machine has decided is compared with what Slurm shows, each time from the beginning: a job that is to
 run and is held is released, one that is to stop and runs is requeued, one that would start by itself is held. So
@@ -38,9 +38,9 @@ from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState, Placement, QueueSpec
 from vgpud.core.queue.machine import Machine
 
-#: how the machine may stop a job here: a job that Slurm suspends keeps its GPUs, so that nobody gains by it
+#: how the machine may stop a job here: a job that Slurm suspends keeps its GPUs, so that no other job gains by it
 HOWS = (How.REQUEUE,)
-#: exit code of a job that was stopped: as if SIGTERM had ended it; and of one whose end nobody saw
+#: exit code of a job that was stopped: as if SIGTERM had ended it; and of one whose end was not seen
 TERMINATED, UNSEEN = 143, 255
 WAITING = (JobState.PENDING, JobState.HELD)
 #: what was decided starts so much later, and a look sees it so much later
@@ -53,7 +53,7 @@ Listener = Callable[[int, Sequence[qe.Event], Sequence[qe.Command]], None]
 
 @dataclass(slots=True)
 class Decided:
-    """What follows from one look. `jobs`, `bindings` and `ended` are saved before an order is carried out."""
+    """What follows from one look. `jobs`, `bindings` and `ended_jobs` are saved before an order is carried out."""
 
     orders: list[Order] = field(default_factory=list)
     steps: int = 0  # of the machine
@@ -285,8 +285,8 @@ class Controller:
     # ---- jobs ----
 
     def _look_at_safely(self, slurm_job: SlurmJob, now_ns: int) -> None:
-        """A job that this controller has no words for stays as it is: it must not end the process, which would begin
-        again with that job and end again."""
+        """A job that this controller cannot read stays as it is: it must not end the process, which would restart, meet
+        that job and end again."""
         try:
             self._look_at(slurm_job, now_ns)
         except Exception as error:
@@ -312,9 +312,8 @@ class Controller:
             return
         job = self.machine.jobs[binding.job_id]
         if job.spec.uid != slurm_job.uid:
-            self._handle_missing_job(
-                binding
-            )  # slurmctld was killed before it had saved that job, and gives its number away again
+            # slurmctld was killed before it had saved that job, and gives its number away again
+            self._handle_missing_job(binding)
             return
         if slurm_job.key in self._reruns:
             if self._may_tell(binding, now_ns):
@@ -343,8 +342,8 @@ class Controller:
 
     def _requeue_at_once(self, slurm_job: SlurmJob, binding: Binding | None) -> None:
         """slurmctld was killed, and has forgotten an end or a requeue that this controller saw; by itself it would find
-        that out by the 25 s of Registrations at the earliest. The GPUs are free then. Slurm can only run the job once
-        more, as it does with all jobs that it misses."""
+        that out only after the 25 s of Registrations. The GPUs are free then. Slurm can only run the job once more, as
+        it does with all jobs that it misses."""
         self.foreign += binding is None
         if slurm_job.state == "COMPLETING" or self._registrations.unsure.intersection(slurm_job.node_names):
             return
@@ -355,8 +354,8 @@ class Controller:
             self._out.orders.append(Requeue(slurm_job.key))
 
     def _newcomer(self, slurm_job: SlurmJob) -> None:
-        """One that waits for others of Slurm is not the queue's business before they have ended, nor is an element of
-        an array before its limit is known: more would count than the limit lets run."""
+        """A job that waits for others in Slurm enters the queue when they have ended, an element of an array when the
+        array's limit is known: else more would count than the limit lets run."""
         if slurm_job.phase is not Phase.WAITS:
             self.foreign += slurm_job.phase is Phase.RUNS
             return
@@ -402,8 +401,7 @@ class Controller:
                 self._changes(slurm_job, job)
 
     def _changes(self, slurm_job: SlurmJob, job: Job) -> None:
-        """Its user has changed what it asks for (scontrol update), or its queue is another; what cannot be is not
-        taken over."""
+        """Its user has changed its request (scontrol update) or its queue; an impossible change is not taken over."""
         try:
             changed = qe.Changed(job.job_id, spec_of(slurm_job, self._queues, self._settings))
             denied = self.machine.refusal(changed)
@@ -554,7 +552,7 @@ class Controller:
         self._answers.append(qe.JobEnded(job.job_id, job.attempt, TERMINATED))
 
     def _sync_restarts(self, slurm_job: SlurmJob, binding: Binding) -> None:
-        """It waits, and will be told anew: only what Slurm restarts from now on is news."""
+        """It waits, and gets its orders again: only what Slurm restarts from now on is news."""
         if binding.restarts != slurm_job.restarts:
             binding.restarts = slurm_job.restarts
             self._pauses.pause(slurm_job.key, self._now_ns + SETTLE_NS)
@@ -562,7 +560,7 @@ class Controller:
         binding.last_order_ns = -1
 
     def _may_tell(self, binding: Binding, now_ns: int) -> bool:
-        """An order takes its time to show: it is not given anew with every look."""
+        """An order takes its time to show: it is not repeated at every look."""
         if binding.last_order_ns >= 0 and now_ns - binding.last_order_ns < self._settings.repeat_ns:
             return False
         binding.last_order_ns = now_ns

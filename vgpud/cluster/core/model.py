@@ -1,4 +1,4 @@
-"""What is known of Slurm's jobs and nodes, as its programs show them, and what it can be told."""
+"""What is known of Slurm's jobs and nodes, as its programs show them, and the orders to it."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class SlurmSnapshot:
     nodes: tuple[SlurmNode, ...]
 
 
-# ---- what scontrol is told; each may be told twice ----
+# ---- orders to scontrol; each may be given twice ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class Binding:
     job_id: int  # in the queue
     attempt: int = 0  # of the queue's job that Slurm has started
     restarts: int = 0  # of Slurm's job then
-    last_order_ns: int = -1  # when it was last told something, -1 = it need not be told
+    last_order_ns: int = -1  # of the last order to Slurm about it, -1 = none is needed
     giving_up: bool = False  # the start took too long: it is being held again
 
 

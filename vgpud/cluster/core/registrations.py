@@ -1,14 +1,13 @@
 """What slurmctld has forgotten and its nodes have not.
 
-slurmctld saves what it did some seconds later (SAVE_MAX_WAIT, 5 s). One that is killed before begins again from an
+slurmctld saves what it did some seconds later (SAVE_MAX_WAIT, 5 s). One that is killed before that starts again from an
 older state: a job that it had started waits again while its program runs, one that has ended seems to run, and numbers
-of jobs are given away again. The nodes know better, and when a node registers, slurmctld asks for its jobs and ends
+of jobs are used a second time. The nodes know better, and when a node registers, slurmctld asks for its jobs and ends
 those that should not be there. So after each start of slurmctld nothing is started on a node that has not registered,
 and each node is asked to register at once: until it has, it counts as one that does not respond (silence.py). One that
-does not register, such as a drained one that is off, is awaited as long as Slurm would await it by default. What
-should run on a node and does not, slurmctld looks for only in jobs that it has known for a while: so nodes are asked
-again later. A program that still ran where its job was started again has drained the node: when it registers, that
-is over.
+does not register, such as a drained one that is off, is awaited as long as Slurm would await it by default. What should
+run on a node and does not, slurmctld looks for only in jobs that it has known for a while: so nodes are asked again
+later. A program that still ran where its job was started again has drained the node: when it registers, that is over.
 """
 
 from __future__ import annotations

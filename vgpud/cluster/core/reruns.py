@@ -47,7 +47,7 @@ class Reruns:
         self._doubts_ns[key] = now_ns
 
     def note_requeue_order(self, key: str, now_ns: int) -> None:
-        """Slurm was told to requeue the job, for the first time or again."""
+        """Slurm was ordered to requeue the job, for the first time or again."""
         self._requeue_order_ns.setdefault(key, now_ns)
 
     def clear_requeue_order(self, key: str) -> None:

@@ -30,7 +30,7 @@ class Runs:
         return self._seen.get(slurm_job.key, {}).get(_run_of(slurm_job), -1)
 
     def since_ns(self, key: str) -> int:
-        """When the last run of a job that was seen was so first; -1: none."""
+        """When the last run of a job was first seen; -1: none was."""
         return max(self._seen.get(key, {}).values(), default=-1)
 
     def note_end(self, slurm_job: SlurmJob) -> None:

@@ -1,4 +1,4 @@
-"""Nodes that do not respond, or are asked to register, which comes to the same.
+"""Nodes that do not respond, or are asked to register, which has the same effect.
 
 Slurm starts jobs there all the same, sometimes, and sends such a start 10 s later. So jobs are released to them later
 (pauses.py), and one that was requeued meanwhile must not run when its former start is sent (reruns.py).
@@ -24,8 +24,8 @@ class Silence:
         self.nodes: frozenset[str] = frozenset()
 
     def look(self, nodes: Sequence[SlurmNode], asked_nodes: set[str], asked_at_work: set[str], now_ns: int) -> None:
-        """`asked`: nodes that will be silent after this look; `asked_at_work`: those of them on which Slurm may have
-        started something already."""
+        """`asked_nodes`: nodes that will be silent after this look; `asked_at_work`: those of them on which Slurm may
+        have started something already."""
         quiet = {node.name for node in nodes if not node.responds}
         self.nodes = frozenset(quiet | asked_nodes)
         quiet |= {node.name for node in nodes if node.is_off}

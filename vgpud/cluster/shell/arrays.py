@@ -23,7 +23,7 @@ WAIT_S = 60.0
 @dataclass(slots=True)
 class _Array:
     asked_s: float = 0.0
-    failed_s: float | None = None  # when it was first asked for in vain
+    failed_s: float | None = None  # when it was first asked for without result
     limit: int | None = None  # 0 = none, or Slurm does not say; None: it has not answered yet
 
 
@@ -34,8 +34,8 @@ class Limits:
         self._arrays: dict[int, _Array] = {}
 
     def due(self, jobs: Sequence[SlurmJob], now_s: float) -> list[int]:
-        """Which arrays are to be asked for in this look: those of all users in turn, so that one who has many keeps no
-        others waiting; of each first those that were not for longest."""
+        """Which arrays are to be asked for in this look: those of all users in turn, so that a user with many keeps no
+        others waiting; of each user first those not asked for longest."""
         there = {job.number[0] for job in jobs if "_" in job.key}
         users = {job.number[0]: job.uid for job in jobs if "_" in job.key and job.phase is Phase.WAITS}
         self._arrays = {array: self._arrays.get(array) or _Array() for array in sorted(there)}

@@ -56,7 +56,7 @@ def stop(directory: Path) -> None:
 
 
 def publish(directory: Path, status: Mapping[str, Any]) -> None:
-    """Everybody may read it, as everybody may call squeue."""
+    """Every user may read it, as every user may call squeue."""
     _replace(directory / STATUS, json.dumps(status))
 
 

@@ -1,4 +1,4 @@
-"""Slurm's programs: what they show, and what scontrol is told. Nothing of Slurm's libraries is linked."""
+"""Slurm's programs: what they show, and orders to scontrol. Nothing of Slurm's libraries is linked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Slurm:
 
     def __init__(self, partition: str) -> None:
         self._partition = partition
-        #: devices of running jobs, by what tells one start of a job from another
+        #: devices of running jobs, by what distinguishes one start of a job from another
         self._devices: dict[tuple[object, ...], tuple[tuple[str, int, int], ...]] = {}
         self._limits = Limits()
 
@@ -76,7 +76,7 @@ class Slurm:
         for number, job in enumerate(jobs):
             if job.phase is not Phase.RUNS or not job.node_names:
                 continue
-            # one that slurmctld has forgotten, and began anew, is another with the same number of restarts
+            # one that slurmctld has forgotten and started again is another with the same number of restarts
             start = job.key, job.uid, job.restarts, job.start, job.node_names
             if start not in known:
                 if asked >= ASKED_MAX or time.monotonic() >= until_s:

@@ -196,7 +196,7 @@ class Board:
         return self.tick
 
     async def shows_changes(self, old_tick: int, timeout_s: float = 1.0) -> None:
-        """Until the slices are newer than `seen` (slices_tick): a change is sent at once."""
+        """Until the slices are newer than `old_tick` (slices_tick): a change is sent at once."""
         until_s = time.monotonic() + timeout_s
         while self.slices_tick == old_tick and time.monotonic() < until_s:
             await self.wait_change(self.tick, max(0.0, until_s - time.monotonic()))

@@ -1,6 +1,6 @@
 """gRPC over connections that an agent has made: gRPC in Python connects by itself only, so it connects to a private
-socket here, and the bytes are passed on to the agent's connection. Other processes of this user, which may be nobody,
-get nothing there: the kernel says that this very process has connected."""
+socket here, and the bytes are passed on to the agent's connection. Other processes with this uid, which services may
+share, get nothing there: the kernel says that this very process has connected."""
 
 from __future__ import annotations
 

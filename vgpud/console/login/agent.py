@@ -53,7 +53,7 @@ def close_to_others() -> None:
 
 
 def start(uid: int, api_socket: str, inherited_fds: list[int]) -> tuple[int, socket.socket]:
-    """Forks the agent of a user. Returns its pid, and the socket for requests. inherited: descriptors to be closed."""
+    """Forks the agent of a user. Returns its pid, and the socket for requests. inherited_fds: to be closed."""
     ours, its = wire.pair()
     pid = os.fork()
     if pid:

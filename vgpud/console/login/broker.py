@@ -80,7 +80,7 @@ class Broker:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         self._selector = selectors.DefaultSelector()
-        self.web.setblocking(False)  # a web server that takes no answers holds up nobody
+        self.web.setblocking(False)  # a web server that takes no answers holds nothing up
         self._selector.register(self.web, selectors.EVENT_READ)
         self._selector.register(self.link_socket, selectors.EVENT_READ)
         try:
@@ -159,7 +159,7 @@ class Broker:
         try:
             wire.receive(caller)
             wire.send(caller, self._link(self._callers[caller][0]))
-        except Exception as error:  # the caller's fault, or ours: the others' sessions go on
+        except Exception as error:  # the caller's fault, or ours: the others' sessions continue
             self._log(error)
         self._drop(caller)
 

@@ -1,4 +1,4 @@
-"""The limits of failed log-ins by password: who must wait before the next try. Pure: the time is an argument.
+"""The limits of failed log-ins by password: which source must wait before the next try. Pure: the time is an argument.
 
 A source is an address, or a user of this machine; an address is one person's, but a local user may be a proxy's, with
 many people behind it. Whoever fails fills shares of their own: the next try of others is looked at all the same. Since

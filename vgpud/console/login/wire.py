@@ -43,7 +43,7 @@ def send(sock: socket.socket, message: Message, fd: int = -1) -> None:
 
 
 def receive(sock: socket.socket) -> Message:
-    """A request; the kernel closes descriptors that come with it, so that nobody fills the receiver's table.
+    """A request; the kernel closes descriptors that come with it, so that no client fills the receiver's table.
 
     Raises GoneError, NotMessageError. BlockingIOError: there is none yet.
     """

@@ -172,7 +172,7 @@ def back_to(path: str) -> Response:
 
 
 async def act(request: Request, work: Awaitable[object], done: str, path: str, refusal_path: str = "") -> Response:
-    """Does the work and says so on the next page, or why it was refused. Goes to `path`, or to `refused`."""
+    """Does the work and says so on the next page, or why it was refused. Goes to `path`, or to `refusal_path`."""
     site, user, board = site_of(request), user_of(request), board_of(request)
     seen = board.slices_tick
     try:

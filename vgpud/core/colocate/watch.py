@@ -154,8 +154,8 @@ class Watch:
     def _speed_milli(self, old_reading: Seen, now: Seen, span_ns: int, has_several_users: bool) -> int | None:
         """Part of its speed alone; None: not known.
 
-        `mixed`: jobs of several users. A false report could evict another user's job: it is believed down to half of
-        what the job's device time implies.
+        `has_several_users`: a false report could evict another user's job: it is believed down to half of what the
+        job's device time implies.
         """
         alone = self._alone.get((now.job_id, now.unit)) or self._of_kind.get((now.kind, now.unit))
         rate = _rate(old_reading, now, span_ns)

@@ -46,8 +46,8 @@ def why_spared(act: Act, who: Seen) -> str:
 
 def freezer_of(who: Seen, own: Collection[str], attached_cgroups: Collection[str]) -> str:
     """The cgroup by which to freeze a program, that of its container; "" when the process itself must be stopped,
-    because the daemon or an attached program is in that cgroup. `own`, `attached`: cgroup paths of the daemon, and of
-    all attached programs."""
+    because the daemon or an attached program is in that cgroup. `own`, `attached_cgroups`: paths of the daemon's, and
+    of all attached programs'."""
     path = next((path for path in who.cgroups if id_in((path,))), "")
     if not path or any((other + "/").startswith(path + "/") for other in (*own, *attached_cgroups)):
         return ""

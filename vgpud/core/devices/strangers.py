@@ -92,8 +92,8 @@ class _Excess:
 
 
 def attached_by_pid(processes: Iterable[Process], stale_process_ids: Collection[int] = ()) -> dict[int, list[Process]]:
-    """Without processes that only hold a slice, which have no ledger. `lost`: process_ids whose pid now belongs to
-    another process."""
+    """Without processes that only hold a slice, which have no ledger. `stale_process_ids`: those whose pid now belongs
+    to another process."""
     found: dict[int, list[Process]] = {}
     for process in processes:
         if not process.holder and process.process_id not in stale_process_ids:
@@ -165,10 +165,8 @@ class Watch:
                 continue
             who = unattached_processes.get(pid, _UNKNOWN_PROCESS)
             known = before.get(pid) if before else None
-            if known is None or who.start_ticks not in (
-                0,
-                known.who.start_ticks,
-            ):  # 0: it has ended, and is listed still
+            # 0: it has ended, and is still listed
+            if known is None or who.start_ticks not in (0, known.who.start_ticks):
                 known = _Stranger(who, returning=before is None)
             elif who.start_ticks:
                 known.who = who

@@ -47,7 +47,7 @@ class WorkerTarget:
 
 
 def nanoseconds(seconds: float) -> int:
-    """From the wire. -1 for what is no time, which reported() refuses."""
+    """From the wire. -1 for what is no time, which add_report() refuses."""
     return round(seconds * SECOND_NS) if math.isfinite(seconds) and 0 <= seconds <= TIME_MAX_NS else -1
 
 

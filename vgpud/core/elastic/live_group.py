@@ -59,10 +59,9 @@ class LiveGroup:
     starting: dict[int, Starting] = field(default_factory=dict)  # by worker: Start is not answered yet
     ready: set[int] = field(default_factory=set)
     joined_workers: set[int] = field(default_factory=set)  # workers that work in the newest membership
-    workers_to_notify: set[int] = field(
-        default_factory=set
-    )  # workers that must hear of it: its members and the former ones
-    notified_generation: int = 0  # the newest that they were told of
+    #: of the newest membership: its members and the former ones
+    workers_to_notify: set[int] = field(default_factory=set)
+    notified_generation: int = 0  # the newest that was sent to them
     streams: set[int] = field(default_factory=set)  # workers with an open stream
     reason: str = ""  # of the newest membership
     next_reason: str = ""  # why others are about to join

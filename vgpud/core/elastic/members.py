@@ -1,8 +1,8 @@
-"""Which workers of a group train together: the part of its step that makes memberships and tells them.
+"""Which workers of a group train together: the part of its step that makes memberships and sends them.
 
-A membership is made of workers that have said they are ready, so that none waits for another one's imports; it is
-saved before it is told, and its number only grows. Survivors keep their order, so the first of them has the state. A
-worker whose stream has gone stays a member while its process lives.
+A membership is made of workers that have said they are ready, so that none waits for another one's imports; it is saved
+before it is sent, and its number only grows. Survivors keep their order, so the first of them has the state. A worker
+whose stream has gone stays a member while its process lives.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stream_opened(group: LiveGroup, report: ProgressReport, now_ns: int, command
     assert worker and not worker.done, "refusal() says so"
     group.streams.add(report.worker)
     group.ready.add(report.worker)
-    if report.generation > saved.generation:  # told by a daemon that was killed before it had saved it
+    if report.generation > saved.generation:  # sent by a daemon that was killed before it had saved it
         saved.generation, saved.members, saved.store = report.generation, (), ""
         commands.append(Save())
     if saved.is_finished:
@@ -178,7 +178,7 @@ def take_over(group: LiveGroup, stand_in: Worker) -> None:
     """The straggler leaves or has gone."""
     group.record.apply(stand_in.number, WorkerEvent.TAKE_OVER)
     group.deadlines.pop((Deadline.STAND_IN, stand_in.number), None)
-    group.resize_problem = group.resize_problem or ""  # it may be on another device: the queue is told
+    group.resize_problem = group.resize_problem or ""  # it may be on another device: the queue is notified
 
 
 def _tell(group: LiveGroup, commands: Commands) -> None:

@@ -71,9 +71,8 @@ class Search:
             if mean.steps >= PROBE_STEPS and observation.least_members <= k <= observation.most_members
         )
         if observation.workers not in sizes:
-            size = min(
-                max(observation.workers, observation.least_members), observation.most_members
-            )  # while a straggler is replaced there is one more
+            # while a straggler is replaced there is one more
+            size = min(max(observation.workers, observation.least_members), observation.most_members)
             return Target(size, PROBE_STEPS, f"what it does with {size} is to be measured first")
         found = [self._step(observation, low, high) for low, high in pairwise(sizes)]
         here = observation.means[observation.workers].steps

@@ -15,7 +15,7 @@ ALPHA_INVERSE = 10
 LEAST_PPM = 800_000
 #: reports before a worker is judged
 REPORTS_MIN = 20
-#: a wild value counts no more than twice the median
+#: an outlier counts no more than twice the median
 MOST_PPM = 2 * PPM
 HOUR_NS = 3600 * 10**9
 PER_HOUR = 3

@@ -50,8 +50,8 @@ class WorkerEnded:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The daemon was restarted: what became of the live workers. The shell says next, of each in `ended`, WorkerEnded,
-    and of each in `unstarted` Unstarted."""
+    """The daemon was restarted: what became of the live workers. The shell says next, of each in `ended_workers`,
+    WorkerEnded, and of each in `unstarted_workers` Unstarted."""
 
     running: tuple[int, ...] = ()
     ended_workers: tuple[WorkerEnded, ...] = ()

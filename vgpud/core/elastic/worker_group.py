@@ -168,7 +168,7 @@ class WorkerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a worker is told. A worker that is not in it leaves."""
+    """As it is sent to a worker. A worker that is not in it leaves."""
 
     generation: int
     workers: tuple[int, ...]  # in order of rank

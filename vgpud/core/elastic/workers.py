@@ -1,7 +1,8 @@
 """The worker group of an elastic job as one function: step(group, event, now_ns) -> commands.
 
-No IO and no clock. The daemon and the simulator carry the commands out and tell what came of them. Decided here: which
-workers start, leave and are replaced, when the attempt has failed or ended, and (members.py) which train together.
+No IO and no clock. The daemon and the simulator carry the commands out and report what came of them. Decided here:
+which workers start, leave and are replaced, when the attempt has failed or ended, and (members.py) which train
+together.
 """
 
 from __future__ import annotations

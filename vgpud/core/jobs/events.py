@@ -93,7 +93,7 @@ class StartFailed:
 
 @dataclass(frozen=True, slots=True)
 class RoomChanged:
-    """Devices came, went, were drained or used by slices that are not jobs': `free` replaces what the cluster knows."""
+    """Devices came, went, were drained or used by slices that are not jobs': this replaces what the cluster knows."""
 
     node: str
     #: by device UUID: (milli, bytes) that slices which are no jobs of the queue have reserved
@@ -286,7 +286,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Tells the job's user, as they asked for: `event` is one of NOTICES. May get lost with the daemon."""
+    """Notifies the job's user, as they asked for: `event` is one of NOTICES. May get lost with the daemon."""
 
     job_id: int
     event: str

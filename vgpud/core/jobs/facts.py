@@ -45,9 +45,8 @@ class Launch:
     directory: str  # absolute
     environment: tuple[tuple[str, str], ...]  # sorted by name
     umask: int
-    limits: tuple[
-        tuple[str, int, int], ...
-    ]  # as getrlimit(2) calls them, below RLIMIT_: (nofile, soft, hard), -1 = none
+    #: as getrlimit(2) calls them, below RLIMIT_: (nofile, soft, hard), -1 = none
+    limits: tuple[tuple[str, int, int], ...]
     log: str  # absolute; %j is the job's id, %a its index in its array, %% a percent sign
     batch: int = 0  # global batch of elastic workers; 0 = the program's own business
     batch_max: int = 0  # it grows with the workers up to this; 0 = it stays

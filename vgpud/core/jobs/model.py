@@ -163,12 +163,12 @@ class Job:
     level_since_ns: int = 0
     promoted_executed_ns: int = 0  # executed_ns and attained at its last promotion: policies count from there
     promoted_attained: int = 0
-    stopping: str = ""  # why it has been told to end
+    stopping: str = ""  # why it was ordered to end
     stop_to: JobState | None = None  # and what it will be when it has gone
     suspended_how: How | None = None
     failures: int = 0  # runs that ended badly, which its retries count
     start_failures: int = 0  # in a row
-    resizing: Placement = ()  # the size that it has been told to become
+    resizing: Placement = ()  # the size that it was ordered to become
     resized_ns: int = -1  # when it last became another size; -1 = never
     wished_members: int = 0  # target of its autoscaler; 0 = none yet
     expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
@@ -206,7 +206,7 @@ class QueueSpec:
 
     name: str
     parent: str = ""
-    guarantee_milli: int = 0  # guaranteed GPUs: preemptible jobs of other queues make room for it
+    guarantee_milli: int = 0  # guaranteed GPUs: preemptible jobs of other queues are preempted for it
     limit_milli: int = NEVER_NS
     weight: int = 1  # of what is shared beyond the guarantees
     policy: str = "fifo"  # a name of policy.registry, with its parameters: "2d-las(3250,7200)"

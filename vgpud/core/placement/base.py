@@ -73,7 +73,7 @@ class ClusterCapacity(Protocol):
         ...
 
     def offers(self, placement: Placement) -> bool:
-        """Whether a job that leaves it leaves room for others: one of its devices is offered, or it has none."""
+        """Whether a job that leaves it frees capacity for others: one of its devices is offered, or it has none."""
         ...
 
     def has_devices(self, job: Job, placement: Placement) -> bool:

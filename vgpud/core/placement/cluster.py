@@ -30,7 +30,7 @@ SHAPES_MAX = 512
 
 
 class Cluster:
-    """Implements base.Room. The cluster owns the nodes from now on: all of them are free and offered until it is told
+    """Implements base.Room. The cluster owns the nodes from now on: all of them are free and offered until a call says
     otherwise."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Cluster:
         return True
 
     def offers(self, placement: Placement) -> bool:
-        """Whether a job that leaves it leaves room for others: one of its devices is offered, or it has none."""
+        """Whether a job that leaves it frees capacity for others: one of its devices is offered, or it has none."""
         shares = [(place.node, share.device_uuid) for place in placement for share in place.shares]
         return not shares or any(self._offers(node, uuid) for node, uuid in shares)
 
@@ -214,7 +214,7 @@ class Cluster:
         for forgotten in (self._by_name, self._direct, *memos):
             forgotten.clear()
         fresh = [replace(node, free_milli=[], free_bytes=[], offered=[], residents=[]) for node in nodes]
-        self._set_nodes(fresh, self._changes.clock + 1)  # a version that no node has had: rules remember by version
+        self._set_nodes(fresh, self._changes.clock + 1)  # a version new to all nodes: rules remember by version
         return before
 
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:

@@ -144,7 +144,7 @@ class Fgd:
         return False
 
     def _score(self, shape: Shape, node: Node, puts: Iterable[tuple[int, int]]) -> int:
-        """How much less is fragmented once these parts have gone on these devices, as 0 to SCORE_MAX."""
+        """How much less is fragmented once these parts are placed on these devices, as 0 to SCORE_MAX."""
         ask, sums = shape.ask, self._sums_of(node)
         table = self._table(node, node.free_cpu_milli - ask.cpu_milli, node.free_ram_bytes - ask.ram_bytes)
         unserved, wider = table.unserved_weights, table.wider

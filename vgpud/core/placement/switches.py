@@ -1,7 +1,7 @@
-"""Nodes of a network of switches: the members of a gang go below as low a switch as has room for all of them.
+"""Nodes of a network of switches: the members of a gang go below the lowest switch with capacity for all of them.
 
-As Slurm's topology.conf describes it: a switch has nodes, or switches below it. Of several that have room, the one with
-least of it is taken, so that wide ones stay free for gangs that need them.
+As Slurm's topology.conf describes it: a switch has nodes, or switches below it. Of several such switches, the one with
+the least free capacity is taken, so that wide ones stay free for gangs that need them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def levels(indices: Iterable[int], nodes: Sequence[Node]) -> Iterator[list[list[
 def place_one_per_node(
     entries: Sequence[Entry], nodes: Sequence[Node], members: int
 ) -> list[tuple[int, Devices]] | None:
-    """Each member on another node, where they are nearest to each other; of equal nodes the best. `ranked`: all nodes
+    """Each member on another node, where they are nearest to each other; of equal nodes the best. `entries`: all nodes
     where one fits, best first."""
     if len(entries) < members:
         return None

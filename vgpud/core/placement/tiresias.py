@@ -1,6 +1,6 @@
 """Tiresias' placement (Gu et al., NSDI'19): only jobs with skewed traffic are consolidated.
 
-Skew is the part of the largest tensor in all that a job sends: it is what a link is held up by. A job above the pack
+Skew is the part of the largest tensor in all that a job sends: it is what holds a link up. A job above the pack
 limit is placed on as few nodes as possible; other jobs, and those of unknown skew, anywhere.
 """
 

@@ -51,8 +51,8 @@ def costs(edges: Sequence[int], ends: Sequence[tuple[int, int]], *, has_even_end
     """1 / G at the beginning of each level: the least service that a job done costs from there on, in units of `edges`.
 
     `edges` begin with 0; `ends`: the chance (dividend, divisor) that a job which has reached a level ends in it,
-    `evenly` or all at its end. The best d is always a corner of the upper hull of the points (service spent, jobs
-    done) that lie ahead, so one walk from the end finds all of them.
+    `has_even_ends`, or all at its end. The best d is always a corner of the upper hull of the points (service spent,
+    jobs done) that lie ahead, so one walk from the end finds all of them.
     """
     alive, spent = [ONE], [0]
     for level, (dividend, divisor) in enumerate(ends):
@@ -195,7 +195,7 @@ class Gittins(Plain):
         return job.attained_at(now_ns) if self.by_width else job.executed_at(now_ns)
 
     def _level(self, service: int) -> int:
-        """Of a job that has attained `served` and has not ended."""
+        """Of a job that has attained `service` and has not ended."""
         return bisect.bisect_right(self.edges, service) - 1
 
     def _last_level(self, service: int) -> int:

@@ -1,4 +1,4 @@
-"""Least attained service: the job that has had least goes first, so that short jobs end soon without being declared.
+"""Least attained service: the job that got least goes first, so that short jobs end soon without being declared.
 
 Two-dimensional (2D-LAS): Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning" (NSDI 2019).
 Service is GPUs x time, so that half a device counts half. In time only (LAS): the same without the GPUs, Nuyens and
@@ -110,7 +110,8 @@ class Las(Plain):
 
 
 class ContinuousLas(Plain):
-    """Without levels: the job that has attained least goes first. Service is measured every `every` of running time.
+    """Without levels: the job that has attained least goes first. Service is measured once in `every_s` of running
+    time.
 
     `keep`: between equals running jobs go first; else only the order of submission counts.
     """

@@ -82,7 +82,7 @@ def _smaller(world: QueueState, job: Job) -> Iterator[str]:
 
 
 def _find_greatest(upper_bound: int, starts: Callable[[int], bool]) -> int:
-    """The greatest number below `beyond` with which it starts; 0 = none."""
+    """The greatest number below `upper_bound` with which it starts; 0 = none."""
     low, high = 0, max(0, upper_bound - 1)
     while low < high:
         middle = (low + high + 1) // 2

@@ -57,7 +57,7 @@ class _Wants:
     is_reported: bool = False
 
     def look(self, now: Sample) -> str:
-        """The sentence, when it is to be told."""
+        """The sentence, when it is to be reported."""
         first = self.begins
         if first is None or now.used_ns < first.used_ns or now.devices != first.devices:
             self.begins = now
@@ -97,7 +97,7 @@ def _percent(ppm: int) -> str:
 
 @dataclass(slots=True)
 class _Steps:
-    """Whether it gets on."""
+    """Whether it makes progress."""
 
     done: int = -1
     grew_ns: int = 0
@@ -144,7 +144,7 @@ class Anomalies:
         self._wants, self._steps = _Wants(), _Steps()
 
     def look(self, now: Sample) -> list[str]:
-        """What is to be told."""
+        """What is to be reported."""
         found = {"wants": self._wants.look(now), "steps": self._steps.look(now)}
         self._last |= {part: text for part, text in found.items() if text}
         return [text for text in found.values() if text]

@@ -1,9 +1,9 @@
-"""One decision: which waiting jobs start now, and which running jobs make room for them.
+"""One decision: which waiting jobs start now, and which running jobs free capacity for them.
 
 Queues take turns, least served first (quota.py); within a queue its policy's order counts. With one queue and counted
 GPUs the running jobs are afterwards exactly those that a walk through all jobs in order would choose that takes
 whatever still fits: a running job always fits in that walk when its turn comes, because all running jobs fit together.
-So only waiting jobs need to be looked at; jobs that make room are behind, and are looked at again when it is theirs.
+So only waiting jobs need to be looked at; jobs that free capacity are behind, and are looked at again in their turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vgpud.core.queue.waiting import JobQueue
 
 #: jobs looked at for backfill, at most
 BACKFILL_JOBS_MAX = 1000
-#: cost of finding no room for a shape; the unit is the cost of putting one running job aside
+#: cost of finding no placement for a shape; the unit is the cost of putting one running job aside
 TRY_COST = 4
 
 
@@ -54,7 +54,7 @@ class Request:
 
 
 class Decision:
-    """Made and run once. Afterwards `placed` may start, `victims` stop, `trims` shrink."""
+    """Made and run once. Afterwards `placed_jobs` may start, `victims` stop, `trims` shrink."""
 
     def __init__(self, world: QueueState, now_ns: int) -> None:
         self.world = world
@@ -62,14 +62,13 @@ class Decision:
         self.placed_jobs: list[Job] = []
         self.victims: dict[int, Job] = {}
         self.evicted_jobs: dict[int, Job] = {}  # suspended jobs that give up what they kept: memory, mostly
-        self.victim_for: dict[int, int] = {}  # job that makes room -> job that it is made for
+        self.victim_for: dict[int, int] = {}  # job that gives up capacity -> job that gets it
         self.trims: dict[int, Trim] = {}
-        self.trimmed_for: dict[int, int] = {}  # elastic job that shrinks -> job that gets the room
+        self.trimmed_for: dict[int, int] = {}  # elastic job that shrinks -> job that gets the capacity
         self.shrink_deadline_ns = NEVER_NS  # when a job has waited so long that elastic jobs shrink for it
-        self.specs_before_growth: dict[
-            int, JobSpec
-        ] = {}  # elastic job that grows before others start -> its spec before
-        self._given = 0  # times that room has been given
+        #: elastic job that grows before others start -> its spec before
+        self.specs_before_growth: dict[int, JobSpec] = {}
+        self._given = 0  # times that capacity has been given
         self._stopped = 0  # times that a job was put aside to see whether another fits then
         self._lent_at = (-1, -1)  # (_given, _stopped) as of _all_lent_milli
         self._all_lent_milli = 0
@@ -127,14 +126,14 @@ class Decision:
         return True
 
     def _none_fits(self, line: JobQueue) -> bool:
-        """The free capacity is too small for every waiting job, and no job makes room for them."""
+        """The free capacity is too small for every waiting job, and no job frees capacity for them."""
         if line.policy.preempts or self.world.elastic:
             return False
         least_milli = line.least_milli
         return self.world.cluster.free_milli() < least_milli and line.account.below_guarantee(least_milli) is None
 
     def _start(self, job: Job, entry: Entry, turn: Turn) -> bool:
-        """At its size; where elastic jobs are eager at their most, or with what else is free."""
+        """At its size; an eager elastic job at its maximum, or with what else is free."""
         asked = job.spec
         eager = (
             turn.line.spec.elastic_eager and asked.elastic and job.state in WAITING and not self.world.is_pinned(job)
@@ -171,7 +170,7 @@ class Decision:
         return self.world.find(job, request.spec)
 
     def _settle(self, job: Job) -> None:
-        """The job has been given room: it runs on, or is among those that start."""
+        """The job has got its capacity: it runs on, or is among those that start."""
         line = self.world.line(job)
         key = line.waiting.entry(job.job_id)[0]
         line.dequeue(job.job_id)
@@ -235,10 +234,10 @@ class Decision:
         trim = self.trims.get(job.job_id)
         return trim.now()[1] if trim else job.placement
 
-    # ---- making room ----
+    # ---- freeing capacity ----
 
     def _take_lent(self, request: Request) -> bool:
-        """Takes room that elastic jobs have above their least, so that no job need stop."""
+        """Takes capacity that elastic jobs have above their minimum, so that no job need stop."""
         world, job, line, width_milli = self.world, request.job, request.line, request.spec.width_milli
         if not world.elastic or request.turn.until_ns >= 0:
             return False
@@ -257,7 +256,7 @@ class Decision:
         return self._free_capacity(request, self._cuts(request))
 
     def _lent_milli(self) -> int:
-        """What all elastic jobs could give; recomputed when room has been given or taken."""
+        """What all elastic jobs could give; recomputed when capacity has been given or taken."""
         at = self._given, self._stopped
         if self._lent_at != at:
             self._lent_at, self._all_lent_milli = at, elasticity.lent_milli(self.world, self.now_ns)
@@ -292,7 +291,7 @@ class Decision:
         return may_give
 
     def _take_from_behind(self, request: Request) -> bool:
-        """Takes room that jobs of its queue behind it have."""
+        """Takes capacity that jobs of its queue behind it have."""
         line, entry = request.line, request.entry
         if not line.policy.preempts or request.turn.until_ns >= 0:
             return False
@@ -325,7 +324,7 @@ class Decision:
                 yield self.world.jobs[job_id]
 
     def _reclaim(self, request: Request) -> bool:
-        """Takes room that jobs of queues above their guarantee have, for a queue below its own."""
+        """Takes capacity that jobs of queues above their guarantee have, for a queue below its own."""
         line, width_milli = request.line, request.spec.width_milli
         claimant = line.account.below_guarantee(width_milli)
         if claimant is None:
@@ -341,8 +340,8 @@ class Decision:
     def _most_above(self, lines: list[JobQueue], claimant: Account, *, keeps_guarantee: bool) -> Iterator[Job]:
         """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
 
-        `whole`: as long as that leaves it all of its guarantee. Other jobs run partly on the guarantee of their
-        queue: they stop only if that is not enough: the guarantee of the claiming queue is to be met in full, too.
+        `keeps_guarantee`: as long as that leaves it all of its guarantee. Other jobs run partly on the guarantee of
+        their queue and stop only if that is not enough: the claiming queue's guarantee is to be met in full, too.
         """
         cursors = {line.spec.name: line.running.worst(None) for line in lines}
         left = [line for line in lines if cursors[line.spec.name] is not None]
@@ -368,10 +367,11 @@ class Decision:
         return True
 
     def _free_capacity(self, request: Request, candidates: Iterator[Job | Cut]) -> bool:
-        """Takes room from these, in this order, until the job fits; gives back what is not needed, in reverse order.
+        """Takes capacity from these, in this order, until the job fits; gives back the surplus, in reverse order.
 
         Giving back asks for nothing but the job's own fit: what was there a moment ago can be there again, on a device
-        that takes no new jobs, above a limit that was lowered, or beside residents that nobody would put there now.
+        that takes no new jobs, above a limit that was lowered, or beside residents with which it would not be placed
+        now.
         """
         job = request.job
         stopped: list[Job | Cut] = []
@@ -435,7 +435,7 @@ class Decision:
         return [one for one in givers if one not in steps]
 
     def _fit_both(self, victim: Job, request: Request) -> bool:
-        """Whether the job still fits when this one has its room back."""
+        """Whether the job still fits when this one has its capacity back."""
         world, runs = self.world, victim.job_id not in self.evicted_jobs
         back = (
             self._get_placement(victim) if runs else world.kept_placement(victim, victim.suspended_how or How.REQUEUE)
@@ -478,7 +478,7 @@ class Decision:
             self._settle(victim)
 
     def _give(self, job: Job, spec: JobSpec, placement: Placement) -> None:
-        """Counts the job with this size and this room."""
+        """Counts the job with this size and this placement."""
         self._given += 1
         job.spec = spec
         if job.job_id not in self.victims:

@@ -1,4 +1,4 @@
-"""Bounds of elastic jobs that cannot be meant, each refused in one line that names the value and the fix."""
+"""Invalid bounds of elastic jobs, each refused in one line that names the value and the fix."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _check_slice(spec: JobSpec, elastic: Elastic) -> Denied | None:
 
 
 def check_most(world: QueueState, spec: JobSpec) -> Denied | None:
-    """Whether this site could ever give the most that it may have; its least it could."""
+    """Whether this site could ever give it its maximum; its minimum was checked before."""
     elastic = spec.elastic
     if elastic is None or not elastic.most_members:
         return None  # a device has all of itself

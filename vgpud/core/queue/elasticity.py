@@ -47,7 +47,7 @@ def cuts(world: QueueState, trims: dict[int, Trim], now_ns: int, may_give: Calla
     """Steps by which elastic jobs shrink, one for each that is taken from this iterator: first of the job most above
     its minimum, then of the one resized last. The caller applies a step before it takes the next one.
 
-    `allowed`: whether a job may give this many milli-GPU; asked before each step.
+    `may_give`: whether a job may give this many milli-GPU; asked before each step.
     """
     heap = [
         (-surplus_milli(job), -job.resized_ns, -job.job_id)

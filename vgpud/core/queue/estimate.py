@@ -19,7 +19,7 @@ STARTS_NS = 5 * SECOND_NS
 
 
 def ends_ns(world: QueueState, job: Job, now_ns: int, *, uses_median: bool = False) -> int:
-    """The latest end of the job if it runs from now on; with `likely` the end that is as often early as late."""
+    """The latest end of the job if it runs from now on; with `uses_median` the end that is as often early as late."""
     ran_ns = job.executed_at(now_ns)
     expected_ns = job.spec.duration_ns or _learnt_ns(world, job, ran_ns, now_ns, uses_median=uses_median)
     most_ns = min(job.spec.time_limit_ns, expected_ns or NEVER_NS)
@@ -111,7 +111,7 @@ def _starts(world: QueueState, line: JobQueue, now_ns: int) -> dict[int, int]:
     for job_id in islice(line.waiting, _AHEAD_JOBS_MAX):
         job = world.jobs[job_id]
         if not strict.holds_up(world, job):
-            continue  # nobody knows when its devices are offered again
+            continue  # when its devices are offered again is unknown
         while free_milli < job.width_milli:
             if not ends:
                 return found

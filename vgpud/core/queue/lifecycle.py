@@ -37,7 +37,7 @@ START_BACKOFF_MAX_NS = 300 * SECOND_NS
 
 
 class Lifecycle:
-    """The steps. `out`: commands, in order; the caller empties it."""
+    """The steps. `commands`: in order; the caller empties it."""
 
     def __init__(self, world: QueueState) -> None:
         self._world = world

@@ -284,7 +284,7 @@ class Machine:
     # ---- after a restart ----
 
     def restore(self, jobs: Iterable[Job], now_ns: int) -> list[Command]:
-        """Takes over saved jobs, once and before all steps. Jobs that were to stop are told again.
+        """Takes over saved jobs, once and before all steps. Jobs that were to stop get their order again.
 
         Running jobs keep their capacity, whatever else has changed; the shell reports then what became of them.
         """

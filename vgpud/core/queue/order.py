@@ -136,7 +136,7 @@ class Order:
         self._replace(0, len(self._blocks), whole)
 
     def next(self, cursor: Entry | None, skip: int) -> Entry | None:
-        """The first entry beyond `after` (None: of all) whose bit is not in `skip`."""
+        """The first entry beyond `cursor` (None: of all) whose bit is not in `skip`."""
         at, start = 0, 0
         if cursor is not None:
             at = bisect_right(self._lasts, cursor)
@@ -153,7 +153,7 @@ class Order:
         return None
 
     def worst(self, cursor: Entry | None) -> Entry | None:
-        """The last entry before `before` (None: of all)."""
+        """The last entry before `cursor` (None: of all)."""
         if not self._blocks:
             return None
         if cursor is None:

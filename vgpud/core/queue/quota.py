@@ -183,7 +183,7 @@ class Account:
 
 
 def check_queues(queues: tuple[QueueSpec, ...]) -> Denied | None:
-    """Refuses queues that cannot be meant."""
+    """Refuses invalid queues."""
     by_name = {q.name: q for q in queues}
     if len(by_name) != len(queues):
         twice = next(q.name for i, q in enumerate(queues) if q.name in {o.name for o in queues[:i]})

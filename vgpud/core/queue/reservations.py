@@ -56,7 +56,7 @@ def touches(placement: Placement, devices: Collection[str]) -> bool:
 
 
 def check(reservations: Sequence[Reservation], queues: Collection[str], now_ns: int) -> Denied | None:
-    """Why these cannot be the reservations; of those that are there already, the last one is new."""
+    """Why these cannot be the reservations: the last one is new, the others are there already."""
     if len(reservations) > RESERVATIONS_MAX:
         text = f"there are {RESERVATIONS_MAX} reservations, which is the limit: remove one (vgpu reserve rm)"
         return Denied(Reason.NO_CAPACITY, text)

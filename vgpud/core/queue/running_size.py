@@ -1,7 +1,7 @@
-"""A user makes a running job smaller or larger: one slice on one device, while its programs go on.
+"""A user makes a running job smaller or larger: one slice on one device, while its programs keep running.
 
 What it asks for and what it has move together, as those of an elastic job do (resizing.py). Its memory stays: programs
-hold it. It grows only into capacity that nobody waits for: a small job that grows as soon as something is free would
+hold it. It grows only into capacity that no job waits for: a small job that grows as soon as something is free would
 overtake the line.
 """
 

@@ -323,7 +323,7 @@ class QueueState:
     def keeps_guarantees(self, spec: JobSpec, *, is_alone: bool = False) -> bool:
         """Whether all guarantees can still be met when such a job runs, which cannot be preempted.
 
-        `alone`: if nothing else were to run.
+        `is_alone`: if nothing else were to run.
         """
         own = self.lines[spec.queue].account
         fixed_milli = 0 if is_alone else own.fixed_milli

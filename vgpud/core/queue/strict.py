@@ -1,7 +1,7 @@
-"""For whom a strict queue waits: for the first of its jobs that could start if nothing else ran.
+"""The job that a strict queue waits for: the first of its jobs that could start if nothing else ran.
 
 Not for one whose devices are drained, faulty, taken by others or gone, or which is above a limit that was lowered:
-nobody knows whether that ever ends. Such a job keeps its place in the order, and the queue waits for it again when it
+whether that ever ends is unknown. Such a job keeps its place in the order, and the queue waits for it again when it
 can start.
 """
 

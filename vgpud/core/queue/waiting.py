@@ -49,8 +49,8 @@ class JobQueue:
         self._epoch = policy.epoch
 
     def enqueue(self, job: Job, key: Key, is_pinned: bool, shape_details: tuple[object, ...] = ()) -> None:
-        """The job waits from now on. `pinned`: it can resume only where it was, so no other job has its shape; `apart`:
-        jobs of one shape have the same of these, too."""
+        """The job waits from now on. `is_pinned`: it can resume only where it was, so no other job has its shape;
+        `shape_details`: jobs of one shape have the same of these, too."""
         spec = job.spec
         shape: object = job.job_id
         if not is_pinned:

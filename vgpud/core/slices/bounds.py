@@ -229,7 +229,7 @@ def slice_refusal(state: State, uid: int) -> Denied | None:
 
 
 def step_refusal(state: State, uid: int) -> Denied | None:
-    """Why a step of a user's Slurm job is not taken in, or None: a batch script may start any number of them, and each
+    """Why a step of a user's Slurm job is not accepted, or None: a batch script may start any number of them, and each
     takes one of the places that all containers share."""
     capacity = state.policy.containers_max
     held = Counter(state.slices[known.slice_name].owner_uid for known in state.containers.values())

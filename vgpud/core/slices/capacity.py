@@ -191,7 +191,7 @@ def _check_share(share: Share, part: Part | Share, device: Device) -> Denied | N
 
 
 def place(spec: Spec, state: State, excluded_slice: str = "", only: Sequence[str] = ()) -> tuple[Share, ...] | Denied:
-    """Shares for a spec, ordered by device index. `without`: the slice being changed; `only`: keep to these devices."""
+    """Shares for a spec, ordered by device index. `excluded_slice`: the one being changed; `only`: on these devices."""
     parts = parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return parts

@@ -113,8 +113,8 @@ def resize_shares(
 ) -> tuple[Share, ...] | Denied:
     """The shares after `vgpu slice set`: on the same devices, minima at most as the scheduler granted them.
 
-    wanted: the slice's spec with the changes; None in it stands for what was granted. granules: in bytes, of memory, by
-    device.
+    new_spec: the slice's spec with the changes; None in it stands for what was granted. granules: in bytes, of memory,
+    by device.
     """
     fixed = next((name for name in fields if name not in RESIZABLE), None)
     if fixed:

@@ -51,7 +51,7 @@ def is_for_slurm(name: str) -> bool:
 
 
 def claim_refusal(old: Slice, remedy: str) -> Denied | None:
-    """Why only Kubernetes ends this slice, or None. kubelet's device plugin is not told when devices are free."""
+    """Why only Kubernetes ends this slice, or None. kubelet's device plugin is not notified when devices are free."""
     if old.claim is None or old.claim.device_ids:
         return None
     return Denied(Reason.PRECONDITION, f"slice {old.name} is that of {old.claim.what}: {remedy}")

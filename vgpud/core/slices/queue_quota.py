@@ -102,7 +102,7 @@ def direct_refusal(state: State, asker: Asker) -> Denied | None:
 
 
 def limit_refusal(state: State, queue: str, wanted_milli: int, excluded_slice: str = "") -> Denied | None:
-    """Why the queue has no capacity for this much more, or None. `without`: the slice that is being changed."""
+    """Why the queue has no capacity for this much more, or None. `excluded_slice`: the slice that is being changed."""
     if state.policy.direct == ALLOW:
         return None
     found = state.quotas.get(queue)

@@ -27,7 +27,7 @@ class Changes:
         self._changed = asyncio.Event()
 
     def since(self, after_change: int) -> tuple[int, list[int]]:
-        """The number of the last change, and the jobs that have changed since number `after`, oldest change first."""
+        """The number of the last change, and the jobs that have changed since `after_change`, oldest change first."""
         found = []
         for job_id, number in reversed(self._numbers.items()):
             if number <= after_change:

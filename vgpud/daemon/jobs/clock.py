@@ -1,7 +1,7 @@
 """The queue's clock: wall time as it was when the daemon began, whatever happens to the machine's clock afterwards.
 
 Time limits, usage and fair shares are differences of its times, so it neither jumps nor goes back. A daemon that finds
-running jobs or slices goes on with the clock of the former one, while the machine was not booted in between.
+running jobs or slices continues the clock of the former one, while the machine was not booted in between.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from vgpud.core.queue.reasons import duration
 from vgpud.host.boot import boot_id
 
-#: difference between the machine's clock and this one that users are told of
+#: difference between the machine's clock and this one that is reported to users
 NEWS_MIN_NS = 60_000_000_000
 FILE_NAME = "queue-clock"
 
 
 class Clock:
     """`latest_ns`: the latest time in the store, which it begins after. `path`: where a former daemon has left its own
-    for as long as the machine runs; `continues`: it goes on with that."""
+    for as long as the machine runs; `continues`: from that."""
 
     def __init__(self, latest_ns: int, path: Path | None = None, *, continues: bool = False) -> None:
         boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -42,7 +42,7 @@ class Clock:
         return min(self.now_ns(), time.time_ns())
 
     def news(self) -> str:
-        """A sentence when the machine's clock has been set, and not yet told; else ""."""
+        """A sentence when the machine's clock has been set, and that is not reported yet; else ""."""
         ahead_ns = time.time_ns() - self.now_ns()
         if abs(ahead_ns - self._reported_ahead_ns) < NEWS_MIN_NS:
             return ""

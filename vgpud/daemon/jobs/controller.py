@@ -278,7 +278,7 @@ class JobController:
         self._loop.call_soon(self._look_at_capacity)
 
     def _look_at_capacity(self) -> None:
-        """Tells the machine what is held by slices outside jobs and by other processes, when that has changed; also by
+        """Reports to the machine what slices outside jobs and other processes hold, when that has changed; also by
         workers that it does not count for their job."""
         state = self.host.state
         direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}

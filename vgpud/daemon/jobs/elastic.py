@@ -45,7 +45,7 @@ LOOK_S = 0.02
 
 
 class ElasticController:
-    """Resizes, and the worker groups of all jobs that have one. `kept`: groups as the former daemon saved them.
+    """Resizes, and the worker groups of all jobs that have one. `saved_groups`: groups as the former daemon saved them.
 
     `on_progress` and `on_joined` are called with what workers report and when all members of a membership work.
     """
@@ -267,7 +267,7 @@ class ElasticController:
             self._spawn_feed(group, we.Unstarted(number))
 
     def reconcile_running(self, job: Job) -> None:
-        """It runs again, or was found running: tells the queue what it has, if that is something else than was decided
+        """It runs again, or was found running: reports to the queue what it has, if that differs from what was decided
         when it was suspended or the former daemon was killed."""
         if job.spec.elastic is None or job.state is not JobState.RUNNING or job.resizing or job.stopping:
             return
@@ -329,7 +329,7 @@ class ElasticController:
     # ---- ending ----
 
     async def stop(self, job: Job) -> bool:
-        """All of its workers. Whether one of them ran: the job's end is told when all have gone."""
+        """All of its workers. Whether one of them ran: the job's end is reported when all have gone."""
         group = self.group(job)
         return await self._feed(group, we.StopAll()) if group else False
 

@@ -16,7 +16,7 @@ DAY_NS = 24 * 3600 * 1_000_000_000
 FAR_NS = 7 * DAY_NS
 #: time that the daemon must run before it is
 HOLD_NS = DAY_NS
-#: how often what is left of it is written
+#: how often the rest of it is written
 WRITE_NS = 600 * 1_000_000_000
 HOLD_FILE = "forget-nothing-for"
 

@@ -2,9 +2,9 @@
 
 Made by JobController, which calls it once a second. It feeds what programs report, or their launches as the hooks count
 them, to an autoscaler for each job with workers (core/elastic), whose targets go to the queue. From the arbiters'
-account of device time it tells the queue what jobs use, where they are placed by that, and which jobs slow each other
-down (core/colocate); owners are notified of anomalies (core/queue/anomalies.py). What took long to learn is saved for
-the next daemon.
+account of device time it reports to the queue what jobs use, where they are placed by that, and which jobs slow each
+other down (core/colocate); owners are notified of anomalies (core/queue/anomalies.py). What took long to learn is saved
+for the next daemon.
 """
 
 from __future__ import annotations

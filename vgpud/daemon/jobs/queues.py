@@ -72,7 +72,7 @@ class QueueRegistry:
         self._host.run(ev.QuotasChanged(tuple(known_quotas)))
 
     def choose(self, name: str, asker: Asker) -> str | Denied:
-        """The queue of that name if it is for him, or his default queue for ""."""
+        """The queue of that name if the user may use it, or the user's default queue for ""."""
         return queue_quota.choose(self._host.state.quotas, name, asker)
 
     def with_queue(self, spec: QueueSpec, members: Sequence[str]) -> tuple[QueueSpec, ...] | Denied:

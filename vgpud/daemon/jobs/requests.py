@@ -228,7 +228,7 @@ class JobRequests:
         return None
 
     def _too_large(self, spec: JobSpec) -> Denied | None:
-        """Nor its memory, nor its database, by few jobs with much in them."""
+        """A few jobs with long commands and environments must fill neither the daemon's memory nor its database."""
         mine = self._jobs.counts.bytes_of_user(spec.uid)
         more = spec.run.words_bytes if isinstance(spec.run, Launch) else 0
         if mine + more <= WORDS_BYTES_MAX:
@@ -247,7 +247,7 @@ class JobRequests:
         return Denied(Reason.INVALID, text, field="request_id")
 
     def _is_past(self, job_id: int) -> bool:
-        """Whether a job is only in the store, so has ended: the API has looked how."""
+        """Whether a job is only in the store, so has ended; how is known to the API."""
         return job_id not in self._jobs.machine.jobs and self._jobs.store.owner(job_id) is not None
 
     async def _request(self, *events: Event) -> Denied | None:

@@ -1,4 +1,4 @@
-"""The part of the composition root that keeps reservations, and has slices that are no jobs' hold to them.
+"""The part of the composition root that keeps reservations, and holds slices outside jobs to them.
 
 Made by JobController; the queue's machine decides when they begin and end.
 """

@@ -229,7 +229,7 @@ def _is_for(config: Mapping[str, Any], request: str) -> bool:
 
 
 def _require_pods(ref: Ref, claim: Mapping[str, Any]) -> None:
-    """Which pods are of a PodGroup is not said in the claim, so no container could be told to be of one."""
+    """Which pods are of a PodGroup is not said in the claim, so no container could be recognized as one of it."""
     other = next((one for one in _list(claim, "status", "reservedFor") if one.get("resource") != PODS), None)
     if other is not None:
         what = f"{str(other.get('resource'))[:40]} {str(other.get('name'))[:80]}"

@@ -22,7 +22,7 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """vgpud does not answer. Slices go on without it."""
+    """vgpud does not answer. Slices continue without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class ClaimRead:
 
 @dataclass(frozen=True, slots=True)
 class SliceMade:
-    """vgpud's answer to MakeSlice. full: it has no room, so an allocation on this node is out of date; absent: there is
-    no answer."""
+    """vgpud's answer to MakeSlice. full: it has no free capacity, so an allocation on this node is out of date; absent:
+    there is no answer."""
 
     uid: str
     slice_name: str = ""
@@ -83,8 +83,9 @@ class PodUnknown:
 
 @dataclass(frozen=True, slots=True)
 class PoolSeen:
-    """All ResourceSlices of this node and driver, as the API server has them. listed: read as a whole just now, and not
-    one after another by a watch, which may lag behind. server: its version, major and minor; None: as it was."""
+    """All ResourceSlices of this node and driver, as the API server has them. is_from_list: read as a whole just now,
+    and not one after another by a watch, which may lag behind. server: its version, major and minor; None: as it
+    was."""
 
     slices: tuple[Mapping[str, Any], ...]
     is_from_list: bool = False
@@ -93,8 +94,8 @@ class PoolSeen:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The answer to Publish. written: (name, pool generation) of what was stored, also before an error; dropped: fields
-    that the server did not store."""
+    """The answer to Publish. written_generations: (name, pool generation) of what was stored, also before an error;
+    dropped_fields: what the server did not store."""
 
     dropped_fields: tuple[str, ...] = ()
     error: str = ""

@@ -2,8 +2,8 @@
 
 vgpud keeps what must outlive a crash: a claim's slice is saved there in one transaction before it is answered, with the
 claim that it is for, and its CDI file is written again at every start. So the driver has no state of its own on disk,
-and each call of kubelet is decided anew: read the claim, have vgpud make (or find) its slice, answer. Whatever dies in
-between is repeated by kubelet with the same result.
+and each call of kubelet is decided by itself: read the claim, have vgpud make (or find) its slice, answer. Whatever
+dies in between is repeated by kubelet with the same result.
 
 Of one claim, one thing is done at a time; calls that come meanwhile wait for it.
 """
@@ -48,7 +48,7 @@ from vgpud.k8s.core.tenths import without_those_of_others
 SECOND_NS = 1_000_000_000
 #: how often vgpud's claims are compared with the API server: pods that were deleted by force leave theirs behind
 RECONCILE_NS = 600 * SECOND_NS
-#: after somebody else changed our ResourceSlices; deletions (a kubelet that starts deletes them) are repaired at once
+#: after another client changed our ResourceSlices; deletions (a kubelet that starts deletes them) are repaired at once
 REPAIR_NS = 30 * SECOND_NS
 #: after a write that failed; twice as long after each further one, up to the second time
 RETRY_NS, RETRY_MAX_NS = 2 * SECOND_NS, 30 * SECOND_NS
@@ -78,7 +78,7 @@ class Pool:
     writing: bool = False
     is_outdated: bool = False  # it is not what is wanted, so that time alone can make a write due
     not_before_ns: int = 0  # no write before
-    repair_ns: int | None = None  # when what somebody else changed is put right
+    repair_ns: int | None = None  # when what another client changed is put right
     register_by_ns: int = 0  # no write before, unless kubelet registers the driver
     newest: int = 0  # generation that was written
     #: by name: generations that the watch has shown since a write began; those written that it has still to show
@@ -216,7 +216,7 @@ def _on_claim_read(state: State, event: ClaimRead, now_ns: int) -> list[Command]
     work = state.work.get(event.uid)
     if checked and (work is None or work.ending):
         return _handle_check(state, checked, event)
-    # asked: the answer to a second question (that of a check, say), after what the first one said has begun
+    # requested_claim: the answer to a second question (that of a check, say), after what the first one said has begun
     if work is None or work.ending or work.waits or work.requested_claim:
         return []
     if event.error:
@@ -384,7 +384,7 @@ def _end_unused(state: State, prepared_claim: Known, why: str) -> list[Command]:
 
 
 def _finish_check(state: State, uid: str) -> list[Command]:
-    """A claim has been checked. After the last one, what waited for room is tried again."""
+    """A claim has been checked. After the last one, what waited for capacity is tried again."""
     state.checks.pop(uid, None)
     if state.checks or any(work.is_unused for work in state.work.values()):
         return []

@@ -92,7 +92,7 @@ class Asked:
     granted: tuple[Granted, ...]  # one for each GPU
     words: Words
     device_ids: tuple[str, ...] = ()  # of kubelet's device plugin, () for a claim
-    #: GPUs whose memory the allocation does not name: it is reckoned from what the GPU has now
+    #: GPUs whose memory the allocation does not name: it is derived from what the GPU has now
     derived_memory_uuids: frozenset[str] = frozenset()
     #: devices that a claim with adminAccess sees; it has nothing of them, and no slice
     monitor_gpus: tuple[Gpu, ...] = ()
@@ -101,7 +101,7 @@ class Asked:
     tolerates_drain: bool = False
 
     def as_prepared(self, prepared_claim: Known | None) -> Asked:
-        """The same, with the memory that it was prepared with where that is reckoned: what NVIDIA's driver keeps of a
+        """The same, with the memory that it was prepared with where that is derived: what NVIDIA's driver keeps of a
         GPU for itself changes with its version, and the claim's slice does not."""
         before = {one.uuid: one for one in prepared_claim.allocated} if prepared_claim else {}
         return replace(self, granted=tuple(self._keep_old_memory(one, before.get(one.uuid)) for one in self.granted))
@@ -131,7 +131,7 @@ class Known:
     pod_names: tuple[str, ...] = ()
 
     def is_for_another(self, requested_claim: Asked) -> bool:
-        """Whether the claim was allocated anew since it was prepared, for other pods: then nobody uses the slice."""
+        """Whether the claim was allocated again since it was prepared, for other pods: then no pod uses the slice."""
         again = {one.uuid: one for one in requested_claim.granted} == {one.uuid: one for one in self.allocated}
         return bool(self.allocated) and not again and set(self.pods).isdisjoint(requested_claim.pods)
 
@@ -163,6 +163,6 @@ class Work:
     has_retried: bool = False  # after the slices of claims that are gone were ended
     waits: bool = False  # for that
     remakes: bool = False  # a former allocation's slice is ended first
-    is_unused: bool = False  # nobody has called: the claim has no use for its slice any more
+    is_unused: bool = False  # no call came: the claim has no use for its slice any more
     #: calls of the other kind, which came meanwhile and are served afterwards
     queued_calls: list[tuple[int, bool]] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """The device plugin's single entry point: step(state, event, now_ns) -> [command]. No IO, no clock, no randomness.
 
-As with the DRA driver, vgpud keeps what must outlive a crash, and decides whose a set of devices is
+As with the DRA driver, vgpud keeps what must outlive a crash, and decides which container a set of devices is for
 (vgpud/core/slices/allocations.py). Unlike with claims, kubelet asks once per container and does not repeat a call that
 failed: the pod has failed then, and its controller makes another. So a vgpud that does not answer is waited for, but
 only briefly: kubelet admits no other pod meanwhile.
@@ -35,7 +35,7 @@ SECOND_NS = 1_000_000_000
 WAIT_NS = 10 * SECOND_NS
 #: between registrations that fail, or after which kubelet does not watch the devices
 AGAIN_NS = 5 * SECOND_NS
-#: how often kubelet is asked which pods have devices, and how long a slice has had no container before it is ended
+#: how often kubelet is asked which pods have devices, and after how long without a container a slice is ended
 RECONCILE_NS, IDLE_NS = 600 * SECOND_NS, 3600 * SECOND_NS
 _NAMESPACE, _, _NAME = RESOURCE.partition("/")
 CLAIMS = "ResourceClaims"
@@ -58,7 +58,7 @@ class State:
     gpus: tuple[Gpu, ...] | None = None  # None: vgpud has not been seen yet
     allocations: dict[str, Known] = field(default_factory=dict)  # by uid: allocations that vgpud has slices for
     work: dict[str, Pending] = field(default_factory=dict)  # by uid
-    listed_devices: tuple[tuple[str, bool], ...] | None = None  # as kubelet was told
+    listed_devices: tuple[tuple[str, bool], ...] | None = None  # as reported to kubelet
     registered_socket: Socket | None = None  # with this kubelet
     registering: bool = False
     not_before_ns: int = 0  # no registration before

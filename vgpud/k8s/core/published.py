@@ -227,7 +227,7 @@ def changes(
     """Compares the pool with what the server has; nothing when they agree. A changed pool gets a new generation, in
     which all its slices are written, since a scheduler uses a pool only when it has all slices of the newest one.
 
-    dropped: fields that this server is known not to store. newest: a generation that has been written before.
+    dropped_fields: those that this server is known not to store. newest: a generation that has been written before.
     """
     there: dict[int, tuple[str, Mapping[str, Any]]] = {}
     spare = []

@@ -1,7 +1,7 @@
 """kubelet's older interface for devices that are counted: the plugin's socket, and registration with kubelet.
 
 Here the plugin calls kubelet to register, and kubelet then calls back. A kubelet that starts removes all sockets of its
-directory and knows no plugin: its own socket is another one then, which seen() shows.
+directory and knows no plugin: its own socket is another one then, which observe_kubelet() shows.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class HealthFiles:
             (folder / READY).unlink(missing_ok=True)  # of a container of this pod that has ended
 
     def write(self, is_ready: bool) -> None:
-        """It works now. What was ready once stays so: readiness lets an upgrade go on to the next node."""
+        """It works now. What was ready once stays so: readiness lets an upgrade continue with the next node."""
         if self._folder is None:
             return
         with contextlib.suppress(OSError):  # a beat that does not come says it

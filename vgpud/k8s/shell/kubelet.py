@@ -36,7 +36,7 @@ log = logging.getLogger("vgpud.k8s")
 
 #: kubelet gives up after 45 s and asks again
 ANSWER_S = 40.0
-#: how often kubelet is told of the devices' health although nothing changed, and after which it is unknown
+#: how often the devices' health is sent to kubelet although nothing changed, and after which it is unknown
 HEALTH_S, HEALTH_TIMEOUT_S = 20.0, 60
 #: for calls under way when the driver ends; kubelet would make them again a minute later
 DRAIN_S = 20.0
@@ -156,8 +156,8 @@ class Health(health_pb2_grpc.DRAResourceHealthServicer):
 
 
 class Registration(registration_pb2_grpc.RegistrationServicer):
-    """Tells kubelet what the driver is. registered: called each time that kubelet takes it; refused: is given kubelet's
-    reason when it will not have it."""
+    """Registers the driver with kubelet. on_registration: called each time that kubelet takes it; on_refusal: called
+    with kubelet's reason when it refuses it."""
 
     def __init__(self, endpoint: Path, on_registration: Callable[[], None], on_refusal: Callable[[str], None]) -> None:
         self._endpoint = endpoint

@@ -97,7 +97,8 @@ class NodeDaemon:
 
     async def watch_pods(self, unknown: Callable[[PodUnknown], None]) -> None:
         """Reports containers of pods for which a claim was reserved after it had been prepared, for ever. A vgpud that
-        was started again may count its events anew, so all that it keeps are read: an old one costs a look at a claim.
+        was started again may count its events from the beginning, so all that it keeps are read: an old one costs a
+        look at a claim.
         """
         while True:
             try:
